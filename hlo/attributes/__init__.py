@@ -1,0 +1,1 @@
+"""Attribute languages: one file per kind, a frozen value with its text in both directions."""

@@ -1,0 +1,23 @@
+"""AttributeKind: how a kind of attribute value is read from its tree and written as text.
+
+    text --hlo.lark, start rule `rule`--> tree --build--> value --print--> text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttributeKind:
+    """rule: the start rule of the grammar that its text follows.
+
+    build(tree) -> value, raising Violation("attribute-value", at, found, expected) on a bad value;
+    print(value) -> XLA's text; one property test checks build(parse(print(v))) == v for all kinds.
+    """
+
+    name: str
+    rule: str
+    build: Callable[..., object]
+    print: Callable[..., str]

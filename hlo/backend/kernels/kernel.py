@@ -1,0 +1,35 @@
+"""Kernel: one loop nest as LLVM text, keyed by its text, and the rules by which it is called.
+
+Every kernel is `define void @NAME(ptr %buffers, i64 %begin, i64 %end)`: `buffers` points at a table
+of addresses (operand leaves in order, result leaves in order, then one scratch address per thread
+when scratch_bytes > 0); [begin, end) is a range of parallel units out of `units`, and any split of
+[0, units) into ranges gives the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """text: a whole function named @KERNEL (renamed when it is placed in a module), so that equal
+    texts are equal kernels and are compiled once.
+
+    declarations, globals: lines that the text needs beside it (`declare ...`, `@.c0 = ...`).
+    in_place: pairs (operand leaf, result leaf) that may be the same memory.
+    must_alias: pairs (operand leaf, result leaf) that have to be the same memory (the kernel writes
+    only part of the result, as a dynamic-update-slice does); the buffer plan copies first if need be.
+    reads, flops: bytes moved and arithmetic operations of the whole kernel, for the cost model.
+    """
+
+    text: str
+    units: int
+    declarations: tuple[str, ...] = ()
+    globals: tuple[str, ...] = ()
+    scratch_bytes: int = 0
+    in_place: frozenset[tuple[int, int]] = frozenset()
+    must_alias: frozenset[tuple[int, int]] = frozenset()
+    bytes_moved: int = 0
+    flops: int = 0
+    needs_middle_end: bool = False  # scalar IR that LLVM's O2 pipeline should see

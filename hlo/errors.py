@@ -1,0 +1,106 @@
+"""Errors that a user can mend: HloError, HloErrors, the codes, and Violation for code that knows no text.
+
+    Violation(code, at, found, expected) --verifier turns the role into a place--> HloError with a caret
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlo.source import Span, caret_picture
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A further place or sentence that explains an error."""
+
+    message: str
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        picture = "" if self.span is None else "\n" + caret_picture(self.span)
+        return f"note: {self.message}{picture}"
+
+
+class HloError(Exception):
+    """A fault in the user's program or input.
+
+    `message` reads `<opcode>: <what is>, expected <what should be>`; `label` stands beside the
+    caret; `help` says how to mend it. `str()` draws all of it.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        label: str = "",
+        notes: Sequence[Note] = (),
+        help: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.span = span
+        self.label = label
+        self.notes = tuple(notes)
+        self.help = help
+
+    @property
+    def line(self) -> int | None:
+        return self.span.line if self.span else None
+
+    @property
+    def column(self) -> int | None:
+        return self.span.column if self.span else None
+
+    def __str__(self) -> str:
+        rows = [f"error[{self.code}]: {self.message}"]
+        if self.span is not None:
+            rows.append(caret_picture(self.span, self.label))
+        rows += [str(note) for note in self.notes]
+        if self.help:
+            rows.append(f"help: {self.help}")
+        return "\n".join(rows)
+
+
+class HloErrors(HloError):
+    """All errors found at once; its code, message and span are those of the first."""
+
+    def __init__(self, errors: Sequence[HloError]) -> None:
+        assert errors, "HloErrors holds at least one error"
+        first = errors[0]
+        super().__init__(
+            first.code,
+            first.message,
+            first.span,
+            label=first.label,
+            notes=first.notes,
+            help=first.help,
+        )
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(error) for error in self.errors)
+
+
+@dataclass(eq=False)
+class Violation(Exception):
+    """A broken rule, said by code that knows no source text.
+
+    at: the role of what is wrong: "operand 1", "result", an attribute's name such as "dimensions",
+    or "" for the instruction as a whole. constraint: the label in the op's docstring, e.g. "C2".
+    """
+
+    code: str
+    at: str
+    found: str
+    expected: str
+    constraint: str = ""
+    help: str = ""
+
+    def __str__(self) -> str:
+        label = f" ({self.constraint})" if self.constraint else ""
+        return f"{self.at} is {self.found}, expected {self.expected}{label}"

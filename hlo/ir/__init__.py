@@ -1,0 +1,1 @@
+"""The data: element types, shapes, literals, instructions, computations, modules."""

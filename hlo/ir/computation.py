@@ -1,0 +1,148 @@
+"""Computation: an ordered set of instructions with one root; the only editor of edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from hlo.ir.instruction import NO_ATTRIBUTES, Attributes, Instruction
+from hlo.ir.shape import ProgramShape, Shape
+
+if TYPE_CHECKING:
+    from hlo.ir.module import Module
+
+
+class Computation:
+    """Instructions in text order (operands first when it came from text), one of them the root.
+
+    `add` appends: after edits the order is no longer topological; `hlo.ir.graph.post_order` is.
+    """
+
+    __slots__ = ("_by_order", "_instructions", "_root", "execution_thread", "module", "name")
+
+    def __init__(self, name: str, *, execution_thread: str = "main") -> None:
+        self.name = name
+        self.execution_thread = execution_thread
+        self.module: Module | None = None
+        self._instructions: dict[Instruction, None] = {}
+        self._by_order: tuple[Instruction, ...] | None = None
+        self._root: Instruction | None = None
+
+    def __repr__(self) -> str:
+        return f"<computation {self.name}, {len(self._instructions)} instructions>"
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        if self._by_order is None:
+            self._by_order = tuple(self._instructions)
+        return self._by_order
+
+    @property
+    def root(self) -> Instruction:
+        """The root; the last instruction added where none was chosen."""
+        if self._root is not None:
+            return self._root
+        assert self._instructions, f"computation {self.name} has no instruction"
+        return self.instructions[-1]
+
+    @root.setter
+    def root(self, instruction: Instruction) -> None:
+        assert instruction.computation is self, f"{instruction.name} is not in {self.name}"
+        self._root = instruction
+
+    @property
+    def parameters(self) -> tuple[Instruction, ...]:
+        """The parameters by number."""
+        found = [i for i in self._instructions if i.opcode == "parameter"]
+        return tuple(sorted(found, key=lambda i: i.attributes["parameter_number"]))  # type: ignore[arg-type,return-value]  # an int
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        return ProgramShape(tuple(p.shape for p in self.parameters), self.root.shape)
+
+    def __contains__(self, instruction: Instruction) -> bool:
+        return instruction in self._instructions
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def add(self, instruction: Instruction) -> Instruction:
+        """Append an instruction and enter it among its operands' users."""
+        assert instruction.computation is None, f"{instruction.name} already has a computation"
+        instruction.computation = self
+        self._instructions[instruction] = None
+        self._by_order = None
+        for operand in instruction.operands:
+            operand.users[instruction] = None
+        return instruction
+
+    def new(
+        self,
+        opcode: str,
+        shape: Shape,
+        operands: Iterable[Instruction] = (),
+        attributes: Attributes = NO_ATTRIBUTES,
+        *,
+        name: str = "",
+        like: Instruction | None = None,
+    ) -> Instruction:
+        """Make and append an instruction; `like` gives it that instruction's place and metadata."""
+        made = Instruction(name or opcode, opcode, shape, tuple(operands), attributes)
+        if like is not None:
+            made.start, made.end, made.source = like.start, like.end, like.source
+            metadata = like.attributes.get("metadata")
+            if metadata is not None and "metadata" not in made.attributes:
+                made.attributes = {**made.attributes, "metadata": metadata}
+        return self.add(made)
+
+    def set_operand(self, user: Instruction, index: int, new: Instruction) -> None:
+        """Make `new` operand `index` of `user`."""
+        operands = list(user.operands)
+        old, operands[index] = operands[index], new
+        user.operands = tuple(operands)
+        if old not in user.operands:
+            old.users.pop(user, None)
+        new.users[user] = None
+
+    def set_operands(self, user: Instruction, operands: Iterable[Instruction]) -> None:
+        """Replace all operands of `user`."""
+        for old in user.operands:
+            old.users.pop(user, None)
+        user.operands = tuple(operands)
+        for new in user.operands:
+            new.users[user] = None
+
+    def set_attributes(self, instruction: Instruction, attributes: Attributes) -> None:
+        instruction.attributes = attributes
+
+    def replace_uses(self, old: Instruction, new: Instruction) -> None:
+        """Every user of `old`, the root's role and control dependences included, now has `new`."""
+        assert old is not new, f"{old.name} replaced by itself"
+        for user in tuple(old.users):
+            if user is not new:
+                user.operands = tuple(new if o is old else o for o in user.operands)
+                new.users[user] = None
+                del old.users[user]
+        if self.root is old:
+            self._root = new
+
+    def remove(self, instruction: Instruction) -> None:
+        """Take out an instruction that has no user and is not the root."""
+        assert not instruction.users, f"{instruction.name} still has users"
+        assert self._root is not instruction, f"{instruction.name} is the root"
+        if self._root is None:
+            self._root = self.root
+        for operand in instruction.operands:
+            operand.users.pop(instruction, None)
+        instruction.operands = ()
+        instruction.computation = None
+        del self._instructions[instruction]
+        self._by_order = None
+
+    def reorder(self, order: Iterable[Instruction]) -> None:
+        """Set the order of the instructions: the same ones, each once."""
+        self._root = self.root
+        ordered = dict.fromkeys(order)
+        assert ordered.keys() == self._instructions.keys(), "a permutation of the instructions"
+        self._instructions = ordered
+        self._by_order = None

@@ -1,0 +1,182 @@
+"""Element types, one frozen row each, interned: compare them with `is`.
+
+Sources: shared/OP_SEMANTICS.md section 1; the OCP 8-bit and MX float specifications.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import ml_dtypes
+import numpy as np
+
+
+class Kind(Enum):
+    """What a type's values are."""
+
+    PRED = auto()
+    SIGNED = auto()
+    UNSIGNED = auto()
+    FLOAT = auto()
+    COMPLEX = auto()
+    TOKEN = auto()
+    OPAQUE = auto()
+    TUPLE = auto()
+    BUFFER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """Layout of a binary float: sign, exponent, mantissa (stored bits), bias, and its specials.
+
+    nan: "ieee" (exponent all ones, mantissa non-zero), "ones" (all exponent and mantissa bits one),
+    "negative-zero" (the code 100...0, the fnuz types) or "none".
+    """
+
+    exponent: int
+    mantissa: int
+    bias: int
+    has_inf: bool
+    nan: str
+    has_sign: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DType:
+    """One element type. `bits` is the logical width; arrays hold `numpy` items, one per element."""
+
+    name: str
+    kind: Kind
+    bits: int
+    numpy: np.dtype | None = None
+    float_format: FloatFormat | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return dtype, (self.name,)
+
+    @property
+    def is_pred(self) -> bool:
+        return self.kind is Kind.PRED
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind is Kind.SIGNED
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.kind is Kind.UNSIGNED
+
+    @property
+    def is_integral(self) -> bool:
+        """Signed or unsigned; pred is not integral in HLO."""
+        return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind is Kind.COMPLEX
+
+    @property
+    def is_array(self) -> bool:
+        """Whether arrays of this type have elements (not a token, opaque, tuple or buffer)."""
+        return self.numpy is not None
+
+    @property
+    def component(self) -> DType:
+        """The type of a complex type's parts; the type itself otherwise."""
+        return {"c64": F32, "c128": F64}.get(self.name, self)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one element in memory as we hold it (a sub-byte element takes one byte)."""
+        assert self.numpy is not None, f"{self.name} has no elements"
+        return self.numpy.itemsize
+
+    @property
+    def int_range(self) -> tuple[int, int]:
+        """Least and greatest value of an integral type."""
+        if self.is_signed:
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
+
+
+def _float(name: str, numpy: object, fmt: FloatFormat, bits: int) -> DType:
+    return DType(name, Kind.FLOAT, bits, np.dtype(numpy), fmt)
+
+
+PRED = DType("pred", Kind.PRED, 8, np.dtype(np.bool_))
+S1 = DType("s1", Kind.SIGNED, 1, np.dtype(ml_dtypes.int1))
+S2 = DType("s2", Kind.SIGNED, 2, np.dtype(ml_dtypes.int2))
+S4 = DType("s4", Kind.SIGNED, 4, np.dtype(ml_dtypes.int4))
+S8 = DType("s8", Kind.SIGNED, 8, np.dtype(np.int8))
+S16 = DType("s16", Kind.SIGNED, 16, np.dtype(np.int16))
+S32 = DType("s32", Kind.SIGNED, 32, np.dtype(np.int32))
+S64 = DType("s64", Kind.SIGNED, 64, np.dtype(np.int64))
+U1 = DType("u1", Kind.UNSIGNED, 1, np.dtype(ml_dtypes.uint1))
+U2 = DType("u2", Kind.UNSIGNED, 2, np.dtype(ml_dtypes.uint2))
+U4 = DType("u4", Kind.UNSIGNED, 4, np.dtype(ml_dtypes.uint4))
+U8 = DType("u8", Kind.UNSIGNED, 8, np.dtype(np.uint8))
+U16 = DType("u16", Kind.UNSIGNED, 16, np.dtype(np.uint16))
+U32 = DType("u32", Kind.UNSIGNED, 32, np.dtype(np.uint32))
+U64 = DType("u64", Kind.UNSIGNED, 64, np.dtype(np.uint64))
+F4E2M1FN = _float("f4e2m1fn", ml_dtypes.float4_e2m1fn, FloatFormat(2, 1, 1, False, "none"), 4)
+F6E2M3FN = _float("f6e2m3fn", ml_dtypes.float6_e2m3fn, FloatFormat(2, 3, 1, False, "none"), 6)
+F6E3M2FN = _float("f6e3m2fn", ml_dtypes.float6_e3m2fn, FloatFormat(3, 2, 3, False, "none"), 6)
+F8E8M0FNU = _float(
+    "f8e8m0fnu", ml_dtypes.float8_e8m0fnu, FloatFormat(8, 0, 127, False, "ones", False), 8
+)
+F8E3M4 = _float("f8e3m4", ml_dtypes.float8_e3m4, FloatFormat(3, 4, 3, True, "ieee"), 8)
+F8E4M3 = _float("f8e4m3", ml_dtypes.float8_e4m3, FloatFormat(4, 3, 7, True, "ieee"), 8)
+F8E4M3FN = _float("f8e4m3fn", ml_dtypes.float8_e4m3fn, FloatFormat(4, 3, 7, False, "ones"), 8)
+F8E4M3FNUZ = _float(
+    "f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz, FloatFormat(4, 3, 8, False, "negative-zero"), 8
+)
+F8E4M3B11FNUZ = _float(
+    "f8e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz, FloatFormat(4, 3, 11, False, "negative-zero"), 8
+)
+F8E5M2 = _float("f8e5m2", ml_dtypes.float8_e5m2, FloatFormat(5, 2, 15, True, "ieee"), 8)
+F8E5M2FNUZ = _float(
+    "f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz, FloatFormat(5, 2, 16, False, "negative-zero"), 8
+)
+BF16 = _float("bf16", ml_dtypes.bfloat16, FloatFormat(8, 7, 127, True, "ieee"), 16)
+F16 = _float("f16", np.float16, FloatFormat(5, 10, 15, True, "ieee"), 16)
+F32 = _float("f32", np.float32, FloatFormat(8, 23, 127, True, "ieee"), 32)
+F64 = _float("f64", np.float64, FloatFormat(11, 52, 1023, True, "ieee"), 64)
+C64 = DType("c64", Kind.COMPLEX, 64, np.dtype(np.complex64))
+C128 = DType("c128", Kind.COMPLEX, 128, np.dtype(np.complex128))
+TOKEN = DType("token", Kind.TOKEN, 0)
+OPAQUE = DType("opaque", Kind.OPAQUE, 0)
+TUPLE = DType("tuple", Kind.TUPLE, 0)
+BUFFER = DType("buffer", Kind.BUFFER, 0)
+
+ARRAY_TYPES: tuple[DType, ...] = (
+    PRED, S1, S2, S4, S8, S16, S32, S64, U1, U2, U4, U8, U16, U32, U64,
+    F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E8M0FNU, F8E3M4, F8E4M3, F8E4M3FN, F8E4M3FNUZ, F8E4M3B11FNUZ,
+    F8E5M2, F8E5M2FNUZ, BF16, F16, F32, F64, C64, C128,
+)  # fmt: skip
+DTYPES: dict[str, DType] = {
+    t.name: t for t in (*ARRAY_TYPES, TOKEN, OPAQUE)
+}  # the names that text may use
+_BY_NUMPY = {t.numpy: t for t in ARRAY_TYPES}
+
+
+def dtype(name: str | DType) -> DType:
+    """The element type called `name`; KeyError for an unknown name."""
+    if isinstance(name, DType):
+        return name
+    return DTYPES.get(name) or {"tuple": TUPLE, "buffer": BUFFER}[name]
+
+
+def from_numpy(numpy: np.dtype) -> DType | None:
+    """The element type that arrays of a NumPy dtype hold, if there is one."""
+    return _BY_NUMPY.get(np.dtype(numpy))

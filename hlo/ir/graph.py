@@ -1,0 +1,138 @@
+"""Orders, clones and equality over the instruction graph. Nothing here recurses: modules are deep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import CALLING_ATTRIBUTES, Attributes, Instruction
+from hlo.ir.module import Module
+
+
+def control_predecessors(instruction: Instruction) -> tuple[Instruction, ...]:
+    return instruction.attributes.get("control-predecessors", ())  # type: ignore[return-value]  # instructions
+
+
+def post_order(computation: Computation) -> list[Instruction]:
+    """Operands before users, as XLA orders and prints them (HLO_TEXT.md 8.5). O(edges)."""
+    done: dict[Instruction, None] = {}
+    visiting: set[Instruction] = set()
+    for start in computation.instructions:
+        if start.users or start in done:
+            continue
+        stack = [start]
+        while stack:
+            top = stack[-1]
+            if top in visiting or top in done:
+                stack.pop()
+                done.setdefault(top)
+                continue
+            visiting.add(top)
+            stack += [o for o in reversed(top.operands) if o not in done]
+            if "control-predecessors" in top.attributes:
+                stack += [c for c in control_predecessors(top) if c not in done]
+    return list(done)
+
+
+def callees_first(module: Module) -> list[Computation]:
+    """Every computation of the module after all that it calls; module order otherwise."""
+    done: dict[Computation, None] = {}
+    for start in module.computations:
+        stack: list[tuple[Computation, Iterator[Computation]]] = [(start, _callees(start))]
+        active = {start}
+        while stack and stack[-1][0] not in done:
+            computation, callees = stack[-1]
+            callee = next((c for c in callees if c not in done and c not in active), None)
+            if callee is None:
+                done[computation] = None
+                active.discard(computation)
+                stack.pop()
+            else:
+                active.add(callee)
+                stack.append((callee, _callees(callee)))
+    return list(done)
+
+
+def _callees(computation: Computation) -> Iterator[Computation]:
+    for instruction in computation.instructions:
+        yield from instruction.called_computations()
+
+
+def callers(module: Module) -> dict[Computation, list[Instruction]]:
+    """The instructions that call each computation."""
+    found: dict[Computation, list[Instruction]] = {c: [] for c in module.computations}
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            for callee in instruction.called_computations():
+                found.setdefault(callee, []).append(instruction)
+    return found
+
+
+def clone_computation(
+    computation: Computation,
+    *,
+    name: str = "",
+    callees: dict[Computation, Computation] | None = None,
+) -> Computation:
+    """A copy outside any module; calls go to `callees[c]`, or to the same c where it has none."""
+    copy = Computation(name or computation.name, execution_thread=computation.execution_thread)
+    twins: dict[Instruction, Instruction] = {}
+    order = computation.instructions
+    if not is_topological(order):
+        order = tuple(post_order(computation))
+    for old in order:
+        twins[old] = clone_instruction(old, tuple(twins[o] for o in old.operands), callees)
+        copy.add(twins[old])
+    for new in copy.instructions:
+        if "control-predecessors" in new.attributes:
+            moved = tuple(twins[p] for p in control_predecessors(new) if p in twins)
+            new.attributes = {**new.attributes, "control-predecessors": moved}
+    copy.root = twins[computation.root]
+    return copy
+
+
+def is_topological(order: Iterable[Instruction]) -> bool:
+    """Whether every operand stands before its users."""
+    seen: set[Instruction] = set()
+    for instruction in order:
+        if any(o not in seen for o in instruction.operands):
+            return False
+        seen.add(instruction)
+    return True
+
+
+def clone_instruction(
+    old: Instruction,
+    operands: tuple[Instruction, ...],
+    callees: dict[Computation, Computation] | None = None,
+) -> Instruction:
+    """A copy with other operands, in no computation yet."""
+    new = Instruction(old.name, old.opcode, old.shape, operands, old.attributes)
+    new.start, new.end, new.source = old.start, old.end, old.source
+    if callees:
+        new.attributes = redirect_calls(new.attributes, callees)
+    return new
+
+
+def redirect_calls(attributes: Attributes, callees: dict[Computation, Computation]) -> Attributes:
+    """The attributes with every called computation replaced as `callees` says."""
+    changed: dict[str, object] = {}
+    for key in CALLING_ATTRIBUTES:
+        value = attributes.get(key)
+        if isinstance(value, tuple):
+            changed[key] = tuple(callees.get(c, c) for c in value)
+        elif isinstance(value, Computation) and value in callees:
+            changed[key] = callees[value]
+    return {**attributes, **changed} if changed else attributes
+
+
+def clone_module(module: Module) -> Module:
+    """A deep copy that shares only values (shapes, literals, attributes)."""
+    copy = Module(module.name, module.attributes)
+    copy.stack_frames, copy.source = module.stack_frames, module.source
+    twins: dict[Computation, Computation] = {}
+    for computation in callees_first(module):
+        twins[computation] = clone_computation(computation, callees=twins)
+    for computation in module.computations:
+        copy.add(twins[computation], entry=computation is module.entry)
+    return copy

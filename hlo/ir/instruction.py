@@ -1,0 +1,99 @@
+"""Instruction: one operation in a computation; a node, edited only through its Computation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hlo.ir.shape import Shape
+from hlo.source import Source, Span
+
+if TYPE_CHECKING:
+    from hlo.ir.computation import Computation
+
+Attributes = Mapping[str, object]
+NO_ATTRIBUTES: Attributes = MappingProxyType({})
+
+# Attributes whose value is a computation, or a tuple of them, in the order in which XLA lists an
+# instruction's called computations (a while's body before its condition: HLO_TEXT.md 8.5).
+CALLING_ATTRIBUTES = (
+    "body",
+    "condition",
+    "true_computation",
+    "false_computation",
+    "branch_computations",
+    "select",
+    "scatter",
+    "to_apply",
+    "calls",
+    "called_computations",
+)
+
+
+class Instruction:
+    """`name = shape opcode(operands), attributes`.
+
+    attributes: values keyed by HLO's own attribute names, only those that were given (the op table
+    knows the defaults: `hlo.ops.table.attribute`). Also held there: `parameter_number` (int) of a
+    parameter, `literal` (Literal) of a constant, and what any instruction may carry (sharding,
+    metadata, frontend_attributes, backend_config, control-predecessors, ...).
+    users: insertion-ordered; an instruction that uses this one twice is listed once.
+    start, end, source: where it stands in the text; (-1, -1, None) when it was made in Python.
+    """
+
+    __slots__ = (
+        "attributes", "computation", "end", "name", "opcode", "operands", "shape", "source",
+        "start", "users",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        opcode: str,
+        shape: Shape,
+        operands: tuple[Instruction, ...] = (),
+        attributes: Attributes = NO_ATTRIBUTES,
+    ) -> None:
+        self.name = name
+        self.opcode = opcode
+        self.shape = shape
+        self.operands = operands
+        self.attributes = attributes
+        self.users: dict[Instruction, None] = {}
+        self.computation: Computation | None = None
+        self.start = -1
+        self.end = -1
+        self.source: Source | None = None
+
+    def __getitem__(self, attribute: str) -> object:
+        """The attribute's value; KeyError when it was not given."""
+        return self.attributes[attribute]
+
+    def get(self, attribute: str, default: object = None) -> object:
+        return self.attributes.get(attribute, default)
+
+    def __repr__(self) -> str:
+        operands = ", ".join(o.name for o in self.operands)
+        return f"<{self.name} = {self.shape} {self.opcode}({operands})>"
+
+    @property
+    def span(self) -> Span | None:
+        return None if self.source is None else Span(self.source, self.start, self.end)
+
+    @property
+    def is_root(self) -> bool:
+        return self.computation is not None and self.computation.root is self
+
+    def called_computations(self) -> Iterator[Computation]:
+        """Computations that it calls, in XLA's order, repeats kept."""
+        if not self.attributes:
+            return
+        for key in CALLING_ATTRIBUTES:
+            value = self.attributes.get(key)
+            if value is None or key not in self.attributes:
+                continue
+            if isinstance(value, tuple):
+                yield from value
+            else:
+                yield value  # type: ignore[misc]  # the keys above hold computations only

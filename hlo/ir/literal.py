@@ -1,0 +1,74 @@
+"""Literal: the value of a constant, bits kept exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlo.ir.dtype import DType, from_numpy
+from hlo.ir.shape import Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A shape with its value: a read-only array in logical order, a tuple of Literals, or None.
+
+    None: the text said `{...}` (elided); such a literal can be printed and verified, never run.
+    """
+
+    shape: Shape
+    value: np.ndarray | tuple[Literal, ...] | None
+
+    @staticmethod
+    def of(array: object, shape: Shape | None = None) -> Literal:
+        """The literal of an array (or a Python scalar, with a shape)."""
+        if shape is None:
+            data = np.asarray(array)
+            shape = Shape.array(_dtype_of(data.dtype), data.shape)
+        else:
+            data = np.asarray(array, dtype=shape.dtype.numpy).reshape(shape.dims)
+        data = np.ascontiguousarray(data).reshape(shape.dims)
+        if data.flags.writeable:
+            data = data.copy() if data is array else data
+            data.flags.writeable = False
+        return Literal(shape, data)
+
+    @staticmethod
+    def of_tuple(elements: tuple[Literal, ...]) -> Literal:
+        return Literal(Shape.tuple(e.shape for e in elements), elements)
+
+    @staticmethod
+    def elided(shape: Shape) -> Literal:
+        return Literal(shape, None)
+
+    @property
+    def is_elided(self) -> bool:
+        """Whether any part of the value was left out of the text."""
+        if isinstance(self.value, tuple):
+            return any(e.is_elided for e in self.value)
+        return self.value is None
+
+    @property
+    def array(self) -> np.ndarray:
+        """The value of an array literal that is not elided."""
+        assert isinstance(self.value, np.ndarray), "an array literal with a value"
+        return self.value
+
+    def same_bits(self, other: Literal) -> bool:
+        """Equal shapes and identical bits (NaN payloads and the sign of zero count)."""
+        if self.shape != other.shape:
+            return False
+        a, b = self.value, other.value
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            return a is b or a.tobytes() == b.tobytes()
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            return all(x.same_bits(y) for x, y in zip(a, b, strict=True))
+        return a is None and b is None
+
+
+def _dtype_of(numpy: np.dtype) -> DType:
+    found = from_numpy(numpy)
+    if found is None:
+        raise TypeError(f"no HLO element type for NumPy's {numpy}")
+    return found

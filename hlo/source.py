@@ -1,0 +1,83 @@
+"""Where a thing stands in a text: Source, Span, and the caret picture that errors draw.
+
+Offsets count characters of the text; lines and columns are computed only when an error is drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A named text."""
+
+    name: str
+    text: str
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of an offset (columns count characters after the last LF)."""
+        offset = max(0, min(offset, len(self.text)))
+        line = self.text.count("\n", 0, offset) + 1
+        return line, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+
+    def line_at(self, offset: int) -> str:
+        """The whole line that holds the offset, without its LF."""
+        offset = max(0, min(offset, len(self.text)))
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        return self.text[start : end if end >= 0 else len(self.text)]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of characters of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.source.line_column(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.line_column(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+
+WIDEST_LINE = 160  # a dump's lines may be megabytes long: only the part around the caret is drawn
+
+
+def caret_picture(span: Span, label: str = "") -> str:
+    """The source line with a caret under the span, as rustc draws it.
+
+    ```
+     --> bad.hlo:6:26
+      |
+    6 |   ROOT r = f32[2] add(p, q)
+      |                          ^ f32[3]
+    ```
+    """
+    line, column = span.source.line_column(span.start)
+    text = span.source.line_at(span.start).replace("\t", " ")
+    width = max(1, min(span.end - span.start, len(text) - column + 1))
+    at = column - 1
+    if len(text) > WIDEST_LINE:
+        left = max(0, at - WIDEST_LINE // 2)
+        text = ("..." if left else "") + text[left : left + WIDEST_LINE]
+        at = at - left + (3 if left else 0)
+        width = min(width, max(1, len(text) - at))
+    number = str(line)
+    gutter = " " * len(number)
+    rows = [
+        f"{gutter}--> {span.source.name}:{line}:{column}",
+        f"{gutter} |",
+        f"{number} | {text}",
+        f"{gutter} | {' ' * at}{'^' * width} {label}".rstrip(),
+    ]
+    return "\n".join(rows)
