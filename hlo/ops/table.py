@@ -40,7 +40,8 @@ class Attr:
     """One attribute of an op.
 
     default REQUIRED: must be written. printed: "given" (whenever held), "unless-default" (held and
-    different from the default) or "always" (the default is printed too when it is absent).
+    different from the default), "always" (the default is printed too when it is absent) or "never"
+    (accepted, never printed).
     """
 
     kind: AttributeKind
@@ -55,7 +56,11 @@ class Op:
     inferable: whether text may leave the result's shape out.
     takes_shape: infer and evaluate get the written result shape as `shape=` (None in infer when the
     text has none): ops whose result does not follow from the operands.
+    takes_operand_shapes: evaluate gets `operand_shapes=` (the operands' written shapes with their
+    layouts and bounds), for ops whose value depends on them.
     takes_context: evaluate gets `context=` (the interpreter's: devices, random state, host queues).
+    check: an optional static method check(*operand_shapes, shape, **attrs) with the constraints that
+    verification adds to those of infer; `shape` is the written result shape.
     ulp: error budget of a float result, in units of the last place.
     """
 
@@ -65,11 +70,13 @@ class Op:
     traits: ClassVar[Trait] = Trait.NONE
     inferable: ClassVar[bool] = True
     takes_shape: ClassVar[bool] = False
+    takes_operand_shapes: ClassVar[bool] = False
     takes_context: ClassVar[bool] = False
     ulp: ClassVar[float] = 0.0
 
     infer: ClassVar[Callable[..., object]]
     evaluate: ClassVar[Callable[..., object]]
+    check: ClassVar[Callable[..., None]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
