@@ -33,3 +33,27 @@ class Kernel:
     bytes_moved: int = 0
     flops: int = 0
     needs_middle_end: bool = False  # scalar IR that LLVM's O2 pipeline should see
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One kernel of a sequence. buffers: its address table, as indices into operand leaves, then
+    result leaves, then the sequence's temporaries (counted through, in this order)."""
+
+    kernel: Kernel
+    buffers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSequence:
+    """Kernels that run one after the other for one instruction.
+
+    temporaries: their sizes in bytes; they live only while the sequence runs, 64-aligned.
+    in_place, must_alias: as a Kernel's, between operand and result leaves of the instruction (the
+    same pairs in the parts are ignored).
+    """
+
+    calls: tuple[KernelCall, ...]
+    temporaries: tuple[int, ...] = ()
+    in_place: frozenset[tuple[int, int]] = frozenset()
+    must_alias: frozenset[tuple[int, int]] = frozenset()
