@@ -1,0 +1,40 @@
+"""hlo: a toolchain for the textual HLO language of XLA.
+
+The public names are loaded at first use, so that `hlo-opt --version` and `import hlo` cost no
+grammar, no NumPy and no LLVM (PEP 562).
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Builder": "hlo.ops.builder",
+    "HloError": "hlo.errors",
+    "HloErrors": "hlo.errors",
+    "Literal": "hlo.ir.literal",
+    "PrintOptions": "hlo.printer.options",
+    "Shape": "hlo.ir.shape",
+    "compile": "hlo.driver",
+    "evaluate": "hlo.driver",
+    "fill_elided": "hlo.tools.fill",
+    "optimize": "hlo.driver",
+    "parse": "hlo.driver",
+    "parse_shape": "hlo.parser.parse",
+    "verify": "hlo.driver",
+}
+
+__all__ = sorted(_PUBLIC)  # names served by __getattr__ below
+
+
+def __getattr__(name: str) -> object:
+    home = _PUBLIC.get(name)
+    if home is None:
+        raise AttributeError(f"module 'hlo' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

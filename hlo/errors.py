@@ -1,6 +1,6 @@
 """Errors that a user can mend: HloError, HloErrors, the codes, and Violation for code that knows no text.
 
-    Violation(code, at, found, expected) --verifier turns the role into a place--> HloError with a caret
+Violation(code, at, found, expected) --verifier turns the role into a place--> HloError with a caret
 """
 
 from __future__ import annotations

@@ -38,10 +38,12 @@ class Value:
 
 
 def lanes_of(type: str) -> int:
+    """Vector length of a type, 1 for a scalar."""
     return int(type[1 : type.index(" ")]) if type.startswith("<") else 1
 
 
 def scalar_of(type: str) -> str:
+    """The element type of a vector type; a scalar type itself."""
     return type[type.index("x") + 2 : -1] if type.startswith("<") else type
 
 
@@ -166,7 +168,7 @@ class Writer:
 
     def splat(self, a: Value, lanes: int) -> Value:
         """A scalar in every lane."""
-        if lanes == 1 or a.lanes == lanes:
+        if lanes in (1, a.lanes):
             return a
         if not a.text.startswith("%"):
             return self._constant(a.text, vector_of(a.type, lanes))
@@ -191,7 +193,14 @@ class Writer:
         self.emit(f"store {value.typed}, ptr {address}, align {align}")
 
 
-_ZERO = {"float": "0.0", "double": "0.0", "half": "0.0", "bfloat": "0.0", "ptr": "null", "i1": "false"}
+_ZERO = {
+    "float": "0.0",
+    "double": "0.0",
+    "half": "0.0",
+    "bfloat": "0.0",
+    "ptr": "null",
+    "i1": "false",
+}
 
 
 def mangled(type: str) -> str:

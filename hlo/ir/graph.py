@@ -10,6 +10,7 @@ from hlo.ir.module import Module
 
 
 def control_predecessors(instruction: Instruction) -> tuple[Instruction, ...]:
+    """Instructions that must run before this one though it does not use them."""
     return instruction.attributes.get("control-predecessors", ())  # type: ignore[return-value]  # instructions
 
 

@@ -1,0 +1,1 @@
+"""Passes: HLO -> HLO, each one function, their order data in the catalogue."""

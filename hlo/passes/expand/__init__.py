@@ -1,0 +1,1 @@
+"""Expanders: passes that write one op as several simpler ones."""

@@ -1,0 +1,109 @@
+"""The straight line: one function per public verb, each line one arrow.
+
+    text -> module -> verified -> optimised -> schedule -> buffers -> program -> LLVM IR -> machine code -> arrays
+
+The command line, the examples and the tests call this file and nothing deeper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlo.errors import HloError
+from hlo.interpreter.evaluate import evaluate as _evaluate
+from hlo.ir.graph import clone_module
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.parser import spans
+from hlo.parser.parse import parse as _parse
+from hlo.passes.manager import Manager
+from hlo.passes.pipeline import parse_pipeline
+from hlo.printer.options import PrintOptions
+from hlo.printer.printer import print_module
+from hlo.source import Span
+from hlo.verifier.verify import verify as _verify
+
+if TYPE_CHECKING:
+    from hlo.runtime.executable import Executable
+
+MODES = ("strict", "fast")
+
+
+def parse(text: str, name: str = "<string>") -> Module:
+    """The module that a text says: syntax only, as XLA's parser. Raises HloErrors, up to 20."""
+    return _parse(text, name)
+
+
+def to_text(module: Module, options: PrintOptions | None = None) -> str:
+    """The module's text; by default the form that always reads back."""
+    return print_module(module, options or PrintOptions())
+
+
+def verify(module: Module, layout_sensitive: bool = False) -> None:  # the public name's form is fixed
+    """None, or raises HloErrors with every problem found."""
+    _verify(module, layout_sensitive=layout_sensitive, place=place)
+
+
+def place(instruction: Instruction, role: str) -> Span | None:
+    """Where in the text the part of an instruction is that a Violation's role names."""
+    if instruction.source is None:
+        return None
+    if role.startswith("operand ") and role[8:].isdigit():
+        return spans.operand_span(instruction, int(role[8:]))
+    if role == "result":
+        return spans.shape_span(instruction)
+    if role in instruction.attributes:
+        return spans.attribute_span(instruction, role)
+    return spans.opcode_span(instruction)
+
+
+def optimize(module: Module, passes: str = "default", manager: Manager | None = None) -> Module:
+    """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line."""
+    steps = parse_pipeline(passes)
+    optimized = clone_module(module)
+    (manager or Manager(verify=verify)).run(optimized, steps)
+    return optimized
+
+
+def compile(
+    module: Module,
+    passes: str = "default",
+    mode: str = "strict",
+    threads: int | None = None,
+    cache: bool = True,  # the public name's form is fixed
+    replicas: int | None = None,
+    partitions: int | None = None,
+) -> Executable:
+    """Machine code for this machine. Raises HloErrors when the module does not verify."""
+    if mode not in MODES:
+        raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
+    check_devices(module, replicas, partitions)
+    verify(module)
+    chosen = "fast" if (mode, passes) == ("fast", "default") else passes
+    return backend().compile_module(
+        optimize(module, chosen), mode=mode, threads=threads, cache=cache
+    )
+
+
+def check_devices(module: Module, replicas: int | None, partitions: int | None) -> None:
+    """Compiled code runs on one device; `evaluate_devices` is the engine for several."""
+    for what, count in (("replicas", replicas), ("partitions", partitions)):
+        if count not in (None, 1):
+            raise HloError(
+                "unsupported",
+                f"compile: {what} is {count}, expected 1: compiled code runs on one device",
+                help="hlo.evaluate_devices runs several devices on the reference interpreter",
+            )
+
+
+def evaluate(module: Module, *arguments: object, max_steps: int | None = None) -> object:
+    """The reference's result. Raises HloErrors when the module does not verify."""
+    verify(module)
+    return _evaluate(module, *arguments, max_steps=max_steps)
+
+
+def backend():  # type: ignore[no-untyped-def]  # a module: hlo.backend.backend
+    """The backend, imported at first use: LLVM's library takes 50 ms to load."""
+    from hlo.backend import backend as module
+
+    return module

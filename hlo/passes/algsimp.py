@@ -1,0 +1,40 @@
+"""algsimp: local rewrites by equations, filed by family in hlo/passes/patterns/."""
+
+from __future__ import annotations
+
+from hlo.ir.module import Module
+from hlo.passes.patterns import (  # importing a family enters its rules
+    arithmetic,
+    contraction,
+    conversion,
+    indexing,
+    logic,
+    movement,
+    reduction,
+    slicing,
+)
+from hlo.passes.rewriting import Limits, apply_rules
+
+
+def algsimp(
+    module: Module,
+    *,
+    inexact: bool = False,
+    fuel: int = -1,
+    only: str = "",
+    without: str = "",
+) -> bool:
+    """Algebraic simplification: equations tried to a fixed point.
+
+    inexact: also rules that change roundings or special values (the `fast` mode). fuel: at most so
+    many rewrites (-1: no limit). only, without: rule names joined by `+`, to use alone or leave out.
+    Cost: O(instructions + rewrites). Source of the list: XLA's algebraic_simplifier.cc, each rule
+    judged anew for exactness (shared/TOOLS.md 3.2).
+    """
+    limits = Limits(
+        inexact=inexact,
+        fuel=None if fuel < 0 else fuel,
+        only=frozenset(filter(None, only.split("+"))),
+        without=frozenset(filter(None, without.split("+"))),
+    )
+    return bool(apply_rules(module, limits))

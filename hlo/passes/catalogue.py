@@ -1,0 +1,89 @@
+"""The pass catalogue and the pipelines: plain data.
+
+A pass is a function `Module -> bool changed`; its keyword parameters are its options; the first
+line of its docstring is its entry in `--list-passes`. Names are XLA's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlo.passes.algsimp import algsimp
+from hlo.passes.call_inliner import call_inliner
+from hlo.passes.constant_folding import constant_folding
+from hlo.passes.cse import cse
+from hlo.passes.dce import dce
+from hlo.passes.flatten_call_graph import flatten_call_graph
+from hlo.passes.fusion import fusion
+from hlo.passes.reshape_mover import reshape_mover
+from hlo.passes.tuple_simplifier import tuple_simplifier
+
+Pass = Callable[..., bool]
+
+CATALOGUE: dict[str, Pass] = {
+    "algsimp": algsimp,
+    "call-inliner": call_inliner,
+    "constant_folding": constant_folding,
+    "cse": cse,
+    "dce": dce,
+    "flatten-call-graph": flatten_call_graph,
+    "fusion": fusion,
+    "reshape-mover": reshape_mover,
+    "tuple-simplifier": tuple_simplifier,
+}
+
+SIMPLIFY = (
+    "call-inliner",
+    "tuple-simplifier",
+    "dce",
+    "fixpoint(algsimp,constant_folding,tuple-simplifier,cse,dce)",
+)
+
+PIPELINES: dict[str, tuple[str, ...]] = {
+    "": (),
+    "simplify": SIMPLIFY,
+    "default": (
+        *SIMPLIFY,
+        "reshape-mover",
+        "algsimp",
+        "cse",
+        "dce",
+        "flatten-call-graph",
+        "fusion",
+    ),
+    "fast": (
+        "call-inliner",
+        "tuple-simplifier",
+        "dce",
+        "fixpoint(algsimp{inexact=true},constant_folding,tuple-simplifier,cse,dce)",
+        "reshape-mover",
+        "algsimp{inexact=true}",
+        "cse",
+        "dce",
+        "flatten-call-graph",
+        "fusion",
+    ),
+}
+
+# (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
+ORDER: tuple[tuple[str, str, str], ...] = (
+    (
+        "call-inliner",
+        "fusion",
+        "a producer in a caller cannot be fused into a consumer in a callee",
+    ),
+    ("call-inliner", "cse", "equal values in two callees merge only when they stand side by side"),
+    ("algsimp", "fusion", "rewrites do not look into fusions"),
+    ("cse", "fusion", "a value computed twice would be fused twice"),
+    ("flatten-call-graph", "fusion", "clones made later would not share fused computations' names"),
+)
+
+
+def option_types(function: Pass) -> dict[str, object]:
+    """The pass's options with their defaults."""
+    return dict(function.__kwdefaults__ or {})
+
+
+def first_line(function: Pass) -> str:
+    """What a pass does, in its own words."""
+    return (function.__doc__ or "").strip().split("\n")[0]

@@ -1,0 +1,73 @@
+"""constant_folding: evaluate instructions whose operands are all constants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo.errors import HloError
+from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ops.table import OPS, Trait, call_attributes, has_trait
+
+# Ops that make more bytes than they read stay as they are: an iota costs nothing inside a kernel.
+EXPANDING = frozenset({"broadcast", "iota", "constant", "parameter", "pad"})
+
+
+def constant_folding(module: Module, *, max_elements: int = 65536) -> bool:
+    """Evaluate ops on constants.
+
+    By the reference's own `evaluate`, so that a folded value is the reference's value; results of
+    more than `max_elements` elements are left to run time. O(elements folded).
+    """
+    changed = False
+    for computation in module.computations:
+        for instruction in post_order(computation):
+            if _may_fold(instruction, max_elements):
+                changed |= _fold(computation, instruction)
+    return changed
+
+
+def _may_fold(instruction: Instruction, max_elements: int) -> bool:
+    if instruction.opcode in EXPANDING or not instruction.operands:
+        return False
+    if not instruction.shape.is_array or instruction.shape.size > max_elements:
+        return False
+    if instruction.shape.is_dynamic or "control-predecessors" in instruction.attributes:
+        return False
+    row = OPS[instruction.opcode]
+    barred = Trait.SIDE_EFFECT | Trait.RANDOM | Trait.CALLS | Trait.COLLECTIVE | Trait.FREE
+    if has_trait(instruction, barred) or row.takes_context or not hasattr(row, "evaluate"):
+        return False
+    if any(True for _ in instruction.called_computations()):
+        return False
+    if sum(o.shape.size for o in instruction.operands if o.shape.is_array) > 4 * max_elements:
+        return False
+    return all(_is_value(o) for o in instruction.operands)
+
+
+def _is_value(operand: Instruction) -> bool:
+    if operand.opcode != "constant" or not operand.shape.is_array:
+        return False
+    literal = operand["literal"]
+    return isinstance(literal, Literal) and not literal.is_elided
+
+
+def _fold(computation: Computation, instruction: Instruction) -> bool:
+    row = OPS[instruction.opcode]
+    keywords = call_attributes(instruction)
+    if row.takes_shape:
+        keywords["shape"] = instruction.shape
+    arrays = [o["literal"].array for o in instruction.operands]  # type: ignore[attr-defined]  # checked by _is_value
+    try:
+        with np.errstate(all="ignore"):
+            value = row.evaluate(*arrays, **keywords)
+    except HloError:
+        return False
+    literal = Literal.of(np.array(value), instruction.shape)
+    new = computation.new("constant", instruction.shape, (), {"literal": literal}, like=instruction)
+    computation.replace_uses(instruction, new)
+    computation.remove(instruction)
+    return True

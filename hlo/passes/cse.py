@@ -1,0 +1,92 @@
+"""cse: merge instructions that compute the same value from the same operands."""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callees_first, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ops.table import OPS, Trait, has_trait
+from hlo.passes.liveness import has_effect
+
+Key = tuple[object, ...]
+
+
+def cse(module: Module) -> bool:
+    """Merge identical instructions of a computation.
+
+    A value number per instruction: (opcode, shape, operands' numbers, attributes); called
+    computations count by structure, so that JAX's many copies of one reducer are one. O(edges).
+    """
+    keys: dict[Computation, Key] = {}
+    changed = False
+    for computation in callees_first(module):
+        changed |= _merge(computation, keys)
+        keys[computation] = structure(computation, keys)
+    return changed
+
+
+def _merge(computation: Computation, keys: dict[Computation, Key]) -> bool:
+    known: dict[Key, Instruction] = {}
+    changed = False
+    for instruction in post_order(computation):
+        if not _may_merge(instruction):
+            continue
+        key = (*value_key(instruction, keys), tuple(id(o) for o in instruction.operands))
+        first = known.setdefault(key, instruction)
+        if first is not instruction:
+            computation.replace_uses(instruction, first)
+            computation.remove(instruction)
+            changed = True
+    return changed
+
+
+def _may_merge(instruction: Instruction) -> bool:
+    if instruction.opcode == "parameter" or "control-predecessors" in instruction.attributes:
+        return False
+    if has_trait(instruction, Trait.RANDOM) and instruction.opcode != "rng-bit-generator":
+        return False
+    return instruction.opcode != "opt-barrier" and not has_effect(instruction)
+
+
+def value_key(instruction: Instruction, keys: dict[Computation, Key]) -> Key:
+    """Opcode, shape and the attributes that decide the value, hashable."""
+    own = OPS[instruction.opcode].attrs
+    attributes = tuple(
+        (name, _attribute_key(value, keys))
+        for name, value in sorted(instruction.attributes.items())
+        if name in own or name in ("literal", "parameter_number")
+    )
+    return (instruction.opcode, instruction.shape, attributes)
+
+
+def _attribute_key(value: object, keys: dict[Computation, Key]) -> object:
+    if isinstance(value, Computation):
+        return keys.get(value, value)
+    if isinstance(value, Literal):
+        return _literal_key(value)
+    if isinstance(value, tuple):
+        return tuple(_attribute_key(v, keys) for v in value)
+    return value
+
+
+def _literal_key(literal: Literal) -> Key:
+    if literal.is_elided:
+        return (literal.shape, id(literal))
+    if isinstance(literal.value, tuple):
+        return tuple(_literal_key(e) for e in literal.value)
+    return (literal.shape, literal.array.tobytes())
+
+
+def structure(computation: Computation, keys: dict[Computation, Key]) -> Key:
+    """Equal for computations that are equal up to names; unique for one with effects."""
+    numbers: dict[Instruction, int] = {}
+    rows: list[Key] = []
+    for instruction in post_order(computation):
+        if has_effect(instruction):
+            return (id(computation),)
+        numbers[instruction] = len(rows)
+        operands = tuple(numbers[o] for o in instruction.operands)
+        rows.append((*value_key(instruction, keys), operands))
+    return (*rows, numbers[computation.root])

@@ -1,0 +1,45 @@
+"""dce: drop instructions without users or effects, and computations that nobody calls."""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import control_predecessors
+from hlo.ir.module import Module
+from hlo.passes.liveness import is_removable, reachable_computations
+
+
+def dce(module: Module) -> bool:
+    """Drop unused instructions and computations.
+
+    Backwards from what has no user, with a worklist. O(edges).
+    """
+    changed = False
+    for computation in module.computations:
+        changed |= _drop_dead_instructions(computation)
+    reachable = reachable_computations(module)
+    for computation in tuple(module.computations):
+        if computation not in reachable:
+            module.remove(computation)
+            changed = True
+    return changed
+
+
+def _drop_dead_instructions(computation: Computation) -> bool:
+    awaited = {
+        p
+        for i in computation.instructions
+        if "control-predecessors" in i.attributes
+        for p in control_predecessors(i)
+    }
+    stack = [i for i in computation.instructions if not i.users]
+    changed = False
+    while stack:
+        instruction = stack.pop()
+        if instruction.computation is None or instruction in awaited:
+            continue
+        if is_removable(instruction):
+            operands = dict.fromkeys(instruction.operands)
+            computation.remove(instruction)
+            changed = True
+            stack += [o for o in operands if not o.users]
+    return changed

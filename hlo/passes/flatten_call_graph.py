@@ -1,0 +1,55 @@
+"""flatten-call-graph: give each control-flow call a computation of its own."""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callees_first, callers, clone_computation, redirect_calls
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+
+CONTROL_FLOW = frozenset({"call", "while", "conditional"})
+
+
+def flatten_call_graph(module: Module) -> bool:
+    """Clone computations that several control-flow instructions call.
+
+    Callers first, so that a clone's own callees are shared by then and cloned in their turn.
+    The result is as large as the call tree.
+    """
+    sites = callers(module)
+    changed = False
+    for computation in reversed(callees_first(module)):
+        calls = [i for i in sites[computation] if i.opcode in CONTROL_FLOW]
+        for site in _after_first(calls, computation):
+            clone = clone_computation(computation)
+            module.add(clone)
+            module.computations.insert(
+                module.computations.index(computation) + 1, module.computations.pop()
+            )
+            site.attributes = _one_redirected(site, computation, clone)
+            for instruction in clone.instructions:
+                for callee in instruction.called_computations():
+                    sites[callee].append(instruction)
+            changed = True
+    return changed
+
+
+def _after_first(sites: list[Instruction], computation: Computation) -> list[Instruction]:
+    """One entry for each use after the first (a conditional may name a computation twice)."""
+    uses = [s for s in dict.fromkeys(sites) for c in s.called_computations() if c is computation]
+    return uses[1:]
+
+
+def _one_redirected(site: Instruction, old: Computation, new: Computation) -> dict[str, object]:
+    """The site's attributes with the last mention of `old` replaced."""
+    attributes = dict(site.attributes)
+    for key in reversed(list(attributes)):
+        value = attributes[key]
+        if value is old:
+            attributes[key] = new
+            return attributes
+        if isinstance(value, tuple) and old in value:
+            last = len(value) - 1 - value[::-1].index(old)
+            attributes[key] = (*value[:last], new, *value[last + 1 :])
+            return attributes
+    return dict(redirect_calls(attributes, {old: new}))

@@ -1,0 +1,102 @@
+"""The pass manager: runs a pipeline, verifies after every change, and tells observers what happened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from hlo.errors import HloError
+from hlo.ir.module import Module
+from hlo.passes.catalogue import CATALOGUE
+from hlo.passes.pipeline import Fixpoint, Step, Steps
+
+Verify = Callable[[Module], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PassRun:
+    """One run of one pass."""
+
+    step: Step
+    changed: bool
+    seconds: float
+    instructions_before: int
+    instructions_after: int
+
+
+@dataclass(slots=True)
+class Manager:
+    """verify: called after each pass that changed the module; its HloError is laid to that pass.
+
+    before, after: observers, called with the module around each run (for dumps and diffs).
+    """
+
+    verify: Verify | None = None
+    before: list[Callable[[Module, Step], None]] = field(default_factory=list)
+    after: list[Callable[[Module, PassRun], None]] = field(default_factory=list)
+    runs: list[PassRun] = field(default_factory=list)
+
+    def run(self, module: Module, steps: Steps) -> bool:
+        """Run the steps in place; whether any changed the module."""
+        changed = False
+        for step in steps:
+            if isinstance(step, Fixpoint):
+                changed |= self._fixpoint(module, step)
+            else:
+                changed |= self._run_pass(module, step)
+        return changed
+
+    def _fixpoint(self, module: Module, group: Fixpoint) -> bool:
+        changed = False
+        for _ in range(group.rounds):
+            if not self.run(module, group.steps):
+                break
+            changed = True
+        return changed
+
+    def _run_pass(self, module: Module, step: Step) -> bool:
+        for observer in self.before:
+            observer(module, step)
+        before = _count(module.computations)
+        start = time.perf_counter()
+        changed = CATALOGUE[step.name](module, **dict(step.options))
+        run = PassRun(
+            step, changed, time.perf_counter() - start, before, _count(module.computations)
+        )
+        if changed:
+            _drop_schedule(module)
+            self._check(module, step)
+        self.runs.append(run)
+        for after in self.after:
+            after(module, run)
+        return changed
+
+    def _check(self, module: Module, step: Step) -> None:
+        if self.verify is None:
+            return
+        try:
+            self.verify(module)
+        except HloError as error:
+            raise PassError(step, error) from error
+
+
+def _drop_schedule(module: Module) -> None:
+    """An edited module has no schedule any more: the backend makes its own."""
+    if module.is_scheduled:
+        module.attributes = {k: v for k, v in module.attributes.items() if k != "is_scheduled"}
+
+
+def _count(computations: Iterable[object]) -> int:
+    return sum(len(c) for c in computations)  # type: ignore[arg-type]  # computations have a length
+
+
+class PassError(RuntimeError):
+    """A pass made a module that does not verify: a bug of ours, never the user's."""
+
+    def __init__(self, step: Step, error: HloError) -> None:
+        super().__init__(
+            f"pass {step} broke the module (hlo-opt --passes={step} reproduces it):\n{error}"
+        )
+        self.step = step
+        self.error = error

@@ -1,0 +1,44 @@
+"""dot: transposes folded into dimension numbers, empty operands."""
+
+from __future__ import annotations
+
+from hlo.ir.instruction import Instruction
+from hlo.ops.builder import make
+from hlo.passes.patterns.matching import ints, is_plain, splat
+from hlo.passes.rewriting import rewrite
+
+
+@rewrite("dot", "convolution")
+def contract_nothing(root: Instruction) -> Instruction | None:
+    """dot(x, y) => 0, convolution(x, y) => 0  where x or y has no elements"""
+    x, y = root.operands[:2]
+    if (x.shape.size and y.shape.size) or not root.shape.size or not is_plain(root.shape):
+        return None
+    return splat(root, 0)
+
+
+def _dims(root: Instruction, name: str) -> tuple[int, ...]:
+    return ints(root, name) if name in root.attributes else ()
+
+
+@rewrite("dot", operand="transpose")
+def dot_of_transpose(root: Instruction) -> Instruction | None:
+    """dot(transpose(x, p), y) => dot(x, y) with dimensions p[d]  where the free dims keep their order"""
+    for side, x in zip(("lhs", "rhs"), root.operands, strict=True):
+        if x.opcode != "transpose" or not is_plain(x.operands[0].shape):
+            continue
+        order = ints(x, "dimensions")
+        contracting = _dims(root, f"{side}_contracting_dims")
+        batch = _dims(root, f"{side}_batch_dims")
+        free = [order[d] for d in range(len(order)) if d not in contracting and d not in batch]
+        if free != sorted(free):
+            continue
+        attributes = dict(root.attributes)
+        attributes[f"{side}_contracting_dims"] = tuple(order[d] for d in contracting)
+        if batch:
+            attributes[f"{side}_batch_dims"] = tuple(order[d] for d in batch)
+        operands = [o.operands[0] if o is x else o for o in root.operands]
+        if root.operands[0] is root.operands[1]:
+            operands = [x.operands[0], x] if side == "lhs" else [x, x.operands[0]]
+        return make(root, "dot", *operands, shape=root.shape, **attributes)
+    return None

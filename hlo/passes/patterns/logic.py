@@ -1,0 +1,193 @@
+"""Boolean and bitwise identities, comparisons, select, minimum and maximum, clamp."""
+
+from __future__ import annotations
+
+from hlo.ir.instruction import Instruction
+from hlo.ops.builder import make
+from hlo.passes.patterns.matching import is_discrete, is_splat, same_array, splat, splat_literal
+from hlo.passes.rewriting import rewrite
+
+
+def _all_ones(dtype_of: Instruction) -> int:
+    dtype = dtype_of.shape.dtype
+    return (
+        1
+        if dtype.is_pred or (dtype.is_unsigned and dtype.bits == 1)
+        else (-1 if dtype.is_signed else (1 << dtype.bits) - 1)
+    )
+
+
+def _is_all_ones(x: Instruction) -> bool:
+    value = splat_literal(x)
+    return value is not None and int(value) == _all_ones(x)  # type: ignore[call-overload]  # an integer
+
+
+@rewrite("and")
+def and_with_constant(root: Instruction) -> Instruction | None:
+    """x and 0 => 0,  x and 11..1 => x"""
+    x, c = root.operands
+    if is_splat(c, 0):
+        return c
+    return x if _is_all_ones(c) else None
+
+
+@rewrite("or")
+def or_with_constant(root: Instruction) -> Instruction | None:
+    """x or 0 => x,  x or 11..1 => 11..1"""
+    x, c = root.operands
+    if is_splat(c, 0):
+        return x
+    return c if _is_all_ones(c) else None
+
+
+@rewrite("xor")
+def xor_with_constant(root: Instruction) -> Instruction | None:
+    """x xor 0 => x,  x xor 11..1 => not x"""
+    x, c = root.operands
+    if is_splat(c, 0):
+        return x
+    return make(root, "not", x, shape=root.shape) if _is_all_ones(c) else None
+
+
+@rewrite("and", "or", "maximum", "minimum")
+def same_operands(root: Instruction) -> Instruction | None:
+    """op(x, x) => x  for and, or, maximum, minimum"""
+    x, y = root.operands
+    return x if x is y and same_array(x.shape, root.shape) else None
+
+
+@rewrite("xor")
+def xor_self(root: Instruction) -> Instruction | None:
+    """x xor x => 0"""
+    x, y = root.operands
+    return splat(root, 0) if x is y else None
+
+
+@rewrite("not", operand="not")
+def not_twice(root: Instruction) -> Instruction | None:
+    """not(not(x)) => x"""
+    return root.operands[0].operands[0]
+
+
+NEGATED = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+
+
+@rewrite("not", operand="compare")
+def not_compare(root: Instruction) -> Instruction | None:
+    """not(a < b) => a >= b  for integers and pred, or EQ and NE of anything; the comparison used once"""
+    (comparison,) = root.operands
+    a, b = comparison.operands
+    direction = comparison["direction"]
+    assert isinstance(direction, str), "a direction is a word"
+    if len(comparison.users) != 1 or not (is_discrete(a.shape.dtype) or direction in ("EQ", "NE")):
+        return None
+    attributes = {**comparison.attributes, "direction": NEGATED[direction]}
+    return make(root, "compare", a, b, shape=root.shape, **attributes)
+
+
+@rewrite("compare")
+def compare_self(root: Instruction) -> Instruction | None:
+    """x == x, x <= x, x >= x => true;  x != x, x < x, x > x => false;  for integers and pred"""
+    x, y = root.operands
+    if x is not y or not is_discrete(x.shape.dtype):
+        return None
+    return splat(root, root["direction"] in ("EQ", "LE", "GE"))
+
+
+@rewrite("compare")
+def compare_unsigned_zero(root: Instruction) -> Instruction | None:
+    """x < 0 => false,  x >= 0 => true,  0 > x => false,  0 <= x => true  for unsigned x"""
+    x, y = root.operands
+    if not x.shape.dtype.is_unsigned:
+        return None
+    if is_splat(y, 0) and root["direction"] in ("LT", "GE"):
+        return splat(root, root["direction"] == "GE")
+    if is_splat(x, 0) and root["direction"] in ("GT", "LE"):
+        return splat(root, root["direction"] == "LE")
+    return None
+
+
+@rewrite("compare")
+def compare_with_truth(root: Instruction) -> Instruction | None:
+    """p != false => p,  p == true => p  for pred"""
+    p, c = root.operands
+    if not p.shape.dtype.is_pred or not same_array(p.shape, root.shape):
+        return None
+    keeps = {"NE": 0, "EQ": 1}.get(str(root["direction"]))
+    return p if keeps is not None and is_splat(c, keeps) else None
+
+
+@rewrite("select")
+def select_same(root: Instruction) -> Instruction | None:
+    """select(p, x, x) => x"""
+    _, x, y = root.operands
+    return x if x is y else None
+
+
+@rewrite("select")
+def select_constant(root: Instruction) -> Instruction | None:
+    """select(true, x, y) => x,  select(false, x, y) => y"""
+    p, x, y = root.operands
+    value = splat_literal(p)
+    return None if value is None else (x if value else y)
+
+
+@rewrite("select", operand="not")
+def select_not(root: Instruction) -> Instruction | None:
+    """select(not p, x, y) => select(p, y, x)"""
+    p, x, y = root.operands
+    if p.opcode != "not":
+        return None
+    return make(root, "select", p.operands[0], y, x, shape=root.shape)
+
+
+@rewrite("select")
+def select_truth(root: Instruction) -> Instruction | None:
+    """select(p, true, false) => p,  select(p, false, true) => not p  for pred of one shape"""
+    p, x, y = root.operands
+    if not root.shape.dtype.is_pred or not same_array(p.shape, root.shape):
+        return None
+    if is_splat(x, 1) and is_splat(y, 0):
+        return p
+    if is_splat(x, 0) and is_splat(y, 1):
+        return make(root, "not", p, shape=root.shape)
+    return None
+
+
+@rewrite("maximum", "minimum")
+def bound_by_extreme(root: Instruction) -> Instruction | None:
+    """max(x, lowest) => x,  min(x, highest) => x  for integers"""
+    x, c = root.operands
+    value = splat_literal(c)
+    if value is None or not root.shape.dtype.is_integral:
+        return None
+    low, high = root.shape.dtype.int_range
+    return x if int(value) == (low if root.opcode == "maximum" else high) else None  # type: ignore[call-overload]  # an integer
+
+
+@rewrite("maximum", operand="maximum")
+def maximum_twice(root: Instruction) -> Instruction | None:
+    """max(max(x, y), y) => max(x, y)"""
+    return _absorbed(root)
+
+
+@rewrite("minimum", operand="minimum")
+def minimum_twice(root: Instruction) -> Instruction | None:
+    """min(min(x, y), y) => min(x, y)"""
+    return _absorbed(root)
+
+
+def _absorbed(root: Instruction) -> Instruction | None:
+    a, b = root.operands
+    if a.opcode == root.opcode and b in a.operands:
+        return a
+    return b if b.opcode == root.opcode and a in b.operands else None
+
+
+@rewrite("clamp", operand="clamp")
+def clamp_twice(root: Instruction) -> Instruction | None:
+    """clamp(a, clamp(a, x, b), b) => clamp(a, x, b)"""
+    low, inner, high = root.operands
+    if inner.opcode != "clamp" or inner.operands[0] is not low or inner.operands[2] is not high:
+        return None
+    return inner

@@ -1,0 +1,202 @@
+"""Broadcast, reshape, transpose, reverse, copy: compositions and identities."""
+
+from __future__ import annotations
+
+from hlo.ir.instruction import Instruction
+from hlo.ir.permutation import compose, is_identity
+from hlo.ir.shape import Ints
+from hlo.ops.builder import make
+from hlo.passes.patterns.matching import has_one_user, ints, is_plain, same_array, splat
+from hlo.passes.rewriting import rewrite
+
+
+@rewrite("reshape", "copy")
+def move_to_own_shape(root: Instruction) -> Instruction | None:
+    """reshape(x) => x,  copy(x) => x  where shape and layout stay"""
+    (x,) = root.operands
+    return x if x.shape.is_array and same_array(x.shape, root.shape) else None
+
+
+@rewrite("reshape", operand="reshape")
+def merge_reshapes(root: Instruction) -> Instruction | None:
+    """reshape(reshape(x)) => reshape(x)"""
+    (x,) = root.operands[0].operands
+    if not is_plain(root.shape) or not is_plain(x.shape):
+        return None
+    return x if same_array(x.shape, root.shape) else make(root, "reshape", x, shape=root.shape)
+
+
+@rewrite("transpose")
+def transpose_identity(root: Instruction) -> Instruction | None:
+    """transpose(x, 0 .. n-1) => x"""
+    (x,) = root.operands
+    if not is_identity(ints(root, "dimensions")):
+        return None
+    return x if same_array(x.shape, root.shape) else None
+
+
+@rewrite("transpose", operand="transpose")
+def merge_transposes(root: Instruction) -> Instruction | None:
+    """transpose(transpose(x, p), q) => transpose(x, p[q])"""
+    (inner,) = root.operands
+    (x,) = inner.operands
+    if not is_plain(root.shape):
+        return None
+    dimensions = compose(ints(inner, "dimensions"), ints(root, "dimensions"))
+    return make(root, "transpose", x, shape=root.shape, dimensions=dimensions)
+
+
+@rewrite("transpose")
+def transpose_of_unit_dims(root: Instruction) -> Instruction | None:
+    """transpose(x) => reshape(x)  where only dimensions of size 1 change places"""
+    (x,) = root.operands
+    moved = [d for d in ints(root, "dimensions") if x.shape.dims[d] != 1]
+    if moved != sorted(moved) or not is_plain(root.shape) or not is_plain(x.shape):
+        return None
+    return make(root, "reshape", x, shape=root.shape)
+
+
+@rewrite("reverse")
+def reverse_nothing(root: Instruction) -> Instruction | None:
+    """reverse(x, d) => x  where every d has size 1 or there is none"""
+    (x,) = root.operands
+    if any(x.shape.dims[d] > 1 for d in ints(root, "dimensions")):
+        return None
+    return x if same_array(x.shape, root.shape) else None
+
+
+@rewrite("reverse", operand="reverse")
+def merge_reverses(root: Instruction) -> Instruction | None:
+    """reverse(reverse(x, a), b) => reverse(x, a xor b)"""
+    (inner,) = root.operands
+    (x,) = inner.operands
+    both = set(ints(root, "dimensions")) ^ set(ints(inner, "dimensions"))
+    if not same_array(x.shape, root.shape):
+        return None
+    return make(root, "reverse", x, shape=root.shape, dimensions=tuple(sorted(both))) if both else x
+
+
+@rewrite("broadcast")
+def broadcast_nothing(root: Instruction) -> Instruction | None:
+    """broadcast(x, 0 .. n-1) => x  where no dimension is added"""
+    (x,) = root.operands
+    if not is_identity(ints(root, "dimensions")):
+        return None
+    return x if same_array(x.shape, root.shape) else None
+
+
+@rewrite("broadcast")
+def broadcast_as_transpose(root: Instruction) -> Instruction | None:
+    """broadcast(x, p) => transpose(x)  where no dimension is added and p permutes"""
+    (x,) = root.operands
+    dimensions = ints(root, "dimensions")
+    if len(dimensions) != root.shape.rank or is_identity(dimensions) or not is_plain(root.shape):
+        return None
+    order = tuple(dimensions.index(i) for i in range(root.shape.rank))
+    return make(root, "transpose", x, shape=root.shape, dimensions=order)
+
+
+@rewrite("broadcast")
+def broadcast_as_reshape(root: Instruction) -> Instruction | None:
+    """broadcast(x, d) => reshape(x)  where only dimensions of size 1 are added, d ascending"""
+    (x,) = root.operands
+    dimensions = ints(root, "dimensions")
+    if x.shape.size != root.shape.size or list(dimensions) != sorted(dimensions):
+        return None
+    if x.shape.rank == root.shape.rank or not is_plain(root.shape) or not is_plain(x.shape):
+        return None
+    return make(root, "reshape", x, shape=root.shape)
+
+
+@rewrite("broadcast", operand="broadcast")
+def merge_broadcasts(root: Instruction) -> Instruction | None:
+    """broadcast(broadcast(x, a), b) => broadcast(x, b[a])"""
+    (inner,) = root.operands
+    (x,) = inner.operands
+    dimensions = compose(ints(root, "dimensions"), ints(inner, "dimensions"))
+    return make(root, "broadcast", x, shape=root.shape, dimensions=dimensions)
+
+
+@rewrite("broadcast", operand="reshape")
+def broadcast_of_unit_dims(root: Instruction) -> Instruction | None:
+    """broadcast(reshape(x), d) => broadcast(x, d')  where the reshape only adds dimensions of size 1"""
+    (inner,) = root.operands
+    (x,) = inner.operands
+    kept = added_units(x.shape.dims, inner.shape.dims)
+    if kept is None or not is_plain(inner.shape) or not is_plain(x.shape):
+        return None
+    dimensions = compose(ints(root, "dimensions"), kept)
+    return make(root, "broadcast", x, shape=root.shape, dimensions=dimensions)
+
+
+def added_units(source: Ints, target: Ints) -> Ints | None:
+    """Where source's dimensions stand in target, when target only has further dimensions of size 1."""
+    kept: list[int] = []
+    for i, size in enumerate(target):
+        if len(kept) < len(source) and size == source[len(kept)]:
+            kept.append(i)
+        elif size != 1:
+            return None
+    return tuple(kept) if len(kept) == len(source) else None
+
+
+@rewrite("reshape", "transpose", "reverse", "slice", operand="broadcast")
+def move_scalar_broadcast(root: Instruction) -> Instruction | None:
+    """move(broadcast(s)) => broadcast(s)  for a scalar s, move a reshape, transpose, reverse or slice"""
+    (s,) = root.operands[0].operands
+    if not s.shape.is_scalar or not is_plain(root.shape):
+        return None
+    return make(root, "broadcast", s, shape=root.shape, dimensions=())
+
+
+@rewrite("transpose", operand="broadcast")
+def transpose_of_broadcast(root: Instruction) -> Instruction | None:
+    """transpose(broadcast(x, d), p) => broadcast(x, p^-1[d])"""
+    (inner,) = root.operands
+    (x,) = inner.operands
+    if not is_plain(root.shape):
+        return None
+    order = ints(root, "dimensions")
+    dimensions = tuple(order.index(d) for d in ints(inner, "dimensions"))
+    return make(root, "broadcast", x, shape=root.shape, dimensions=dimensions)
+
+
+@rewrite("reshape", operand="broadcast")
+def reshape_of_broadcast(root: Instruction) -> Instruction | None:
+    """reshape(broadcast(x, d)) => broadcast(x, d')  where the reshape only drops or adds size-1 dims"""
+    (inner,) = root.operands
+    (x,) = inner.operands
+    source, target = inner.shape.dims, root.shape.dims
+    dimensions = ints(inner, "dimensions")
+    if not is_plain(root.shape) or any(source[d] == 1 for d in dimensions):
+        return None
+    real_source = [i for i, n in enumerate(source) if n != 1]
+    real_target = [i for i, n in enumerate(target) if n != 1]
+    if [source[i] for i in real_source] != [target[i] for i in real_target]:
+        return None
+    moved = dict(zip(real_source, real_target, strict=True))
+    mapped = tuple(moved[d] for d in dimensions)
+    return make(root, "broadcast", x, shape=root.shape, dimensions=mapped)
+
+
+UNARY_SINKS = ("negate", "abs", "exponential", "log", "sqrt", "rsqrt", "tanh", "logistic", "not",
+               "convert", "sign", "floor", "ceil", "cosine", "sine")  # fmt: skip
+
+
+@rewrite(*UNARY_SINKS, operand="broadcast")
+def sink_broadcast(root: Instruction) -> Instruction | None:
+    """f(broadcast(x, d)) => broadcast(f(x), d)  for elementwise f: fewer elements to compute"""
+    (inner,) = root.operands
+    (x,) = inner.operands
+    if not has_one_user(inner) or x.shape.size >= root.shape.size or not is_plain(root.shape):
+        return None
+    small = make(root, root.opcode, x, shape=x.shape.without_layout().with_dtype(root.shape.dtype))
+    return make(root, "broadcast", small, shape=root.shape, dimensions=ints(inner, "dimensions"))
+
+
+@rewrite("iota")
+def iota_of_one(root: Instruction) -> Instruction | None:
+    """iota(d) => broadcast(0)  where dimension d has size 1"""
+    dimension = root["iota_dimension"]
+    assert isinstance(dimension, int), "a dimension number"
+    return splat(root, 0) if root.shape.dims[dimension] == 1 and is_plain(root.shape) else None

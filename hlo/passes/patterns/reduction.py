@@ -1,0 +1,139 @@
+"""Reductions of what is empty, trivial, or only moved."""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Ints
+from hlo.ops.builder import make
+from hlo.passes.patterns.matching import has_one_user, ints, is_discrete, is_plain, is_splat
+from hlo.passes.rewriting import rewrite
+
+
+def reducer_opcode(root: Instruction) -> str | None:
+    """The opcode of a reducer that is one binary op on its two parameters in order."""
+    reducer = root["to_apply"]
+    assert isinstance(reducer, Computation), "to_apply is a computation"
+    body = reducer.root
+    if len(reducer) != 3 or len(body.operands) != 2:
+        return None
+    return body.opcode if tuple(body.operands) == reducer.parameters else None
+
+
+@rewrite("reduce")
+def reduce_of_nothing(root: Instruction) -> Instruction | None:
+    """reduce(x, z) => broadcast(z)  where x has no elements"""
+    if len(root.operands) != 2 or root.operands[0].shape.size or not is_plain(root.shape):
+        return None
+    return make(root, "broadcast", root.operands[1], shape=root.shape, dimensions=())
+
+
+@rewrite("reduce")
+def reduce_unit_dims(root: Instruction) -> Instruction | None:
+    """reduce(x, z) => reshape(x)  over dimensions of size 1 only, z the identity of the reducer"""
+    if len(root.operands) != 2:
+        return None
+    x, z = root.operands
+    if any(x.shape.dims[d] != 1 for d in ints(root, "dimensions")):
+        return None
+    if not is_plain(x.shape) or not is_plain(root.shape) or not _is_identity(root, z):
+        return None
+    return make(root, "reshape", x, shape=root.shape)
+
+
+def _is_identity(root: Instruction, z: Instruction) -> bool:
+    """Whether f(z, x) has the bits of x for every x. (+0 + -0 is +0: no identity for float sums.)"""
+    opcode, dtype = reducer_opcode(root), root.shape.dtype
+    if opcode == "add":
+        return is_discrete(dtype) and is_splat(z, 0)
+    if opcode == "multiply":
+        return not dtype.is_complex and is_splat(z, 1)
+    if opcode in ("maximum", "minimum") and dtype.is_float:
+        return is_splat(z, float("-inf") if opcode == "maximum" else float("inf"))
+    if opcode in ("maximum", "minimum") and dtype.is_integral:
+        return is_splat(z, dtype.int_range[0 if opcode == "maximum" else 1])
+    return (opcode == "or" and is_splat(z, 0)) or (
+        opcode == "and" and dtype.is_pred and is_splat(z, 1)
+    )
+
+
+@rewrite("reduce", operand="transpose")
+def reduce_of_transpose(root: Instruction) -> Instruction | None:
+    """reduce(transpose(x, p), z, d) => reduce(x, z, p[d])  where the kept dimensions keep their order"""
+    if len(root.operands) != 2 or root.operands[0].opcode != "transpose":
+        return None
+    moved, z = root.operands
+    (x,) = moved.operands
+    order, dimensions = ints(moved, "dimensions"), ints(root, "dimensions")
+    kept = [order[d] for d in range(len(order)) if d not in dimensions]
+    if kept != sorted(kept) or reducer_opcode(root) is None:
+        return None
+    return make(
+        root,
+        "reduce",
+        x,
+        z,
+        shape=root.shape,
+        dimensions=tuple(sorted(order[d] for d in dimensions)),
+        to_apply=root["to_apply"],
+    )
+
+
+@rewrite("reduce", operand="reshape")
+def reduce_of_reshape(root: Instruction) -> Instruction | None:
+    """reduce(reshape(x), z, d) => reduce(x, z, d')  where the reshape only splits or joins reduced dims"""
+    if len(root.operands) != 2 or root.operands[0].opcode != "reshape":
+        return None
+    reshaped, z = root.operands
+    (x,) = reshaped.operands
+    if reducer_opcode(root) is None or not has_one_user(reshaped) or not is_plain(x.shape):
+        return None
+    dimensions = _merged_dimensions(x.shape.dims, reshaped.shape.dims, ints(root, "dimensions"))
+    if dimensions is None:
+        return None
+    to_apply = root["to_apply"]
+    return make(root, "reduce", x, z, shape=root.shape, dimensions=dimensions, to_apply=to_apply)
+
+
+def _merged_dimensions(source: Ints, target: Ints, reduced: Ints) -> Ints | None:
+    """Dimensions of source that hold exactly target's reduced ones; kept ones must be equal one to one."""
+    found: list[int] = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        if j < len(target) and j not in reduced:
+            if i >= len(source) or source[i] != target[j]:
+                return None
+            i, j = i + 1, j + 1
+            continue
+        group = 1
+        while j < len(target) and j in reduced:
+            group *= target[j]
+            j += 1
+        held = 1
+        while i < len(source) and held < group:
+            held *= source[i]
+            found.append(i)
+            i += 1
+        if held != group or group <= 1:
+            return None
+    return tuple(found)
+
+
+@rewrite("reduce", operand="negate")
+def reduce_of_negated(root: Instruction) -> Instruction | None:
+    """reduce(-x, 0, add) => -reduce(x, 0, add)  for integers"""
+    if len(root.operands) != 2 or reducer_opcode(root) != "add":
+        return None
+    negated, z = root.operands
+    if negated.opcode != "negate" or not root.shape.dtype.is_integral or not is_splat(z, 0):
+        return None
+    total = make(
+        root,
+        "reduce",
+        negated.operands[0],
+        z,
+        shape=root.shape,
+        dimensions=root["dimensions"],
+        to_apply=root["to_apply"],
+    )
+    return make(root, "negate", total, shape=root.shape)

@@ -1,0 +1,175 @@
+"""The rewriting driver: rules that are equations, tried on a worklist until none fires.
+
+    @rewrite("transpose", operand="transpose")
+    def merge_transposes(outer): ...  -> replacement or None
+
+A rule never edits. The driver alone replaces uses, requeues neighbours, checks the shape and counts
+hits; that count is also the fuel by which a bad rewrite is found by bisection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ir.shape import compatible
+from hlo.ops.table import Trait, has_trait
+from hlo.passes.liveness import is_removable
+
+log = logging.getLogger(__name__)
+
+Rewrite = Callable[[Instruction], Instruction | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One equation. exact: bit-equal in IEEE arithmetic for every input (NaN payloads aside)."""
+
+    name: str
+    opcode: str
+    operand: str | None
+    function: Rewrite
+    exact: bool
+    family: str
+
+    @property
+    def equation(self) -> str:
+        return (self.function.__doc__ or "").split("\n")[0]
+
+
+RULES: dict[str, Rule] = {}
+_BY_OPCODE: dict[str, list[Rule]] = {}
+
+
+def rewrite(
+    *opcodes: str, operand: str | None = None, exact: bool = True
+) -> Callable[[Rewrite], Rewrite]:
+    """Register a rule for its root opcodes; `operand`: some operand must have this opcode."""
+
+    def register(function: Rewrite) -> Rewrite:
+        family = function.__module__.rsplit(".", 1)[-1]
+        for opcode in opcodes:
+            name = function.__name__.replace("_", "-")
+            rule = Rule(name, opcode, operand, function, exact, family)
+            RULES[name] = rule
+            _BY_OPCODE.setdefault(opcode, []).append(rule)
+        return function
+
+    return register
+
+
+@dataclass(slots=True)
+class Limits:
+    """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only, without:
+    names of rules to use alone, or to leave out."""
+
+    inexact: bool = False
+    fuel: int | None = None
+    only: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+
+    def allows(self, rule: Rule) -> bool:
+        if self.only and rule.name not in self.only:
+            return False
+        return (rule.exact or self.inexact) and rule.name not in self.without
+
+
+def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
+    """Rewrite every computation outside fusions to a fixed point; how often each rule fired."""
+    limits = limits or Limits()
+    fused = {
+        callee
+        for c in module.computations
+        for i in c.instructions
+        if i.opcode == "fusion"
+        for callee in i.called_computations()
+    }
+    hits: Counter[str] = Counter()
+    rules = {o: [r for r in rs if limits.allows(r)] for o, rs in _BY_OPCODE.items()}
+    for computation in module.computations:
+        if computation not in fused:
+            _fixed_point(computation, rules, limits, hits)
+    return hits
+
+
+def _fixed_point(
+    computation: Computation,
+    rules: dict[str, list[Rule]],
+    limits: Limits,
+    hits: Counter[str],
+) -> None:
+    work = dict.fromkeys(reversed(post_order(computation)))  # popped from the end: operands first
+    budget = 64 * len(work) + 1024  # two rules that undo each other must not hang a user
+    while work and budget:
+        instruction, _ = work.popitem()
+        if instruction.computation is not computation or is_pinned(instruction):
+            continue
+        if limits.fuel is not None and limits.fuel <= 0:
+            return
+        found = _first_match(instruction, rules)
+        if found is None:
+            continue
+        rule, new = found
+        hits[rule.name] += 1
+        budget -= 1
+        if limits.fuel is not None:
+            limits.fuel -= 1
+        log.debug("%s: %s", rule.name, instruction.name)
+        _replace(computation, instruction, new, work)
+    if not budget:
+        log.warning("algsimp stopped early in %s: %s", computation.name, hits.most_common(3))
+
+
+def is_pinned(instruction: Instruction) -> bool:
+    """Whether others depend on its very execution."""
+    return "control-predecessors" in instruction.attributes or has_trait(
+        instruction, Trait.SIDE_EFFECT
+    )
+
+
+def _first_match(
+    instruction: Instruction, rules: dict[str, list[Rule]]
+) -> tuple[Rule, Instruction] | None:
+    for rule in rules.get(instruction.opcode, ()):
+        if rule.operand is not None and not any(
+            o.opcode == rule.operand for o in instruction.operands
+        ):
+            continue
+        new = rule.function(instruction)
+        if new is not None and new is not instruction:
+            assert compatible(new.shape, instruction.shape), (
+                f"rule {rule.name} turns {instruction!r} into {new!r}"
+            )
+            return rule, new
+    return None
+
+
+def _replace(
+    computation: Computation,
+    old: Instruction,
+    new: Instruction,
+    work: dict[Instruction, None],
+) -> None:
+    users = tuple(old.users)
+    computation.replace_uses(old, new)
+    _requeue(work, (*users, new, *new.operands))
+    dead = [old]
+    while dead:
+        candidate = dead.pop()
+        if candidate.computation is computation and is_removable(candidate):
+            operands = candidate.operands
+            computation.remove(candidate)
+            dead += operands
+            _requeue(work, operands)
+
+
+def _requeue(work: dict[Instruction, None], instructions: Iterable[Instruction]) -> None:
+    for instruction in instructions:
+        work.pop(instruction, None)
+        work[instruction] = None

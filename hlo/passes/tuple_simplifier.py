@@ -1,0 +1,48 @@
+"""tuple-simplifier: take apart tuples that are put together only to be taken apart."""
+
+from __future__ import annotations
+
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+
+
+def tuple_simplifier(module: Module) -> bool:
+    """get-tuple-element(tuple(..)) and tuple(get-tuple-element(..)) pairs.
+
+    get-tuple-element(tuple(x0, .., xn), i)  =>  xi
+    tuple(get-tuple-element(t, 0), .., get-tuple-element(t, n))  =>  t
+    """
+    changed = False
+    for computation in module.computations:
+        for instruction in post_order(computation):
+            new = _simpler(instruction)
+            if new is not None and "control-predecessors" not in instruction.attributes:
+                computation.replace_uses(instruction, new)
+                if not instruction.users and not instruction.is_root:
+                    computation.remove(instruction)
+                changed = True
+    return changed
+
+
+def _simpler(instruction: Instruction) -> Instruction | None:
+    if instruction.opcode == "get-tuple-element":
+        (operand,) = instruction.operands
+        index = instruction["index"]
+        assert isinstance(index, int), "get-tuple-element has an integer index"
+        return operand.operands[index] if operand.opcode == "tuple" else None
+    if instruction.opcode == "tuple":
+        return _whole_tuple(instruction)
+    return None
+
+
+def _whole_tuple(instruction: Instruction) -> Instruction | None:
+    if not instruction.operands:
+        return None
+    for i, element in enumerate(instruction.operands):
+        if element.opcode != "get-tuple-element" or element["index"] != i:
+            return None
+        if element.operands[0] is not instruction.operands[0].operands[0]:
+            return None
+    whole = instruction.operands[0].operands[0]
+    return whole if whole.shape == instruction.shape else None
