@@ -1,0 +1,66 @@
+"""Run-time extents of dynamic dimensions.
+
+A value with bounded dynamic dimensions (`<=n`) is an array cut to its run-time extents: elements
+beyond them do not exist, so that ops on whole arrays need no masks.
+Source: shared/OP_SEMANTICS_CONTROL.md section 4.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hlo.errors import Violation
+from hlo.ir.shape import Shape
+
+Ints = tuple[int, ...]
+
+
+def reshaped_extents(bounds: Ints, extents: Ints, shape: Shape, inferred: int) -> Ints:
+    """The extents of a reshape's result, for an operand of `bounds` cut to `extents`.
+
+    Both sides are cut into smallest groups of equal products; in each, one dimension of the result
+    (the declared dynamic one, `inferred`, or the most major that is not 1) takes what is left.
+    """
+    result = list(shape.dims)
+    for sources, targets in _groups(bounds, shape.dims):
+        if all(extents[d] == bounds[d] for d in sources):
+            continue
+        free = _free_dimension(targets, shape, inferred)
+        others = math.prod(shape.dims[d] for d in targets if d != free)
+        result[free] = math.prod(extents[d] for d in sources) // others if others else 0
+    if math.prod(result) != math.prod(extents):
+        raise Violation(
+            "shape-mismatch", "operand 0", f"an array of {math.prod(extents)} elements",
+            f"{math.prod(result)}, to become {shape}",
+        )  # fmt: skip
+    return tuple(result)
+
+
+def _groups(bounds: Ints, dims: Ints) -> list[tuple[list[int], list[int]]]:
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(bounds) or j < len(dims):
+        sources, targets, left, right = [], [], 1, 1
+        while True:
+            if i < len(bounds) and (left <= right or j == len(dims)):
+                sources.append(i)
+                left *= bounds[i]
+                i += 1
+            elif j < len(dims):
+                targets.append(j)
+                right *= dims[j]
+                j += 1
+            if (left == right and targets) or (i == len(bounds) and j == len(dims)):
+                break
+        groups.append((sources, targets))
+    return groups
+
+
+def _free_dimension(targets: list[int], shape: Shape, inferred: int) -> int:
+    if inferred in targets:
+        return inferred
+    dynamic = [d for d in targets if shape.dynamic[d]]
+    wide = dynamic or [d for d in targets if shape.dims[d] != 1] or targets
+    if not wide:
+        raise Violation("unsupported", "result", f"{shape}", "a dimension that can be dynamic")
+    return wide[0]
