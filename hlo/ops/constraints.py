@@ -59,7 +59,9 @@ def check_rank(shape: Shape, rank: int, at: str, label: str) -> None:
 def check_dimension(at: str, dimension: int, rank: int, label: str) -> None:
     """Refuse a dimension number outside [0, rank)."""
     if not 0 <= dimension < rank:
-        raise Violation("attribute-value", at, f"{dimension}", f"at least 0 and below {rank}", label)
+        raise Violation(
+            "attribute-value", at, f"{dimension}", f"at least 0 and below {rank}", label
+        )
 
 
 def check_dimensions(at: str, dimensions: Ints, rank: int, label: str) -> None:

@@ -39,7 +39,7 @@ from hlo.ops.shape_rules import (
     text,
 )
 from hlo.ops.table import Attr, Op, Trait
-from hlo.ops.wrapping import wrapped
+from hlo.ops.numerics.representation import rounded, wrapped
 
 Array = np.ndarray
 
@@ -73,9 +73,10 @@ class Iota(Op):
     def evaluate(*, iota_dimension: int, shape: Shape) -> Array:
         counting = np.arange(shape.dims[iota_dimension])
         if shape.dtype.is_integral:
-            counting = wrapped(counting, shape.dtype)
-        # ml_dtypes has no cast from 64-bit integers to some narrow types that skips f32
-        values = counting.astype(shape.dtype.component.numpy).astype(shape.dtype.numpy)
+            values = wrapped(counting, shape.dtype)
+        else:
+            real = rounded(counting.astype(np.float64), shape.dtype.component)
+            values = real.astype(shape.dtype.numpy)
         along = [1] * shape.rank
         along[iota_dimension] = -1
         return np.broadcast_to(values.reshape(along), shape.dims)
@@ -237,9 +238,7 @@ class Bitcast(Op):
                 "shape-mismatch", "result", text(shape), f"as many bytes as {source}", "C1"
             )
         physical = shape.layout.minor_to_major[::-1]
-        return np.transpose(
-            bits.reshape([shape.dims[d] for d in physical]), np.argsort(physical)
-        )
+        return np.transpose(bits.reshape([shape.dims[d] for d in physical]), np.argsort(physical))
 
 
 class Copy(Op):
@@ -412,7 +411,7 @@ def _concatenated(xs: tuple[Shape, ...], along: int) -> Shape:
     dims = [max(sizes) for sizes in zip(*(x.dims for x in xs), strict=True)]
     sizes = [x.dims[along] for x in xs]
     dims[along] = UNBOUNDED if UNBOUNDED in sizes else sum(sizes)
-        dtype = xs[0].dtype
+    dtype = xs[0].dtype
     for x in xs[1:]:
         dtype = higher_precision(dtype, x.dtype)
     return Shape.array(dtype, dims, dynamic=any_dynamic(xs))
