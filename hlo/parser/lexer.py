@@ -1,0 +1,200 @@
+"""The precise lexer: text -> tokens, to the letter of HLO_TEXT.md section 1.
+
+A token's `value` is its text (a STRING with its quotes, a NAME with its `%` or `:`, an ATTR with its
+`=`). What no rule matches is an ERROR token, which no grammar rule accepts. Three tokens exist for
+the grammar's sake, because one token of look-ahead does not tell them apart: LAYOUT (the `{` of a
+layout: after `]`, before an INT or `:`), BUFFER (the `b` before `(`), and DICT, lexed on request.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hlo.attributes.escape import dict_end, unquoted
+from hlo.errors import Violation
+from hlo.ir.dtype import DTYPES
+
+
+class Token:
+    """A terminal with its text and its place."""
+
+    __slots__ = ("end_pos", "start_pos", "type", "value")
+
+    def __init__(self, type: str, value: str, start: int, end: int) -> None:  # noqa: A002
+        self.type = type
+        self.value = value
+        self.start_pos = start
+        self.end_pos = end
+
+    def __repr__(self) -> str:
+        return f"<{self.type} {self.value!r}>"
+
+
+KEYWORDS = {
+    "true": "TRUE",
+    "false": "FALSE",
+    "inf": "INF",
+    "HloModule": "HLO_MODULE",
+    "ENTRY": "ENTRY",
+    "ROOT": "ROOT",
+    "FileNames": "FILE_NAMES",
+    "FunctionNames": "FUNCTION_NAMES",
+    "FileLocations": "FILE_LOCATIONS",
+    "StackFrames": "STACK_FRAMES",
+    "maximal": "MAXIMAL",
+    "replicated": "REPLICATED",
+    "manual": "MANUAL",
+    "unknown": "UNKNOWN",
+    "unreduced": "UNREDUCED",
+    "last_tile_dim_replicate": "LAST_TILE_DIM_REPLICATE",
+    "shard_as": "SHARD_AS",
+    "shard_like": "SHARD_LIKE",
+}
+WORDS = {**KEYWORDS, **dict.fromkeys(DTYPES, "TYPE"), "nan": "DECIMAL"}  # identifiers that are no IDENT
+
+PUNCTUATION = {
+    "=": "EQUAL",
+    ",": "COMMA",
+    ":": "COLON",
+    "[": "LSQB",
+    "]": "RSQB",
+    "{": "LBRACE",
+    "}": "RBRACE",
+    "(": "LPAR",
+    ")": "RPAR",
+    "*": "STAR",
+    "#": "HASH",
+    "+": "PLUS",
+    "~": "TILDE",
+    "->": "ARROW",
+    "<=": "LESS_EQUAL",
+    "?": "QUESTION",
+    "...": "ELLIPSIS",
+}
+
+BLANK = r"(?:[ \t\r\n]++|/\*[^\0]*?\*/|//[^\r\n\0]*+)*+"
+_DIM_LABELS = r"[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,}"
+_PAD = r"-?[0-9]+_-?[0-9]+(?:_[0-9]+)?"
+_PAYLOAD = r"\(0x[0-9a-fA-F]+\)"
+_TOKEN = re.compile(
+    BLANK
+    + r"(?:"
+    + r"(?P<WORD>[A-Za-z_][A-Za-z0-9_.\-]*+)"
+    + r"|(?P<NAME>%[A-Za-z_][A-Za-z0-9_.\-]*+)"
+    + r"|(?P<PUNCTUATION>->|[=,:\[\]{}()*#+~]|<=|\.\.\.)"
+    + r'|(?P<STRING>"(?:[^"\\]++|\\(?s:.))*+"|' + r"'(?:[^'\\]++|\\(?s:.))*+')"
+    + r"|(?P<DECIMAL>(?=[-0-9])(?:-?(?:[0-9]+\.[0-9]*|[0-9]*\.[0-9]+|[0-9]+)[eE][+-]?[0-9]+"
+    + r"|-?(?:[0-9]+\.[0-9]*|[0-9]*\.[0-9]+)))"
+    + rf"|(?P<DIM_LABELS>{_DIM_LABELS})"
+    + r"|(?P<DXD>[0-9]+(?:x[0-9]+)+)"
+    + rf"|(?P<PAD>{_PAD}(?:x{_PAD})*)"
+    + r"|(?P<INT>-?[0-9]+)"
+    + r"|(?P<NEG_INF>-inf)"
+    + rf"|(?P<NAN>-nan(?:{_PAYLOAD})?)"
+    + r"|(?P<QUESTION>\?)"
+    + r"|(?P<ERROR>(?s:.))"
+    + r")?"
+)
+_LABELS = re.compile(_DIM_LABELS)
+_NAN = re.compile(rf"nan(?:{_PAYLOAD})?")
+_DIGITS = re.compile(r"-?[0-9]{19,}")
+END = "$END"
+
+
+class Lexer:
+    """Tokens of one text, one at a time; the caller holds the position."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def token(self, at: int, previous: str = "") -> Token:
+        """The token at or after a place; `previous` is the type of the one before it."""
+        match = _TOKEN.match(self.text, at)
+        assert match is not None, "blanks and nothing always match"
+        kind = match.lastgroup
+        if kind is None:
+            return Token(END, "", match.end(), match.end())
+        value = match[kind]
+        start, end = match.span(kind)
+        if kind == "WORD":
+            return self._word(value, start, end)
+        if kind == "PUNCTUATION":
+            kind = PUNCTUATION[value]
+            if kind == "LBRACE" and previous == "RSQB" and self._opens_layout(end):
+                kind = "LAYOUT"
+        elif kind == "STRING":
+            if "\\" in value and not _well_escaped(value):
+                kind = "ERROR"
+        elif kind != "NAME" and not _is_in_range(kind, value):
+            kind = "ERROR"
+        return Token("DECIMAL" if kind == "NAN" else kind, value, start, end)
+
+    def dict(self, at: int) -> Token | None:
+        """The raw JSON dict at or after a place, if the next character is `{`."""
+        match = _TOKEN.match(self.text, at)
+        assert match is not None, "blanks and nothing always match"
+        if match["PUNCTUATION"] != "{":
+            return None
+        start = match.start("PUNCTUATION")
+        end = dict_end(self.text, start)
+        if end < 0:
+            return Token("ERROR", "{", start, start + 1)
+        return Token("DICT", self.text[start:end], start, end)
+
+    def _word(self, value: str, start: int, end: int) -> Token:
+        """An identifier-like token, by the seven rules of section 1.3."""
+        text = self.text
+        following = text[end : end + 1]
+        if following == ":":
+            return Token("NAME", text[start : end + 1], start, end + 1)
+        if following == "=":
+            return Token("ATTR", text[start : end + 1], start, end + 1)
+        kind = WORDS.get(value)
+        if kind == "DECIMAL":
+            match = _NAN.match(text, start)
+            assert match is not None, "it starts with nan"
+            kind = kind if _is_in_range("NAN", match[0]) else "ERROR"
+            return Token(kind, match[0], start, match.end())
+        if kind is not None:
+            return Token(kind, value, start, end)
+        if following == ">" and (match := _LABELS.match(text, start)):
+            return Token("DIM_LABELS", match[0], start, match.end())
+        if value == "b" and self.token(end).type == "LPAR":
+            return Token("BUFFER", value, start, end)
+        return Token("IDENT", value, start, end)
+
+    def _opens_layout(self, at: int) -> bool:
+        return self.token(at).type in ("INT", "COLON")
+
+
+def _well_escaped(value: str) -> bool:
+    try:
+        unquoted(value)
+    except Violation:
+        return False
+    return True
+
+
+def _is_in_range(kind: str, value: str) -> bool:
+    """Whether a number is one that the language can store (section 1.5)."""
+    if kind == "INT":
+        return len(value) < 19 or _int_fits(value)
+    if kind == "NAN" and "(" in value:
+        digits = value[value.index("x") + 1 : -1].lstrip("0")
+        return 0 < len(digits) <= 13
+    if kind in ("PAD", "DXD"):
+        return all(-(1 << 63) <= _number(n) < 1 << 63 for n in _DIGITS.findall(value))
+    return True
+
+
+def _int_fits(value: str) -> bool:
+    return -(1 << 63) <= _number(value) < 1 << 64
+
+
+def _number(value: str) -> int:
+    """The value of a run of digits; of a hopelessly long one, something out of range."""
+    digits = value.lstrip("-").lstrip("0")
+    number = int(digits or "0") if len(digits) <= 20 else 1 << 70
+    return -number if value.startswith("-") else number
