@@ -1,0 +1,158 @@
+"""What an elementwise row is: its shape rule, its NumPy function per kind of number, its checks.
+
+Constraints of every unary row: C1 one operand; C2 it is an array; C3 its element type is of a kind
+that the row has a function for; C4 the result has its dimensions. Of every binary row: C1 two
+operands; C2 both are arrays; C3 equal element types up to float precision (exactly: rule MP);
+C4 equal dimensions; C5 a kind that the row has a function for. Source: OP_SEMANTICS 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from hlo.errors import Violation
+from hlo.ir.dtype import DType, Kind
+from hlo.ir.shape import Shape
+from hlo.ops.numerics.representation import Array, dtype_of
+from hlo.ops.shape_rules import (
+    any_dynamic,
+    check_array,
+    check_arrays,
+    check_dims,
+    check_kind,
+    check_same_type,
+    dims_agree,
+    higher_precision,
+    merged_size,
+    text,
+)
+from hlo.ops.table import Attr, Op, Trait
+
+Function = Callable[..., Array]
+NO_ATTRS: Mapping[str, Attr] = {}
+
+
+def same(dtype: DType) -> DType:
+    """The rule of a result that has the operands' type."""
+    return dtype
+
+
+def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
+    opcode: str,
+    arity: int,
+    doc: str,
+    *,
+    pred: Function | None = None,
+    integer: Function | None = None,
+    unsigned: Function | None = None,
+    real: Function | None = None,
+    complex_: Function | None = None,
+    refused: frozenset[Kind] = frozenset(),
+    result: Callable[[DType], DType] = same,
+    attrs: Mapping[str, Attr] = NO_ATTRS,
+    traits: Trait = Trait.NONE,
+    ulp: float = 0.0,
+) -> None:
+    """Enter a row. `integer` serves signed types, and unsigned ones unless `unsigned` is given.
+
+    `unsigned=refuse` leaves unsigned types out; kinds in `refused` pass XLA's shape rule but have
+    no meaning: check refuses them (C7, ours).
+    """
+    by_kind = {
+        Kind.PRED: pred,
+        Kind.SIGNED: integer,
+        Kind.UNSIGNED: integer if unsigned is None else unsigned,
+        Kind.FLOAT: real,
+        Kind.COMPLEX: complex_,
+    }
+    functions = {k: f for k, f in by_kind.items() if f is not None and f is not refuse}
+    kinds = frozenset(functions) | refused
+    rule = _unary_shape if arity == 1 else _binary_shape
+
+    def infer(*operands: Shape, **_: object) -> Shape:
+        return rule(operands, kinds, result)
+
+    def evaluate(*values: Array, **_: object) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(functions[dtype_of(values[0]).kind](*common_extents(values)))
+
+    def check(*operands: Shape, shape: Shape, **_: object) -> None:
+        for i, operand in enumerate(operands):
+            check_dims(operand, shape, f"operand {i}", "C4")
+        check_kind(operands[0], frozenset(functions), "operand 0", "C7")
+
+    row = {
+        "__doc__": doc,
+        "__module__": __name__,
+        "opcode": opcode,
+        "arity": arity,
+        "attrs": attrs,
+        "traits": traits | Trait.ELEMENTWISE,
+        "ulp": ulp,
+        "infer": staticmethod(infer),
+        "evaluate": staticmethod(evaluate),
+        "check": staticmethod(check),
+    }
+    type("".join(w.capitalize() for w in opcode.split("-")), (Op,), row)
+
+
+def refuse(*_: Array) -> Array:
+    """Marks a kind that a row does not take."""
+    raise AssertionError("rows drop this function")
+
+
+def common_extents(values: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The operands cut to one size per dimension where run-time sizes differ (CONTROL 4.2).
+
+    A size of 1 is repeated by NumPy's broadcasting; other differences leave the smaller size.
+    """
+    shapes = {v.shape for v in values if v.ndim}
+    if len(shapes) <= 1 or len({len(s) for s in shapes}) > 1:
+        return values
+    sizes = [min((n for n in column if n != 1), default=1) for column in zip(*shapes, strict=True)]
+    cut = tuple(slice(0, n) for n in sizes)
+    return tuple(v[cut] if v.ndim else v for v in values)
+
+
+def _unary_shape(
+    operands: tuple[Shape, ...], kinds: frozenset[Kind], result: Callable[[DType], DType]
+) -> Shape:
+    """The operand's shape with everything; the element type of the result."""
+    (operand,) = operands
+    check_array(operand, "operand 0", "C2")
+    check_kind(operand, kinds, "operand 0", "C3")
+    return operand.with_dtype(result(operand.dtype))
+
+
+def _binary_shape(
+    operands: tuple[Shape, ...], kinds: frozenset[Kind], result: Callable[[DType], DType]
+) -> Shape:
+    """Operand 0's dimensions and layout, the higher precision; see broadcast_shape."""
+    check_arrays(operands, "C2")
+    check_same_type(operands, "C3")
+    for i, operand in enumerate(operands):
+        check_kind(operand, kinds, f"operand {i}", "C5")
+    shape = broadcast_shape(*operands)
+    return shape.with_dtype(result(higher_precision(operands[0].dtype, operands[1].dtype)))
+
+
+def broadcast_shape(x: Shape, y: Shape) -> Shape:
+    """Dimensions of an elementwise result as XLA's parser infers them (HLO_TEXT 6.5).
+
+    Equal dimensions keep operand 0's layout; a scalar, or a dimension of size 1, stretches with a
+    default layout: the parser lets that through, the verifier does not (C4).
+    """
+    if dims_agree(x.dims, y.dims):
+        dims = tuple(map(merged_size, x.dims, y.dims))
+        return Shape.array(x.dtype, dims, layout=x.layout, dynamic=any_dynamic((x, y)))
+    if x.is_scalar or y.is_scalar:
+        return y.without_layout() if x.is_scalar else x.without_layout()
+    stretched = x.rank == y.rank and all(
+        a == b or 1 in (a, b) for a, b in zip(x.dims, y.dims, strict=True)
+    )
+    if not stretched:
+        raise Violation("shape-mismatch", "operand 1", text(y), text(x), "C4")
+    sizes = (b if a == 1 else a for a, b in zip(x.dims, y.dims, strict=True))
+    return x.with_dims(sizes, dynamic=any_dynamic((x, y)))
