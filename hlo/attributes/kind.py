@@ -1,6 +1,6 @@
 """AttributeKind: how a kind of attribute value is read from its tree and written as text.
 
-    text --hlo.lark, start rule `rule`--> tree --build--> value --print--> text
+text --hlo.lark, start rule `rule`--> tree --build--> value --print--> text
 """
 
 from __future__ import annotations
@@ -21,3 +21,4 @@ class AttributeKind:
     rule: str
     build: Callable[..., object]
     print: Callable[..., str]
+    refers: str = ""  # "computation", "computations", "instructions": build gives names, the parser resolves them

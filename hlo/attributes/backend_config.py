@@ -1,0 +1,22 @@
+"""backend_config: a string, printed raw where it reads as a JSON dict."""
+
+from __future__ import annotations
+
+from hlo.attributes.escape import is_raw_dict, quoted, unquoted
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.tree import Tree, has, tokens
+
+
+def string_or_dict(tree: Tree) -> str:
+    """The contents of a String, or a raw dict with its braces."""
+    (text,) = tokens(tree, "STRING", "DICT")
+    return text if has(tree, "DICT") else unquoted(text)
+
+
+def string_or_dict_text(text: str) -> str:
+    return text if is_raw_dict(text) else quoted(text)
+
+
+BACKEND_CONFIG = AttributeKind(
+    "BACKEND_CONFIG", "kind_backend_config", string_or_dict, string_or_dict_text
+)

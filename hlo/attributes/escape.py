@@ -1,0 +1,89 @@
+"""Quoted text: C escapes in both directions, and which texts are raw JSON dicts.
+
+A string is held decoded as UTF-8 with surrogate escapes, so that any bytes survive.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from hlo.errors import Violation
+
+_ESCAPE = re.compile(
+    rb"\\(?:([abfnrtv\\?'\"])|([0-7]{1,3})|x([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)",
+    re.DOTALL,
+)
+_SIMPLE = dict(zip(b"abfnrtv\\?'\"", b"\a\b\f\n\r\t\v\\?'\"", strict=True))
+_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")  # printable ASCII without quotes and backslash
+_BYTES = tuple(
+    {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}.get(b)
+    or (chr(b) if 0x20 <= b < 0x7F else f"\\{b:03o}")
+    for b in range(256)
+)
+
+
+@lru_cache(maxsize=65536)
+def quoted(text: str) -> str:
+    """The text between double quotes, every byte that is not plain escaped (HLO_TEXT.md 5.3)."""
+    if _PLAIN.fullmatch(text):
+        return f'"{text}"'
+    return f'"{escaped(text)}"'
+
+
+def escaped(text: str) -> str:
+    """The text with C escapes, octal for bytes that are not ASCII."""
+    return "".join([_BYTES[b] for b in text.encode("utf-8", "surrogateescape")])
+
+
+def unquoted(token: str) -> str:
+    """The contents of a String token with its quotes; HLO_TEXT.md 1.4."""
+    inner = token[1:-1]
+    if "\\" not in inner:
+        return inner
+    decoded = _ESCAPE.sub(_unescape, inner.encode("utf-8", "surrogateescape"))
+    return decoded.decode("utf-8", "surrogateescape")
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    simple, octal, hexa, short, long = match.groups()
+    if simple:
+        return bytes([_SIMPLE[simple[0]]])
+    code = int(octal, 8) if octal else int(hexa, 16) if hexa else -1
+    if 0 <= code <= 0xFF:
+        return bytes([code])
+    point = int(short or long or b"ffffffff", 16)
+    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+        raise Violation(
+            "attribute-value", "", f"the escape {match.group().decode()}", "a C escape sequence"
+        )
+    return chr(point).encode()
+
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|/\*.*?\*/|//[^\r\n]*)*", re.DOTALL)
+
+
+@lru_cache(maxsize=16384)
+def is_raw_dict(text: str) -> bool:
+    """Whether the text lexes as one `{...}` with nothing but blanks and comments around it."""
+    match = _BLANK.match(text)
+    start = match.end() if match else 0
+    if not text.startswith("{", start):
+        return False
+    end = dict_end(text, start)
+    return end > 0 and _BLANK.fullmatch(text, end) is not None
+
+
+_DICT_PART = re.compile(r'[^{}"]+|"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+
+
+def dict_end(text: str, start: int) -> int:
+    """Where the dict that starts at `start` ends: nested braces counted, strings skipped; or -1."""
+    depth, at = 0, start
+    while match := _DICT_PART.match(text, at):
+        at = match.end()
+        part = match.group()
+        depth += (part == "{") - (part == "}")
+        if not depth:
+            return at
+    return -1

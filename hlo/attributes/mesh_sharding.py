@@ -1,0 +1,106 @@
+"""Shardings over a named mesh: `{mesh['x'=2,'y'=4], [{'x'}, {'y':(1)2, ?}], replicated={'x'}}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo.attributes.mesh import (
+    AxisRef,
+    Mesh,
+    axis_texts,
+    build_axes,
+    build_mesh,
+    check_disjoint,
+    check_unmergeable,
+    mesh_text,
+)
+from hlo.attributes.metadata import Metadata, build_metadata, metadata_text
+from hlo.attributes.tree import Tree, fields, has, subtrees
+from hlo.errors import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class MeshDim:
+    """The axes that cut one dimension; open: more may be added (`?`)."""
+
+    axes: tuple[AxisRef, ...] = ()
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MeshSharding:
+    """kind: "replicated", "manual", "unreduced", "maximal" or "tiled" (by `dims`)."""
+
+    mesh: Mesh
+    kind: str
+    dims: tuple[MeshDim, ...] = ()
+    replicated: tuple[AxisRef, ...] = ()
+    unreduced: tuple[AxisRef, ...] = ()
+    manual: tuple[AxisRef, ...] = ()
+    metadata: tuple[Metadata, ...] = ()
+
+
+def build_mesh_sharding(tree: Tree) -> MeshSharding:
+    devices = subtrees(tree, "mesh_devices")
+    mesh = build_mesh(subtrees(tree, "mesh_head")[0], devices[0] if devices else None)
+    rests = subtrees(tree, "mesh_rest")
+    if (mesh.device is not None) == bool(rests):
+        raise Violation(
+            "attribute-value", "", mesh_text(mesh), "mesh[...], [...] or maximal_mesh[...] alone"
+        )
+    return _rest(rests[0], mesh) if rests else MeshSharding(mesh, "maximal")
+
+
+def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
+    for word in ("REPLICATED", "MANUAL", "UNREDUCED"):
+        if has(rest, word):
+            return MeshSharding(mesh, word.lower())
+    dims = tuple(_dim(d, mesh) for d in subtrees(subtrees(rest, "mesh_dims")[0], "mesh_dim"))
+    axes: dict[str, tuple[AxisRef, ...]] = {}
+    metadata: tuple[Metadata, ...] = ()
+    for key, field in fields(rest, "mesh_field"):
+        if key == "metadata" and subtrees(field, "metadata_items"):
+            items = subtrees(field, "metadata_items")[0]
+            metadata = tuple(build_metadata(t) for t in subtrees(items, "kind_metadata"))
+        elif key in ("replicated", "unreduced", "manual") and subtrees(field, "mesh_axes"):
+            axes[key] = build_axes(subtrees(field, "mesh_axes")[0], mesh)
+        else:
+            raise Violation(
+                "attribute-value", "", f"{key}=", "replicated, unreduced, manual or metadata"
+            )
+    sharding = MeshSharding(mesh, "tiled", dims, **axes, metadata=metadata)  # type: ignore[arg-type]
+    _check(sharding)
+    return sharding
+
+
+def _dim(tree: Tree, mesh: Mesh) -> MeshDim:
+    return MeshDim(build_axes(tree, mesh), has(tree, "QUESTION"))
+
+
+def _check(s: MeshSharding) -> None:
+    lists = [*(d.axes for d in s.dims), s.replicated, s.unreduced, s.manual]
+    check_disjoint(tuple(a for axes in lists for a in axes), s.mesh)
+    for axes in lists:
+        check_unmergeable(axes, s.mesh)
+
+
+def mesh_sharding_text(s: MeshSharding, *, metadata: bool = True) -> str:
+    texts = [mesh_text(s.mesh)]
+    if s.kind == "tiled":
+        texts.append("[" + ", ".join(_dim_text(d, s.mesh) for d in s.dims) + "]")
+    elif s.kind != "maximal":
+        texts.append(s.kind)
+    for key, axes in (
+        ("replicated", s.replicated),
+        ("unreduced", s.unreduced),
+        ("manual", s.manual),
+    ):
+        if axes:
+            texts.append(f"{key}={{{', '.join(axis_texts(axes, s.mesh))}}}")
+    if metadata and s.metadata:
+        texts.append("metadata={" + ", ".join(metadata_text(m) for m in s.metadata) + "}")
+    return "{" + ", ".join(texts) + "}"
+
+
+def _dim_text(dim: MeshDim, mesh: Mesh) -> str:
+    return "{" + ", ".join(axis_texts(dim.axes, mesh) + (["?"] if dim.open else [])) + "}"

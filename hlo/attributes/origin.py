@@ -1,0 +1,156 @@
+"""origin: which values of the original program an instruction's leaves stand for; and the table
+that says how to compute lost ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hlo.attributes.escape import unquoted
+from hlo.attributes.ints import ints_text
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.tree import Tree, ints_of, subtrees, token_type, tokens
+from hlo.errors import Violation
+
+Ints = tuple[int, ...]
+SYNTHETIC_CALL = "synthetic_call"
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalArray:
+    """A leaf: an instruction of the original program, and where in its tuple."""
+
+    name: str
+    index: Ints = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """tree: a leaf, None (unknown), or a tuple of trees; or a call that no program text holds."""
+
+    tree: object = ()
+    synthetic_call: bool = False
+
+
+def _origin(tree: Tree) -> Origin:
+    words = tokens(tree, "IDENT")
+    if words:
+        if words != [SYNTHETIC_CALL]:
+            raise Violation("attribute-value", "", f"[{words[0]}]", f"[{SYNTHETIC_CALL}]")
+        return Origin(synthetic_call=True)
+    return Origin(_nested(_places(tree)))
+
+
+def _places(tree: Tree) -> dict[Ints, OriginalArray | tuple[()] | None]:
+    """What stands at each index path: XLA's loose automaton (HLO_TEXT.md 2.9)."""
+    path: list[int] = []
+    found: dict[Ints, OriginalArray | tuple[()] | None] = {}
+    for part in tree.children[1:-1]:
+        kind = token_type(part)
+        if kind == "LPAR":
+            found.setdefault(tuple(path), ())
+            path.append(0)
+        elif kind == "RPAR":
+            del path[-1:]
+        elif kind == "COMMA":
+            if not path:
+                raise Violation("attribute-value", "", "a comma outside ()", "one value")
+            path[-1] += 1
+        else:
+            found[tuple(path)] = _array(part)  # type: ignore[arg-type]  # a tree
+    return found
+
+
+def _array(tree: Tree) -> OriginalArray | None:
+    names = tokens(tree, "STRING")
+    if not names:
+        return None
+    indices = [ints_of(t) for t in subtrees(tree, "kind_ints")]
+    return OriginalArray(unquoted(names[0]), indices[0] if indices else ())
+
+
+def _nested(places: dict[Ints, OriginalArray | tuple[()] | None]) -> object:
+    """Tuples from index paths, deepest first; places that nothing fills are None."""
+    children: dict[Ints, dict[int, object]] = {}
+    if not places:
+        return ()
+    for path in sorted(places, key=len, reverse=True):
+        value = places[path]
+        below = children.pop(path, None)
+        if below is not None:
+            value = tuple(below.get(k) for k in range(max(below) + 1))  # type: ignore[assignment]
+        if not path:
+            return value
+        children.setdefault(path[:-1], {})[path[-1]] = value
+        places.setdefault(path[:-1], ())
+    return ()
+
+
+def origin_text(origin: Origin) -> str:
+    if origin.synthetic_call:
+        return f"{{[{SYNTHETIC_CALL}]}}"
+    return "{" + "".join(_tree_texts(origin.tree)) + "}"
+
+
+def _tree_texts(tree: object) -> Iterator[str]:
+    """Pieces of text; an explicit stack, for trees may be deep."""
+    stack: list[object] = [tree]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, str):
+            yield top
+        elif isinstance(top, tuple):
+            yield "("
+            stack.append(")")
+            for k, part in reversed(list(enumerate(top))):
+                stack.append(part)
+                if k:
+                    stack.append(", ")
+        else:
+            yield array_text(top)  # type: ignore[arg-type]  # a leaf
+
+
+def array_text(array: OriginalArray | None) -> str:
+    """XLA writes the name without escapes."""
+    if array is None:
+        return "{}"
+    index = f" {ints_text(array.index)}" if array.index else ""
+    return f'{{"{array.name}"{index}}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How to compute a lost original value from another: by a module, given as its text, or as is."""
+
+    lost: OriginalArray | None
+    replacing: OriginalArray | None
+    module: str = ""
+
+
+def _recovery_table(tree: Tree) -> tuple[Recovery, ...]:
+    return tuple(_recovery(t) for t in subtrees(tree, "recovery_entry"))
+
+
+def _recovery(tree: Tree) -> Recovery:
+    lost, replacing = (_array(t) for t in subtrees(tree, "origin_array"))
+    texts = tokens(tree, "STRING")
+    return Recovery(lost, replacing, unquoted(texts[0]) if texts else "")
+
+
+def recovery_table_text(table: tuple[Recovery, ...]) -> str:
+    return "{\n" + "".join(map(_recovery_text, table)) + "}\n"
+
+
+def _recovery_text(recovery: Recovery) -> str:
+    head = f"  {array_text(recovery.lost)} : {array_text(recovery.replacing)}"
+    if not recovery.module:
+        return head + "\n"
+    lines = (f"    {line}" if line else "" for line in recovery.module.splitlines())
+    body = "\n".join(lines).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{head},\n  "\n{body}\n\n  "\n'
+
+
+ORIGIN = AttributeKind("ORIGIN", "kind_origin", _origin, origin_text)
+ORIGIN_RECOVERY_TABLE = AttributeKind(
+    "ORIGIN_RECOVERY_TABLE", "kind_origin_recovery_table", _recovery_table, recovery_table_text
+)

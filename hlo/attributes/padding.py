@@ -1,0 +1,31 @@
+"""Padding of pad: `low_high` or `low_high_interior` per dimension, joined by `x`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.tree import Tree, int64, tokens
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingDim:
+    """One dimension. Edges may be negative (they crop); interior stands between two elements."""
+
+    low: int
+    high: int
+    interior: int = 0
+
+
+def _padding(tree: Tree) -> tuple[PaddingDim, ...]:
+    (text,) = tokens(tree, "PAD")
+    return tuple(PaddingDim(*(int64(n) for n in dim.split("_"))) for dim in text.split("x"))
+
+
+def padding_text(dims: tuple[PaddingDim, ...]) -> str:
+    if any(d.interior for d in dims):
+        return "x".join(f"{d.low}_{d.high}_{d.interior}" for d in dims)
+    return "x".join(f"{d.low}_{d.high}" for d in dims)
+
+
+PADDING = AttributeKind("PADDING", "kind_padding", _padding, padding_text)

@@ -1,0 +1,136 @@
+"""Replica groups of collectives: explicit lists, an iota, or axes of a mesh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlo.attributes.ints import ints_list_text, ints_text
+from hlo.attributes.iota import Iota
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.mesh import (
+    AxisRef,
+    Mesh,
+    axis_texts,
+    build_axes,
+    build_mesh,
+    check_disjoint,
+    check_unmergeable,
+    mesh_text,
+)
+from hlo.attributes.sharding import build_iota
+from hlo.attributes.tree import Tree, ints_of, subtrees
+from hlo.errors import Violation
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Groups as written; none: all devices are one group."""
+
+    lists: tuple[Ints, ...] = ()
+
+    def groups(self) -> tuple[Ints, ...]:
+        return self.lists
+
+    def __str__(self) -> str:
+        return ints_list_text(self.lists)
+
+
+@dataclass(frozen=True, slots=True)
+class IotaGroups:
+    """count groups of size devices each, cut from an iota."""
+
+    count: int
+    size: int
+    iota: Iota
+
+    def groups(self) -> tuple[Ints, ...]:
+        flat = self.iota.flat().tolist()
+        size = self.size
+        return tuple(tuple(flat[k * size : (k + 1) * size]) for k in range(self.count))
+
+    def __str__(self) -> str:
+        return f"[{self.count},{self.size}]<={self.iota}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeshGroups:
+    """Devices that differ only in the named axes are a group."""
+
+    mesh: Mesh
+    axes: tuple[AxisRef, ...]
+
+    def groups(self) -> tuple[Ints, ...]:
+        sizes, place = _factored(self.mesh, self.axes)
+        grouped = [place[(a.axis, a.pre_size)] for a in self.axes]
+        others = [k for k in range(len(sizes)) if k not in grouped]
+        size = int(np.prod([sizes[k] for k in grouped]))
+        array = self.mesh.array().reshape(sizes).transpose((*others, *grouped))
+        return tuple(tuple(g) for g in array.reshape(-1, size).tolist())
+
+    def __str__(self) -> str:
+        return f"{mesh_text(self.mesh)} {{{','.join(axis_texts(self.axes, self.mesh))}}}"
+
+
+ReplicaGroups = ListGroups | IotaGroups | MeshGroups
+
+
+def _factored(
+    mesh: Mesh, axes: tuple[AxisRef, ...]
+) -> tuple[list[int], dict[tuple[int, int], int]]:
+    """The mesh's sizes with every axis cut where a reference cuts it, and where each part lies."""
+    sizes: list[int] = []
+    place: dict[tuple[int, int], int] = {}
+    for number, (_, whole) in enumerate(mesh.axes):
+        cuts = {1, whole}
+        for ref in axes:
+            if ref.axis == number and ref.size is not None:
+                cuts |= {ref.pre_size, ref.pre_size * ref.size}
+        ordered = sorted(cuts)
+        for low, high in zip(ordered, ordered[1:], strict=False):
+            place[(number, low)] = len(sizes)
+            sizes.append(high // low)
+        if whole == 1:
+            place[(number, 1)] = len(sizes)
+            sizes.append(1)
+    return sizes, place
+
+
+def _replica_groups(tree: Tree) -> ReplicaGroups:
+    if lists := subtrees(tree, "kind_ints_list"):
+        return ListGroups(tuple(ints_of(t) for t in subtrees(lists[0], "kind_ints")))
+    if iotas := subtrees(tree, "iota"):
+        dims = ints_of(subtrees(tree, "int_items")[0])
+        if len(dims) != 2:
+            raise Violation("attribute-value", "", f"[{len(dims)} numbers]", "[groups,size]")
+        return IotaGroups(*dims, build_iota(iotas[0]))
+    return _mesh_groups(tree)
+
+
+def _mesh_groups(tree: Tree) -> MeshGroups:
+    devices = subtrees(tree, "mesh_devices")
+    mesh = build_mesh(subtrees(tree, "mesh_head")[0], devices[0] if devices else None)
+    axes = build_axes(subtrees(tree, "mesh_axes")[0], mesh)
+    check_disjoint(axes, mesh)
+    check_unmergeable(axes, mesh)
+    size = 1
+    for ref in axes:
+        size *= mesh.axes[ref.axis][1] if ref.size is None else ref.size
+    if size < 2:
+        raise Violation("attribute-value", "", f"groups of {size} device", "2 or more devices")
+    return MeshGroups(mesh, axes)
+
+
+def replica_groups_text(groups: ReplicaGroups, *, expanded: bool = False) -> str:
+    """expanded: as explicit lists (the Fingerprint form)."""
+    if expanded:
+        return "{" + ",".join(ints_text(g) for g in groups.groups()) + "}"
+    return str(groups)
+
+
+REPLICA_GROUPS = AttributeKind(
+    "REPLICA_GROUPS", "kind_replica_groups", _replica_groups, replica_groups_text
+)

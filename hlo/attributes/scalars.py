@@ -1,0 +1,73 @@
+"""Scalar attributes: booleans, integers, floats, strings."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hlo.attributes.escape import quoted, unquoted
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.tree import Tree, double, has, int64, tokens
+from hlo.errors import Violation
+
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+
+
+def _bool(tree: Tree) -> bool:
+    return has(tree, "TRUE")
+
+
+def bool_text(value: bool) -> str:  # noqa: FBT001  # the value of an attribute
+    return "true" if value else "false"
+
+
+def _bools(tree: Tree) -> tuple[bool, ...]:
+    return tuple(word == "true" for word in tokens(tree, "TRUE", "FALSE"))
+
+
+def bools_text(flags: tuple[bool, ...]) -> str:
+    return "{" + ",".join(bool_text(f) for f in flags) + "}"
+
+
+def _int64(tree: Tree) -> int:
+    (text,) = tokens(tree, "INT")
+    return int64(text)
+
+
+def _int32(tree: Tree) -> int:
+    return checked_int32(_int64(tree))
+
+
+def checked_int32(number: int) -> int:
+    if not -(1 << 31) <= number < 1 << 31:
+        raise Violation("attribute-value", "", str(number), "a number that fits in 32 bits")
+    return number
+
+
+def _float(tree: Tree) -> float:
+    (text,) = tokens(tree, "INT", "DECIMAL", "INF", "NEG_INF")
+    number = double(text)
+    if abs(number) > _LARGEST_FLOAT:
+        raise Violation("attribute-value", "", text, "a number in the range of f32")
+    return float(np.float32(number))
+
+
+def general_text(number: float) -> str:
+    """Six significant digits, as C's `%g`."""
+    if math.isnan(number):
+        return "-nan" if math.copysign(1, number) < 0 else "nan"
+    return f"{number:g}"
+
+
+def _string(tree: Tree) -> str:
+    (text,) = tokens(tree, "STRING")
+    return unquoted(text)
+
+
+BOOL = AttributeKind("BOOL", "kind_bool", _bool, bool_text)
+BOOLS = AttributeKind("BOOLS", "kind_bools", _bools, bools_text)
+INT64 = AttributeKind("INT64", "kind_int64", _int64, str)
+INT32 = AttributeKind("INT32", "kind_int32", _int32, str)
+FLOAT = AttributeKind("FLOAT", "kind_float", _float, general_text)
+STRING = AttributeKind("STRING", "kind_string", _string, quoted)

@@ -1,0 +1,205 @@
+"""Shardings: how an array is cut over devices, in XLA's tile form or over a named mesh.
+
+    {devices=[2,2]<=[4]}   {maximal device=1}   {{replicated}, {manual}}   {mesh['x'=2], [{'x'}, {}]}
+
+The tile form is made canonical where it is read (HLO_TEXT.md 7.1), so equal values print equally.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hlo.attributes.iota import Iota, canonical_iota
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.mesh_sharding import MeshSharding, build_mesh_sharding, mesh_sharding_text
+from hlo.attributes.metadata import Metadata, build_metadata, metadata_text
+from hlo.attributes.subgroups import SUBGROUP_TYPES, Tile, canonical_tile
+from hlo.attributes.tree import Tree, has, ints_of, key_of, subtrees, token_type
+from hlo.errors import Violation
+from hlo.ir.shape import Shape, join_indexed
+
+Ints = tuple[int, ...]
+_WORDS = ("REPLICATED", "MAXIMAL", "MANUAL", "UNKNOWN", "UNREDUCED")  # the first written one wins
+
+
+@dataclass(frozen=True, slots=True)
+class TileSharding:
+    """kind: "replicated", "manual", "unknown", "unreduced", "maximal" (on `device`) or "tiled".
+
+    shard_group: ("shard_as" or "shard_like", number).
+    """
+
+    kind: str
+    device: int = 0
+    tile: Tile | None = None
+    shard_group: tuple[str, int] | None = None
+    metadata: tuple[Metadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TupleSharding:
+    """One sharding per leaf of a tuple shape."""
+
+    elements: tuple[TileSharding | MeshSharding, ...]
+
+
+Sharding = TileSharding | MeshSharding | TupleSharding
+
+
+def build_sharding(tree: Tree) -> Sharding:
+    parts = [_single(t) for t in subtrees(tree, "tile_sharding", "mesh_sharding")]
+    if has(tree, "LBRACE"):
+        return TupleSharding(tuple(parts))
+    (single,) = parts
+    return single
+
+
+def _single(tree: Tree) -> TileSharding | MeshSharding:
+    return build_mesh_sharding(tree) if tree.data == "mesh_sharding" else _tile_sharding(tree)
+
+
+def repeated(sharding: Sharding, shape: Shape) -> Sharding:
+    """A single sharding of a tuple shape, once for every leaf (an empty tuple: once)."""
+    if isinstance(sharding, TupleSharding) or not shape.is_tuple:
+        return sharding
+    return TupleSharding((sharding,) * max(1, sum(1 for _ in shape.leaves())))
+
+
+@dataclass(slots=True)
+class _Items:
+    """The items of a tile form as they were written, the last of each kind."""
+
+    words: set[str]
+    dims: Ints = ()
+    devices: Ints | Iota = ()
+    subgroups: tuple[str, ...] = ()
+    shard_group: tuple[str, int] | None = None
+    metadata: tuple[Metadata, ...] = ()
+
+
+def _tile_sharding(tree: Tree) -> TileSharding:
+    items = _Items(set())
+    for item in subtrees(tree, "sharding_item"):
+        _read_item(item, items)
+    word = next((w for w in _WORDS if w in items.words), "")
+    rest = {"shard_group": items.shard_group, "metadata": items.metadata}
+    if word == "MAXIMAL":
+        return TileSharding("maximal", _one_device(items.devices), None, **rest)  # type: ignore[arg-type]
+    if word:
+        if items.devices:
+            raise Violation("attribute-value", "", f"{word.lower()} with devices", "no devices")
+        return TileSharding(word.lower(), **rest)  # type: ignore[arg-type]
+    kind, tile = canonical_tile(_tile(items))
+    return TileSharding(kind, 0, tile, **rest)  # type: ignore[arg-type]
+
+
+def _read_item(item: Tree, items: _Items) -> None:
+    head = token_type(item.children[0])
+    if head in _WORDS:
+        items.words.add(head)
+    elif head == "LAST_TILE_DIM_REPLICATE":
+        items.subgroups = ("replicated",)
+    elif head in ("SHARD_AS", "SHARD_LIKE"):
+        items.shard_group = (head.lower(), ints_of(item)[0])
+    else:
+        _read_field(key_of(item), item, items)
+
+
+def _read_field(key: str, item: Tree, items: _Items) -> None:
+    lists = [ints_of(t) for t in subtrees(item, "int_items")]
+    if key == "device" and has(item, "INT"):
+        items.devices = ints_of(item)
+    elif key == "devices" and lists:
+        items.dims = lists[0]
+        iotas = subtrees(item, "iota")
+        items.devices = build_iota(iotas[0]) if iotas else lists[1]
+    elif key == "last_tile_dims" and subtrees(item, "subgroup"):
+        types = [str(t.children[0].value) for t in subtrees(item, "subgroup")]  # type: ignore[attr-defined]
+        items.subgroups = tuple(types)
+    elif key == "metadata" and subtrees(item, "metadata_items"):
+        items.metadata = build_metadata_items(subtrees(item, "metadata_items")[0])
+    else:
+        raise Violation(
+            "attribute-value", "", f"an item {key}", "device, devices, last_tile_dims or metadata"
+        )
+
+
+def build_metadata_items(tree: Tree) -> tuple[Metadata, ...]:
+    return tuple(build_metadata(t) for t in subtrees(tree, "kind_metadata"))
+
+
+def build_iota(tree: Tree) -> Iota:
+    """Rule iota: `<=[4,2]T(1,0)`."""
+    lists = [ints_of(t) for t in subtrees(tree, "int_items")]
+    return canonical_iota(lists[0], lists[1] if len(lists) > 1 else None)
+
+
+def _one_device(devices: Ints | Iota) -> int:
+    if isinstance(devices, Iota) or len(devices) != 1:
+        raise Violation("attribute-value", "", "maximal without exactly one device", "device=N")
+    return devices[0]
+
+
+def _tile(items: _Items) -> Tile:
+    if not items.dims:
+        raise Violation("attribute-value", "", "a sharding without devices", "devices=[...]...")
+    if not isinstance(items.devices, Iota) and len(items.devices) < 2:
+        raise Violation("attribute-value", "", f"{len(items.devices)} device", "2 or more devices")
+    if len(items.subgroups) > len(items.dims):
+        raise Violation(
+            "attribute-value",
+            "",
+            f"{len(items.subgroups)} last_tile_dims",
+            f"at most {len(items.dims)}, the tile's dimensions",
+        )
+    assert all(t in SUBGROUP_TYPES for t in items.subgroups), "the grammar allows these words only"
+    return Tile(items.dims, items.devices, items.subgroups)
+
+
+def sharding_text(sharding: Sharding, *, metadata: bool = True) -> str:
+    """metadata: whether it is shown (not in the Short, Canonical and Fingerprint forms)."""
+    if isinstance(sharding, TupleSharding):
+        parts = [sharding_text(e, metadata=metadata) for e in sharding.elements]
+        return "{" + join_indexed(parts) + "}"
+    if isinstance(sharding, MeshSharding):
+        return mesh_sharding_text(sharding, metadata=metadata)
+    return "{" + " ".join(_tile_texts(sharding, metadata=metadata)) + "}"
+
+
+def _tile_texts(s: TileSharding, *, metadata: bool) -> list[str]:
+    texts = [s.kind]
+    if s.kind == "maximal":
+        texts = [f"maximal device={s.device}"]
+    elif s.tile is not None:
+        texts = _tile_text(s.tile)
+    if s.shard_group is not None:
+        texts.append(f"{s.shard_group[0]} {s.shard_group[1]}")
+    if metadata and s.metadata:
+        texts.append(f"metadata={metadata_items_text(s.metadata)}")
+    return texts
+
+
+def _tile_text(tile: Tile) -> list[str]:
+    devices = (
+        f"<={tile.devices}" if isinstance(tile.devices, Iota) else ",".join(map(str, tile.devices))
+    )
+    texts = [f"devices=[{','.join(map(str, tile.dims))}]{devices}"]
+    if tile.subgroups == ("replicated",):
+        texts.append("last_tile_dim_replicate")
+    elif tile.subgroups:
+        texts.append("last_tile_dims={" + ", ".join(tile.subgroups) + "}")
+    return texts
+
+
+def metadata_items_text(items: tuple[Metadata, ...]) -> str:
+    texts = [metadata_text(m) for m in items]
+    return texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}"
+
+
+def tile_size(sharding: TileSharding) -> int:
+    """Number of devices that a tiled sharding names."""
+    return math.prod(sharding.tile.dims) if sharding.tile else 1
+
+
+SHARDING = AttributeKind("SHARDING", "kind_sharding", build_sharding, sharding_text)

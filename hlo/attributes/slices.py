@@ -1,0 +1,33 @@
+"""Ranges of slice: `{[0:4:2], [0:2:1]}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.tree import Tree, ints_of, subtrees
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDim:
+    """One dimension: start <= index < limit, every stride-th."""
+
+    start: int
+    limit: int
+    stride: int = 1
+
+
+def _slice(tree: Tree) -> tuple[SliceDim, ...]:
+    return tuple(SliceDim(*ints_of(dim)) for dim in subtrees(tree, "slice_dim"))
+
+
+def slice_text(dims: tuple[SliceDim, ...]) -> str:
+    """Strides for all dimensions when one is not 1, else for none."""
+    if any(d.stride != 1 for d in dims):
+        ranges = (f"[{d.start}:{d.limit}:{d.stride}]" for d in dims)
+    else:
+        ranges = (f"[{d.start}:{d.limit}]" for d in dims)
+    return "{" + ", ".join(ranges) + "}"
+
+
+SLICE = AttributeKind("SLICE", "kind_slice", _slice, slice_text)

@@ -1,0 +1,138 @@
+"""The header's stack frame tables: where calls in the user's program were made.
+
+Frames are numbered from 1 by position; a metadata's stack_frame_id points at one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hlo.attributes.escape import unquoted
+from hlo.attributes.scalars import checked_int32
+from hlo.attributes.tree import Tree, fields, int64, token_type, tokens
+from hlo.errors import Violation
+
+T = TypeVar("T")
+_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
+_FRAME = ("file_location_id", "parent_frame_id")
+
+
+@dataclass(frozen=True, slots=True)
+class FileLocation:
+    """A range of a file inside a function; ids are places in the tables, from 1."""
+
+    file_name_id: int
+    function_name_id: int
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrame:
+    """A location and the frame that called it; parent 0: none (text says parent_frame_id=1)."""
+
+    location: int
+    parent: int
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrames:
+    """The four tables."""
+
+    file_names: tuple[str, ...] = ()
+    function_names: tuple[str, ...] = ()
+    locations: tuple[FileLocation, ...] = ()
+    frames: tuple[StackFrame, ...] = ()
+
+
+def build_stack_frames(tree: Tree) -> StackFrames:
+    """From rule stack_frames: the sections follow each other, each led by its keyword."""
+    sections: dict[str, list[Tree]] = {}
+    rows: list[Tree] = []
+    for part in tree.children:
+        if token_type(part):
+            rows = sections.setdefault(token_type(part), [])
+        else:
+            rows.append(part)  # type: ignore[arg-type]  # a row
+    return StackFrames(
+        tuple(unquoted(tokens(r, "STRING")[0]) for r in sections["FILE_NAMES"]),
+        tuple(unquoted(tokens(r, "STRING")[0]) for r in sections["FUNCTION_NAMES"]),
+        tuple(FileLocation(*_row(r, _LOCATION)) for r in sections["FILE_LOCATIONS"]),
+        tuple(_frame(*_row(r, _FRAME)) for r in sections["STACK_FRAMES"]),
+    )
+
+
+def _frame(location: int, parent_plus_one: int) -> StackFrame:
+    return StackFrame(location, parent_plus_one - 1)
+
+
+def _row(row: Tree, keys: tuple[str, ...]) -> list[int]:
+    found = {
+        key: checked_int32(int64(tokens(field, "INT")[0]))
+        for key, field in fields(row, "frame_field")
+    }
+    if set(found) != set(keys):
+        raise Violation("attribute-value", "", ", ".join(found) or "nothing", ", ".join(keys))
+    return [found[key] for key in keys]
+
+
+def interned(tables: StackFrames, ids: Iterable[int]) -> tuple[StackFrames, dict[int, int]]:
+    """The tables that these frame ids use, numbered by first use, and the new number of each id.
+
+    A chain with an id outside the tables or with a cycle has no number: 0 (HLO_TEXT.md 2.3).
+    """
+    files: dict[str, int] = {}
+    functions: dict[str, int] = {}
+    locations: dict[FileLocation, int] = {}
+    frames: dict[StackFrame, int] = {}
+    numbers: dict[int, int] = {}
+
+    def number(frame: StackFrame, parent: int) -> int:
+        if not 1 <= frame.location <= len(tables.locations):
+            return 0
+        old = tables.locations[frame.location - 1]
+        if not 1 <= old.file_name_id <= len(tables.file_names):
+            return 0
+        if not 1 <= old.function_name_id <= len(tables.function_names):
+            return 0
+        location = FileLocation(
+            _intern(files, tables.file_names[old.file_name_id - 1]),
+            _intern(functions, tables.function_names[old.function_name_id - 1]),
+            old.line,
+            old.end_line,
+            old.column,
+            old.end_column,
+        )
+        return _intern(frames, StackFrame(_intern(locations, location), parent))
+
+    for wanted in ids:
+        if wanted in numbers:
+            continue
+        parent = 0
+        for frame in _chain(tables.frames, wanted):
+            parent = number(frame, parent)
+        numbers[wanted] = parent
+    return StackFrames(tuple(files), tuple(functions), tuple(locations), tuple(frames)), numbers
+
+
+def _intern(table: dict[T, int], key: T) -> int:
+    return table.setdefault(key, len(table) + 1)
+
+
+def _chain(frames: tuple[StackFrame, ...], wanted: int) -> list[StackFrame]:
+    """The frame and its parents, outermost first; empty where the chain is broken."""
+    chain: list[StackFrame] = []
+    seen: set[int] = set()
+    at = wanted
+    while at != 0:
+        if at in seen or not 1 <= at <= len(frames):
+            return []
+        seen.add(at)
+        chain.append(frames[at - 1])
+        at = frames[at - 1].parent
+    chain.reverse()
+    return chain

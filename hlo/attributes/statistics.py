@@ -1,0 +1,38 @@
+"""statistics: `{visualizing_index=1,a=1e+10,b=123456}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.scalars import general_text
+from hlo.attributes.tree import Tree, double, has, int64, key_of, subtrees, tokens
+from hlo.errors import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Named numbers, and which of them a viewer shows first."""
+
+    visualizing_index: int = 0
+    entries: tuple[tuple[str, float], ...] = ()
+
+
+def _statistics(tree: Tree) -> Statistics:
+    """The first pair is the index, whatever its name."""
+    pairs = subtrees(tree, "statistic")
+    if not pairs:
+        return Statistics()
+    if not has(pairs[0], "INT"):
+        raise Violation("attribute-value", "", key_of(pairs[0]), "an integer index first")
+    (index,) = tokens(pairs[0], "INT")
+    numbers = [(key_of(p), double(tokens(p, "INT", "DECIMAL")[0])) for p in pairs[1:]]
+    return Statistics(int64(index), tuple(numbers))
+
+
+def statistics_text(statistics: Statistics) -> str:
+    pairs = [f"{key}={general_text(number)}" for key, number in statistics.entries]
+    return "{" + ",".join([f"visualizing_index={statistics.visualizing_index}", *pairs]) + "}"
+
+
+STATISTICS = AttributeKind("STATISTICS", "kind_statistics", _statistics, statistics_text)

@@ -1,0 +1,58 @@
+"""Attributes that every instruction may carry, in the order in which XLA prints them.
+
+An opcode's own attributes (its row) come first, the called computations after them, then these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hlo.attributes.backend_config import BACKEND_CONFIG
+from hlo.attributes.frontend import FRONTEND_ATTRIBUTES
+from hlo.attributes.metadata import METADATA
+from hlo.attributes.names import INSTRUCTIONS
+from hlo.attributes.origin import ORIGIN, Origin
+from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy
+from hlo.attributes.scalars import BOOLS
+from hlo.attributes.sharding import SHARDING
+from hlo.attributes.statistics import STATISTICS, Statistics
+from hlo.ops.table import Attr
+
+# parameter_replication belongs to parameter alone and is printed before all others; result_accuracy
+# to the opcodes in TAKES_RESULT_ACCURACY.
+INSTRUCTION_ATTRS: Mapping[str, Attr] = {
+    "parameter_replication": Attr(BOOLS, None),
+    "sharding": Attr(SHARDING, None),
+    "frontend_attributes": Attr(FRONTEND_ATTRIBUTES, ()),
+    "control-predecessors": Attr(INSTRUCTIONS, ()),
+    "statistics": Attr(STATISTICS, Statistics()),
+    "result_accuracy": Attr(RESULT_ACCURACY, ResultAccuracy()),
+    "origin": Attr(ORIGIN, Origin()),
+    "metadata": Attr(METADATA, None),
+    "backend_config": Attr(BACKEND_CONFIG, ""),
+}
+
+TAKES_RESULT_ACCURACY = frozenset(
+    [
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atanh",
+        "cbrt",
+        "cosine",
+        "cosh",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "rsqrt",
+        "sine",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+    ]
+)
