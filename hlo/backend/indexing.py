@@ -1,0 +1,335 @@
+"""Symbolic index maps: affine forms over loop variables, with floor division and remainder.
+
+    e = c0 + c1*atom1 + c2*atom2 + ...     atom = Variable | Opaque (a run-time value) | e // n | e % n
+
+Every atom has a known range, so `(i*8 + j) // 8` with 0 <= j < 8 is `i`, and a quotient and a
+remainder that meet again (`8*(k // 8) + k % 8`) are `k`. What cannot be simplified stays an atom.
+Immutable values. Does not know: LLVM (an atom only carries the value it stands for), HLO.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+Index = tuple["Expr", ...]
+
+
+class Atom:
+    """What an index depends on: inclusive range [low, high], depth of the loop that fixes it.
+
+    `lanes` is 1, or the vector's length where neighbouring lanes hold different values. `value` is
+    the LLVM value (of lane 0 for a loop variable that counts lanes; a vector for opaque lanes).
+    """
+
+    __slots__ = ("depth", "high", "lanes", "low", "name", "value")
+
+    def __init__(
+        self, name: str, low: int, high: int, depth: int = 0, lanes: int = 1, value: object = None
+    ) -> None:
+        self.name = name
+        self.low = low
+        self.high = high
+        self.depth = depth
+        self.lanes = lanes
+        self.value = value
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Variable(Atom):
+    """A loop variable. With lanes > 1, lane l stands for value + l."""
+
+    __slots__ = ()
+
+
+class Opaque(Atom):
+    """A value known at run time only: a clamped start index, one per lane if lanes > 1."""
+
+    __slots__ = ()
+
+
+class Part(Atom):
+    """`inner // divisor` (is_quotient) or `inner % divisor`; equal when its parts are."""
+
+    __slots__ = ("divisor", "inner", "is_quotient")
+
+    def __init__(self, inner: Expr, divisor: int, *, is_quotient: bool) -> None:
+        if is_quotient:
+            low, high = inner.low // divisor, inner.high // divisor
+        else:
+            low, high = 0, divisor - 1
+        super().__init__("", low, high, inner.depth, inner.lanes)
+        self.inner = inner
+        self.divisor = divisor
+        self.is_quotient = is_quotient
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Part)
+            and self.divisor == other.divisor
+            and self.is_quotient == other.is_quotient
+            and self.inner == other.inner
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.inner, self.divisor, self.is_quotient))
+
+    def __repr__(self) -> str:
+        return f"({self.inner} {'/' if self.is_quotient else '%'} {self.divisor})"
+
+
+class Expr:
+    """constant + sum of coefficient * atom; `terms` maps atoms to their non-zero coefficients."""
+
+    __slots__ = ("_hash", "constant", "depth", "high", "lanes", "low", "terms")
+
+    def __init__(self, terms: dict[Atom, int], constant: int) -> None:
+        self.terms = terms
+        self.constant = constant
+        low = high = constant
+        depth, lanes = 0, 1
+        for atom, k in terms.items():
+            low += k * (atom.low if k > 0 else atom.high)
+            high += k * (atom.high if k > 0 else atom.low)
+            depth = max(depth, atom.depth)
+            lanes = max(lanes, atom.lanes)
+        self.low = low
+        self.high = high
+        self.depth = depth
+        self.lanes = lanes
+        self._hash = hash((frozenset(terms.items()), constant))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Expr)
+            and self._hash == other._hash
+            and self.constant == other.constant
+            and self.terms == other.terms
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        texts = [f"{k}*{a!r}" if k != 1 else repr(a) for a, k in self.terms.items()]
+        if self.constant or not texts:
+            texts.append(str(self.constant))
+        return " + ".join(texts)
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def __add__(self, other: Expr | int) -> Expr:
+        if isinstance(other, int):
+            return self if other == 0 else Expr(self.terms, self.constant + other)
+        if not other.terms:
+            return self + other.constant
+        if not self.terms:
+            return other + self.constant
+        terms = dict(self.terms)
+        for atom, k in other.terms.items():
+            total = terms.get(atom, 0) + k
+            if total:
+                terms[atom] = total
+            else:
+                del terms[atom]
+        return _recombined(terms, self.constant + other.constant)
+
+    def __sub__(self, other: Expr | int) -> Expr:
+        return self + (-other if isinstance(other, int) else other * -1)
+
+    def __mul__(self, factor: int) -> Expr:
+        if factor == 1:
+            return self
+        if factor == 0:
+            return ZERO
+        return Expr({a: k * factor for a, k in self.terms.items()}, self.constant * factor)
+
+    def __floordiv__(self, divisor: int) -> Expr:
+        assert divisor > 0, "a positive divisor"
+        if divisor == 1:
+            return self
+        if self.low // divisor == self.high // divisor:
+            return number(self.low // divisor)
+        whole, rest = _divided(self, divisor)
+        if rest.low // divisor == rest.high // divisor:
+            return whole + rest.low // divisor
+        return whole + _quotient(rest, divisor)
+
+    def __mod__(self, divisor: int) -> Expr:
+        assert divisor > 0, "a positive divisor"
+        if divisor == 1:
+            return ZERO
+        if self.low // divisor == self.high // divisor:
+            return self - (self.low // divisor) * divisor
+        _, rest = _divided(self, divisor)
+        if rest.low // divisor == rest.high // divisor:
+            return rest - (rest.low // divisor) * divisor
+        return _remainder(rest, divisor)
+
+    def coefficient(self, variable: Atom) -> int | None:
+        """How much the value grows per step of the variable; None where that is not constant."""
+        for atom in self.terms:
+            if isinstance(atom, Part) and atom.inner.depends_on(variable):
+                return None
+            if isinstance(atom, Opaque) and atom.lanes > 1 and variable.lanes > 1:
+                return None
+        return self.terms.get(variable, 0)
+
+    def depends_on(self, variable: Atom) -> bool:
+        """Whether the variable occurs, also inside quotients and in opaque lanes."""
+        for atom in self.terms:
+            if atom is variable or (isinstance(atom, Part) and atom.inner.depends_on(variable)):
+                return True
+            if isinstance(atom, Opaque) and atom.lanes > 1 and variable.lanes > 1:
+                return True
+        return False
+
+    def parts(self) -> Iterable[Part]:
+        """Quotients and remainders, innermost first."""
+        for atom in self.terms:
+            if isinstance(atom, Part):
+                yield from atom.inner.parts()
+                yield atom
+
+
+def number(value: int) -> Expr:
+    """A constant index."""
+    return Expr({}, value)
+
+
+def of(atom: Atom) -> Expr:
+    """The atom as an index; a constant where its range has one value."""
+    if atom.low == atom.high:
+        return number(atom.low)
+    return Expr({atom: 1}, 0)
+
+
+ZERO = number(0)
+
+
+def _divided(e: Expr, divisor: int) -> tuple[Expr, Expr]:
+    """(whole, rest) with e = divisor*whole + rest, terms that divide moved into whole."""
+    whole: dict[Atom, int] = {}
+    rest: dict[Atom, int] = {}
+    for atom, k in e.terms.items():
+        if k % divisor == 0:
+            whole[atom] = k // divisor
+        else:
+            rest[atom] = k
+    count, left = divmod(e.constant, divisor)
+    return Expr(whole, count), Expr(rest, left)
+
+
+def _quotient(e: Expr, divisor: int) -> Expr:
+    """e // divisor as an atom, in lowest terms."""
+    common = math.gcd(divisor, *e.terms.values())
+    if common > 1:
+        # (g*x + m) // (g*d) = (x + m // g) // d
+        e = Expr({a: k // common for a, k in e.terms.items()}, e.constant // common)
+        return e // (divisor // common)
+    if len(e.terms) == 1 and not e.constant:
+        (atom,) = e.terms
+        if isinstance(atom, Part) and atom.is_quotient and e.terms[atom] == 1:
+            return _quotient(atom.inner, atom.divisor * divisor)
+    return of(Part(e, divisor, is_quotient=True))
+
+
+def _remainder(e: Expr, divisor: int) -> Expr:
+    """e % divisor as an atom, in lowest terms."""
+    common = math.gcd(divisor, *e.terms.values())
+    if common > 1:
+        # (g*x + m) % (g*d) = g*((x + m // g) % d) + m % g
+        inner = Expr({a: k // common for a, k in e.terms.items()}, e.constant // common)
+        return (inner % (divisor // common)) * common + e.constant % common
+    if len(e.terms) == 1 and not e.constant:
+        (atom,) = e.terms
+        if isinstance(atom, Part) and not atom.is_quotient and e.terms[atom] == 1:
+            if atom.divisor % divisor == 0:
+                return atom.inner % divisor
+    return of(Part(e, divisor, is_quotient=False))
+
+
+def _recombined(terms: dict[Atom, int], constant: int) -> Expr:
+    """k*n*(e // n) + k*(e % n)  =>  k*e"""
+    for atom, k in terms.items():
+        if isinstance(atom, Part) and not atom.is_quotient:
+            twin = _quotient_terms(atom)
+            if twin is None:
+                continue
+            quotient, offset = twin
+            if terms.get(quotient) == k * atom.divisor:
+                rest = {a: c for a, c in terms.items() if a is not atom and a != quotient}
+                whole = atom.inner * k
+                return Expr(rest, constant - k * atom.divisor * offset) + whole
+    return Expr(terms, constant)
+
+
+def _quotient_terms(atom: Part) -> tuple[Atom, int] | None:
+    """The atom q and the number n with inner // divisor = q + n, for a remainder's twin."""
+    quotient = atom.inner // atom.divisor
+    if len(quotient.terms) != 1:
+        return None
+    ((other, k),) = quotient.terms.items()
+    return (other, quotient.constant) if k == 1 else None
+
+
+def linear(index: Index, dims: Sequence[int]) -> Expr:
+    """The row-major position of an index in an array."""
+    total, stride = ZERO, 1
+    for e, size in zip(reversed(index), reversed(dims), strict=True):
+        total = e * stride + total
+        stride *= size
+    return total
+
+
+def delinearized(position: Expr, dims: Sequence[int]) -> Index:
+    """The index of a row-major position that lies in the array."""
+    index: list[Expr] = []
+    stride = math.prod(dims)
+    for k, size in enumerate(dims):
+        stride //= max(size, 1)
+        e = position // max(stride, 1)
+        index.append(e if k == 0 else e % max(size, 1))
+    return tuple(index)
+
+
+def reshaped(index: Index, source: Sequence[int], target: Sequence[int]) -> Index:
+    """The index into `target` dims of the element that `index` names in `source` dims.
+
+    Dimensions are matched in groups with equal products, so that a group's quotients stay its own.
+    """
+    if tuple(source) == tuple(target):
+        return index
+    if 0 in source:
+        return tuple(ZERO for _ in target)
+    result: list[Expr] = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        i_end, j_end = _group(source, i, target, j)
+        position = linear(index[i:i_end], source[i:i_end])
+        result += delinearized(position, target[j:j_end])
+        i, j = i_end, j_end
+    return tuple(result)
+
+
+def _group(source: Sequence[int], i: int, target: Sequence[int], j: int) -> tuple[int, int]:
+    """Ends of the shortest runs from i and j with equal products; runs of ones close the array."""
+    a = b = 1
+    start = (i, j)
+    while (i, j) == start or a != b:
+        if a <= b and i < len(source) and not (a == b and i > start[0]):
+            a *= source[i]
+            i += 1
+        elif j < len(target):
+            b *= target[j]
+            j += 1
+        else:
+            a *= source[i]
+            i += 1
+    return i, j
