@@ -1,4 +1,4 @@
-"""Which outputs share memory with which operands or parameters, and which parameters are donated."""
+"""Which outputs share memory with operands or parameters, and which parameters are donated."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ def string_or_dict(tree: Tree) -> str:
 
 
 def string_or_dict_text(text: str) -> str:
+    """Raw where it reads as one JSON dict, else quoted."""
     return text if is_raw_dict(text) else quoted(text)
 
 

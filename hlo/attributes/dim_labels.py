@@ -49,6 +49,7 @@ def _part(labels: str, letters: str) -> tuple[int, int, Ints]:
 
 
 def dim_labels_text(n: DimLabels) -> str:
+    """As long as the largest position asks; `?` where nothing stands."""
     lhs = _labels(n.lhs_batch, n.lhs_feature, n.lhs_spatial, "bf")
     rhs = _labels(n.rhs_input_feature, n.rhs_output_feature, n.rhs_spatial, "io")
     return f"{lhs}_{rhs}->{_labels(n.out_batch, n.out_feature, n.out_spatial, 'bf')}"

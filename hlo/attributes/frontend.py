@@ -16,6 +16,7 @@ def _frontend_attributes(tree: Tree) -> FrontendAttributes:
 
 
 def frontend_attributes_text(pairs: FrontendAttributes) -> str:
+    """Pairs joined by a comma alone."""
     return "{" + ",".join(f"{key}={string_or_dict_text(value)}" for key, value in pairs) + "}"
 
 

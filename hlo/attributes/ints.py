@@ -9,6 +9,7 @@ Ints = tuple[int, ...]
 
 
 def ints_text(numbers: Ints) -> str:
+    """`{0,1}`."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
@@ -17,6 +18,7 @@ def _ints_list(tree: Tree) -> tuple[Ints, ...]:
 
 
 def ints_list_text(lists: tuple[Ints, ...]) -> str:
+    """`{{0,1},{2}}`."""
     return "{" + ",".join(map(ints_text, lists)) + "}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Iota:
-    """transpose(reshape(0 .. n-1, dims), permutation), flattened; canonical (see `canonical_iota`)."""
+    """transpose(reshape(0 .. n-1, dims), permutation), flattened; made by `canonical_iota`."""
 
     dims: Ints
     permutation: Ints
@@ -60,7 +61,7 @@ def _merged(dims: Ints, permutation: Ints) -> Iota:
     order = [d for d in permutation if dims[d] != 1]
     if not kept:
         return Iota((1,), (0,))
-    after = dict(zip(kept, kept[1:], strict=False))
+    after = dict(itertools.pairwise(kept))
     runs: list[list[int]] = []
     for d in order:
         if runs and after.get(runs[-1][-1]) == d:

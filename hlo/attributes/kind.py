@@ -21,4 +21,5 @@ class AttributeKind:
     rule: str
     build: Callable[..., object]
     print: Callable[..., str]
-    refers: str = ""  # "computation", "computations", "instructions": build gives names, the parser resolves them
+    # "computation", "computations", "instructions": build gives names, which the parser resolves.
+    refers: str = ""

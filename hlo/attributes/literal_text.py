@@ -1,4 +1,4 @@
-"""The text of a literal on one line (HLO_TEXT.md 4.2): `{ { 1, 2 }, { 3, 4 } }`, `( 1, {2, 3} )`."""
+"""The text of a literal on one line: `{ { 1, 2 }, { 3, 4 } }`, `( 1, {2, 3} )`; HLO_TEXT.md 4.2."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Named device meshes: `mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0))` and references to their axes."""
+"""Named device meshes, `mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0))`, and uses of their axes."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -131,7 +132,7 @@ def check_disjoint(axes: tuple[AxisRef, ...], mesh: Mesh) -> None:
 
 def check_unmergeable(axes: tuple[AxisRef, ...], mesh: Mesh) -> None:
     """Neighbours are not two parts of one axis that one reference could name."""
-    for a, b in zip(axes, axes[1:], strict=False):
+    for a, b in itertools.pairwise(axes):
         if a.axis == b.axis and _extent(a, mesh)[1] == _extent(b, mesh)[0]:
             raise Violation(
                 "attribute-value", "", f"parts of '{mesh.axes[a.axis][0]}'", "one merged part"
@@ -145,6 +146,7 @@ def _extent(ref: AxisRef, mesh: Mesh) -> tuple[int, int]:
 
 
 def mesh_text(mesh: Mesh) -> str:
+    """The mesh with its device order where that is not 0, 1, 2, ..."""
     if mesh.device is not None:
         return f"maximal_mesh[device_id={mesh.device}]"
     axes = ",".join(f"'{name}'={size}" for name, size in mesh.axes)
@@ -156,6 +158,7 @@ def mesh_text(mesh: Mesh) -> str:
 
 
 def axis_texts(axes: tuple[AxisRef, ...], mesh: Mesh) -> list[str]:
+    """`'x'` for a whole axis, `'y':(1)2` for a part."""
     return [
         f"'{mesh.axes[a.axis][0]}'" + ("" if a.size is None else f":({a.pre_size}){a.size}")
         for a in axes

@@ -41,6 +41,7 @@ class MeshSharding:
 
 
 def build_mesh_sharding(tree: Tree) -> MeshSharding:
+    """From rule mesh_sharding, checked: no axis is used twice."""
     devices = subtrees(tree, "mesh_devices")
     mesh = build_mesh(subtrees(tree, "mesh_head")[0], devices[0] if devices else None)
     rests = subtrees(tree, "mesh_rest")
@@ -85,6 +86,7 @@ def _check(s: MeshSharding) -> None:
 
 
 def mesh_sharding_text(s: MeshSharding, *, metadata: bool = True) -> str:
+    """metadata: whether it is shown."""
     texts = [mesh_text(s.mesh)]
     if s.kind == "tiled":
         texts.append("[" + ", ".join(_dim_text(d, s.mesh) for d in s.dims) + "]")

@@ -52,6 +52,7 @@ _NUMBERS = (
 
 
 def build_metadata(tree: Tree) -> Metadata:
+    """From rule kind_metadata."""
     found = {key: _field(key, field) for key, field in fields(tree, "metadata_field")}
     return Metadata(**found)  # type: ignore[arg-type]  # _field gives each its type
 
@@ -78,31 +79,19 @@ def metadata_text(metadata: Metadata, *, raw_scheduling_name: bool = False) -> s
 
 
 def _field_texts(m: Metadata, *, raw_scheduling_name: bool) -> Iterator[str]:
-    if m.op_type:
-        yield f"op_type={quoted(m.op_type)}"
-    if m.op_name:
-        yield f"op_name={quoted(m.op_name)}"
-    if m.source_file:
-        yield f"source_file={quoted(m.source_file)}"
-    if m.source_line:
-        yield f"source_line={m.source_line}"
-    if m.source_end_line:
-        yield f"source_end_line={m.source_end_line}"
-    if m.source_column:
-        yield f"source_column={m.source_column}"
-    if m.source_end_column:
-        yield f"source_end_column={m.source_end_column}"
-    if m.profile_type:
-        yield f"profile_type={ints_text(m.profile_type)}"
-    if m.deduplicated_name:
-        yield f"deduplicated_name={quoted(m.deduplicated_name)}"
-    if m.scheduling_name:
-        name = f'"{m.scheduling_name}"' if raw_scheduling_name else quoted(m.scheduling_name)
-        yield f"scheduling_name={name}"
-    if m.stack_frame_id:
-        yield f"stack_frame_id={m.stack_frame_id}"
-    if m.metadata_payload is not None:
-        yield f"metadata_payload={quoted(m.metadata_payload)}"
+    for key in Metadata.__slots__:
+        value = getattr(m, key)
+        if key == "metadata_payload":
+            if value is not None:
+                yield f"{key}={quoted(value)}"
+        elif not value:
+            continue
+        elif key == "scheduling_name" and raw_scheduling_name:
+            yield f'{key}="{value}"'
+        elif isinstance(value, str):
+            yield f"{key}={quoted(value)}"
+        else:
+            yield f"{key}={ints_text(value) if isinstance(value, tuple) else value}"
 
 
 METADATA = AttributeKind("METADATA", "kind_metadata", build_metadata, metadata_text)

@@ -26,10 +26,12 @@ def _instructions(tree: Tree) -> tuple[str, ...]:
 
 
 def name_text(name: str) -> str:
+    """`%name`."""
     return f"%{name}"
 
 
 def names_text(names: tuple[str, ...]) -> str:
+    """`{%a, %b}`."""
     return "{" + ", ".join(map(name_text, names)) + "}"
 
 

@@ -87,6 +87,7 @@ def _nested(places: dict[Ints, OriginalArray | tuple[()] | None]) -> object:
 
 
 def origin_text(origin: Origin) -> str:
+    """`{({"a"}, {"b" {0}})}`."""
     if origin.synthetic_call:
         return f"{{[{SYNTHETIC_CALL}]}}"
     return "{" + "".join(_tree_texts(origin.tree)) + "}"
@@ -120,7 +121,7 @@ def array_text(array: OriginalArray | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How to compute a lost original value from another: by a module, given as its text, or as is."""
+    """How to get a lost original value from another: by a module, given as its text, or as is."""
 
     lost: OriginalArray | None
     replacing: OriginalArray | None
@@ -138,6 +139,7 @@ def _recovery(tree: Tree) -> Recovery:
 
 
 def recovery_table_text(table: tuple[Recovery, ...]) -> str:
+    """Over several lines, each entry's module indented by four spaces."""
     return "{\n" + "".join(map(_recovery_text, table)) + "}\n"
 
 

@@ -23,6 +23,7 @@ def _padding(tree: Tree) -> tuple[PaddingDim, ...]:
 
 
 def padding_text(dims: tuple[PaddingDim, ...]) -> str:
+    """Three numbers for every dimension when one has interior padding, else two."""
     if any(d.interior for d in dims):
         return "x".join(f"{d.low}_{d.high}_{d.interior}" for d in dims)
     return "x".join(f"{d.low}_{d.high}" for d in dims)

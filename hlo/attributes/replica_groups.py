@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +91,7 @@ def _factored(
             if ref.axis == number and ref.size is not None:
                 cuts |= {ref.pre_size, ref.pre_size * ref.size}
         ordered = sorted(cuts)
-        for low, high in zip(ordered, ordered[1:], strict=False):
+        for low, high in itertools.pairwise(ordered):
             place[(number, low)] = len(sizes)
             sizes.append(high // low)
         if whole == 1:

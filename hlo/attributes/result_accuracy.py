@@ -66,6 +66,7 @@ def _tolerance(field: Tree) -> Tolerance:
 
 
 def result_accuracy_text(accuracy: ResultAccuracy) -> str:
+    """A tolerance with all three numbers, or the mode."""
     tolerance = accuracy.tolerance
     if tolerance is None:
         return f"{{mode={accuracy.mode}}}"

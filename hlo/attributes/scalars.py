@@ -19,6 +19,7 @@ def _bool(tree: Tree) -> bool:
 
 
 def bool_text(value: bool) -> str:  # noqa: FBT001  # the value of an attribute
+    """`true` or `false`."""
     return "true" if value else "false"
 
 
@@ -27,6 +28,7 @@ def _bools(tree: Tree) -> tuple[bool, ...]:
 
 
 def bools_text(flags: tuple[bool, ...]) -> str:
+    """`{true,false}`."""
     return "{" + ",".join(bool_text(f) for f in flags) + "}"
 
 
@@ -40,6 +42,7 @@ def _int32(tree: Tree) -> int:
 
 
 def checked_int32(number: int) -> int:
+    """The number; a Violation when it needs more than 32 bits."""
     if not -(1 << 31) <= number < 1 << 31:
         raise Violation("attribute-value", "", str(number), "a number that fits in 32 bits")
     return number

@@ -17,6 +17,7 @@ def _shapes(tree: Tree) -> tuple[Shape, ...]:
 
 
 def shapes_text(shapes: tuple[Shape, ...]) -> str:
+    """`{a, b}`, with layouts."""
     return "{" + ", ".join(map(shape_text, shapes)) + "}"
 
 
@@ -26,6 +27,7 @@ def _entry_layout(tree: Tree) -> ProgramShape:
 
 
 def entry_layout_text(layout: ProgramShape) -> str:
+    """`{(a, b)->c}`, with layouts."""
     parameters = join_indexed([shape_text(p) for p in layout.parameters])
     return f"{{({parameters})->{shape_text(layout.result)}}}"
 

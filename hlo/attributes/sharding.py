@@ -1,6 +1,6 @@
 """Shardings: how an array is cut over devices, in XLA's tile form or over a named mesh.
 
-    {devices=[2,2]<=[4]}   {maximal device=1}   {{replicated}, {manual}}   {mesh['x'=2], [{'x'}, {}]}
+    {devices=[2,2]<=[4]}  {maximal device=1}  {{replicated}, {manual}}  {mesh['x'=2], [{'x'}, {}]}
 
 The tile form is made canonical where it is read (HLO_TEXT.md 7.1), so equal values print equally.
 """
@@ -48,6 +48,7 @@ Sharding = TileSharding | MeshSharding | TupleSharding
 
 
 def build_sharding(tree: Tree) -> Sharding:
+    """From rule kind_sharding."""
     parts = [_single(t) for t in subtrees(tree, "tile_sharding", "mesh_sharding")]
     if has(tree, "LBRACE"):
         return TupleSharding(tuple(parts))
@@ -126,6 +127,7 @@ def _read_field(key: str, item: Tree, items: _Items) -> None:
 
 
 def build_metadata_items(tree: Tree) -> tuple[Metadata, ...]:
+    """One metadata, or a list of them."""
     return tuple(build_metadata(t) for t in subtrees(tree, "kind_metadata"))
 
 
@@ -193,6 +195,7 @@ def _tile_text(tile: Tile) -> list[str]:
 
 
 def metadata_items_text(items: tuple[Metadata, ...]) -> str:
+    """One as itself, several in braces."""
     texts = [metadata_text(m) for m in items]
     return texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}"
 

@@ -62,6 +62,7 @@ def _side_text(s: Sparsity) -> str:
 
 
 def sparsity_config_text(config: SparsityConfig) -> str:
+    """Sides that were given, all their numbers."""
     sides = (("lhs", config.lhs), ("rhs", config.rhs))
     return "{" + " ".join(f"{key}={_side_text(s)}" for key, s in sides if s is not None) + "}"
 

@@ -5,13 +5,13 @@ Frames are numbered from 1 by position; a metadata's stack_frame_id points at on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from hlo.attributes.escape import unquoted
 from hlo.attributes.scalars import checked_int32
-from hlo.attributes.tree import Tree, fields, int64, token_type, tokens
+from hlo.attributes.tree import Tree, ints_of, key_of, token_type, tokens
 from hlo.errors import Violation
 
 T = TypeVar("T")
@@ -50,34 +50,35 @@ class StackFrames:
 
 
 def build_stack_frames(tree: Tree) -> StackFrames:
-    """From rule stack_frames: the sections follow each other, each led by its keyword."""
-    sections: dict[str, list[Tree]] = {}
-    rows: list[Tree] = []
-    for part in tree.children:
-        if token_type(part):
-            rows = sections.setdefault(token_type(part), [])
-        else:
-            rows.append(part)  # type: ignore[arg-type]  # a row
+    """From rule tables: four keywords, each followed by its section."""
+    files, functions, locations, frames = (p for p in tree.children if not token_type(p))
     return StackFrames(
-        tuple(unquoted(tokens(r, "STRING")[0]) for r in sections["FILE_NAMES"]),
-        tuple(unquoted(tokens(r, "STRING")[0]) for r in sections["FUNCTION_NAMES"]),
-        tuple(FileLocation(*_row(r, _LOCATION)) for r in sections["FILE_LOCATIONS"]),
-        tuple(_frame(*_row(r, _FRAME)) for r in sections["STACK_FRAMES"]),
+        _names(files),  # type: ignore[arg-type]  # a tree, as all below
+        _names(functions),  # type: ignore[arg-type]
+        tuple(FileLocation(*row) for row in _rows(locations, _LOCATION)),  # type: ignore[arg-type]
+        tuple(StackFrame(at, parent - 1) for at, parent in _rows(frames, _FRAME)),  # type: ignore[arg-type]
     )
 
 
-def _frame(location: int, parent_plus_one: int) -> StackFrame:
-    return StackFrame(location, parent_plus_one - 1)
+def _names(section: Tree) -> tuple[str, ...]:
+    return tuple(unquoted(text) for text in tokens(section, "STRING"))
 
 
-def _row(row: Tree, keys: tuple[str, ...]) -> list[int]:
-    found = {
-        key: checked_int32(int64(tokens(field, "INT")[0]))
-        for key, field in fields(row, "frame_field")
-    }
-    if set(found) != set(keys):
-        raise Violation("attribute-value", "", ", ".join(found) or "nothing", ", ".join(keys))
-    return [found[key] for key in keys]
+def _rows(section: Tree, keys: tuple[str, ...]) -> Iterator[list[int]]:
+    """The fields of each row; the numbers in front of the rows say nothing (place counts)."""
+    rows: list[dict[str, int]] = []
+    for part in section.children:
+        if token_type(part):
+            rows.append({})
+            continue
+        key, number = key_of(part), checked_int32(ints_of(part)[0])  # type: ignore[arg-type]
+        if key not in keys or key in rows[-1]:
+            raise Violation("attribute-value", "", f"a field {key}", "once each " + ", ".join(keys))
+        rows[-1][key] = number
+    for row in rows:
+        if len(row) != len(keys):
+            raise Violation("attribute-value", "", ", ".join(row) or "no field", ", ".join(keys))
+        yield [row[key] for key in keys]
 
 
 def interned(tables: StackFrames, ids: Iterable[int]) -> tuple[StackFrames, dict[int, int]]:

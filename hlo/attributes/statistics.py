@@ -31,6 +31,7 @@ def _statistics(tree: Tree) -> Statistics:
 
 
 def statistics_text(statistics: Statistics) -> str:
+    """The index first, then the numbers with six digits."""
     pairs = [f"{key}={general_text(number)}" for key, number in statistics.entries]
     return "{" + ",".join([f"visualizing_index={statistics.visualizing_index}", *pairs]) + "}"
 

@@ -1,7 +1,7 @@
 """What a kind's `build` may ask of a parse tree, without knowing Lark.
 
-Before `build` is called the parser puts values in the place of three kinds of subtree: `shape` becomes
-a Shape, `typed_literal` a Literal, `computation_body` the name of the computation that it made.
+Before `build` is called the parser puts values in the place of three kinds of subtree: `shape`
+becomes a Shape, `typed_literal` a Literal, `computation_body` the name of the computation it made.
 A Violation raised by `build` has at="": the parser knows which attribute it is reading.
 """
 

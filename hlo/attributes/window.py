@@ -1,4 +1,4 @@
-"""Windows of convolution, reduce-window, select-and-scatter: `{size=3x3 stride=2x2 pad=0_1x0_1}`."""
+"""Windows of convolution, reduce-window, select-and-scatter: `{size=3x3 pad=0_1x0_1}`."""
 
 from __future__ import annotations
 
