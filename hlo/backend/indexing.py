@@ -233,10 +233,19 @@ def _quotient(e: Expr, divisor: int) -> Expr:
         # (g*x + m) // (g*d) = (x + m // g) // d
         e = Expr({a: k // common for a, k in e.terms.items()}, e.constant // common)
         return e // (divisor // common)
+    if coarse := _coarse(e, divisor):
+        unit, multiple, _ = coarse
+        return multiple // (divisor // unit)
+    for atom, k in e.terms.items():
+        if k == 1 and isinstance(atom, Part) and atom.is_quotient:
+            # (x // n + d) // m = (x + n*d) // (n*m)
+            whole = atom.inner + (e - of(atom)) * atom.divisor
+            return whole // (atom.divisor * divisor)
     if len(e.terms) == 1 and not e.constant:
         (atom,) = e.terms
-        if isinstance(atom, Part) and atom.is_quotient and e.terms[atom] == 1:
-            return _quotient(atom.inner, atom.divisor * divisor)
+        if isinstance(atom, Part) and e.terms[atom] == 1 and atom.divisor % divisor == 0:
+            # (x % (d*m)) // d = (x // d) % m
+            return (atom.inner // divisor) % (atom.divisor // divisor)
     return of(Part(e, divisor, is_quotient=True))
 
 
@@ -247,6 +256,9 @@ def _remainder(e: Expr, divisor: int) -> Expr:
         # (g*x + m) % (g*d) = g*((x + m // g) % d) + m % g
         inner = Expr({a: k // common for a, k in e.terms.items()}, e.constant // common)
         return (inner % (divisor // common)) * common + e.constant % common
+    if coarse := _coarse(e, divisor):
+        unit, multiple, small = coarse
+        return (multiple % (divisor // unit)) * unit + small
     if len(e.terms) == 1 and not e.constant:
         (atom,) = e.terms
         if isinstance(atom, Part) and not atom.is_quotient and e.terms[atom] == 1:
@@ -255,28 +267,37 @@ def _remainder(e: Expr, divisor: int) -> Expr:
     return of(Part(e, divisor, is_quotient=False))
 
 
+def _coarse(e: Expr, divisor: int) -> tuple[int, Expr, Expr] | None:
+    """(g, x, r) with e = g*x + r, 0 <= r < g and g a divisor of the divisor: r carries nothing."""
+    for unit in sorted({abs(k) for k in e.terms.values() if k % divisor}):
+        if unit > 1 and divisor % unit == 0:
+            multiple, small = _divided(e, unit)
+            if small.low >= 0 and small.high < unit:
+                return unit, multiple, small
+    return None
+
+
 def _recombined(terms: dict[Atom, int], constant: int) -> Expr:
-    """k*n*(e // n) + k*(e % n)  =>  k*e"""
+    """k*n*(e // n) + k*(e % n)  =>  k*e
+    k*n*((e // n + d) % m) + k*(e % n)  =>  k*((e + n*d) % (n*m))
+    """
     for atom, k in terms.items():
         if isinstance(atom, Part) and not atom.is_quotient:
-            twin = _quotient_terms(atom)
-            if twin is None:
-                continue
-            quotient, offset = twin
-            if terms.get(quotient) == k * atom.divisor:
-                rest = {a: c for a, c in terms.items() if a is not atom and a != quotient}
-                whole = atom.inner * k
-                return Expr(rest, constant - k * atom.divisor * offset) + whole
+            n, quotient = atom.divisor, atom.inner // atom.divisor
+            for other, c in terms.items():
+                if c != k * n or other is atom:
+                    continue
+                rest = {a: x for a, x in terms.items() if a is not atom and a is not other}
+                if quotient.terms.get(other) == 1 and len(quotient.terms) == 1:
+                    return Expr(rest, constant - c * quotient.constant) + atom.inner * k
+                if isinstance(other, Part) and not other.is_quotient and _contains(other.inner, quotient):
+                    whole = atom.inner + (other.inner - quotient) * n
+                    return Expr(rest, constant) + (whole % (n * other.divisor)) * k
     return Expr(terms, constant)
 
 
-def _quotient_terms(atom: Part) -> tuple[Atom, int] | None:
-    """The atom q and the number n with inner // divisor = q + n, for a remainder's twin."""
-    quotient = atom.inner // atom.divisor
-    if len(quotient.terms) != 1:
-        return None
-    ((other, k),) = quotient.terms.items()
-    return (other, quotient.constant) if k == 1 else None
+def _contains(e: Expr, quotient: Expr) -> bool:
+    return len(quotient.terms) == 1 and all(e.terms.get(a) == k for a, k in quotient.terms.items())
 
 
 def linear(index: Index, dims: Sequence[int]) -> Expr:
