@@ -1,1 +1,21 @@
 """The op table: one row per opcode, filed by family; importing this package fills it."""
+
+from hlo.ops import (  # noqa: F401  # each module enters its rows
+    collectives,
+    contraction,
+    control,
+    conversion,
+    convolution,
+    custom_call,
+    dynamic,
+    elementwise,
+    host,
+    indexing,
+    linear_algebra,
+    movement,
+    normalization,
+    random,
+    reduction,
+    sorting,
+    windows,
+)

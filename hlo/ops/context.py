@@ -31,6 +31,10 @@ class Context(Protocol):
         """The 128-bit counter of this rng-get-and-update-state before `delta` is added to it."""
         ...
 
+    def count_step(self, loop: Instruction) -> None:
+        """One more iteration of a while; an error once the run's limit is passed."""
+        ...
+
     def exchange(self, group: tuple[int, ...], value: object) -> tuple[object, ...]:
         """Deposit `value`, wait for every device of `group`, return their values in group order."""
         ...

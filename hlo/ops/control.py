@@ -1,0 +1,449 @@
+"""Structure and control flow: tuples, parameters, calls, loops, branches, fusions, async chains.
+
+Source: OP_SEMANTICS section 16 and OP_SEMANTICS_CONTROL section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
+from hlo.attributes.domain import DOMAIN
+from hlo.attributes.enums import FUSION_KIND
+from hlo.attributes.names import COMPUTATION, COMPUTATIONS
+from hlo.attributes.scalars import BOOL, INT64, STRING
+from hlo.errors import Violation
+from hlo.ir import dtype as dt
+from hlo.ir.shape import ProgramShape, Shape, compatible
+from hlo.ops.callee import Callee
+from hlo.ops.context import Context
+from hlo.ops.conversion import written
+from hlo.ops.shape_rules import text
+from hlo.ops.table import REQUIRED, Attr, Op, Trait
+
+Array = np.ndarray
+BRANCH = Attr(COMPUTATION, None, "given")
+
+
+class Parameter(Op):
+    """The caller's value number n. C1: n >= 0, the numbers of a computation are dense."""
+
+    opcode = "parameter"
+    arity = 0
+    traits = Trait.FREE
+    inferable = False
+    takes_shape = True
+
+    @staticmethod
+    def infer(*, shape: Shape | None) -> Shape:
+        return written(shape)
+
+
+class Constant(Op):
+    """A literal. C1: its shape is the result's, layouts aside."""
+
+    opcode = "constant"
+    arity = 0
+    traits = Trait.FREE
+    inferable = False
+    takes_shape = True
+
+    @staticmethod
+    def infer(*, shape: Shape | None) -> Shape:
+        return written(shape)
+
+
+class Tuple(Op):
+    """(x0, x1, ...): any values, none too."""
+
+    opcode = "tuple"
+    traits = Trait.FREE
+
+    @staticmethod
+    def infer(*operands: Shape) -> Shape:
+        return Shape.tuple(operands)
+
+    @staticmethod
+    def evaluate(*operands: object) -> tuple[object, ...]:
+        return operands
+
+
+class GetTupleElement(Op):
+    """Element `index` of a tuple. C1: the operand is a tuple. C2: 0 <= index < its size."""
+
+    opcode = "get-tuple-element"
+    arity = 1
+    attrs: ClassVar = {"index": Attr(INT64, REQUIRED, "always")}
+    traits = Trait.FREE
+
+    @staticmethod
+    def infer(operand: Shape, *, index: int) -> Shape:
+        if not operand.is_tuple:
+            raise Violation("shape-mismatch", "operand 0", text(operand), "a tuple", "C1")
+        if not 0 <= index < len(operand.elements):
+            expected = f"at least 0 and below {len(operand.elements)}"
+            raise Violation("attribute-value", "index", f"{index}", expected, "C2")
+        return operand.elements[index]
+
+    @staticmethod
+    def evaluate(operand: Sequence[object], *, index: int) -> object:
+        return operand[index]
+
+
+class AfterAll(Op):
+    """A token after all operands. C1 (ours): the operands are tokens."""
+
+    opcode = "after-all"
+    traits = Trait.FREE
+
+    @staticmethod
+    def infer(*operands: Shape) -> Shape:
+        return Shape.token()
+
+    @staticmethod
+    def check(*operands: Shape, shape: Shape) -> None:
+        for i, operand in enumerate(operands):
+            _check_token(operand, f"operand {i}", "C1")
+
+    @staticmethod
+    def evaluate(*operands: object) -> None:
+        return None
+
+
+class AddDependency(Op):
+    """Operand 0, ordered after a token. C1: operand 1 is a token."""
+
+    opcode = "add-dependency"
+    arity = 2
+    traits = Trait.FREE
+
+    @staticmethod
+    def infer(operand: Shape, token: Shape) -> Shape:
+        _check_token(token, "operand 1", "C1")
+        return operand
+
+    @staticmethod
+    def evaluate(operand: object, token: object) -> object:
+        return operand
+
+
+def _check_token(shape: Shape, at: str, label: str) -> None:
+    if not shape.is_token:
+        raise Violation("shape-mismatch", at, text(shape), "token[]", label)
+
+
+class OptBarrier(Op):
+    """The operand, of any shape; nothing is moved, merged or folded across it."""
+
+    opcode = "opt-barrier"
+    arity = 1
+    traits = Trait.FREE
+    inferable = False
+
+    @staticmethod
+    def infer(operand: Shape) -> Shape:
+        return operand
+
+    @staticmethod
+    def evaluate(operand: object) -> object:
+        return operand
+
+
+class Domain(Op):
+    """The operand, at the border of two sharding domains."""
+
+    opcode = "domain"
+    arity = 1
+    attrs: ClassVar = {"domain": Attr(DOMAIN, REQUIRED, "always")}
+    traits = Trait.FREE
+
+    @staticmethod
+    def infer(operand: Shape, *, domain: object) -> Shape:
+        return operand
+
+    @staticmethod
+    def evaluate(operand: object, *, domain: object) -> object:
+        return operand
+
+
+def check_signature(at: str, callee: ProgramShape, arguments: Sequence[Shape], label: str) -> None:
+    """Refuse a computation whose parameters are not `arguments`, layouts aside."""
+    if len(callee.parameters) != len(arguments):
+        found = f"a computation of {len(callee.parameters)} parameters"
+        raise Violation("call-signature", at, found, f"{len(arguments)}", label)
+    for i, (parameter, argument) in enumerate(zip(callee.parameters, arguments, strict=True)):
+        if not compatible(parameter, argument):
+            found = f"a computation with parameter {i} of shape {text(parameter)}"
+            raise Violation("call-signature", at, found, text(argument), label)
+
+
+def check_result(at: str, callee: ProgramShape, expected: Shape, label: str) -> None:
+    """Refuse a computation with another result shape, layouts aside."""
+    if not compatible(callee.result, expected):
+        found = f"a computation with result {text(callee.result)}"
+        raise Violation("call-signature", at, found, text(expected), label)
+
+
+class Call(Op):
+    """to_apply(operands...). C1: as many parameters as operands, of their shapes."""
+
+    opcode = "call"
+    attrs: ClassVar = {"is_composite": Attr(BOOL, False), "to_apply": Attr(COMPUTATION)}
+    traits = Trait.CALLS
+
+    @staticmethod
+    def infer(*operands: Shape, to_apply: ProgramShape, is_composite: bool = False) -> Shape:
+        check_signature("to_apply", to_apply, operands, "C1")
+        return to_apply.result
+
+    @staticmethod
+    def evaluate(*operands: object, to_apply: Callee, is_composite: bool = False) -> object:
+        return to_apply(*operands)
+
+
+class While(Op):
+    """x = init; while condition(x): x = body(x).
+
+    C1: condition takes one parameter of init's shape and returns pred[]. C2: body takes one
+    parameter of init's shape and returns that shape.
+    """
+
+    opcode = "while"
+    arity = 1
+    attrs: ClassVar = {"condition": Attr(COMPUTATION), "body": Attr(COMPUTATION)}
+    traits = Trait.CALLS
+    takes_context = True
+
+    @staticmethod
+    def infer(init: Shape, *, condition: ProgramShape, body: ProgramShape) -> Shape:
+        check_signature("condition", condition, (init,), "C1")
+        check_result("condition", condition, Shape.array(dt.PRED), "C1")
+        check_signature("body", body, (init,), "C2")
+        check_result("body", body, init, "C2")
+        return init
+
+    @staticmethod
+    def evaluate(init: object, *, condition: Callee, body: Callee, context: Context) -> object:
+        loop, state = context.instruction, init
+        while condition(state):
+            context.count_step(loop)
+            state = body(state)
+        return state
+
+
+class Conditional(Op):
+    """pred[]: true_computation(x0) or false_computation(x1); s32[] i: branch i of x_i.
+
+    An index outside 0..n-1 means the last branch.
+    C1: operand 0 is a scalar pred, with true_computation and false_computation, or a scalar s32
+    with branch_computations. C2: one operand per branch, at least one branch. C3: each branch
+    takes one parameter of its operand's shape. C4: all branches return one shape.
+    """
+
+    opcode = "conditional"
+    attrs: ClassVar = {
+        "true_computation": BRANCH,
+        "false_computation": BRANCH,
+        "branch_computations": Attr(COMPUTATIONS, None, "given"),
+    }
+    traits = Trait.CALLS
+
+    @staticmethod
+    def infer(
+        *operands: Shape,
+        true_computation: ProgramShape | None = None,
+        false_computation: ProgramShape | None = None,
+        branch_computations: tuple[ProgramShape, ...] | None = None,
+    ) -> Shape:
+        _check_branch_index(operands)
+        two = true_computation is not None and false_computation is not None
+        if two != (operands[0].dtype is dt.PRED):
+            expected = "true_computation and false_computation for pred[]"
+            raise Violation("attribute-missing", "", "without them", expected, "C1")
+        branches = (true_computation, false_computation) if two else branch_computations or ()
+        if not branches or len(operands) != len(branches) + 1:
+            found = f"{len(operands)} operands"
+            raise Violation("arity", "operands", found, f"{len(branches) + 1}", "C2")
+        names = BRANCH_NAMES if two else ("branch_computations",) * len(branches)
+        for name, branch, operand in zip(names, branches, operands[1:], strict=True):
+            assert branch is not None, "a branch has a program shape"
+            check_signature(name, branch, (operand,), "C3")
+            check_result(name, branch, branches[0].result, "C4")
+        return _any_branch_dynamic([b.result for b in branches])
+
+    @staticmethod
+    def evaluate(
+        selector: Array,
+        *operands: object,
+        true_computation: Callee | None = None,
+        false_computation: Callee | None = None,
+        branch_computations: tuple[Callee, ...] | None = None,
+    ) -> object:
+        if true_computation is not None and false_computation is not None:
+            return true_computation(operands[0]) if selector else false_computation(operands[1])
+        assert branch_computations is not None, "the parser requires one of both forms"
+        last = len(branch_computations) - 1
+        index = int(selector) if 0 <= selector <= last else last
+        return branch_computations[index](operands[index])
+
+
+BRANCH_NAMES = ("true_computation", "false_computation")
+
+
+def _check_branch_index(operands: Sequence[Shape]) -> None:
+    if not operands:
+        raise Violation("arity", "operands", "no operands", "at least 2", "C2")
+    index = operands[0]
+    if not index.is_scalar or index.dtype not in (dt.PRED, dt.S32):
+        raise Violation("shape-mismatch", "operand 0", text(index), "pred[] or s32[]", "C1")
+
+
+def _any_branch_dynamic(results: Sequence[Shape]) -> Shape:
+    """The first branch's shape, dimensions dynamic in any branch marked so."""
+    first = results[0]
+    if first.is_tuple:
+        columns = zip(*(r.elements for r in results), strict=True)
+        return Shape.tuple(_any_branch_dynamic(column) for column in columns)
+    if not first.is_array or not any(r.is_dynamic for r in results):
+        return first
+    flags = (any(column) for column in zip(*(r.dynamic for r in results), strict=True))
+    return Shape.array(first.dtype, first.dims, layout=first.layout, dynamic=flags)
+
+
+class Fusion(Op):
+    """calls(operands...): one kernel by intent; kind and aliasing never change the value.
+
+    C1: as many parameters as operands, of their shapes. C2: the result is the root's shape.
+    """
+
+    opcode = "fusion"
+    attrs: ClassVar = {
+        "kind": Attr(FUSION_KIND, REQUIRED, "always"),
+        "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
+        "calls": Attr(COMPUTATION),
+    }
+    inferable = False
+
+    @staticmethod
+    def infer(
+        *operands: Shape, calls: ProgramShape, kind: str, output_to_operand_aliasing: object = ()
+    ) -> Shape:
+        check_signature("calls", calls, operands, "C1")
+        return calls.result
+
+    @staticmethod
+    def evaluate(
+        *operands: object, calls: Callee, kind: str, output_to_operand_aliasing: object = ()
+    ) -> object:
+        return calls(*operands)
+
+
+class AsyncStart(Op):
+    """((operands), calls(operands...), contexts...): runs at once, which is always allowed.
+
+    C1: the result is a tuple ((operands), result, ...). C2: calls takes the operands. C3: element
+    1 is its result's shape.
+    """
+
+    opcode = "async-start"
+    attrs: ClassVar = {
+        "async_execution_thread": Attr(STRING, "main"),
+        "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
+        "calls": Attr(COMPUTATION),
+    }
+    inferable = False
+    takes_shape = True
+
+    @staticmethod
+    def infer(
+        *operands: Shape,
+        calls: ProgramShape,
+        shape: Shape | None,
+        async_execution_thread: str = "main",
+        output_to_operand_aliasing: object = (),
+    ) -> Shape:
+        target = written(shape)
+        chain = target.elements
+        if not target.is_tuple or len(chain) < 2 or not chain[0].is_tuple:
+            expected = "((operands), result, ...)"
+            raise Violation("shape-mismatch", "result", text(target), expected, "C1")
+        check_signature("calls", calls, operands, "C2")
+        check_result("calls", calls, chain[1], "C3")
+        return Shape.tuple((Shape.tuple(operands), calls.result, *chain[2:]))
+
+    @staticmethod
+    def evaluate(
+        *operands: object,
+        calls: Callee,
+        shape: Shape,
+        async_execution_thread: str = "main",
+        output_to_operand_aliasing: object = (),
+    ) -> tuple[object, ...]:
+        contexts = (zeros_of(s) for s in shape.elements[2:])
+        return (operands, calls(*operands), *contexts)
+
+
+def zeros_of(shape: Shape) -> object:
+    """A value of a shape that means nothing."""
+    if shape.is_tuple:
+        return tuple(zeros_of(e) for e in shape.elements)
+    return np.zeros(shape.dims, shape.dtype.numpy) if shape.is_array else None
+
+
+class AsyncUpdate(Op):
+    """The state of an async chain, unchanged. C1: the operand is an async chain's tuple."""
+
+    opcode = "async-update"
+    arity = 1
+    attrs: ClassVar = {
+        "async_execution_thread": Attr(STRING, "main", "never"),
+        "calls": Attr(COMPUTATION, None, "never"),
+    }
+    inferable = False
+
+    @staticmethod
+    def infer(
+        chain: Shape, *, calls: ProgramShape | None = None, async_execution_thread: str = "main"
+    ) -> Shape:
+        _check_chain(chain)
+        return chain
+
+    @staticmethod
+    def evaluate(
+        chain: object, *, calls: Callee | None = None, async_execution_thread: str = "main"
+    ) -> object:
+        return chain
+
+
+class AsyncDone(Op):
+    """The result of an async chain, its element 1. C1: the operand is an async chain's tuple."""
+
+    opcode = "async-done"
+    arity = 1
+    attrs = AsyncUpdate.attrs
+    inferable = False
+
+    @staticmethod
+    def infer(
+        chain: Shape, *, calls: ProgramShape | None = None, async_execution_thread: str = "main"
+    ) -> Shape:
+        _check_chain(chain)
+        return chain.elements[1]
+
+    @staticmethod
+    def evaluate(
+        chain: tuple[object, ...],
+        *,
+        calls: Callee | None = None,
+        async_execution_thread: str = "main",
+    ) -> object:
+        return chain[1]
+
+
+def _check_chain(chain: Shape) -> None:
+    if not chain.is_tuple or len(chain.elements) < 2:
+        expected = "the tuple of an async-start"
+        raise Violation("shape-mismatch", "operand 0", text(chain), expected, "C1")

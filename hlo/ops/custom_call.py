@@ -1,0 +1,175 @@
+"""custom-call: its row, and the registry of functions that targets name.
+
+Source: OP_SEMANTICS_CONTROL section 5.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
+from hlo.attributes.dim_labels import DIM_LABELS
+from hlo.attributes.enums import API_VERSION, OPERAND_PRECISION, PADDING_TYPE, SCHEDULE
+from hlo.attributes.literal_value import LITERAL
+from hlo.attributes.names import COMPUTATIONS
+from hlo.attributes.scalars import BOOL, INT64, STRING
+from hlo.attributes.shapes import SHAPES
+from hlo.attributes.window import WINDOW
+from hlo.errors import Violation
+from hlo.ir.shape import Shape
+from hlo.ops.context import Context
+from hlo.ops.conversion import written
+from hlo.ops.table import REQUIRED, Attr, Op
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class CustomCall:
+    """What a target's function learns beside the operand values."""
+
+    target: str
+    shape: Shape
+    operand_shapes: tuple[Shape, ...]
+    backend_config: str
+    called: tuple[object, ...]  # Callees
+
+
+Target = Callable[..., object]  # (*operands, call: CustomCall) -> value of call.shape
+TARGETS: dict[str, Target] = {}
+
+
+def register_custom_call(name: str, function: Callable[..., object]) -> None:
+    """Let `custom_call_target="name"` run `function(*operands)`.
+
+    Operands are arrays (tuples nested, tokens None); the result has the call's shape and types.
+    """
+
+    def target(*operands: object, call: CustomCall) -> object:
+        return _conforming(function(*operands), call.shape, name)
+
+    TARGETS[name] = target
+
+
+def _conforming(value: object, shape: Shape, name: str) -> object:
+    """The function's result, refused unless it has exactly the call's shape."""
+    if shape.is_tuple:
+        if not isinstance(value, tuple | list) or len(value) != len(shape.elements):
+            raise _wrong_result(name, type(value).__name__, shape)
+        return tuple(_conforming(v, s, name) for v, s in zip(value, shape.elements, strict=True))
+    if not shape.is_array:
+        return None
+    array = np.asarray(value)
+    if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
+        raise _wrong_result(name, f"{array.dtype.name}{list(array.shape)}", shape)
+    return array.copy()
+
+
+def _wrong_result(name: str, found: str, shape: Shape) -> Violation:
+    return Violation("custom-call-result", f"the result of {name!r}", found, str(shape))
+
+
+def target_function(name: str) -> Target:
+    """The function of a target; a Violation that names close ones where there is none."""
+    if name in TARGETS:
+        return TARGETS[name]
+    near = difflib.get_close_matches(name, TARGETS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else ""
+    expected = "a known target, or one given to hlo.register_custom_call"
+    raise Violation("unsupported", "custom_call_target", f'"{name}"', expected, help=hint)
+
+
+class CustomCallOp(Op):
+    """The value that the target's function gives. C1: constraints match the operands (parser)."""
+
+    opcode = "custom-call"
+    attrs: ClassVar = {
+        "window": Attr(WINDOW, None, "given"),
+        "dim_labels": Attr(DIM_LABELS, None, "given"),
+        "feature_group_count": Attr(INT64, 1),
+        "batch_group_count": Attr(INT64, 1),
+        "operand_precision": Attr(OPERAND_PRECISION, ()),
+        "padding_type": Attr(PADDING_TYPE, "PADDING_INVALID"),
+        "custom_call_target": Attr(STRING, REQUIRED, "always"),
+        "operand_layout_constraints": Attr(SHAPES, None, "given"),
+        "custom_call_has_side_effect": Attr(BOOL, False),
+        "literal": Attr(LITERAL, None, "given"),
+        "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
+        "schedule": Attr(SCHEDULE, "SCHEDULE_NONE"),
+        "api_version": Attr(API_VERSION, "API_VERSION_ORIGINAL"),
+        "called_computations": Attr(COMPUTATIONS, ()),
+    }
+    inferable = False
+    takes_shape = True
+    takes_context = True
+
+    @staticmethod
+    def infer(*operands: Shape, shape: Shape | None, **_: object) -> Shape:
+        return written(shape)
+
+    @staticmethod
+    def evaluate(
+        *operands: object,
+        custom_call_target: str,
+        shape: Shape,
+        context: Context,
+        called_computations: tuple[object, ...] = (),
+        **_: object,
+    ) -> object:
+        instruction = context.instruction
+        call = CustomCall(
+            custom_call_target,
+            shape,
+            tuple(o.shape for o in instruction.operands),
+            str(instruction.attributes.get("backend_config", "")),
+            called_computations,
+        )
+        return target_function(custom_call_target)(*operands, call=call)
+
+
+def _identity(*operands: object, call: CustomCall) -> object:
+    """The operand, where its shape is the result's."""
+    if len(operands) != 1 or call.operand_shapes[0].without_layout() != call.shape.without_layout():
+        found = ", ".join(map(str, call.operand_shapes)) or "none"
+        raise Violation("unsupported", "operand 0", found, f"{call.shape} on one device")
+    return operands[0]
+
+
+def _uninitialised(*operands: object, call: CustomCall) -> object:
+    return np.zeros(call.shape.dims, call.shape.dtype.numpy)
+
+
+def _seed(*operands: object, call: CustomCall) -> object:
+    """The run's seed: always 0 here, so that runs are reproducible."""
+    return np.zeros((), np.uint64)
+
+
+def _refused_callback(*operands: object, call: CustomCall) -> object:
+    raise Violation(
+        "unsupported",
+        "custom_call_target",
+        f'"{call.target}", a Python function of the process that traced the program',
+        "a target that a text file can name",
+        help=f'give a function of your own to hlo.register_custom_call("{call.target}", ...)',
+    )
+
+
+IDENTITIES = (
+    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding", "MaximalSharding",
+    "LayoutConstraint", "MoveToHost", "MoveToDevice", "PinToDevice", "SetBound",
+    "annotate_device_placement",
+)  # fmt: skip
+CALLBACKS = (
+    "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback",
+    "xla_buffer_python_cpu_callback", "xla_python_cpu_callback",
+)  # fmt: skip
+TARGETS.update(dict.fromkeys(IDENTITIES, _identity))
+TARGETS.update(dict.fromkeys(CALLBACKS, _refused_callback))
+TARGETS["AllocateBuffer"] = _uninitialised
+TARGETS["GetRngSeed"] = _seed
