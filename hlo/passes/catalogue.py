@@ -16,6 +16,7 @@ from hlo.passes.dce import dce
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.reshape_mover import reshape_mover
+from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.tuple_simplifier import tuple_simplifier
 
 Pass = Callable[..., bool]
@@ -29,6 +30,7 @@ CATALOGUE: dict[str, Pass] = {
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
     "reshape-mover": reshape_mover,
+    "sharding-remover": sharding_remover,
     "tuple-simplifier": tuple_simplifier,
 }
 

@@ -1,0 +1,1 @@
+"""Side-by-side timing against XLA:CPU: `python -m benchmarks FILE...`."""

@@ -1,0 +1,154 @@
+"""`python -m benchmarks FILE...`: every program beside XLA:CPU in one process, a table, geometric means.
+
+Inputs are placed beforehand, results dropped before the next call; both sides warm up until times
+are stable, then they are interleaved and medians are taken. Compile times are cold, caches off.
+Programs of ../shared/suites/bench get the inputs of their recipe, others made-up ones.
+"""
+
+import argparse
+import importlib.util
+import math
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hlo import driver
+from hlo.errors import HloError
+from hlo.tools import arrays, bench
+from hlo.tools.fill import fill_elided
+from hlo.tools.inputs import made_up_inputs
+from hlo.tools.jax_engine import JaxProgram
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program's figures; ratios are XLA's over ours, so more than 1 is faster than XLA."""
+
+    name: str
+    ours: bench.Timing
+    theirs: bench.Timing
+    our_compile: float
+    their_compile: float
+    our_temporary: int
+    their_temporary: int
+    difference: float
+
+    @property
+    def run_ratio(self) -> float:
+        return self.theirs.median / self.ours.median
+
+    @property
+    def compile_ratio(self) -> float:
+        return self.their_compile / self.our_compile
+
+    def text(self) -> str:
+        spread = max(self.ours.spread, self.theirs.spread)
+        return (
+            f"{self.name[-46:]:<46}{bench.duration(self.ours.median):>9}"
+            f"{bench.duration(self.theirs.median):>9}{self.run_ratio:>8.2f}{spread:>6.0%}"
+            f"{bench.duration(self.our_compile):>9}{bench.duration(self.their_compile):>9}"
+            f"{self.compile_ratio:>7.2f}{self.our_temporary / 2**20:>8.1f}"
+            f"{self.their_temporary / 2**20:>8.1f}{self.difference:>10.1e}"
+        )
+
+
+HEADER = (
+    f"{'program':<46}{'ours':>9}{'xla':>9}{'xla/us':>8}{'+-':>6}{'compile':>9}{'xla':>9}"
+    f"{'ratio':>7}{'MiB':>8}{'xla':>8}{'max diff':>10}"
+)
+
+
+def inputs_of(path: Path, module: object, seed: int) -> list[object]:
+    """The recipe's inputs where a NAME.json stands beside the program, else made-up ones."""
+    recipe = path.with_suffix(".json")
+    loader = path.parent.parent / "load.py"
+    if recipe.exists() and loader.exists():
+        spec = importlib.util.spec_from_file_location("suite_load", loader)
+        assert spec is not None
+        assert spec.loader is not None
+        load = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(load)
+        return list(load.load_bench(path)[1])
+    return made_up_inputs(module, "normal", seed)
+
+
+def largest_difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:
+    """The largest |a - b| / max(1, |b|) over all leaves; inf where only one is NaN or infinite."""
+    worst = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        kind = np.complex128 if a.dtype.kind == "c" else np.float64
+        x, y = np.asarray(a).astype(kind), np.asarray(b).astype(kind)
+        with np.errstate(all="ignore"):
+            error = np.abs(x - y) / np.maximum(1, np.abs(y))
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        error = np.where(same, 0, np.where(np.isnan(error), np.inf, error))
+        worst = max(worst, float(error.max(initial=0)))
+    return worst
+
+
+def measure(path: Path, arguments: argparse.Namespace) -> Row:
+    """All figures of one program."""
+    module = driver.parse(path.read_text(), path.name)
+    if int(module.attributes.get("num_partitions", 1)) > 1:
+        module = driver.optimize(module, "sharding-remover")
+    module = fill_elided(module, arguments.seed)
+    values = inputs_of(path, module, arguments.seed)
+    start = time.perf_counter()
+    executable = driver.compile(
+        module, mode=arguments.mode, threads=arguments.threads, cache=False
+    )
+    our_compile = time.perf_counter() - start
+    rival = JaxProgram(driver.to_text(module))
+    placed = rival.place(list(arrays.leaves(tuple(values))))
+    difference = largest_difference(
+        list(arrays.leaves(executable(*values))), [np.asarray(a) for a in rival(placed)]
+    )
+    ours, theirs = bench.measure(
+        [lambda: executable(*values), lambda: rival(placed)], arguments.seconds
+    )
+    return Row(
+        path.stem,
+        ours,
+        theirs,
+        our_compile,
+        rival.compile_seconds,
+        executable.temporary_bytes,
+        rival.temporary_bytes(),
+        difference,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--seconds", type=float, default=2.0, help="about this long a program")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--mode", default="strict", choices=driver.MODES)
+    arguments = parser.parse_args()
+    print(HEADER)
+    rows = []
+    failed = 0
+    for path in arguments.files:
+        try:
+            row = measure(path, arguments)
+        except HloError as error:
+            failed += 1
+            print(f"{path.stem[-46:]:<46}{str(error).splitlines()[0]}")
+            continue
+        rows.append(row)
+        print(row.text(), flush=True)
+    if rows:
+        means = [
+            math.exp(math.fsum(map(math.log, ratios)) / len(rows))
+            for ratios in ([r.run_ratio for r in rows], [r.compile_ratio for r in rows])
+        ]
+        print(f"geometric mean of {len(rows)}: run {means[0]:.2f}x, compile {means[1]:.2f}x")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Entry points of hlo-opt and hlo-run, and the outermost handler of all errors.
+
+Exit codes: 0 fine; 1 the program, its input or the comparison is at fault; 2 usage; 3 a bug of
+ours (with a reproducer); 130 interrupted. Subcommands are loaded when they are called, so that
+`--version` and `--help` cost neither NumPy nor LLVM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from hlo import __version__
+from hlo.errors import HloError
+
+OPT_COMMANDS = {
+    "check": ("hlo.cli.opt_check", "Parse and verify files; quiet when clean."),
+    "eq": ("hlo.cli.opt_eq", "Compare two modules up to names."),
+    "explain": ("hlo.cli.opt_explain", "The manual of an error code, opcode or pass."),
+    "fmt": ("hlo.cli.opt_fmt", "Reprint files in the standard form."),
+    "transform": ("hlo.cli.opt", "Run passes and print (the default)."),
+}
+RUN_COMMANDS = {
+    "bench": ("hlo.cli.run_bench", "Time programs, beside XLA if asked."),
+    "run": ("hlo.cli.run", "Compile and run once (the default)."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules with a `command`, imported at first use.
+
+    Arguments that do not begin with a subcommand's name belong to the default one.
+    """
+
+    def __init__(
+        self, name: str, rows: dict[str, tuple[str, str]], default: str, help: str
+    ) -> None:
+        super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
+        self._rows = rows
+        self._default = default
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self._rows)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        del ctx
+        row = self._rows.get(name)
+        if row is None:
+            return None
+        command = import_module(row[0]).command
+        assert isinstance(command, click.Command), f"{row[0]} has a click command"
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {"-h", "--help", "--version"}
+        if not args or (args[0] not in self._rows and args[0] not in own):
+            args = [self._default, *args] if args else ["--help"]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of subcommands, without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row[1]) for name, row in self._rows.items()])
+
+
+OPT_HELP = """Module in, module (or a view of it) out.
+
+\b
+  hlo-opt model.hlo                                 parse, verify, print
+  hlo-opt model.hlo --passes=simplify -o small.hlo  rewrite
+  hlo-opt model.hlo --passes=default --emit=asm     see the machine code
+  hlo-opt check *.hlo                               all errors of all files
+
+`hlo-opt transform --help` lists the flags of the default command.
+"""
+
+RUN_HELP = """Compile, run, compare, measure.
+
+\b
+  hlo-run model.hlo                              made-up inputs, summary of the outputs
+  hlo-run model.hlo --inputs=x.npz --outputs=y.npz
+  hlo-run model.hlo --compare=interpreter --time
+  hlo-run bench model.hlo --against=jax
+
+`hlo-run run --help` lists the flags of the default command.
+"""
+
+
+def _group(name: str, rows: dict[str, tuple[str, str]], default: str, help: str) -> click.Command:
+    group = LazyGroup(name, rows, default, help)
+    return click.version_option(__version__, prog_name=name)(group)
+
+
+def opt(arguments: Sequence[str] | None = None) -> None:
+    """The command hlo-opt."""
+    _guarded(_group("hlo-opt", OPT_COMMANDS, "transform", OPT_HELP), arguments)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """The command hlo-run."""
+    _guarded(_group("hlo-run", RUN_COMMANDS, "run", RUN_HELP), arguments)
+
+
+def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:
+    """Run the command; turn whatever it raises into a message and an exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(exit_code(command, given))
+
+
+def exit_code(command: click.Command, given: list[str]) -> int:
+    """The exit code of one call; messages go to stderr."""
+    try:
+        outcome = command.main(args=given, prog_name=command.name, standalone_mode=False)
+        return outcome if isinstance(outcome, int) else 0
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.UsageError as error:
+        error.show()
+        return 2
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return 130
+    except HloError as error:
+        click.echo(str(error), err=True)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        click.echo(f"error[file]: {error.filename or 'output'}: {error.strerror}", err=True)
+        return 1
+    except MemoryError:
+        click.echo("error[memory]: the program needs more memory than there is", err=True)
+        return 1
+    except Exception:  # noqa: BLE001  # the one place that catches all: a bug of ours
+        _report_bug(command.name or "hlo", given)
+        return 3
+
+
+def _report_bug(name: str, given: list[str]) -> None:
+    """Write what is needed to see the bug again, and say where."""
+    folder = Path(tempfile.mkdtemp(prefix="hlo-bug-"))
+    lines = [f"{name} {' '.join(given)}", "", traceback.format_exc()]
+    (folder / "report.txt").write_text("\n".join(lines))
+    for argument in given:
+        source = Path(argument)
+        if source.is_file() and source.stat().st_size < 64 << 20:
+            (folder / source.name).write_bytes(source.read_bytes())
+    summary = traceback.format_exc().strip().splitlines()[-1]
+    click.echo(f"internal error (a bug of hlo, not of your program): {summary}", err=True)
+    click.echo(f"the command, its inputs and the traceback are in {folder}", err=True)

@@ -1,0 +1,172 @@
+"""hlo-opt FILE...: parse, verify, run passes, print at a stage."""
+
+from __future__ import annotations
+
+import click
+
+from hlo import driver
+from hlo.cli.reading import read_module
+from hlo.errors import HloError
+from hlo.ir.module import Module
+from hlo.ops.listing import op_table
+from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
+from hlo.passes.manager import Manager
+from hlo.passes.rewriting import RULES
+from hlo.printer.options import PrintOptions
+from hlo.tools.dump import Dump
+from hlo.tools.files import read_text, write_text
+from hlo.tools.pass_report import timing_table, watch_changes
+
+STAGES = (
+    "tokens",
+    "hlo",
+    "optimized",
+    "schedule",
+    "buffers",
+    "program",
+    "llvm",
+    "llvm-opt",
+    "asm",
+)
+FORMS = ("default", "xla", "short", "canonical", "fingerprint")
+
+
+def print_options(form: str) -> PrintOptions:
+    """The options of a form's name on the command line."""
+    presets = {
+        "default": PrintOptions,
+        "xla": PrintOptions.xla_default,
+        "short": PrintOptions.short_parsable,
+        "canonical": PrintOptions.canonical,
+        "fingerprint": PrintOptions.fingerprint,
+    }
+    return presets[form]()
+
+
+def pass_list() -> str:
+    """Passes with their first line and options, pipelines with their passes."""
+    rows = []
+    for name, function in CATALOGUE.items():
+        options = ", ".join(f"{k}={v!r}" for k, v in option_types(function).items())
+        rows.append(f"{name:<22}{first_line(function)}" + (f"  [{options}]" if options else ""))
+    rows.append("\npipelines")
+    rows += [f"{name or '(empty)':<22}{','.join(steps)}" for name, steps in PIPELINES.items()]
+    return "\n".join(rows) + "\n"
+
+
+def rule_list() -> str:
+    """algsimp's rules by family with their equations."""
+    rows = []
+    for family in sorted({rule.family for rule in RULES.values()}):
+        rows.append(f"{family}")
+        for rule in RULES.values():
+            if rule.family == family:
+                mark = " " if rule.exact else "~"
+                rows.append(f" {mark} {rule.name:<30}{rule.equation}")
+    return "\n".join(rows) + "\n(~: changes roundings or special values; runs with inexact=true)\n"
+
+
+def listing(kind: str) -> str:
+    """The text of one of the --list-... flags."""
+    return {"passes": pass_list, "ops": op_table, "rules": rule_list}[kind]()
+
+
+@click.command("transform")
+@click.argument("files", nargs=-1, metavar="FILE...")
+@click.option("-p", "--passes", default=None, help="Passes, groups and pipelines: a,b{opt=1}.")
+@click.option("--pipeline-file", default=None, help="A text file that holds the pipeline.")
+@click.option("--emit", type=click.Choice(STAGES), default="hlo", show_default=True)
+@click.option("--print", "form", type=click.Choice(FORMS), default="default", show_default=True)
+@click.option("--list-passes", "listed", flag_value="passes", help="Passes and pipelines.")
+@click.option("--list-ops", "listed", flag_value="ops", help="The op table.")
+@click.option("--list-rules", "listed", flag_value="rules", help="algsimp's equations.")
+@click.option("--print-changed", is_flag=False, flag_value="full", default=None,
+              type=click.Choice(["full", "diff"]), help="Print after each pass that changed.")  # fmt: skip
+@click.option("--time-passes", is_flag=True, help="A table of passes on stderr.")
+@click.option("--dump-to", default=None, metavar="DIR", help="Numbered files, one per stage.")
+@click.option("--no-verify", is_flag=True, help="Do not verify before and between passes.")
+@click.option("--mode", type=click.Choice(["strict", "fast"]), default="strict")
+@click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
+def command(
+    files: tuple[str, ...],
+    passes: str | None,
+    pipeline_file: str | None,
+    emit: str,
+    form: str,
+    listed: str | None,
+    print_changed: str | None,
+    time_passes: bool,  # noqa: FBT001  # click calls by keyword
+    dump_to: str | None,
+    no_verify: bool,  # noqa: FBT001  # click calls by keyword
+    mode: str,
+    output: str,
+) -> int:
+    """Parse, verify, run passes, print at --emit."""
+    if listed:
+        click.echo(listing(listed), nl=False)
+        return 0
+    if not files:
+        raise click.UsageError("no FILE given; - is standard input")
+    if pipeline_file is not None:
+        passes = _pipeline_text(pipeline_file)
+    manager = Manager(verify=None if no_verify else driver.verify)
+    dump = Dump(dump_to) if dump_to else None
+    if dump:
+        manager.after.append(dump.after_pass)
+    if print_changed:
+        watch_changes(manager, lambda s: click.echo(s, nl=False, err=True),
+                      diff=print_changed == "diff")  # fmt: skip
+    code, texts = 0, []
+    for file in files:
+        if emit == "tokens":
+            texts.append(driver.tokens_text(read_text(file)))
+            continue
+        module = read_module(file)
+        if dump:
+            dump.module("input", module)
+        problem = None if no_verify else _problem(module)
+        if problem is not None:
+            if passes or emit != "hlo":
+                raise problem
+            click.echo(str(problem), err=True)
+            code = 1
+        texts.append(_emitted(module, passes, emit, form, mode, manager, dump))
+    write_text(output, "\n".join(texts))
+    if time_passes:
+        click.echo(timing_table(manager.runs), nl=False, err=True)
+    return code
+
+
+def _pipeline_text(path: str) -> str:
+    """A pipeline file: steps separated by commas or line ends, `#` starts a comment."""
+    lines = [line.partition("#")[0].strip() for line in read_text(path).splitlines()]
+    return ",".join(line.rstrip(",") for line in lines if line)
+
+
+def _problem(module: Module) -> HloError | None:
+    try:
+        driver.verify(module)
+    except HloError as error:
+        return error
+    return None
+
+
+def _emitted(
+    module: Module,
+    passes: str | None,
+    emit: str,
+    form: str,
+    mode: str,
+    manager: Manager,
+    dump: Dump | None,
+) -> str:
+    if emit == "hlo" and passes is None:
+        return driver.to_text(module, print_options(form))
+    chosen = passes if passes is not None else "default"
+    optimized = driver.optimize(module, chosen, manager)
+    if emit in ("hlo", "optimized"):
+        return driver.to_text(optimized, print_options(form))
+    if dump:
+        for name, text in driver.stage_texts(optimized, mode):
+            dump.write(name, text)
+    return driver.emit_stage(optimized, emit, mode)

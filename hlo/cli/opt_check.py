@@ -1,0 +1,32 @@
+"""hlo-opt check FILE...: all errors of all files, quiet when clean."""
+
+from __future__ import annotations
+
+import click
+
+from hlo import driver
+from hlo.cli.reading import read_module
+from hlo.errors import HloError
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--syntax", is_flag=True, help="Parse only.")
+@click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
+def command(files: tuple[str, ...], syntax: bool, verbose: bool) -> int:  # noqa: FBT001  # click calls by keyword
+    """Parse and verify; exit 1 when any file fails."""
+    bad = 0
+    for file in files:
+        try:
+            module = read_module(file)
+            if not syntax:
+                driver.verify(module)
+        except HloError as error:
+            bad += 1
+            click.echo(str(error), err=True)
+            if verbose:
+                click.echo(f"{file}: {len(getattr(error, 'errors', [error]))} errors")
+        else:
+            if verbose:
+                click.echo(f"{file}: ok")
+    return 1 if bad else 0

@@ -1,0 +1,20 @@
+"""hlo-opt eq A B: equal up to names."""
+
+from __future__ import annotations
+
+import click
+
+from hlo.cli.reading import read_module
+from hlo.printer.equality import difference
+
+
+@click.command("eq")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+def command(first: str, second: str) -> int:
+    """Exit 0 when the two modules are equal up to names, else say the first difference."""
+    found = difference(read_module(first), read_module(second))
+    if found is not None:
+        click.echo(found, err=True)
+        return 1
+    return 0

@@ -1,0 +1,50 @@
+"""hlo-opt explain CODE|OPCODE|PASS: the manual on the terminal."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+
+import click
+
+from hlo import ops  # noqa: F401  # fills the op table
+from hlo.error_codes import CODES
+from hlo.errors import HloError
+from hlo.ops.listing import explain_op
+from hlo.ops.table import OPS
+from hlo.passes.catalogue import CATALOGUE
+from hlo.passes.pipeline import canonical_name
+from hlo.passes.rewriting import RULES
+
+
+@click.command("explain")
+@click.argument("topic", metavar="CODE|OPCODE|PASS|RULE")
+def command(topic: str) -> int:
+    """What an error code, an opcode, a pass or a rewrite rule means."""
+    found = list(_pages(topic))
+    if not found:
+        known = [*CODES, *OPS, *CATALOGUE, *RULES]
+        near = difflib.get_close_matches(topic, known, 3)
+        raise HloError(
+            "unknown-name",
+            f"explain: there is no code, opcode, pass or rule {topic}",
+            help=f"did you mean {', '.join(near)}?" if near else "",
+        )
+    click.echo("\n".join(found))
+    return 0
+
+
+def _pages(topic: str) -> list[str]:
+    pages = []
+    if topic in CODES:
+        pages.append(f"error[{topic}]\n{CODES[topic]}")
+    if topic in OPS:
+        pages.append(explain_op(topic))
+    name = canonical_name(topic)
+    if name is not None:
+        pages.append(f"pass {name}\n{inspect.getdoc(CATALOGUE[name])}")
+    if topic in RULES:
+        rule = RULES[topic]
+        kind = "exact" if rule.exact else "not exact: runs with inexact=true"
+        pages.append(f"rule {rule.name} ({rule.family}, {kind})\n{rule.equation}")
+    return pages

@@ -1,0 +1,144 @@
+"""hlo-run FILE: compile, run once, print, compare, time."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from hlo import driver
+from hlo.cli.reading import read_module
+from hlo.errors import HloError
+from hlo.ir.module import Module
+from hlo.tools import arrays, bench, check
+from hlo.tools.files import write_npz
+from hlo.tools.fill import fill_elided
+from hlo.tools.inputs import KINDS, made_up_inputs
+
+ENGINES = ("compiled", "interpreter")
+
+
+def given_arguments(
+    module: Module, inputs: tuple[str, ...], archive: str | None, kind: str, seed: int
+) -> list[object]:
+    """The entry's arguments: from flags, from an npz file, or made up where neither is given."""
+    if archive is not None:
+        values = arrays.arguments_from_npz(module, arrays.load_npz(archive))
+    elif inputs:
+        values = _from_flags(module, inputs)
+    else:
+        values = made_up_inputs(module, kind, seed)
+        if values:
+            click.echo(f"inputs: made up, --random={kind} --seed={seed}", err=True)
+    return values
+
+
+def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
+    parameters = module.entry.parameters
+    names = [p.name for p in parameters]
+    found: dict[int, object] = {}
+    for text in inputs:
+        name, array = arrays.parse_input(text)
+        if name is not None and name not in names:
+            raise HloError("arguments", f"input {name}: no such parameter, expected {names}")
+        at = names.index(name) if name is not None else len(found)
+        found[at] = array
+    if len(found) != len(parameters) or max(found, default=-1) >= len(parameters):
+        raise HloError(
+            "arguments", f"{len(found)} inputs given, expected {len(parameters)}: {names}"
+        )
+    return [found[i] for i in range(len(parameters))]
+
+
+@click.command("run")
+@click.argument("file", metavar="FILE")
+@click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=...")
+@click.option("--inputs", "archive", default=None, metavar="FILE.npz", help="Arrays by name.")
+@click.option("--random", "kind", is_flag=False, flag_value="normal", default="normal",
+              type=click.Choice(KINDS), help="Made-up inputs (the default: normal).")  # fmt: skip
+@click.option("--seed", default=0, show_default=True)
+@click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None, type=int,
+              metavar="[SEED]", help="Give constant({...}) made-up values.")  # fmt: skip
+@click.option("--outputs", default=None, metavar="FILE.npz", help="Write the results.")
+@click.option("--print-outputs", "printed", is_flag=False, flag_value="full", default="summary",
+              type=click.Choice(["full", "summary", "hash", "none"]), show_default=True)  # fmt: skip
+@click.option("--compare", default=None, metavar="WITH",
+              help="interpreter, unoptimized, jax, or FILE.npz of expected outputs.")  # fmt: skip
+@click.option("--rtol", default=None, type=float, help="Passing relative error, --compare.")
+@click.option("--atol", default=None, type=float, help="Passing absolute error, --compare.")
+@click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
+@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--threads", default=None, type=click.IntRange(1, 1024))
+@click.option("--no-cache", is_flag=True, help="Compile anew.")
+@click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
+@click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
+@click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
+@click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
+def command(
+    file: str,
+    inputs: tuple[str, ...],
+    archive: str | None,
+    kind: str,
+    seed: int,
+    fill: int | None,
+    outputs: str | None,
+    printed: str,
+    compare: str | None,
+    rtol: float | None,
+    atol: float | None,
+    engine: str,
+    passes: str,
+    mode: str,
+    threads: int | None,
+    no_cache: bool,  # noqa: FBT001  # click calls by keyword
+    max_steps: int | None,
+    timed: bool,  # noqa: FBT001  # click calls by keyword
+    memory: bool,  # noqa: FBT001  # click calls by keyword
+    one_device: bool,  # noqa: FBT001  # click calls by keyword
+) -> int:
+    """Compile and run once."""
+    module = read_module(file)
+    if one_device:
+        module = driver.optimize(module, "sharding-remover")
+    if fill is not None:
+        module = fill_elided(module, fill)
+    driver.verify(module)
+    values = given_arguments(module, inputs, archive, kind, seed)
+    if engine == "interpreter":
+        result = driver.evaluate(module, *values, max_steps=max_steps)
+    else:
+        start = time.perf_counter()
+        executable = driver.compile(
+            module, passes=passes, mode=mode, threads=threads, cache=not no_cache
+        )
+        compiled = time.perf_counter() - start
+        result = executable(*values)
+        if memory:
+            click.echo(executable.memory_report(), nl=False, err=True)
+        if timed:
+            (timing,) = bench.measure([lambda: executable(*values)])
+            click.echo(
+                f"compile {bench.duration(compiled)}   call {bench.duration(timing.median)} "
+                f"(median of {timing.calls}, quartiles {bench.duration(timing.low)} to "
+                f"{bench.duration(timing.high)})",
+                err=True,
+            )
+    _print(result, printed)
+    if outputs:
+        write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
+    if compare is None:
+        return 0
+    report = check.compared(module, values, result, compare, rtol=rtol, atol=atol)
+    click.echo(report.text, err=True)
+    return 0 if report.passed else 1
+
+
+def _print(result: object, printed: str) -> None:
+    if printed == "hash":
+        click.echo(arrays.digest(result))
+    elif printed == "summary":
+        click.echo(arrays.summary(result))
+    elif printed == "full":
+        for i, array in enumerate(arrays.leaves(result)):
+            click.echo(f"output {i}: {arrays.full_text(array)}")

@@ -1,0 +1,196 @@
+"""Arrays in and out of text and files: --input, --inputs, --outputs, summaries and hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.tools.files import read_bytes
+from hlo.tools.inputs import named_dtype
+
+
+def leaves(value: object) -> Iterator[np.ndarray]:
+    """The arrays of a nested tuple in order; tokens (None) are left out."""
+    if isinstance(value, tuple | list):
+        for element in value:
+            yield from leaves(element)
+    elif value is not None:
+        yield np.asarray(value)
+
+
+def load_npz(path: str) -> dict[str, np.ndarray]:
+    """Arrays by name; `name:dtype` holds the bits of a type that NumPy cannot store."""
+    read_bytes(path)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(_restored(name, stored[name]) for name in stored.files)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        raise HloError("file", f"{path} is no readable npz file: {error}") from None
+
+
+def load_npy(path: str) -> np.ndarray:
+    """The array of an npy file."""
+    read_bytes(path)
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise HloError("file", f"{path} is no readable npy file: {error}") from None
+    if not isinstance(loaded, np.ndarray):
+        raise HloError("file", f"{path} is an npz archive, expected an npy file: use --inputs")
+    return loaded
+
+
+def _restored(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
+    plain, colon, dtype = name.partition(":")
+    if not colon:
+        return name, array
+    try:
+        return plain, array.view(named_dtype(dtype))
+    except TypeError:
+        raise HloError("file", f"array {name}: {dtype} is no known type") from None
+
+
+def arguments_from_npz(module: Module, arrays: dict[str, np.ndarray]) -> list[object]:
+    """One value per entry parameter: leaves by parameter name, or as 0, 1, .. / in0, in1, .. / arg_0, .."""
+    count = 0
+    values: list[object] = []
+    for parameter in module.entry.parameters:
+        if parameter.name in arrays and parameter.shape.is_array:
+            values.append(arrays[parameter.name])
+            count += 1
+            continue
+        value, count = _nested(parameter, parameter.shape, arrays, count)
+        values.append(value)
+    return values
+
+
+def _nested(
+    parameter: Instruction, shape: Shape, arrays: dict[str, np.ndarray], count: int
+) -> tuple[object, int]:
+    if shape.is_tuple:
+        elements = []
+        for element in shape.elements:
+            value, count = _nested(parameter, element, arrays, count)
+            elements.append(value)
+        return tuple(elements), count
+    if not shape.is_array:
+        return None, count
+    for name in (str(count), f"in{count}", f"arg_{count}", f"arg{count}"):
+        if name in arrays:
+            return _as_written(arrays[name], shape), count + 1
+    raise HloError(
+        "arguments",
+        f"inputs: there is no array for parameter {parameter.name} ({shape}), expected one named "
+        f"{parameter.name} or in{count}; the file has {', '.join(list(arrays)[:8]) or 'none'}",
+    )
+
+
+def _as_written(array: np.ndarray, shape: Shape) -> np.ndarray:
+    """Bits of a type NumPy cannot store come back to it: npy files hold bf16 as V2 or uint16."""
+    target = shape.dtype.numpy
+    assert target is not None, "an array shape"
+    if (
+        array.dtype != target
+        and array.dtype.kind == "V"
+        and array.dtype.itemsize == target.itemsize
+    ):
+        return array.view(target)
+    return array
+
+
+INPUT = re.compile(r"(?:(?P<name>[A-Za-z_][\w.\-]*)=)?(?P<value>.*)", re.DOTALL)
+IREE_SHAPE = re.compile(r"^(?P<dims>(?:\d+x)*)(?P<dtype>[a-z]+\d*\w*)$")
+HLO_SHAPE = re.compile(r"^(?P<dtype>[a-z]+\d*\w*)\[(?P<dims>[\d,]*)\]$")
+
+
+def parse_input(text: str) -> tuple[str | None, np.ndarray]:
+    """`[NAME=]@x.npy`, `2x3xf32=1 2 3 4 5 6`, `f32[2,3]=1.0` or `f32[]=3`: the name, and the array."""
+    name: str | None = None
+    head, _, rest = text.partition("=")
+    if rest and not IREE_SHAPE.match(head) and not HLO_SHAPE.match(head):
+        name, text = head, rest
+        head, _, rest = text.partition("=")
+    if text.startswith("@"):
+        return name, load_npy(text[1:])
+    return name, _from_words(head, rest, text)
+
+
+def _from_words(head: str, rest: str, text: str) -> np.ndarray:
+    match = IREE_SHAPE.match(head) or HLO_SHAPE.match(head)
+    if match is None:
+        raise HloError(
+            "arguments",
+            f"input {text!r} is not understood, expected f32[2,3]=VALUES, 2x3xf32=VALUES or @FILE.npy",
+        )
+    dims = tuple(int(n) for n in re.findall(r"\d+", match["dims"]))
+    try:
+        shape = Shape.array(match["dtype"], dims)
+    except KeyError:
+        raise HloError("arguments", f"input: {match['dtype']} is no element type") from None
+    words = re.findall(r"[^\s,\[\]{}]+", rest)
+    if len(words) not in (1, shape.size):
+        raise HloError("arguments", f"input: {len(words)} values, expected 1 or {shape.size}")
+    return np.broadcast_to(_numbers(words, shape), dims).copy()
+
+
+def _numbers(words: list[str], shape: Shape) -> np.ndarray:
+    numpy = shape.dtype.numpy
+    try:
+        if shape.dtype.is_pred:
+            truth = {"true": True, "false": False, "1": True, "0": False}
+            flat = np.array([truth[w] for w in words], np.bool_)
+        elif shape.dtype.is_integral:
+            flat = np.array([int(w) for w in words], object).astype(np.dtype(object))
+            low, high = shape.dtype.int_range
+            if any(not low <= v <= high for v in flat):
+                raise HloError("arguments", f"input: a value is out of {shape.dtype}'s range")
+            flat = np.array([int(v) for v in flat]).astype(numpy)
+        elif shape.dtype.is_complex:
+            flat = np.array([complex(w) for w in words]).astype(numpy)
+        else:
+            flat = np.array([float(w) for w in words]).astype(numpy)
+    except (ValueError, KeyError):
+        raise HloError("arguments", f"input: {' '.join(words[:4])} are no {shape.dtype}") from None
+    return flat.reshape(shape.dims) if len(words) == shape.size else flat.reshape(())
+
+
+def summary(value: object) -> str:
+    """One line a leaf: shape, least, greatest, mean, how many NaNs."""
+    return "\n".join(f"output {i}: {describe(array)}" for i, array in enumerate(leaves(value)))
+
+
+def describe(array: np.ndarray) -> str:
+    """Shape and what the values are like."""
+    shape = Literal.of(array[()] if array.ndim == 0 else array).shape
+    text = str(shape.without_layout()).split("{")[0]
+    if array.size == 0:
+        return f"{text} (no elements)"
+    if array.dtype.kind == "b":
+        return f"{text} {int(array.sum())} of {array.size} true"
+    wide = np.abs(array).astype(np.float64) if array.dtype.kind == "c" else array.astype(np.float64)
+    nans = int(np.isnan(wide).sum())
+    with np.errstate(all="ignore"):
+        finite = wide[np.isfinite(wide)]
+        if finite.size == 0:
+            return f"{text} no finite value, {nans} NaN"
+        low, high, mean = finite.min(), finite.max(), finite.mean()
+    prefix = "|x| " if array.dtype.kind == "c" else ""
+    return f"{text} {prefix}min {low:.6g}  max {high:.6g}  mean {mean:.6g}  NaN {nans}"
+
+
+def digest(value: object) -> str:
+    """A hash of types, shapes and bits."""
+    sha = hashlib.sha256()
+    for array in leaves(value):
+        sha.update(f"{array.dtype.name}{array.shape}".encode())
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()[:16]

@@ -1,0 +1,129 @@
+"""Which integers a program uses as indices, and how large they may be.
+
+Walks every computation from users to operands and carries limits through ops that pass values on,
+so that made-up inputs and filled constants point inside the arrays they index (TOOLS.md 5.2).
+"""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callees_first, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+
+# Ops whose result's values are values of the operands (or few of them): limits go straight through.
+PASSING = frozenset({
+    "bitcast", "broadcast", "concatenate", "convert", "copy", "dynamic-slice", "gather", "pad",
+    "reduce-precision", "reshape", "reverse", "slice", "transpose", "opt-barrier", "sort",
+})  # fmt: skip
+
+Path = tuple[int, ...]
+Limits = dict[Instruction, dict[Path, int]]
+
+
+def index_limits(module: Module) -> Limits:
+    """instruction -> path of tuple indices -> greatest index that all its uses allow.
+
+    Only values that reach an index position are listed. O(edges) per computation.
+    """
+    limits: Limits = {}
+    for computation in callees_first(module):
+        _walk(computation, limits)
+    return limits
+
+
+def _walk(computation: Computation, limits: Limits) -> None:
+    for instruction in reversed(post_order(computation)):
+        for number, limit in _own_limits(instruction).items():
+            _lower(limits, instruction.operands[number], (), limit)
+        _pass_on(instruction, limits)
+
+
+def _lower(limits: Limits, instruction: Instruction, path: Path, limit: int) -> None:
+    own = limits.setdefault(instruction, {})
+    own[path] = min(own.get(path, limit), limit)
+
+
+def _own_limits(instruction: Instruction) -> dict[int, int]:
+    """Operand number -> greatest index, for the operands that this instruction indexes with."""
+    match instruction.opcode:
+        case "dynamic-slice":
+            sizes, first = instruction.shape.dims, 1
+        case "dynamic-update-slice":
+            sizes, first = instruction.operands[1].shape.dims, 2
+        case "gather":
+            return {1: _gather_limit(instruction, "start_index_map", "slice_sizes")}
+        case "scatter":
+            count = (len(instruction.operands) - 1) // 2
+            return {count: _scatter_limit(instruction)}
+        case _:
+            return {}
+    dims = instruction.operands[0].shape.dims
+    rest = instruction.operands[first:]
+    if len(rest) == 1 and rest[0].shape.rank == 1:
+        return {first: min((n - s for n, s in zip(dims, sizes, strict=True)), default=0)}
+    return {first + i: n - s for i, (n, s) in enumerate(zip(dims, sizes, strict=True))}
+
+
+def _gather_limit(instruction: Instruction, indexed: str, sizes: str) -> int:
+    dims = instruction.operands[0].shape.dims
+    taken = instruction[sizes]
+    places = instruction[indexed]
+    assert isinstance(taken, tuple), "a list of integers"
+    assert isinstance(places, tuple), "a list of integers"
+    return min((dims[d] - taken[d] for d in places), default=0)
+
+
+def _scatter_limit(instruction: Instruction) -> int:
+    dims = instruction.operands[0].shape.dims
+    places = instruction["scatter_dims_to_operand_dims"]
+    inserted = instruction["inserted_window_dims"]
+    batching = instruction.get("input_batching_dims", ())
+    window = instruction["update_window_dims"]
+    for value in (places, inserted, batching, window):
+        assert isinstance(value, tuple), "integer lists"
+    updates = instruction.operands[-1].shape.dims
+    kept = [d for d in range(len(dims)) if d not in inserted and d not in batching]  # type: ignore[operator]
+    size = dict(zip(kept, (updates[w] for w in window), strict=True))  # type: ignore[attr-defined]
+    return min((dims[d] - size.get(d, 1) for d in places), default=0)  # type: ignore[attr-defined]
+
+
+def _pass_on(instruction: Instruction, limits: Limits) -> None:
+    if instruction.opcode in ("call", "fusion", "while", "conditional"):
+        _into_callees(instruction, limits)
+    for path, limit in limits.get(instruction, {}).items():
+        for operand, inner in _sources(instruction, path):
+            _lower(limits, operand, inner, limit)
+
+
+def _sources(instruction: Instruction, path: Path) -> list[tuple[Instruction, Path]]:
+    """The operands' parts that the part `path` of the result takes its values from."""
+    operands = instruction.operands
+    if instruction.opcode == "get-tuple-element":
+        return [(operands[0], (instruction["index"], *path))]  # type: ignore[arg-type]  # an int
+    if instruction.opcode == "tuple":
+        return [(operands[path[0]], path[1:])] if path else []
+    if instruction.opcode == "select":
+        return [(o, ()) for o in operands[1:]]
+    if instruction.opcode == "sort" and path:
+        return [(operands[path[0]], ())]
+    if instruction.opcode == "concatenate":
+        return [(o, ()) for o in operands]
+    if instruction.opcode in ("add", "maximum", "minimum"):
+        return [(o, ()) for o in operands if o.opcode != "constant"]
+    if instruction.opcode in PASSING:
+        return [(operands[0], path)]
+    return []
+
+
+def _into_callees(instruction: Instruction, limits: Limits) -> None:
+    """A callee's limits on its parameters are limits on the operands given for them."""
+    for number, callee in enumerate(instruction.called_computations()):
+        for parameter in callee.parameters:
+            at = parameter["parameter_number"]
+            assert isinstance(at, int), "a parameter has a number"
+            if instruction.opcode == "conditional":
+                at = number + 1
+            if at < len(instruction.operands):
+                for path, limit in limits.get(parameter, {}).items():
+                    _lower(limits, instruction.operands[at], path, limit)

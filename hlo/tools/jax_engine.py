@@ -1,0 +1,123 @@
+"""The real XLA:CPU through jaxlib: the one file of the package that imports jax, and only when asked.
+
+jaxlib's names used here are private: the version is checked. XLA aborts its process on some bad
+input, so a comparison runs in a child process (`run_in_child`); timing needs one process for both
+sides and uses `JaxProgram` directly.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hlo.errors import HloError
+
+JAXLIB_VERSION = "0.10.2"
+CHILD_TIMEOUT_S = 600
+
+
+def check_available() -> None:
+    """HloError code "unsupported" unless the jaxlib that this file knows is installed."""
+    try:
+        found = metadata.version("jaxlib")
+    except metadata.PackageNotFoundError:
+        found = "missing"
+    if found != JAXLIB_VERSION or importlib.util.find_spec("jax") is None:
+        raise HloError(
+            "unsupported",
+            f"jax: jaxlib is {found}, expected {JAXLIB_VERSION}",
+            help="pip install 'hlo[oracle]'",
+        )
+
+
+class JaxProgram:
+    """A module compiled by XLA:CPU; inputs and outputs are leaves, tuples flattened in order."""
+
+    def __init__(self, text: str) -> None:
+        check_available()
+        jax: Any = importlib.import_module("jax")
+        hlo: Any = importlib.import_module("jaxlib._hlo")
+        core: Any = importlib.import_module("jaxlib._jax")
+        client_module: Any = importlib.import_module("jaxlib.xla_client")
+        lapack: Any = importlib.import_module("jaxlib.lapack")
+        jax.config.update("jax_enable_x64", True)  # noqa: FBT003  # jax's signature
+        jax.config.update("jax_platforms", "cpu")
+        self._jax = jax
+        device = jax.devices("cpu")[0]
+        lapack._lapack.initialize()
+        start = time.perf_counter()
+        parsed = hlo.hlo_module_from_text(text)
+        computation = hlo.XlaComputation(parsed.as_serialized_hlo_module_proto())
+        mlir = core.mlir.xla_computation_to_mlir_module(computation)
+        devices = client_module.DeviceList((device,))
+        compiled = time.perf_counter()
+        self._executable = device.client.compile_and_load(
+            mlir, devices, client_module.CompileOptions()
+        )
+        self.import_seconds = compiled - start
+        self.compile_seconds = time.perf_counter() - compiled
+
+    def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """The arrays on XLA's device."""
+        placed = [self._jax.device_put(a) for a in arrays]
+        self._jax.block_until_ready(placed)
+        return placed
+
+    def __call__(self, placed: Sequence[Any]) -> list[Any]:
+        """Run once and wait; the outputs on the device."""
+        outputs = self._executable.execute_sharded(list(placed))
+        arrays = [a[0] for a in outputs.disassemble_into_single_device_arrays()]
+        self._jax.block_until_ready(arrays)
+        return arrays
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Arrays in, arrays out."""
+        return [np.asarray(a) for a in self(self.place(arrays))]
+
+    def temporary_bytes(self) -> int:
+        """XLA's own statistic of temporary memory."""
+        return int(self._executable.get_compiled_memory_stats().temp_size_in_bytes)
+
+
+def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Run a module's text in a spawned process; HloError code "oracle" where XLA refuses or dies."""
+    check_available()
+    with tempfile.TemporaryDirectory(prefix="hlo-jax-") as folder:
+        given, made = Path(folder, "given"), Path(folder, "made")
+        given.write_bytes(pickle.dumps((text, list(arrays))))
+        done = subprocess.run(
+            [sys.executable, "-m", "hlo.tools.jax_engine", str(given), str(made)],
+            capture_output=True,
+            text=True,
+            timeout=CHILD_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        )
+        if done.returncode != 0 or not made.exists():
+            lines = [line for line in done.stderr.strip().splitlines() if line]
+            said = lines[-1] if lines else f"its process ended with code {done.returncode}"
+            raise HloError("oracle", f"XLA does not run this module: {said[:600]}")
+        outputs: list[np.ndarray] = pickle.loads(made.read_bytes())
+        return outputs
+
+
+def _child(given: str, made: str) -> None:
+    text, arrays = pickle.loads(Path(given).read_bytes())
+    outputs = JaxProgram(text).run(arrays)
+    Path(made).write_bytes(pickle.dumps(outputs))
+
+
+if __name__ == "__main__":
+    _child(sys.argv[1], sys.argv[2])

@@ -1,0 +1,95 @@
+"""The house's rules: layers, doors of third parties, sizes, no drawers, the op table."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "hlo").rglob("*.py"))
+
+# Each layer may import itself and what stands before it.
+LAYERS = (
+    ("source",),
+    ("errors", "error_codes"),
+    ("ir",),
+    ("attributes",),
+    ("ops",),
+    ("parser", "printer", "verifier", "passes", "runtime"),
+    ("interpreter",),
+    ("backend",),
+    ("tools",),
+    ("driver",),
+    ("cli",),
+)
+RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
+# Rooms of one rank stand beside each other; these pairs look sideways, for the reason given.
+SIDEWAYS = {
+    ("parser", "printer"): "the parser prints no text, but round trips share number formats",
+}
+DOORS = {"lark": "parser", "llvmlite": "backend", "click": "cli", "jax": "tools", "jaxlib": "tools"}
+LONGEST_FILE = 500
+LONGEST_FUNCTION = 60
+# A file or function may stand here only with a reason; the list may only shrink.
+LONG: dict[str, str] = {}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT / "hlo").parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.append(node.module)
+    return found
+
+
+def type_checking_imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.ImportFrom) and inner.module:
+                    found.add(inner.module)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    own = room_of(path)
+    if own == "__init__":
+        return
+    for module in set(imports_of(path)) - type_checking_imports(path):
+        parts = module.split(".")
+        if parts[0] == "hlo" and len(parts) > 1:
+            target = parts[1]
+            allowed = RANK[target] < RANK[own] or target == own or (own, target) in SIDEWAYS
+            assert allowed, f"{path.relative_to(ROOT)} ({own}) imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_third_parties_have_one_door(path: Path) -> None:
+    for module in imports_of(path):
+        door = DOORS.get(module.split(".")[0])
+        assert door in (None, room_of(path)), f"{path.relative_to(ROOT)} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_sizes(path: Path) -> None:
+    text = path.read_text()
+    name = str(path.relative_to(ROOT))
+    assert text.count("\n") <= LONGEST_FILE or name in LONG, f"{name} is too long"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            size = (node.end_lineno or 0) - node.lineno + 1
+            key = f"{name}:{node.name}"
+            assert size <= LONGEST_FUNCTION or key in LONG, f"{key} has {size} lines"
+
+
+def test_no_drawers() -> None:
+    drawers = {"utils", "util", "helpers", "common", "misc", "base"}
+    assert [str(p) for p in FILES if p.stem in drawers] == []
