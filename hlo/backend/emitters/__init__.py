@@ -1,0 +1,1 @@
+"""Emitters: the third reading of an op, as lane code."""

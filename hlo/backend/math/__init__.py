@@ -1,0 +1,1 @@
+"""Mathematical functions as vector IR, each with a stated error bound."""

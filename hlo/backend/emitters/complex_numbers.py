@@ -1,0 +1,124 @@
+"""Elementwise operations on complex numbers, held as pairs (real, imaginary) of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hlo.backend.emitters import conversion
+from hlo.backend.emitters.lanes import unsupported
+from hlo.backend.math.term import Term
+from hlo.backend.target import Target
+from hlo.backend.types import Lanes
+from hlo.backend.writer import Value, Writer
+from hlo.ir.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """real + i imag."""
+
+    real: Term
+    imag: Term
+
+
+Emitter = Callable[..., Complex]  # (*operands) -> Complex
+
+
+def emit(
+    opcode: str,
+    w: Writer,
+    target: Target,
+    operands: Sequence[Lanes],
+    operand_types: Sequence[DType],
+    result: DType,
+    attributes: dict[str, object],
+) -> Lanes:
+    """An op with complex operands or a complex result."""
+    terms = [_term(w, target, o) for o in operands]
+    if opcode == "complex":
+        real, imag = terms
+        return _lanes(Complex(_real(real), _real(imag)))
+    if opcode == "convert":
+        return _convert(terms[0], operand_types[0], result)
+    if opcode == "compare":
+        a, b = (_complex(t) for t in terms)
+        equal = a.real.eq(b.real) & a.imag.eq(b.imag)
+        return (equal if attributes["direction"] == "EQ" else ~equal).value
+    values = [_complex(t) for t in terms]
+    if opcode in REAL_RESULT:
+        return REAL_RESULT[opcode](*values).value
+    if opcode in COMPLEX:
+        return _lanes(COMPLEX[opcode](*values))
+    raise unsupported(opcode, operand_types[0])
+
+
+def _term(w: Writer, target: Target, lanes: Lanes) -> Term | Complex:
+    if isinstance(lanes, Value):
+        return Term(w, target, lanes)
+    return Complex(*(Term(w, target, part) for part in lanes))
+
+
+def _real(x: Term | Complex) -> Term:
+    assert isinstance(x, Term)
+    return x
+
+
+def _complex(x: Term | Complex) -> Complex:
+    assert isinstance(x, Complex)
+    return x
+
+
+def _lanes(z: Complex) -> Lanes:
+    return z.real.value, z.imag.value
+
+
+def _convert(x: Term | Complex, source: DType, target: DType) -> Lanes:
+    """Part by part; a real has imaginary part 0; to reals the imaginary part is dropped."""
+    component, goal = source.component, target.component
+    if isinstance(x, Term):
+        real = conversion.converted(x, component, goal)
+        return real.value, real.const(0.0).value
+    if target.is_pred:
+        return (x.real.ne(0.0) | x.imag.ne(0.0)).value
+    real = conversion.converted(x.real, component, goal)
+    if not target.is_complex:
+        return real.value
+    return real.value, conversion.converted(x.imag, component, goal).value
+
+
+def _add(x: Complex, y: Complex) -> Complex:
+    return Complex(x.real + y.real, x.imag + y.imag)
+
+
+def _subtract(x: Complex, y: Complex) -> Complex:
+    return Complex(x.real - y.real, x.imag - y.imag)
+
+
+def _multiply(x: Complex, y: Complex) -> Complex:
+    """(ac - bd) + (ad + bc)i, each product rounded."""
+    return Complex(
+        x.real * y.real - x.imag * y.imag,
+        x.real * y.imag + x.imag * y.real,
+    )
+
+
+def _negate(x: Complex) -> Complex:
+    return Complex(-x.real, -x.imag)
+
+
+REAL_RESULT: dict[str, Callable[[Complex], Term]] = {
+    "real": lambda z: z.real,
+    "imag": lambda z: z.imag,
+}
+
+COMPLEX: dict[str, Emitter] = {
+    "copy": lambda z: z,
+    "bitcast-convert": lambda z: z,
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "negate": _negate,
+}
+
+OPCODES = frozenset(COMPLEX) | frozenset(REAL_RESULT) | {"complex"}

@@ -1,0 +1,130 @@
+"""The third reading of every elementwise op: lanes of its operands to lanes of its result.
+
+    emit(opcode, w, target, operands, operand_types, result, attributes) -> Lanes
+
+Works for any lane count, one included. Lanes are held as hlo/backend/types.py says; the caller
+rounds a result whose type is narrower than f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hlo.backend.emitters import comparison, complex_numbers, conversion
+from hlo.backend.emitters.floats import FLOAT
+from hlo.backend.emitters.integers import INTEGER, PRED
+from hlo.backend.emitters.lanes import closed, opened, unsupported
+from hlo.backend.math.term import Term
+from hlo.backend.target import Target
+from hlo.backend.types import Lanes
+from hlo.backend.writer import Value, Writer
+from hlo.ir.dtype import DType
+
+Attributes = dict[str, object]
+Special = Callable[[list[Term], Sequence[DType], DType, Attributes], Term]
+
+
+def emit(
+    opcode: str,
+    w: Writer,
+    target: Target,
+    operands: Sequence[Lanes],
+    operand_types: Sequence[DType],
+    result: DType,
+    attributes: Attributes,
+) -> Lanes:
+    """The lanes of `opcode` applied to the operands' lanes."""
+    if opcode == "select":
+        return _select(w, operands)
+    if result.is_complex or any(t.is_complex for t in operand_types):
+        return complex_numbers.emit(opcode, w, target, operands, operand_types, result, attributes)
+    terms = [Term(w, target, o) for o in operands if isinstance(o, Value)]
+    special = _SPECIAL.get(opcode)
+    if special is not None:
+        return special(terms, operand_types, result, attributes).value
+    return _plain(opcode, terms, operand_types[0]).value
+
+
+def supported(opcode: str) -> bool:
+    """Whether `emit` knows the opcode for some type."""
+    return opcode in OPCODES
+
+
+def _select(w: Writer, operands: Sequence[Lanes]) -> Lanes:
+    """A bit copy of either operand."""
+    condition, then, otherwise = operands
+    assert isinstance(condition, Value)
+    if isinstance(then, tuple) and isinstance(otherwise, tuple):
+        real, imag = (w.select(condition, *pair) for pair in zip(then, otherwise, strict=True))
+        return real, imag
+    assert isinstance(then, Value)
+    assert isinstance(otherwise, Value)
+    return w.select(condition, then, otherwise)
+
+
+def _plain(opcode: str, terms: list[Term], dtype: DType) -> Term:
+    """An op whose operands and result (but for masks) are of one type."""
+    if dtype.is_float:
+        emitter = FLOAT.get(opcode)
+        if emitter is not None:
+            return emitter(*terms)
+    else:
+        emitter = (PRED if dtype.is_pred else INTEGER).get(opcode)
+        if emitter is not None:
+            return closed(emitter(dtype, *(opened(t, dtype) for t in terms)), dtype)
+    raise unsupported(opcode, dtype)
+
+
+def _compare(terms: list[Term], types: Sequence[DType], _: DType, attributes: Attributes) -> Term:
+    a, b = (opened(t, types[0]) for t in terms)
+    return comparison.compared(str(attributes["direction"]), attributes.get("type"), a, b, types[0])
+
+
+def _clamp(terms: list[Term], types: Sequence[DType], _: DType, __: Attributes) -> Term:
+    low, x, high = (opened(t, types[1]) for t in terms)
+    return closed(comparison.clamped(low, x, high, types[1]), types[1])
+
+
+def _convert(terms: list[Term], types: Sequence[DType], result: DType, _: Attributes) -> Term:
+    return conversion.converted(terms[0], types[0], result)
+
+
+def _bitcast(terms: list[Term], types: Sequence[DType], result: DType, _: Attributes) -> Term:
+    return conversion.bits_converted(terms[0], types[0], result)
+
+
+def _reduce_precision(
+    terms: list[Term], types: Sequence[DType], _: DType, attributes: Attributes
+) -> Term:
+    exponent_bits, mantissa_bits = (attributes[f"{n}_bits"] for n in ("exponent", "mantissa"))
+    assert isinstance(exponent_bits, int)
+    assert isinstance(mantissa_bits, int)
+    return conversion.reduced_precision(terms[0], types[0], exponent_bits, mantissa_bits)
+
+
+def _stochastic(terms: list[Term], types: Sequence[DType], result: DType, _: Attributes) -> Term:
+    return conversion.stochastic(terms[0], terms[1], types[0], result)
+
+
+def _copy(terms: list[Term], _: Sequence[DType], __: DType, ___: Attributes) -> Term:
+    return terms[0]
+
+
+_SPECIAL: dict[str, Special] = {
+    "compare": _compare,
+    "clamp": _clamp,
+    "convert": _convert,
+    "bitcast-convert": _bitcast,
+    "reduce-precision": _reduce_precision,
+    "stochastic-convert": _stochastic,
+    "copy": _copy,
+}
+
+OPCODES = (
+    frozenset(_SPECIAL)
+    | frozenset(FLOAT)
+    | frozenset(INTEGER)
+    | frozenset(PRED)
+    | {"select"}
+    | complex_numbers.OPCODES
+)

@@ -1,0 +1,174 @@
+"""Elementwise operations on integers and pred: modular arithmetic without traps.
+
+Types of fewer than 8 bits are held in i8, sign- or zero-extended; the caller wraps results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlo.backend.math.integer_power import power
+from hlo.backend.math.term import Term
+from hlo.ir.dtype import DType
+
+Emitter = Callable[..., Term]  # (dtype, *operands) -> Term
+
+
+def _arithmetic(opcode: str) -> Emitter:
+    def emit(dtype: DType, a: Term, b: Term) -> Term:
+        return a.of(a.w.binary(opcode, a.value, b.value))
+
+    return emit
+
+
+def _extreme(direction: str) -> Emitter:
+    def emit(dtype: DType, a: Term, b: Term) -> Term:
+        return a.call(f"llvm.{'s' if dtype.is_signed else 'u'}{direction}", b)
+
+    return emit
+
+
+def _abs(dtype: DType, x: Term) -> Term:
+    return (x < 0).select(-x, x) if dtype.is_signed else x
+
+
+def _negate(dtype: DType, x: Term) -> Term:
+    return -x
+
+
+def _not(dtype: DType, x: Term) -> Term:
+    return ~x
+
+
+def _sign(dtype: DType, x: Term) -> Term:
+    if dtype.is_unsigned:
+        return x.ne(0).select(x.const(1), 0)
+    return (x < 0).select(x.const(-1), x.ne(0).select(x.const(1), 0))
+
+
+def _popcnt(dtype: DType, x: Term) -> Term:
+    return _zero_extended(x, dtype).call("llvm.ctpop")
+
+
+def _count_leading_zeros(dtype: DType, x: Term) -> Term:
+    x = _zero_extended(x, dtype)
+    false = x.w._constant("false", "i1")
+    zeros = x.of(x.w.intrinsic("llvm.ctlz", x.type, x.value, false))
+    return zeros - (8 - dtype.bits) if dtype.bits < 8 else zeros
+
+
+def _zero_extended(x: Term, dtype: DType) -> Term:
+    return x & ((1 << dtype.bits) - 1) if dtype.bits < 8 else x
+
+
+def _sign_extended(x: Term, dtype: DType) -> Term:
+    return (x << (8 - dtype.bits)).ashr(8 - dtype.bits) if dtype.bits < 8 else x
+
+
+def _divide(dtype: DType, a: Term, b: Term) -> Term:
+    """Toward zero; x/0 is all ones (-1), MIN/-1 is MIN."""
+    quotient = _quotient(dtype, a, _safe_divisor(dtype, a, b))
+    return b.eq(0).select(-1, quotient)
+
+
+def _remainder(dtype: DType, a: Term, b: Term) -> Term:
+    """The dividend's sign; x%0 is x, MIN%-1 is 0."""
+    divisor = _safe_divisor(dtype, a, b)
+    rest = a - _quotient(dtype, a, divisor) * divisor
+    return b.eq(0).select(a, rest)
+
+
+def _safe_divisor(dtype: DType, a: Term, b: Term) -> Term:
+    """1 where the machine's division would trap; MIN/1 and MIN%1 are what MIN/-1 has to give."""
+    bad = b.eq(0)
+    if dtype.is_signed and dtype.bits >= 8:  # smaller types are divided in 8 bits
+        bad = bad | (b.eq(-1) & a.eq(dtype.int_range[0]))
+    return bad.select(1, b)
+
+
+def _quotient(dtype: DType, a: Term, b: Term) -> Term:
+    """AVX has no integer division: through floats of enough bits, where the quotient is exact.
+
+    fl(a/b) truncates to the right integer when a and b fit the float's precision p: a/b below an
+    integer k differs from it by at least 1/b, more than the rounding error a/b 2^-p.
+    """
+    opcode = "sdiv" if dtype.is_signed else "udiv"
+    if a.lanes == 1 or dtype.bits == 64 or not b.value.text.startswith("%"):
+        return a.of(a.w.binary(opcode, a.value, b.value))
+    scalar = "double" if dtype.bits == 32 else "float"
+    x, y = (t.to(scalar, signed=dtype.is_signed) for t in (a, b))
+    quotient = x / y
+    if dtype.bits < 32:  # via i32: the narrower conversions are not legal everywhere
+        return quotient.to("i32").to(a.scalar)
+    return quotient.to(a.scalar, signed=dtype.is_signed)
+
+
+def _shift_left(dtype: DType, x: Term, y: Term) -> Term:
+    fits, amount = _shift_amount(dtype, y)
+    return fits.select(x << amount, 0)
+
+
+def _shift_right_logical(dtype: DType, x: Term, y: Term) -> Term:
+    fits, amount = _shift_amount(dtype, y)
+    return fits.select(_zero_extended(x, dtype) >> amount, 0)
+
+
+def _shift_right_arithmetic(dtype: DType, x: Term, y: Term) -> Term:
+    """Shifting out of range leaves the sign; so does shifting by width - 1."""
+    fits, _ = _shift_amount(dtype, y)
+    amount = fits.select(y, dtype.bits - 1)
+    return _sign_extended(x, dtype).ashr(amount)
+
+
+def _shift_amount(dtype: DType, y: Term) -> tuple[Term, Term]:
+    """Whether 0 <= y < width, y taken as unsigned, and a y that LLVM's shifts allow."""
+    fits = y.below(dtype.bits)
+    return fits, fits.select(y, 0)
+
+
+def _mulhi(dtype: DType, a: Term, b: Term) -> Term:
+    wide = f"i{2 * dtype.bits}" if dtype.bits >= 8 else "i16"
+    x, y = (t.to(wide, signed=dtype.is_signed) for t in (a, b))
+    product = x * y
+    high = product.ashr(dtype.bits) if dtype.is_signed else product >> dtype.bits
+    return high.to(a.scalar)
+
+
+def _power(dtype: DType, x: Term, y: Term) -> Term:
+    return power(x, y, signed=dtype.is_signed)
+
+
+INTEGER: dict[str, Emitter] = {
+    "abs": _abs,
+    "negate": _negate,
+    "not": _not,
+    "sign": _sign,
+    "popcnt": _popcnt,
+    "count-leading-zeros": _count_leading_zeros,
+    "add": _arithmetic("add"),
+    "subtract": _arithmetic("sub"),
+    "multiply": _arithmetic("mul"),
+    "and": _arithmetic("and"),
+    "or": _arithmetic("or"),
+    "xor": _arithmetic("xor"),
+    "maximum": _extreme("max"),
+    "minimum": _extreme("min"),
+    "divide": _divide,
+    "remainder": _remainder,
+    "power": _power,
+    "shift-left": _shift_left,
+    "shift-right-logical": _shift_right_logical,
+    "shift-right-arithmetic": _shift_right_arithmetic,
+    "mulhi": _mulhi,
+}
+
+PRED: dict[str, Emitter] = {
+    "not": _not,
+    "add": _arithmetic("or"),
+    "multiply": _arithmetic("and"),
+    "and": _arithmetic("and"),
+    "or": _arithmetic("or"),
+    "xor": _arithmetic("xor"),
+    "maximum": _arithmetic("or"),
+    "minimum": _arithmetic("and"),
+}

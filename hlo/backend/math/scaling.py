@@ -1,0 +1,99 @@
+"""Scaling by powers of two: the split of a number into exponent and mantissa, and its inverse.
+
+AVX-512 has instructions for both (vgetexp, vgetmant, vscalef); integer forms give the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo.backend.math.term import Term
+from hlo.backend.writer import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What integer code needs to know of a float type. `magic` + x rounds x to an integer."""
+
+    mantissa: int
+    bias: int
+    magic: float
+
+    @property
+    def one(self) -> int:
+        return self.bias << self.mantissa
+
+
+FORMATS = {"float": Format(23, 127, 1.5 * 2**23), "double": Format(52, 1023, 1.5 * 2**52)}
+
+
+def format_of(x: Term) -> Format:
+    """The format of a term's lanes."""
+    return FORMATS[x.scalar]
+
+
+def times_power(y: Term, n: Term, k: Term) -> Term:
+    """y * 2^n for y near 1, rounded once, overflow and subnormals right; k: n as integer lanes."""
+    if avx512_suffix(y):
+        return _scalef(y, n)
+    half = k.ashr(1)
+    return y * power_of_two(half) * power_of_two(k - half)
+
+
+def power_of_two(k: Term) -> Term:
+    """2^k as float lanes, for a k whose result is normal."""
+    fmt = FORMATS["float" if k.scalar == "i32" else "double"]
+    return ((k + fmt.bias) << fmt.mantissa).real
+
+
+def split_near_one(x: Term) -> tuple[Term, Term, Term]:
+    """x = m * 2^k with m in [0.75, 1.5), for positive finite x: (m, k as floats, k as integers)."""
+    if avx512_suffix(x):
+        m = _getmant(x)
+        k = _getexp(x) - _getexp(m)
+        return m, k, k.to("i32" if x.scalar == "float" else "i64")
+    fmt = format_of(x)
+    tiny = x < 2.0 ** (1 - fmt.bias)
+    scaled = tiny.select(x * 2.0 ** (fmt.mantissa + 1), x)
+    excess = scaled.bits - (fmt.one - (1 << (fmt.mantissa - 1)))  # relative to the code of 0.75
+    k = excess.ashr(fmt.mantissa)
+    m = (scaled.bits - (k << fmt.mantissa)).real
+    k = k - tiny.select(k.const(fmt.mantissa + 1), 0)
+    return m, k.to(x.scalar), k
+
+
+def avx512_suffix(x: Term) -> str:
+    """How AVX-512's intrinsics call these lanes ("ps.512"); empty where there is no such form."""
+    width = x.lanes * (64 if x.is_double else 32)
+    if width == 512 and x.target.has("avx512f"):
+        return f"{'pd' if x.is_double else 'ps'}.512"
+    if width in (128, 256) and x.target.has("avx512vl"):
+        return f"{'pd' if x.is_double else 'ps'}.{width}"
+    return ""
+
+
+def avx512(name: str, x: Term, *operands: Term, immediates: tuple[int, ...] = ()) -> Term:
+    """A masked AVX-512 intrinsic with every lane on; 512-bit forms take a rounding argument."""
+    suffix = avx512_suffix(x)
+    w = x.w
+    mask_type = f"i{max(8, x.lanes)}"
+    values = [x.value, *(o.value for o in operands)]
+    values += [w.int(n, "i32") for n in immediates]
+    values += [w.zero(x.type), Value("-1", mask_type)]
+    if suffix.endswith("512"):
+        values.append(Value("4", "i32"))
+    symbol = f"llvm.x86.avx512.mask.{name}.{suffix}"
+    return x.of(w.intrinsic(symbol, x.type, *values, suffix="-"))
+
+
+def _scalef(y: Term, n: Term) -> Term:
+    return avx512("scalef", y, n)
+
+
+def _getexp(x: Term) -> Term:
+    return avx512("getexp", x)
+
+
+def _getmant(x: Term) -> Term:
+    """Interval [3/4, 3/2) (3), the sign of x (0)."""
+    return avx512("getmant", x, immediates=(3,))

@@ -1,0 +1,315 @@
+"""Term: lanes with Python's operators, so that a formula in the source looks like the formula.
+
+    Term(w, target, value): a + b, a < b, fma(a, b, c), condition.select(a, b), x.bits & 0x7fffffff
+
+The opcode follows the lanes' type: fadd or add, ordered fcmp or signed icmp. Numbers become splats.
+Every lane count gives the same bits, so that a scalar tail equals a vector body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hlo.backend.target import Target
+from hlo.backend.writer import Value, Writer, vector_of
+
+Number = float | int
+FLOATS = {"float": "i32", "double": "i64"}
+REALS = {"i32": "float", "i64": "double"}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Float lanes, integer lanes or a mask (i1 lanes) and the writer that computes with them."""
+
+    w: Writer
+    target: Target
+    value: Value
+
+    @property
+    def type(self) -> str:
+        return self.value.type
+
+    @property
+    def lanes(self) -> int:
+        return self.value.lanes
+
+    @property
+    def scalar(self) -> str:
+        return self.value.scalar_type
+
+    @property
+    def is_float(self) -> bool:
+        return self.value.scalar_type in FLOATS
+
+    @property
+    def is_double(self) -> bool:
+        return self.value.scalar_type == "double"
+
+    # -- making terms ------------------------------------------------------------------------
+
+    def of(self, value: Value) -> Term:
+        return Term(self.w, self.target, value)
+
+    def const(self, number: Number) -> Term:
+        """The number in every lane, in this term's type."""
+        if self.is_float:
+            return self.of(self.w.float(number, self.type))
+        if self.scalar == "i1":
+            return self.of(self.w._constant("true" if number else "false", self.type))
+        return self.of(self.w.int(int(number), self.type))
+
+    def _as(self, other: Term | Number) -> Value:
+        return other.value if isinstance(other, Term) else self.const(other).value
+
+    def _binary(self, opcode: str, other: Term | Number) -> Term:
+        return self.of(self.w.binary(opcode, self.value, self._as(other)))
+
+    def _compare(self, ordered: str, integer: str, other: Term | Number) -> Term:
+        opcode = f"fcmp {ordered}" if self.is_float else f"icmp {integer}"
+        return self.of(self.w.compare(opcode, self.value, self._as(other)))
+
+    # -- arithmetic --------------------------------------------------------------------------
+
+    def __add__(self, other: Term | Number) -> Term:
+        return self._binary("fadd" if self.is_float else "add", other)
+
+    def __radd__(self, other: Number) -> Term:
+        return self.const(other) + self
+
+    def __sub__(self, other: Term | Number) -> Term:
+        return self._binary("fsub" if self.is_float else "sub", other)
+
+    def __rsub__(self, other: Number) -> Term:
+        return self.const(other) - self
+
+    def __mul__(self, other: Term | Number) -> Term:
+        return self._binary("fmul" if self.is_float else "mul", other)
+
+    def __rmul__(self, other: Number) -> Term:
+        return self.const(other) * self
+
+    def __truediv__(self, other: Term | Number) -> Term:
+        return self._binary("fdiv", other)
+
+    def __rtruediv__(self, other: Number) -> Term:
+        return self.const(other) / self
+
+    def __neg__(self) -> Term:
+        if self.is_float:
+            return self.of(self.w.unary("fneg", self.value))
+        return self.const(0) - self
+
+    def __and__(self, other: Term | Number) -> Term:
+        return self._binary("and", other)
+
+    def __or__(self, other: Term | Number) -> Term:
+        return self._binary("or", other)
+
+    def __xor__(self, other: Term | Number) -> Term:
+        return self._binary("xor", other)
+
+    def __invert__(self) -> Term:
+        return self ^ (1 if self.scalar == "i1" else -1)
+
+    def __lshift__(self, other: Term | Number) -> Term:
+        return self._binary("shl", other)
+
+    def __rshift__(self, other: Term | Number) -> Term:
+        """Logical: zeros come in."""
+        return self._binary("lshr", other)
+
+    def ashr(self, other: Term | Number) -> Term:
+        return self._binary("ashr", other)
+
+    # -- comparisons (false for NaN; signed for integers) ------------------------------------
+
+    def __lt__(self, other: Term | Number) -> Term:
+        return self._compare("olt", "slt", other)
+
+    def __le__(self, other: Term | Number) -> Term:
+        return self._compare("ole", "sle", other)
+
+    def __gt__(self, other: Term | Number) -> Term:
+        return self._compare("ogt", "sgt", other)
+
+    def __ge__(self, other: Term | Number) -> Term:
+        return self._compare("oge", "sge", other)
+
+    def eq(self, other: Term | Number) -> Term:
+        return self._compare("oeq", "eq", other)
+
+    def ne(self, other: Term | Number) -> Term:
+        """Different, or unordered."""
+        return self._compare("une", "ne", other)
+
+    def below(self, other: Term | Number) -> Term:
+        """Unsigned less-than."""
+        return self.of(self.w.compare("icmp ult", self.value, self._as(other)))
+
+    @property
+    def is_nan(self) -> Term:
+        return self.of(self.w.compare("fcmp uno", self.value, self.value))
+
+    # -- masks -------------------------------------------------------------------------------
+
+    def select(self, then: Term | Number, otherwise: Term | Number) -> Term:
+        """`then` in the lanes where this mask holds, elsewhere `otherwise` (one is a Term)."""
+        kind = then if isinstance(then, Term) else otherwise
+        assert isinstance(kind, Term)
+        return self.of(self.w.select(self.value, kind._as(then), kind._as(otherwise)))
+
+    def any(self) -> Term:
+        """One i1: whether the mask holds in some lane."""
+        if self.lanes == 1:
+            return self
+        suffix = f"v{self.lanes}i1"
+        value = self.w.intrinsic("llvm.vector.reduce.or", "i1", self.value, suffix=suffix)
+        return self.of(value)
+
+    # -- forms of the same lanes -------------------------------------------------------------
+
+    @property
+    def bits(self) -> Term:
+        """Float lanes as the integers of their encoding."""
+        return self.of(self.w.cast("bitcast", self.value, self._like(FLOATS[self.scalar])))
+
+    @property
+    def real(self) -> Term:
+        """Integers as the floats that they encode."""
+        return self.of(self.w.cast("bitcast", self.value, self._like(REALS[self.scalar])))
+
+    def to(self, scalar: str, *, signed: bool = True) -> Term:
+        """Converted by value to lanes of another scalar type."""
+        opcode = self._conversion(scalar, signed=signed)
+        return self.of(self.w.cast(opcode, self.value, self._like(scalar)))
+
+    def _conversion(self, scalar: str, *, signed: bool) -> str:
+        if self.is_float and scalar in FLOATS:
+            return "fpext" if scalar == "double" else "fptrunc"
+        if self.is_float:
+            return "fptosi" if signed else "fptoui"
+        if scalar in FLOATS:
+            return "sitofp" if signed else "uitofp"
+        if int(self.scalar[1:]) > int(scalar[1:]):
+            return "trunc"
+        return "sext" if signed else "zext"
+
+    def _like(self, scalar: str) -> str:
+        return vector_of(scalar, self.lanes)
+
+    # -- floats ------------------------------------------------------------------------------
+
+    def call(self, intrinsic: str, *others: Term) -> Term:
+        """An overloaded intrinsic whose operands and result all have this type."""
+        operands = (self.value, *(o.value for o in others))
+        return self.of(self.w.intrinsic(intrinsic, self.type, *operands))
+
+    def abs(self) -> Term:
+        return self.call("llvm.fabs")
+
+    def sqrt(self) -> Term:
+        return self.call("llvm.sqrt")
+
+    def copysign(self, sign: Term | Number) -> Term:
+        return self.call("llvm.copysign", self.of(self._as(sign)))
+
+    def rounded(self) -> Term:
+        """To the nearest integer, ties to even."""
+        return self.call("llvm.roundeven")
+
+    def truncated(self) -> Term:
+        return self.call("llvm.trunc")
+
+    def at_most(self, bound: Number) -> Term:
+        """min(x, bound) that keeps a NaN."""
+        return (self > bound).select(bound, self)
+
+    def at_least(self, bound: Number) -> Term:
+        return (self < bound).select(bound, self)
+
+
+def fma(a: Term, b: Term | Number, c: Term | Number) -> Term:
+    """a * b + c, rounded once."""
+    return a.call("llvm.fma", a.of(a._as(b)), a.of(a._as(c)))
+
+
+def horner(x: Term, coefficients: Sequence[float]) -> Term:
+    """The polynomial with these coefficients, the constant one first."""
+    result = x.const(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = fma(result, x, coefficient)
+    return result
+
+
+def two_sum(a: Term, b: Term) -> tuple[Term, Term]:
+    """a + b as rounded sum and exact error (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def fast_two_sum(a: Term, b: Term) -> tuple[Term, Term]:
+    """The same where |a| >= |b| (Dekker)."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def two_product(a: Term, b: Term) -> tuple[Term, Term]:
+    """a * b as rounded product and exact error."""
+    product = a * b
+    return product, fma(a, b, -product)
+
+
+def outlined(
+    name: str, operands: Sequence[Term], body: Callable[..., Term], result: str = ""
+) -> Term:
+    """A call to an internal function of the module, defined once under `name` and its types.
+
+    For long formulas: the code is compiled once, and control flow stays out of the caller's blocks.
+    """
+    first = operands[0]
+    types = [o.type for o in operands]
+    result = result or first.type
+    symbol = "hlo." + ".".join([name, *(t.strip("<>").replace(" ", "") for t in types)])
+    if symbol not in first.w.globals:
+        w = Writer(declarations=first.w.declarations, globals=first.w.globals)
+        w.globals[symbol] = ""  # reserved: the body may use other functions
+        parameters = [Value(f"%x{i}", t) for i, t in enumerate(types)]
+        value = body(*(Term(w, first.target, p) for p in parameters)).value
+        w.emit(f"ret {value.typed}")
+        head = f"define internal {result} @{symbol}({', '.join(p.typed for p in parameters)})"
+        del w.globals[symbol]  # defined after what it calls
+        w.globals[symbol] = "\n".join([f"{head} nounwind {{", *w.lines, "}"])
+    arguments = ", ".join(o.value.typed for o in operands)
+    return first.of(first.w.pure(result, f"call {result} @{symbol}({arguments})"))
+
+
+def do_while(
+    initial: Sequence[Term], step: Callable[..., tuple[Sequence[Term], Term]]
+) -> list[Term]:
+    """Run `step` on the lanes at least once, and again while its second result holds in any lane.
+
+    Only inside an outlined function: it opens basic blocks.
+    """
+    w = initial[0].w
+    before, head, done = (w.new_label(name) for name in ("before", "head", "done"))
+    w.branch(before)
+    w.label(before)
+    w.branch(head)
+    w.label(head)
+    place = len(w.lines)
+    states = [x.of(Value(w.fresh("p"), x.type)) for x in initial]
+    following, more = step(*states)
+    last = w.new_label("latch")
+    condition = more.any()
+    w.branch(last)
+    w.label(last)
+    w.branch_if(condition.value, head, done)
+    w.label(done)
+    w.lines[place:place] = [
+        f"  {state.value} = phi {state.type} [{first.value}, %{before}], [{later.value}, %{last}]"
+        for state, first, later in zip(states, initial, following, strict=True)
+    ]
+    return list(following)

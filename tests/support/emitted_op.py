@@ -1,0 +1,51 @@
+"""One elementwise op as compiled code, to be called with arrays of HLO's NumPy types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo.backend.emitters.elementwise import emit
+from hlo.backend.target import Target
+from hlo.backend.types import decoded, encoded, joined, parts, rounded, storage_scalar
+from hlo.backend.writer import Value, Writer
+from hlo.ir.dtype import DType
+from tests.support.lanes_jit import host_target, lanes_function
+
+
+def run_emitted(  # noqa: PLR0913
+    opcode: str,
+    operands: list[np.ndarray],
+    types: list[DType],
+    result: DType,
+    attributes: dict[str, object] | None = None,
+    *,
+    lanes: int = 16,
+    target: Target | None = None,
+) -> np.ndarray:
+    """The op applied to flat arrays of one length."""
+
+    def body(w: Writer, t: Target, loaded: list[Value]) -> list[Value]:
+        values, taken = [], iter(loaded)
+        for dtype in types:
+            raw = [next(taken) for _ in range(1 + dtype.is_complex)]
+            values.append(joined([decoded(w, t, r, dtype) for r in raw]))
+        out = rounded(w, t, emit(opcode, w, t, values, types, result, attributes or {}), result)
+        return [encoded(w, t, part, result) for part in parts(out)]
+
+    flat = [part for a, t in zip(operands, types, strict=True) for part in _split(a, t)]
+    scalars = [storage_scalar(t) for t in types for _ in range(1 + t.is_complex)]
+    results = [storage_scalar(result)] * (1 + result.is_complex)
+    function = lanes_function(body, scalars, results, lanes=lanes, target=target or host_target())
+    got = function(*flat)
+    if result.is_complex:
+        both = np.empty(len(got[0]), result.numpy)
+        both.real, both.imag = got
+        return both
+    return got[0].view(result.numpy)
+
+
+def _split(array: np.ndarray, dtype: DType) -> list[np.ndarray]:
+    """Parts as unsigned integers of the storage width (floats stay)."""
+    if dtype.is_complex:
+        return [array.real.copy(), array.imag.copy()]
+    return [array.view(f"u{array.dtype.itemsize}") if not dtype.bits >= 32 else array]

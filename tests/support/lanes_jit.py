@@ -1,0 +1,127 @@
+"""Lane code under test: IR emitted for one vector, put in a loop, compiled and called on arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import llvmlite.binding as llvm  # noqa: TID251
+import numpy as np
+
+from hlo.backend.target import Target
+from hlo.backend.writer import Value, Writer, scalar_of, vector_of
+
+Body = Callable[[Writer, Target, list[Value]], list[Value]]
+_NUMPY = {
+    "float": np.float32, "double": np.float64, "i8": np.uint8, "i16": np.uint16,
+    "i32": np.uint32, "i64": np.uint64, "i1": np.uint8,
+}  # fmt: skip
+_alive: list[object] = []
+
+
+@lru_cache(maxsize=1)
+def host_features() -> frozenset[str]:
+    return frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
+
+
+def host_target() -> Target:
+    features = host_features()
+    size = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    return Target(llvm.get_process_triple(), features, size)
+
+
+def plain_target() -> Target:
+    """The same machine without AVX-512, as far as emitters know."""
+    host = host_target()
+    kept = frozenset(f for f in host.features if not f.startswith("avx512") and f != "f16c")
+    return Target(host.triple, kept, min(host.vector_bytes, 32))
+
+
+def lanes_function(
+    body: Body, operands: Sequence[str], results: Sequence[str], *, lanes: int, target: Target
+) -> Callable[..., list[np.ndarray]]:
+    """A function from arrays (scalar types `operands`) to arrays; lengths a multiple of `lanes`."""
+    text = _text(body, operands, results, lanes=lanes, target=target)
+    address = compile_text(text, "test")
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(address)
+
+    def run(*arrays: np.ndarray) -> list[np.ndarray]:
+        count = len(arrays[0])
+        padded = -(-count // lanes) * lanes
+        inputs = []
+        for array, scalar in zip(arrays, operands, strict=True):
+            stored = np.zeros(padded, _NUMPY[scalar])
+            stored[:count] = np.ascontiguousarray(array).view(_NUMPY[scalar])
+            inputs.append(stored)
+        outputs = [np.zeros(padded, _NUMPY[scalar]) for scalar in results]
+        table = (ctypes.c_void_p * (len(inputs) + len(outputs)))(
+            *(a.ctypes.data for a in (*inputs, *outputs))
+        )
+        call(ctypes.addressof(table), padded // lanes)
+        return [output[:count] for output in outputs]
+
+    return run
+
+
+def compile_text(text: str, symbol: str) -> int:
+    """The address of a function of a module given as text."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=2
+    )
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    _alive.append(engine)
+    return engine.get_function_address(symbol)
+
+
+def module_text(w: Writer, body: str) -> str:
+    return "\n".join([*w.declarations.values(), *w.globals.values(), body])
+
+
+def _text(
+    body: Body, operands: Sequence[str], results: Sequence[str], *, lanes: int, target: Target
+) -> str:
+    w = Writer()
+    w.emit("br label %loop")
+    w.label("loop")
+    w.emit("%i = phi i64 [0, %0], [%next, %latch]")
+    i = Value("%i", "i64")
+    start = w.binary("mul", i, w.int(lanes))
+    loaded = []
+    for k, scalar in enumerate(operands):
+        loaded.append(_load(w, _base(w, k), start, scalar, lanes))
+    values = body(w, target, loaded)
+    for k, (value, scalar) in enumerate(zip(values, results, strict=True)):
+        _store(w, value, _base(w, len(operands) + k), start, scalar)
+    w.branch("latch")
+    w.label("latch")
+    w.emit("%next = add i64 %i, 1")
+    w.emit("%more = icmp slt i64 %next, %n")
+    w.emit("br i1 %more, label %loop, label %done")
+    w.label("done")
+    w.emit("ret void")
+    function = "\n".join(["define void @test(ptr %buffers, i64 %n) {", *w.lines, "}"])
+    return module_text(w, function)
+
+
+def _base(w: Writer, k: int) -> Value:
+    slot = w.address(Value("%buffers", "ptr"), w.int(k), "ptr")
+    return w.load(slot, "ptr", 8)
+
+
+def _load(w: Writer, base: Value, start: Value, scalar: str, lanes: int) -> Value:
+    stored = "i8" if scalar == "i1" else scalar
+    value = w.load(w.address(base, start, stored), vector_of(stored, lanes))
+    return w.cast("trunc", value, vector_of("i1", lanes)) if scalar == "i1" else value
+
+
+def _store(w: Writer, value: Value, base: Value, start: Value, scalar: str) -> None:
+    assert scalar_of(value.type) == scalar, f"{value.typed} is not {scalar}"
+    if scalar == "i1":
+        value = w.cast("zext", value, vector_of("i8", value.lanes))
+    w.store(value, w.address(base, start, scalar_of(value.type)))
