@@ -1,0 +1,61 @@
+"""Contraction kernels: dot and convolution, packed where that pays, as one sequence of kernels.
+
+contraction_kernels(instruction, target) -> KernelSequence
+"""
+
+from __future__ import annotations
+
+from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, normal
+from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
+from hlo.backend.kernels.contraction_product import packing_kernel, product_kernel
+from hlo.backend.kernels.contraction_ring import SUPPORTED, ring_of
+from hlo.backend.kernels.kernel import KernelCall, KernelSequence
+from hlo.backend.target import Target
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+
+FIRST_TEMPORARY = 3  # after lhs, rhs and the result
+
+
+def contraction_kernels(instruction: Instruction, target: Target) -> KernelSequence:
+    """The kernels of a dot or convolution; HloError "unsupported" for element types it has not."""
+    types = {s.dtype for s in (instruction.shape, *(o.shape for o in instruction.operands))}
+    if not types <= SUPPORTED:
+        names = ", ".join(sorted(t.name for t in types - SUPPORTED))
+        raise HloError(
+            "unsupported",
+            f"{instruction.opcode}: no kernel for element type {names}",
+            instruction.span,
+        )
+    return sequence_of(dot_contraction(instruction), target)
+
+
+def sequence_of(contraction: Contraction, target: Target) -> KernelSequence:
+    """Packing kernels, then the product. Nothing at all for an empty result."""
+    c = normal(contraction)
+    if c.batches * c.m * c.n == 0:
+        return KernelSequence(())
+    plan = planned(c, ring_of(c.out, target))
+    calls: list[KernelCall] = []
+    temporaries: list[int] = []
+    buffers = [c.lhs.buffer, c.rhs.buffer, c.out_buffer]
+    for place, side in enumerate(("lhs", "rhs")):
+        if getattr(plan, side) is Reading.PACKED:
+            kernel_call, size = _packed(plan, side, FIRST_TEMPORARY + len(temporaries))
+            buffers[place] = kernel_call.buffers[1]
+            calls.append(kernel_call)
+            temporaries.append(size)
+    calls.append(KernelCall(product_kernel(plan), tuple(buffers)))
+    return KernelSequence(tuple(calls), tuple(temporaries))
+
+
+def _packed(plan: Plan, side: str, temporary: int) -> tuple[KernelCall, int]:
+    """The kernel that packs one factor, and the bytes of its panels."""
+    packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
+    operand = getattr(plan.contraction, side)
+    batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
+    kernel = packing_kernel(packing, batch, operand.offset, side)
+    count = 1
+    for axis in batch:
+        count *= axis.size
+    return KernelCall(kernel, (operand.buffer, temporary)), count * packing.size_bytes

@@ -1,0 +1,190 @@
+"""Contraction: out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], each index a set of axes.
+
+    dot | convolution --> Contraction(batch, rows, columns, depth) --> packing and products
+
+Every axis says how far one step of it moves in lhs, rhs and out (elements, 0: not at all), so that
+dimension numbers, transposes, strides, groups and windows are all gone from here on. `rows` do not
+move rhs, `columns` do not move lhs, `depth` does not move out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One index: its size and its stride in each array."""
+
+    size: int
+    lhs: int = 0
+    rhs: int = 0
+    out: int = 0
+
+    @property
+    def swapped(self) -> Axis:
+        return Axis(self.size, self.rhs, self.lhs, self.out)
+
+
+Axes = tuple[Axis, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0."""
+
+    dtype: DType
+    buffer: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """The index sets, outermost axis first, and the arrays."""
+
+    batch: Axes
+    rows: Axes
+    columns: Axes
+    depth: Axes
+    lhs: Operand
+    rhs: Operand
+    out: DType
+    out_buffer: int = 2
+
+    @property
+    def batches(self) -> int:
+        return extent(self.batch)
+
+    @property
+    def m(self) -> int:
+        return extent(self.rows)
+
+    @property
+    def n(self) -> int:
+        return extent(self.columns)
+
+    @property
+    def k(self) -> int:
+        return extent(self.depth)
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batches * self.m * self.n * self.k
+
+    @property
+    def swapped(self) -> Contraction:
+        """The same result with lhs and rhs exchanged."""
+        return replace(
+            self,
+            batch=tuple(a.swapped for a in self.batch),
+            rows=tuple(a.swapped for a in self.columns),
+            columns=tuple(a.swapped for a in self.rows),
+            depth=tuple(a.swapped for a in self.depth),
+            lhs=self.rhs,
+            rhs=self.lhs,
+        )
+
+
+def extent(axes: Axes) -> int:
+    """Number of index values of a set."""
+    return math.prod(a.size for a in axes)
+
+
+def merged(axes: Iterable[Axis]) -> Axes:
+    """Fewer axes with the same meaning: unit axes go, an axis joins the next where strides allow."""
+    result: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        if result and _continues(result[-1], axis):
+            axis = replace(axis, size=result.pop().size * axis.size)
+        result.append(axis)
+    return tuple(result)
+
+
+def _continues(outer: Axis, inner: Axis) -> bool:
+    return (outer.lhs, outer.rhs, outer.out) == tuple(
+        stride * inner.size for stride in (inner.lhs, inner.rhs, inner.out)
+    )
+
+
+def row_major_strides(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Elements to the next index of each dimension of a dense array."""
+    strides = [1] * len(dims)
+    for d in range(len(dims) - 2, -1, -1):
+        strides[d] = strides[d + 1] * dims[d + 1]
+    return tuple(strides)
+
+
+def normal(contraction: Contraction) -> Contraction:
+    """Axes ordered and merged; the columns are the side whose innermost axis is out's.
+
+    Columns that do not form one run of out beside the innermost ones become batch axes.
+    """
+    c = replace(
+        contraction,
+        batch=merged(sorted(contraction.batch, key=lambda a: -a.out)),
+        rows=merged(sorted(contraction.rows, key=lambda a: -a.out)),
+        columns=merged(sorted(contraction.columns, key=lambda a: -a.out)),
+        depth=_ordered_depth(contraction.depth),
+    )
+    if _innermost(c.rows) < _innermost(c.columns):
+        c = c.swapped
+    run = len(c.columns)
+    while run > 1 and c.columns[run - 2].out == c.columns[run - 1].out * c.columns[run - 1].size:
+        run -= 1
+    outer = c.columns[: max(run - 1, 0)] if c.columns else ()
+    batch = merged(sorted((*c.batch, *outer), key=lambda a: -a.out))
+    return replace(c, batch=batch, columns=c.columns[len(outer) :])
+
+
+def _innermost(axes: Axes) -> int:
+    """out's stride of the last axis; a set of one index never comes first."""
+    return axes[-1].out if axes else 1 << 62
+
+
+def _ordered_depth(depth: Axes) -> Axes:
+    """In the order of the operand that merges better when it is followed."""
+    by_lhs = merged(sorted(depth, key=lambda a: (-abs(a.lhs), -abs(a.rhs))))
+    by_rhs = merged(sorted(depth, key=lambda a: (-abs(a.rhs), -abs(a.lhs))))
+    return by_rhs if len(by_rhs) < len(by_lhs) else by_lhs
+
+
+def dot_contraction(instruction: Instruction) -> Contraction:
+    """The index sets of a dot: its result is batch, then lhs's, then rhs's free dimensions."""
+    lhs, rhs = (operand.shape for operand in instruction.operands)
+    lists = [
+        tuple(attribute(instruction, name))  # type: ignore[arg-type]  # ints
+        for name in (
+            "lhs_batch_dims",
+            "rhs_batch_dims",
+            "lhs_contracting_dims",
+            "rhs_contracting_dims",
+        )
+    ]
+    lhs_batch, rhs_batch, lhs_depth, rhs_depth = lists
+    ls, rs = row_major_strides(lhs.dims), row_major_strides(rhs.dims)
+    lhs_free = [d for d in range(lhs.rank) if d not in (*lhs_batch, *lhs_depth)]
+    rhs_free = [d for d in range(rhs.rank) if d not in (*rhs_batch, *rhs_depth)]
+    sizes = [lhs.dims[d] for d in (*lhs_batch, *lhs_free)] + [rhs.dims[d] for d in rhs_free]
+    out = iter(row_major_strides(tuple(sizes)))
+    return Contraction(
+        batch=tuple(
+            Axis(lhs.dims[i], ls[i], rs[j], next(out))
+            for i, j in zip(lhs_batch, rhs_batch, strict=True)
+        ),
+        rows=tuple(Axis(lhs.dims[i], lhs=ls[i], out=next(out)) for i in lhs_free),
+        columns=tuple(Axis(rhs.dims[j], rhs=rs[j], out=next(out)) for j in rhs_free),
+        depth=tuple(
+            Axis(lhs.dims[i], ls[i], rs[j]) for i, j in zip(lhs_depth, rhs_depth, strict=True)
+        ),
+        lhs=Operand(lhs.dtype, 0),
+        rhs=Operand(rhs.dtype, 1),
+        out=instruction.shape.dtype,
+    )

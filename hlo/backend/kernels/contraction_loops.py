@@ -1,0 +1,146 @@
+"""Loops and index arithmetic of contraction kernels, written straight into a Writer.
+
+loop(w, count, carried, body): bottom-tested, so count must be at least 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hlo.backend.writer import Value, Writer
+
+Body = Callable[[Value, list[Value]], Sequence[Value]]
+
+
+def loop(w: Writer, count: Value, carried: Sequence[Value], body: Body) -> list[Value]:
+    """for i in range(count): carried = body(i, carried); the last values. count >= 1."""
+    if count.text == "1":
+        return list(body(w.int(0), list(carried)))
+    before, head, latch, done = (w.new_label(p) for p in ("before", "loop", "latch", "done"))
+    w.branch(before)
+    w.label(before)
+    w.branch(head)
+    w.label(head)
+    phis_at = len(w.lines)
+    index = Value(w.fresh("i"), "i64")
+    values = [Value(w.fresh("c"), v.type) for v in carried]
+    known = w.scope()
+    results = list(body(index, values))
+    w.branch(latch)
+    w.label(latch)
+    following = w.assign("i64", f"add nuw nsw i64 {index}, 1")
+    more = w.compare("icmp ult", following, count)
+    w.branch_if(more, head, done)
+    phis = [_phi(index, w.int(0), before, following, latch)] + [
+        _phi(v, first, before, last, latch)
+        for v, first, last in zip(values, carried, results, strict=True)
+    ]
+    w.lines[phis_at:phis_at] = phis
+    w.restore(known)
+    w.label(done)
+    return results
+
+
+def _phi(value: Value, first: Value, before: str, last: Value, latch: str) -> str:
+    return f"  {value} = phi {value.type} [ {first.text}, %{before} ], [ {last.text}, %{latch} ]"
+
+
+def when(
+    w: Writer,
+    condition: Value,
+    then: Callable[[], None],
+    otherwise: Callable[[], None] | None = None,
+) -> None:
+    """if condition: then() else: otherwise(). Neither yields a value."""
+    yes, no, done = (w.new_label(p) for p in ("then", "else", "endif"))
+    known = w.scope()
+    w.branch_if(condition, yes, no if otherwise else done)
+    w.label(yes)
+    then()
+    w.branch(done)
+    w.restore(dict(known))
+    if otherwise:
+        w.label(no)
+        otherwise()
+        w.branch(done)
+        w.restore(dict(known))
+    w.label(done)
+
+
+def ranged(w: Writer, begin: Value, end: Value, body: Callable[[Value], None]) -> None:
+    """for i in range(begin, end): body(i). The range may be empty."""
+    count = w.assign("i64", f"sub i64 {end}, {begin}")
+    some = w.compare("icmp sgt", count, w.int(0))
+
+    def run(i: Value, _: list[Value]) -> list[Value]:
+        body(add(w, begin, i))
+        return []
+
+    when(w, some, lambda: void(loop(w, count, [], run)))
+
+
+def void(_: object) -> None:
+    """Drop a result, where a callable has to return nothing."""
+
+
+def add(w: Writer, a: Value, b: Value) -> Value:
+    if a.text == "0":
+        return b
+    if b.text == "0":
+        return a
+    if a.text.lstrip("-").isdigit() and b.text.lstrip("-").isdigit():
+        return w.int(int(a.text) + int(b.text))
+    return w.binary("add", a, b)
+
+
+def times(w: Writer, a: Value, factor: int) -> Value:
+    if factor == 0 or a.text == "0":
+        return w.int(0)
+    if a.text.isdigit():
+        return w.int(int(a.text) * factor)
+    return a if factor == 1 else w.binary("mul", a, w.int(factor))
+
+
+def split_index(w: Writer, index: Value, sizes: Sequence[int]) -> list[Value]:
+    """The multi-index of a linear one, outermost first."""
+    parts: list[Value] = []
+    rest = index
+    for size in reversed(sizes[1:]):
+        if size == 1 or rest.text == "0":
+            parts.append(w.int(0))
+            continue
+        parts.append(w.binary("urem", rest, w.int(size)))
+        rest = w.binary("udiv", rest, w.int(size))
+    return [*([rest] if sizes else []), *reversed(parts)]
+
+
+def strided(w: Writer, index: Value, axes: Sequence[tuple[int, int]]) -> Value:
+    """Offset of a linear index over (size, stride) axes; with one axis it may run past the size."""
+    offset = w.int(0)
+    if all(stride == 0 for _, stride in axes):
+        return offset
+    parts = split_index(w, index, [size for size, _ in axes])
+    for part, (_, stride) in zip(parts, axes, strict=True):
+        offset = add(w, offset, times(w, part, stride))
+    return offset
+
+
+def advanced(w: Writer, base: Value, offset: Value | int, element: str) -> Value:
+    """base + offset elements."""
+    index = offset if isinstance(offset, Value) else w.int(offset)
+    return base if index.text == "0" else w.address(base, index, element)
+
+
+def kernel_text(w: Writer) -> str:
+    """The function of which w holds the body."""
+    body = "\n".join(w.lines)
+    return (
+        "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\n"
+        f"{body}\n  ret void\n}}\n"
+    )
+
+
+def buffer_address(w: Writer, place: int) -> Value:
+    """An address from the table; called at the head of the kernel."""
+    slot = advanced(w, Value("%buffers", "ptr"), place, "ptr")
+    return w.load(slot, "ptr", 8)

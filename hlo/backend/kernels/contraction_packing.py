@@ -1,0 +1,423 @@
+"""Packing: one factor of a contraction copied into panels, as ring numbers, in the product's order.
+
+    memory, any strides --> element (p, k, part, lane) at ((p * depth + k) * parts + part) * width + lane
+
+A panel holds `width` consecutive indices of the free set (some more than a row tile needs, so that
+each k is whole vectors); what lies beyond the last index is never used. Three ways to read: along
+the free set where it is contiguous, along depth with a transpose in registers, by gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend.kernels.contraction_loops import (
+    add,
+    advanced,
+    loop,
+    split_index,
+    strided,
+    times,
+    when,
+)
+from hlo.backend.kernels.contraction_ring import (
+    Parts,
+    Ring,
+    element_address,
+    gathered,
+    loaded,
+    stored,
+)
+from hlo.backend.writer import Value, Writer
+from hlo.ir.dtype import DType
+
+Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A factor in memory, seen from one batch."""
+
+    dtype: DType
+    free: Strides
+    depth: Strides
+
+    @property
+    def free_size(self) -> int:
+        return _product(self.free)
+
+    @property
+    def depth_size(self) -> int:
+        return _product(self.depth)
+
+    @property
+    def is_free_contiguous(self) -> bool:
+        return not self.free or (len(self.free) == 1 and self.free[0][1] == 1)
+
+    @property
+    def is_depth_contiguous(self) -> bool:
+        return bool(self.depth) and self.depth[-1][1] == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """count panels of `width` lanes; panel p begins at index start(p) of the free set.
+
+    The first `tall` panels step by `step` indices, the later ones by step - 1.
+    """
+
+    count: int
+    width: int
+    step: int
+    tall: int
+
+    def start(self, w: Writer, panel: Value) -> Value:
+        at = times(w, panel, self.step)
+        if self.tall >= self.count:
+            return at
+        short = w.binary("sub", panel, w.int(self.tall))
+        beyond = w.intrinsic("llvm.smax", "i64", short, w.int(0))
+        return w.binary("sub", at, beyond)
+
+    def exceeds(self, total: int) -> bool:
+        """Whether some panel has lanes beyond the set."""
+        last = (self.count - 1) * self.step - max(0, self.count - 1 - self.tall)
+        return last + self.width > total
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How one factor is packed."""
+
+    ring: Ring
+    source: Source
+    panels: Panels
+
+    @property
+    def panel_size(self) -> int:
+        """Ring scalars of one panel."""
+        return self.source.depth_size * self.k_step
+
+    @property
+    def k_step(self) -> int:
+        return self.ring.parts * self.panels.width
+
+    @property
+    def size_bytes(self) -> int:
+        return self.panels.count * self.panel_size * self.ring.scalar_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What to pack: panels [first, first + count) to `target`, depth [begin, begin + size).
+
+    A part of the depth is for sources with one depth axis only; target is depth 0's place.
+    """
+
+    source: Value
+    target: Value
+    first: Value
+    count: Value
+    depth_begin: Value
+    depth_size: Value
+
+
+def pack(w: Writer, packing: Packing, block: Block) -> None:
+    """Write the copy. block.count and block.depth_size are at least 1."""
+    source = packing.source
+    if source.is_free_contiguous:
+        _pack_along_free(w, packing, block)
+    elif source.is_depth_contiguous and source.depth[-1][0] >= 4:
+        _pack_transposed(w, packing, block)
+    else:
+        _pack_gathered(w, packing, block)
+
+
+def _pack_along_free(w: Writer, packing: Packing, block: Block) -> None:
+    """for k: for panel: vectors. Reads whole rows, so that pages are met once."""
+    ring, source, panels = packing.ring, packing.source, packing.panels
+    lanes, masked = ring.lanes, panels.exceeds(source.free_size)
+
+    def at_depth(i: Value, _: list[Value]) -> list[Value]:
+        k = add(w, block.depth_begin, i)
+        row = element_address(w, block.source, strided(w, k, source.depth), source.dtype)
+        target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)
+
+        def at_panel(p: Value, _: list[Value]) -> list[Value]:
+            start = panels.start(w, add(w, block.first, p))
+            to = advanced(w, target, times(w, p, packing.panel_size), ring.scalar)
+            for v in range(panels.width // lanes):
+                at = add(w, start, w.int(v * lanes))
+                mask = below(w, at, source.free_size, lanes) if masked else None
+                address = element_address(w, row, at, source.dtype)
+                parts = loaded(w, ring, source.dtype, address, lanes, mask)
+                put(w, packing, parts, advanced(w, to, v * lanes, ring.scalar))
+            return []
+
+        loop(w, block.count, [], at_panel)
+        return []
+
+    loop(w, block.depth_size, [], at_depth)
+
+
+def put(w: Writer, packing: Packing, parts: Parts, address: Value) -> None:
+    """Store the parts of one vector of one k."""
+    for i, part in enumerate(parts):
+        to = advanced(w, address, i * packing.panels.width, packing.ring.scalar)
+        w.store(part, to, packing.ring.scalar_bytes)
+
+
+def below(w: Writer, start: Value, total: int, lanes: int) -> Value:
+    """Which of `lanes` indices from start are less than total."""
+    type = f"<{lanes} x i64>"
+    each = w.splat(start, lanes)
+    index = w.binary("add", each, iota(lanes, "i64"))
+    return w.compare("icmp ult", index, w.int(total, type))
+
+
+def iota(lanes: int, scalar: str) -> Value:
+    if lanes == 1:
+        return Value("0", scalar)
+    text = ", ".join(f"{scalar} {i}" for i in range(lanes))
+    return Value(f"<{text}>", f"<{lanes} x {scalar}>")
+
+
+# -- along depth, transposed -------------------------------------------------------------------
+
+
+def _pack_transposed(w: Writer, packing: Packing, block: Block) -> None:
+    """for panel: for group of lanes: for run of depth: square blocks through the registers."""
+    ring, source, panels = packing.ring, packing.source, packing.panels
+    groups = panels.width // ring.lanes
+
+    def at_group(i: Value, _: list[Value]) -> list[Value]:
+        p, group = split_index(w, i, (1 << 40, groups)) if groups > 1 else (i, w.int(0))
+        start = panels.start(w, add(w, block.first, p))
+        start = add(w, start, times(w, group, ring.lanes))
+        offset = add(w, times(w, p, packing.panel_size), times(w, group, ring.lanes))
+        target = advanced(w, block.target, offset, ring.scalar)
+        rows = _row_addresses(w, packing, block.source, start)
+        if len(source.depth) == 1:
+            _pack_run(w, packing, rows, target, block.depth_begin, block.depth_size)
+        else:
+            _pack_runs(w, packing, rows, target)
+        return []
+
+    loop(w, times(w, block.count, groups), [], at_group)
+
+
+def _pack_runs(w: Writer, packing: Packing, rows: list[Value], target: Value) -> None:
+    """All runs of the innermost depth axis."""
+    source, ring = packing.source, packing.ring
+    run = source.depth[-1][0]
+
+    def at_run(i: Value, _: list[Value]) -> list[Value]:
+        offset = strided(w, i, source.depth[:-1])
+        moved = [element_address(w, row, offset, source.dtype) for row in rows]
+        to = advanced(w, target, times(w, i, run * packing.k_step), ring.scalar)
+        _pack_run(w, packing, moved, to, w.int(0), w.int(run))
+        return []
+
+    loop(w, w.int(source.depth_size // run), [], at_run)
+
+
+def _row_addresses(w: Writer, packing: Packing, base: Value, start: Value) -> list[Value]:
+    """Where `lanes` consecutive free indices begin; those beyond the set repeat its last."""
+    source, lanes = packing.source, packing.ring.lanes
+    affine = len(source.free) == 1
+    if affine and not packing.panels.exceeds(source.free_size):
+        first = element_address(w, base, times(w, start, source.free[0][1]), source.dtype)
+        return [
+            element_address(w, first, w.int(r * source.free[0][1]), source.dtype)
+            for r in range(lanes)
+        ]
+    last = w.int(source.free_size - 1)
+    addresses = []
+    for r in range(lanes):
+        index = w.intrinsic("llvm.umin", "i64", add(w, start, w.int(r)), last)
+        addresses.append(element_address(w, base, strided(w, index, source.free), source.dtype))
+    return addresses
+
+
+def _pack_run(
+    w: Writer, packing: Packing, rows: list[Value], target: Value, begin: Value, size: Value
+) -> None:
+    """depth [begin, begin + size) of one run: whole squares, then the rest with masks."""
+    lanes = packing.ring.lanes
+
+    def square(k: Value, count: Value | None) -> None:
+        _pack_square(w, packing, rows, target, k, count)
+
+    if size.text.isdigit():
+        whole, rest = divmod(int(size.text), lanes)
+        if whole:
+            loop(
+                w,
+                w.int(whole),
+                [],
+                lambda i, _: square(add(w, begin, times(w, i, lanes)), None) or [],
+            )
+        if rest:
+            square(add(w, begin, w.int(whole * lanes)), w.int(rest))
+        return
+    whole_count = w.binary("udiv", size, w.int(lanes))
+    some = w.compare("icmp ugt", whole_count, w.int(0))
+    rest_count = w.binary("urem", size, w.int(lanes))
+    body = lambda i, _: square(add(w, begin, times(w, i, lanes)), None) or []  # noqa: E731
+    when(w, some, lambda: [loop(w, whole_count, [], body)] and None)
+    left = w.compare("icmp ugt", rest_count, w.int(0))
+    when(w, left, lambda: square(add(w, begin, times(w, whole_count, lanes)), rest_count))
+
+
+def _pack_square(
+    w: Writer, packing: Packing, rows: list[Value], target: Value, k: Value, count: Value | None
+) -> None:
+    """lanes x lanes elements; only the first `count` depths when it is given."""
+    ring, source = packing.ring, packing.source
+    lanes = ring.lanes
+    mask = None
+    if count is not None:
+        each = w.splat(count, lanes)
+        mask = w.compare("icmp ult", iota(lanes, "i64"), each)
+    read = [
+        loaded(w, ring, source.dtype, element_address(w, row, k, source.dtype), lanes, mask)
+        for row in rows
+    ]
+    columns = [transposed(w, [parts[i] for parts in read]) for i in range(ring.parts)]
+    to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
+
+    def store(i: int) -> None:
+        put(
+            w,
+            packing,
+            tuple(column[i] for column in columns),
+            advanced(w, to, i * packing.k_step, ring.scalar),
+        )
+
+    static = lanes if count is None else int(count.text) if count.text.isdigit() else None
+    if static is not None:
+        for i in range(static):
+            store(i)
+        return
+    assert count is not None
+    for i in range(lanes - 1):
+        when(w, w.compare("icmp ugt", count, w.int(i)), lambda i=i: store(i))  # type: ignore[misc]
+
+
+def transposed(w: Writer, rows: list[Value]) -> list[Value]:
+    """Square transpose of vectors by log2(lanes) rounds of interleaving."""
+    lanes = len(rows)
+    half = lanes // 2
+    while half:
+        merged: list[Value] = [rows[0]] * lanes
+        for i in range(lanes):
+            if i & half:
+                continue
+            low, high = _exchanged(w, rows[i], rows[i + half], half)
+            merged[i], merged[i + half] = low, high
+        rows = merged
+        half //= 2
+    return rows
+
+
+def _exchanged(w: Writer, a: Value, b: Value, half: int) -> tuple[Value, Value]:
+    """2x2 blocks of `half` lanes: (a.low b.low), (a.high b.high)."""
+    lanes = a.lanes
+    low = [i if not i & half else lanes + i - half for i in range(lanes)]
+    high = [i + half if not i & half else lanes + i for i in range(lanes)]
+    return _shuffled(w, a, b, low), _shuffled(w, a, b, high)
+
+
+def _shuffled(w: Writer, a: Value, b: Value, order: list[int]) -> Value:
+    text = ", ".join(f"i32 {i}" for i in order)
+    return w.pure(a.type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{text}>")
+
+
+# -- by gathers --------------------------------------------------------------------------------
+
+
+def _pack_gathered(w: Writer, packing: Packing, block: Block) -> None:
+    """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector."""
+    ring, source, panels = packing.ring, packing.source, packing.panels
+    vectors = panels.width // ring.lanes
+
+    def at_vector(i: Value, _: list[Value]) -> list[Value]:
+        p, v = split_index(w, i, (1 << 40, vectors)) if vectors > 1 else (i, w.int(0))
+        start = panels.start(w, add(w, block.first, p))
+        start = add(w, start, times(w, v, ring.lanes))
+        offset = add(w, times(w, p, packing.panel_size), times(w, v, ring.lanes))
+        target = advanced(w, block.target, offset, ring.scalar)
+        fetch = _fetcher(w, packing, start)
+
+        def at_depth(j: Value, _: list[Value]) -> list[Value]:
+            k = add(w, block.depth_begin, j)
+            base = element_address(w, block.source, strided(w, k, source.depth), source.dtype)
+            to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
+            put(w, packing, fetch(base), to)
+            return []
+
+        loop(w, block.depth_size, [], at_depth)
+        return []
+
+    loop(w, times(w, block.count, vectors), [], at_vector)
+
+
+def _fetcher(w: Writer, packing: Packing, start: Value) -> Callable[[Value], Parts]:
+    """A vector of the free set from index `start`, as a function of the address of index 0."""
+    ring, source = packing.ring, packing.source
+    size, stride = source.free[-1]
+    if stride == 1 and size >= ring.lanes:
+        return _two_loads(w, packing, start)
+    offsets = _clamped_offsets(w, packing, start)
+    return lambda base: gathered(w, ring, source.dtype, base, offsets)
+
+
+def _two_loads(w: Writer, packing: Packing, start: Value) -> Callable[[Value], Parts]:
+    """A vector meets the end of a run at most once: what follows comes by a second load."""
+    ring, source = packing.ring, packing.source
+    lanes, run = ring.lanes, source.free[-1][0]
+    left = w.binary("sub", w.int(run), w.binary("urem", start, w.int(run)))
+    first = strided(w, start, source.free)
+    last = w.int(source.free_size - 1)
+    following = w.intrinsic("llvm.umin", "i64", w.binary("add", start, left), last)
+    second = w.binary("sub", strided(w, following, source.free), left)
+    here = w.compare("icmp ult", iota(lanes, "i64"), w.splat(left, lanes))
+    valid = below(w, start, source.free_size, lanes)
+    ones = Value("splat (i1 true)", here.type)
+    there = w.binary("and", valid, w.binary("xor", here, ones))
+    here = w.binary("and", valid, here)
+
+    def fetch(base: Value) -> Parts:
+        near = element_address(w, base, first, source.dtype)
+        far = element_address(w, base, second, source.dtype)
+        a = loaded(w, ring, source.dtype, near, lanes, here)
+        b = loaded(w, ring, source.dtype, far, lanes, there)
+        return tuple(w.select(here, x, y) for x, y in zip(a, b, strict=True))
+
+    return fetch
+
+
+def _clamped_offsets(w: Writer, packing: Packing, start: Value) -> Value:
+    source, lanes = packing.source, packing.ring.lanes
+    narrow, wide = f"<{lanes} x i32>", f"<{lanes} x i64>"
+    index = w.splat(w.cast("trunc", start, "i32"), lanes)
+    index = w.binary("add", index, iota(lanes, "i32"))
+    index = w.intrinsic("llvm.umin", narrow, index, w.int(source.free_size - 1, narrow))
+    parts: list[tuple[Value, int]] = []
+    for size, stride in reversed(source.free[1:]):
+        parts.append((w.binary("urem", index, w.int(size, narrow)), stride))
+        index = w.binary("udiv", index, w.int(size, narrow))
+    parts.append((index, source.free[0][1]))
+    offsets = w.int(0, wide)
+    for part, stride in parts:
+        moved = w.binary("mul", w.cast("zext", part, wide), w.int(stride, wide))
+        offsets = w.binary("add", offsets, moved)
+    return offsets
+
+
+def _product(axes: Strides) -> int:
+    result = 1
+    for size, _ in axes:
+        result *= size
+    return result

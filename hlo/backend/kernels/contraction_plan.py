@@ -1,0 +1,212 @@
+"""Plan of a product: tile shape, blocks, and how each factor reaches the microkernel.
+
+Contraction, Ring --planned--> Plan; everything follows from shapes and the target alone
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from hlo.backend.kernels.contraction_axes import Axes, Axis, Contraction, extent, merged
+from hlo.backend.kernels.contraction_packing import Packing, Panels, Source
+from hlo.backend.kernels.contraction_ring import Ring, storage
+
+L1_BYTES = 32 << 10
+L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
+DEPTH_BLOCK = 512
+UNIT_FLOPS = 1 << 20  # work of a unit below which splitting does not pay
+UNITS = 16
+WIDE = 128  # columns from which a packed lhs is read often enough
+
+
+class Reading(Enum):
+    """Where the microkernel finds a factor."""
+
+    IN_PLACE = auto()
+    IN_UNIT = auto()  # packed into the thread's scratch by each unit
+    PACKED = auto()  # packed by a kernel of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """rows: tiles as panels (width: lanes of a packed one); columns: panels of `vectors` vectors."""
+
+    contraction: Contraction
+    ring: Ring
+    rows: Panels
+    columns: Panels
+    vectors: int
+    row_blocks: int = 1
+    column_blocks: int = 1
+    depth_block: int = 0
+    lhs: Reading = Reading.IN_PLACE
+    rhs: Reading = Reading.IN_PLACE
+
+    @property
+    def units(self) -> int:
+        return self.contraction.batches * self.row_blocks * self.column_blocks
+
+    @property
+    def depth_blocks(self) -> int:
+        return -(-self.contraction.k // self.depth_block)
+
+    @property
+    def lhs_packing(self) -> Packing:
+        c = self.contraction
+        free = tuple((a.size, a.lhs) for a in merged(_only(c.rows, "lhs")))
+        depth = tuple((a.size, a.lhs) for a in merged(_only(c.depth, "lhs")))
+        return Packing(self.ring, Source(c.lhs.dtype, free, depth), self.rows)
+
+    @property
+    def rhs_packing(self) -> Packing:
+        c = self.contraction
+        free = tuple((a.size, a.rhs) for a in merged(_only(c.columns, "rhs")))
+        depth = tuple((a.size, a.rhs) for a in merged(_only(c.depth, "rhs")))
+        return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns)
+
+    @property
+    def tiles_per_block(self) -> int:
+        return -(-self.rows.count // self.row_blocks)
+
+    @property
+    def panels_per_block(self) -> int:
+        return -(-self.columns.count // self.column_blocks)
+
+    @property
+    def nest(self) -> Axes:
+        """Depth as the microkernel walks it: steps in elements or in panel scalars."""
+        axes: list[Axis] = []
+        inner = 1
+        for axis in reversed(self.contraction.depth):
+            lhs, rhs = axis.lhs, axis.rhs
+            if self.lhs is not Reading.IN_PLACE:
+                lhs = inner * self.lhs_packing.k_step
+            if self.rhs is not Reading.IN_PLACE:
+                rhs = inner * self.rhs_packing.k_step
+            axes.insert(0, Axis(axis.size, lhs, rhs))
+            inner *= axis.size
+        return merged(axes)
+
+
+def _only(axes: Axes, side: str) -> Axes:
+    return tuple(Axis(a.size, **{side: getattr(a, side)}) for a in axes)
+
+
+def planned(c: Contraction, ring: Ring) -> Plan:
+    """The plan of a normal contraction without empty sets."""
+    rows, vectors = tile_shape(c.m, c.n, ring)
+    tiles = -(-c.m // rows)
+    step = -(-c.m // tiles)
+    width = vectors * ring.lanes
+    panels = -(-c.n // width)
+    plan = Plan(
+        contraction=c,
+        ring=ring,
+        rows=Panels(tiles, -(-step // ring.lanes) * ring.lanes, step, c.m - tiles * (step - 1)),
+        columns=Panels(panels, width, width, panels),
+        vectors=vectors,
+        depth_block=max(c.k, 1),
+    )
+    plan = _with_blocks(replace(plan, **_readings(plan)))
+    return _with_depth_block(_with_packed(plan))
+
+
+def tile_shape(m: int, n: int, ring: Ring) -> tuple[int, int]:
+    """Rows and vectors of the register tile that needs the fewest cycles for all of the result."""
+    best: tuple[float, int, int] | None = None
+    for vectors in (1, 2, 3, 4, 6, 8):
+        limit = (ring.registers - ring.parts * vectors - ring.parts) // (ring.parts * vectors)
+        if limit < 1 or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
+            continue
+        limit = min(limit, 14 if vectors == 2 else 24)
+        tiles = -(-m // limit)
+        rows = -(-m // tiles)
+        panels = -(-n // (vectors * ring.lanes))
+        cost = tiles * panels * _cycles(rows, vectors, ring.parts)
+        if best is None or cost < best[0] * 0.999:
+            best = (cost, rows, vectors)
+    assert best is not None, "one vector fits every register file"
+    return best[1], best[2]
+
+
+def _cycles(rows: int, vectors: int, parts: int) -> float:
+    """Cycles of one depth: two products and two loads a cycle, a latency of four."""
+    products = rows * vectors * parts * parts / 2
+    loads = (rows + vectors) * parts / 2
+    return max(products, loads, 4.0) + 0.5
+
+
+def _readings(plan: Plan) -> dict[str, Reading]:
+    c = plan.contraction
+    lhs, rhs = plan.lhs_packing, plan.rhs_packing
+    lhs_bytes, rhs_bytes = (p.source.free_size * p.source.depth_size * 4 for p in (lhs, rhs))
+    few_axes = len(c.depth) <= 3
+    lhs_lies_well = len(lhs.source.free) <= 1 and few_axes
+    rhs_lies_well = rhs.source.is_free_contiguous and few_axes
+    exact_lhs = _is_plain(c.lhs.dtype, plan.ring)
+    exact_rhs = _is_plain(c.rhs.dtype, plan.ring)
+    tiles = plan.rows.count
+    if c.k == 0:  # nothing is read
+        return {"lhs": Reading.IN_PLACE, "rhs": Reading.IN_PLACE}
+    keep_lhs = lhs_lies_well and (c.n <= WIDE or (lhs_bytes <= L1_BYTES and exact_lhs) or c.k < 4)
+    keep_rhs = rhs_lies_well and (
+        tiles <= 2 or (rhs_bytes <= L1_BYTES and (exact_rhs or tiles <= 4))
+    )
+    return {
+        "lhs": Reading.IN_PLACE if keep_lhs else Reading.IN_UNIT,
+        "rhs": Reading.IN_PLACE if keep_rhs else Reading.IN_UNIT,
+    }
+
+
+def _is_plain(dtype: object, ring: Ring) -> bool:
+    return storage(dtype) == ring.scalar and ring.parts == 1  # type: ignore[arg-type]  # a DType
+
+
+def _with_blocks(plan: Plan) -> Plan:
+    """Units enough for several threads, blocks small enough for the second-level cache."""
+    c, ring = plan.contraction, plan.ring
+    wanted = max(1, min(UNITS, c.flops // UNIT_FLOPS))
+    wanted = -(-wanted // c.batches)
+    tile_bytes = plan.lhs_packing.panel_size * ring.scalar_bytes
+    panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
+    if _columns_first(plan):
+        fitting = -(-plan.columns.count * panel_bytes // L2_BYTES)
+        columns = min(plan.columns.count, max(wanted, fitting))
+        return replace(plan, column_blocks=columns)
+    fitting = -(-plan.rows.count * tile_bytes // L2_BYTES)
+    rows = min(plan.rows.count, max(wanted, fitting))
+    columns = min(plan.columns.count, -(-wanted // rows))
+    return replace(plan, row_blocks=rows, column_blocks=columns)
+
+
+def _columns_first(plan: Plan) -> bool:
+    """Whether a packed rhs would be far larger than what lies in memory (a convolution's windows)."""
+    c = plan.contraction
+    if plan.rhs is Reading.IN_PLACE:
+        return plan.rows.count < plan.columns.count
+    overlap = len(plan.rhs_packing.source.depth) > 1 or len(plan.rhs_packing.source.free) > 1
+    return overlap and c.n > c.m
+
+
+def _with_packed(plan: Plan) -> Plan:
+    """A factor that several units would pack gets a kernel of its own."""
+    c = plan.contraction
+    lhs_uses = plan.column_blocks * extent(tuple(a for a in c.batch if a.lhs == 0))
+    rhs_uses = plan.row_blocks * extent(tuple(a for a in c.batch if a.rhs == 0))
+    columns = plan.panels_per_block * plan.columns.width
+    if plan.lhs is Reading.IN_UNIT and lhs_uses > 1 and columns < 512:
+        plan = replace(plan, lhs=Reading.PACKED)
+    rows = plan.tiles_per_block * plan.rows.step
+    if plan.rhs is Reading.IN_UNIT and rhs_uses > 1 and rows < 512:
+        plan = replace(plan, rhs=Reading.PACKED)
+    return plan
+
+
+def _with_depth_block(plan: Plan) -> Plan:
+    k = plan.contraction.k
+    blocks = -(-k // DEPTH_BLOCK)
+    if blocks == 1 or len(plan.nest) > 1 or plan.tiles_per_block <= 2:
+        return plan
+    return replace(plan, depth_block=math.ceil(k / blocks))
