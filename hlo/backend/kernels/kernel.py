@@ -57,3 +57,8 @@ class KernelSequence:
     temporaries: tuple[int, ...] = ()
     in_place: frozenset[tuple[int, int]] = frozenset()
     must_alias: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def pairs(self) -> frozenset[tuple[int, int]]:
+        """Operand and result leaves that may or must be the same memory."""
+        return self.in_place | self.must_alias

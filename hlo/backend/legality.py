@@ -1,0 +1,150 @@
+"""How each opcode is compiled: without code, as control flow, by a kernel family, or on the host.
+
+    instruction --legality--> Way; a free instruction's leaf --alias--> the operand leaf that it is
+
+Arrays lie row-major in memory whatever layout their shapes name (layouts other than that are met
+at the boundary only), so a copy is its operand, and so is a reshape.
+Does not know: buffers, LLVM.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from hlo.backend.leaves import leaf_element, leaf_offset
+from hlo.ir import dtype as dt
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape, compatible
+from hlo.ops.table import OPS, Trait, attribute
+
+
+class Way(Enum):
+    """How an instruction is compiled."""
+
+    FREE = "free"  # its value is (part of) an operand's, a constant's or an argument's bytes
+    CONTROL = "control"  # while, conditional, call: native control flow
+    STAGED = "staged"
+    CONTRACTION = "contraction"
+    SORT = "sort"
+    SCATTER = "scatter"
+    WINDOW = "window"
+    HOST = "host"  # the reference's evaluate, called back from the run
+
+
+CONTROL = frozenset({"while", "conditional", "call", "async-start"})
+SOURCES = frozenset({"parameter", "constant", "after-all", "partition-id", "replica-id"})
+FORWARDING = frozenset(
+    {
+        "add-dependency", "async-done", "async-update", "bitcast", "copy", "copy-done", "copy-start",
+        "domain", "get-tuple-element", "opt-barrier", "optimization-barrier", "reshape", "tuple",
+    }
+)  # fmt: skip
+FAMILIES = {
+    "dot": Way.CONTRACTION,
+    "convolution": Way.CONTRACTION,
+    "sort": Way.SORT,
+    "topk": Way.SORT,
+    "scatter": Way.SCATTER,
+    "select-and-scatter": Way.WINDOW,
+    "reduce-window": Way.WINDOW,
+}
+# Opcodes outside the elementwise and movement rows that the staged family makes loops of.
+STAGED = frozenset(
+    {
+        "fusion", "broadcast", "iota", "transpose", "reverse", "slice", "concatenate", "pad",
+        "reduce", "gather", "dynamic-slice", "dynamic-update-slice", "rng-bit-generator", "map",
+        "select", "clamp", "compare", "convert", "bitcast-convert", "reduce-precision", "complex",
+    }
+)  # fmt: skip
+# Custom calls that are the identity on one CPU device (OP_SEMANTICS_CONTROL.md 5.4).
+IDENTITY_TARGETS = frozenset(
+    {
+        "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint",
+        "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding",
+        "MoveToHost", "MoveToDevice", "PinToDevice", "annotate_device_placement",
+    }
+)  # fmt: skip
+
+
+def way(instruction: Instruction) -> Way:
+    """How the instruction is compiled, unless its family declines (then on the host)."""
+    opcode = instruction.opcode
+    if opcode in CONTROL:
+        return Way.CONTROL
+    if opcode in SOURCES or is_forwarding(instruction):
+        return Way.FREE
+    if opcode in FAMILIES:
+        return FAMILIES[opcode]
+    if opcode in STAGED or _is_elementwise(opcode):
+        return Way.STAGED
+    return Way.HOST
+
+
+def _is_elementwise(opcode: str) -> bool:
+    row = OPS.get(opcode)
+    return row is not None and bool(row.traits & Trait.ELEMENTWISE)
+
+
+def is_forwarding(instruction: Instruction) -> bool:
+    """Whether every leaf of the value is a leaf of an operand (or has no defined value)."""
+    opcode = instruction.opcode
+    if opcode in FORWARDING:
+        return opcode != "bitcast" or bitcast_keeps_order(instruction)
+    if not instruction.operands:
+        return False
+    operand, shape = instruction.operands[0].shape, instruction.shape
+    match opcode:
+        case "custom-call":
+            target = instruction.attributes.get("custom_call_target")
+            return target in IDENTITY_TARGETS and compatible(operand, shape)
+        case "convert" | "slice" | "concatenate":
+            return len(instruction.operands) == 1 and compatible(operand, shape)
+        case "bitcast-convert":
+            return _is_whole_bytes(operand.dtype) and _is_whole_bytes(shape.dtype)
+        case "broadcast":
+            dimensions = instruction.attributes.get("dimensions", ())
+            return operand.size == shape.size and list(dimensions) == sorted(dimensions)  # type: ignore[call-overload,no-any-return]  # ints
+        case "transpose":
+            return _moves_units_only(operand, instruction)
+    return False
+
+
+def bitcast_keeps_order(instruction: Instruction) -> bool:
+    """Whether a bitcast's bytes, seen row-major on both sides, are the same."""
+    shapes = (instruction.operands[0].shape, instruction.shape)
+    return all(_is_row_major(s) for s in shapes) and shapes[0].size_bytes == shapes[1].size_bytes
+
+
+def _is_row_major(shape: Shape) -> bool:
+    if shape.layout is None:
+        return False
+    order = [d for d in shape.layout.minor_to_major if shape.dims[d] != 1]
+    return order == sorted(order, reverse=True)
+
+
+def _is_whole_bytes(dtype: dt.DType) -> bool:
+    return not dtype.is_pred and dtype.numpy is not None and dtype.bits == 8 * dtype.item_bytes
+
+
+def _moves_units_only(operand: Shape, instruction: Instruction) -> bool:
+    moved = [d for d in attribute(instruction, "dimensions") if operand.dims[d] != 1]  # type: ignore[attr-defined]  # ints
+    return moved == sorted(moved)
+
+
+def alias(instruction: Instruction, leaf: int) -> tuple[Instruction, int] | None:
+    """The operand leaf that this leaf of a forwarding instruction is; None: no defined value."""
+    operands = instruction.operands
+    match instruction.opcode:
+        case "tuple":
+            element, inner = leaf_element(instruction.shape, leaf)
+            return operands[element], inner
+        case "get-tuple-element":
+            index = instruction.attributes["index"]
+            return operands[0], leaf_offset(operands[0].shape, index) + leaf  # type: ignore[arg-type]  # an int
+        case "async-done":
+            return operands[0], leaf_offset(operands[0].shape, 1) + leaf
+        case "copy-start":
+            return (operands[0], 0) if leaf < 2 else None
+        case "copy-done":
+            return operands[0], 0
+    return operands[0], leaf

@@ -1,0 +1,319 @@
+"""LLVM IR of a program: modules of kernels, and one with the entry.
+
+    Program --emit--> IrModule ... (text, the symbols that it defines)
+
+`i32 @hlo_entry(ptr %frame)` runs the steps on a frame's table and gives 0, or what a host call
+that failed gave. Long lists of steps are cut into functions, because LLVM's time grows faster than
+a function's length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.program import (
+    SLOT_FRAME,
+    SLOT_HOST,
+    SLOT_THREADS,
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Program,
+    Step,
+)
+
+ENTRY = "hlo_entry"
+PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/pool_ir.py
+WAKE = "hlo_wake"
+STEPS_PER_FUNCTION = 500
+LINES_PER_MODULE = 1500
+FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
+
+
+@dataclass(frozen=True, slots=True)
+class IrModule:
+    """One compilation unit. optimised: whether LLVM's middle-end should see it."""
+
+    text: str
+    symbols: tuple[str, ...]
+    optimised: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
+    """The kernels' modules in order of first use, then the entry's. flushes: denormals are zeros."""
+    names = [symbol(kernel) for kernel in program.kernels]
+    plain = [(n, k) for n, k in zip(names, program.kernels, strict=True) if not k.needs_middle_end]
+    scalar = [(n, k) for n, k in zip(names, program.kernels, strict=True) if k.needs_middle_end]
+    modules = [kernel_module(group) for group in grouped(plain)]
+    modules += [kernel_module(group, optimised=True) for group in grouped(scalar)]
+    return (*modules, _Entry(program, names, flushes=flushes).module())
+
+
+def symbol(kernel: Kernel) -> str:
+    """A name made from the text, so that the same kernel in another program is the same object."""
+    digest = hashlib.sha256(kernel.text.encode())
+    for line in (*kernel.globals, *kernel.declarations):
+        digest.update(line.encode())
+    return f"k_{digest.hexdigest()[:20]}"
+
+
+def grouped(kernels: Iterable[tuple[str, Kernel]]) -> Iterator[list[tuple[str, Kernel]]]:
+    """Kernels in groups of about LINES_PER_MODULE lines: a module each costs 1 ms of set-up."""
+    group: list[tuple[str, Kernel]] = []
+    lines, seen = 0, set[str]()
+    for name, kernel in kernels:
+        if name in seen:
+            continue
+        seen.add(name)
+        length = kernel.text.count("\n")
+        if group and lines + length > LINES_PER_MODULE:
+            yield group
+            group, lines = [], 0
+        group.append((name, kernel))
+        lines += length
+    if group:
+        yield group
+
+
+def kernel_module(group: list[tuple[str, Kernel]], *, optimised: bool = False) -> IrModule:
+    """The kernels of a group, their globals made private to each."""
+    declarations: dict[str, None] = {}
+    parts: list[str] = []
+    for name, kernel in group:
+        declarations.update(dict.fromkeys(kernel.declarations))
+        parts += placed(name, kernel)
+    text = "\n".join([*declarations, *parts, ""])
+    return IrModule(text, tuple(name for name, _ in group), optimised)
+
+
+def placed(name: str, kernel: Kernel) -> list[str]:
+    """A kernel's globals and text under its own names."""
+    text = kernel.text.replace("@KERNEL", f"@{name}")
+    lines = list(kernel.globals)
+    for line in kernel.globals:
+        found = re.match(r"@([\w.$-]+)\s*=", line)
+        if found:
+            old = re.compile(rf"@{re.escape(found[1])}(?![\w.$-])")
+            new = f"@{found[1]}.{name}"
+            text = old.sub(new, text)
+            lines = [old.sub(new, other) for other in lines]
+    return [*lines, text]
+
+
+@dataclass(slots=True)
+class _Function:
+    """The lines of one function of the entry."""
+
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def slot(self, number: int) -> str:
+        """The address of a slot of the table."""
+        name = "%" + self.fresh("t")
+        self.lines.append(f"  {name} = getelementptr i8, ptr %frame, i64 {8 * number}")
+        return name
+
+    def held(self, number: int) -> str:
+        """The address that a slot holds."""
+        slot, name = self.slot(number), "%" + self.fresh("p")
+        self.lines.append(f"  {name} = load ptr, ptr {slot}, align 8")
+        return name
+
+
+class _Entry:
+    """Writes the entry's module."""
+
+    def __init__(self, program: Program, names: list[str], *, flushes: bool) -> None:
+        self.program = program
+        self.names = names
+        self.flushes = flushes
+        self.functions: list[str] = []
+        self.declarations: dict[str, None] = {}
+
+    def module(self) -> IrModule:
+        body = _Function()
+        if self.program.wakes_pool:
+            self.declarations[f"declare void @{WAKE}()"] = None
+            body.lines.append(f"  call void @{WAKE}()")
+        run = self._outlined(self.program.steps, "steps")
+        if self.flushes:
+            self._flushing(body, run)
+        else:
+            body.lines += [f"  %status = call i32 @{run}(ptr %frame)", "  ret i32 %status"]
+        head = [f"define i32 @{ENTRY}(ptr %frame) {{", *body.lines, "}"]
+        text = "\n".join([*self.declarations, *self.functions, *head, ""])
+        return IrModule(text, (ENTRY,))
+
+    def _flushing(self, body: _Function, run: str) -> None:
+        """Run with denormals as zeros, and put the caller's mode back."""
+        for line in ("void @llvm.x86.sse.stmxcsr(ptr)", "void @llvm.x86.sse.ldmxcsr(ptr)"):
+            self.declarations[f"declare {line}"] = None
+        body.lines += [
+            "  %old = alloca i32",
+            "  %new = alloca i32",
+            "  call void @llvm.x86.sse.stmxcsr(ptr %old)",
+            "  %bits = load i32, ptr %old",
+            f"  %flush = or i32 %bits, {FLUSH_BITS}",
+            "  store i32 %flush, ptr %new",
+            "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
+            f"  %status = call i32 @{run}(ptr %frame)",
+            "  call void @llvm.x86.sse.ldmxcsr(ptr %old)",
+            "  ret i32 %status",
+        ]
+
+    def _outlined(self, steps: tuple[Step, ...], name: str) -> str:
+        """A function of its own for the steps; its name."""
+        function = _Function()
+        self._steps(function, steps)
+        symbol = f"hlo_{name}_{len(self.functions)}"
+        head = f"define internal i32 @{symbol}(ptr %frame) {{"
+        self.functions.append("\n".join([head, *function.lines, "  ret i32 0", "}"]))
+        return symbol
+
+    def _steps(self, function: _Function, steps: tuple[Step, ...]) -> None:
+        """Write the steps; too many of them go into functions that are called in turn."""
+        if sum(map(weight, steps)) > STEPS_PER_FUNCTION and len(steps) > 1:
+            for part in parts(steps):
+                name = self._outlined(part, "part")
+                self._checked(function, f"call i32 @{name}(ptr %frame)", part)
+            return
+        for step in steps:
+            match step:
+                case KernelStep():
+                    self._kernel(function, step)
+                case CopyStep():
+                    self._copy(function, step)
+                case HostStep():
+                    self._host(function, step)
+                case LoopStep():
+                    self._loop(function, step)
+                case BranchStep():
+                    self._branch(function, step)
+
+    def _checked(self, function: _Function, call: str, part: tuple[Step, ...]) -> None:
+        """A call that may fail: leave with its status when it did."""
+        if not may_fail(part):
+            function.lines.append(f"  {call}")
+            return
+        status, bad = "%" + function.fresh("s"), "%" + function.fresh("c")
+        leave, stay = function.fresh("leave"), function.fresh("stay")
+        function.lines += [
+            f"  {status} = {call}",
+            f"  {bad} = icmp ne i32 {status}, 0",
+            f"  br i1 {bad}, label %{leave}, label %{stay}",
+            f"{leave}:",
+            f"  ret i32 {status}",
+            f"{stay}:",
+        ]
+
+    def _kernel(self, function: _Function, step: KernelStep) -> None:
+        name, row = self.names[step.kernel], function.slot(step.slot)
+        self.declarations[f"declare void @{name}(ptr, i64, i64)"] = None
+        if step.chunks <= 1:
+            function.lines.append(f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})")
+            return
+        self.declarations[f"declare void @{PARALLEL}(ptr, ptr, i64, i64, i64, i64)"] = None
+        slot, threads = function.slot(SLOT_THREADS), "%" + function.fresh("n")
+        function.lines += [
+            f"  {threads} = load i64, ptr {slot}, align 8",
+            f"  call void @{PARALLEL}(ptr @{name}, ptr {row}, i64 {8 * step.stride}, "
+            f"i64 {step.units}, i64 {step.chunks}, i64 {threads})",
+        ]
+
+    def _copy(self, function: _Function, step: CopyStep) -> None:
+        source, target = function.held(step.source), function.held(step.target)
+        copy = "void @llvm.memcpy.p0.p0.i64"
+        self.declarations[f"declare {copy}(ptr, ptr, i64, i1)"] = None
+        function.lines.append(f"  call {copy}(ptr {target}, ptr {source}, i64 {step.size}, i1 false)")
+
+    def _host(self, function: _Function, step: HostStep) -> None:
+        host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
+        self._checked(function, f"call i32 {host}(ptr {context}, i64 {step.number})", (step,))
+
+    def _loop(self, function: _Function, step: LoopStep) -> None:
+        test, body, end = (function.fresh(p) for p in ("test", "body", "end"))
+        function.lines += [f"  br label %{test}", f"{test}:"]
+        self._steps(function, step.condition)
+        address, byte, more = function.held(step.predicate), "%" + function.fresh("b"), "%" + function.fresh("c")
+        function.lines += [
+            f"  {byte} = load i8, ptr {address}",
+            f"  {more} = icmp ne i8 {byte}, 0",
+            f"  br i1 {more}, label %{body}, label %{end}",
+            f"{body}:",
+        ]
+        self._steps(function, step.body)
+        function.lines += [f"  br label %{test}", f"{end}:"]
+
+    def _branch(self, function: _Function, step: BranchStep) -> None:
+        type = "i8" if step.by_predicate else "i32"
+        address, value = function.held(step.selector), "%" + function.fresh("v")
+        labels = [function.fresh("branch") for _ in step.branches]
+        end = function.fresh("end")
+        # pred: 0 is false, the second branch; s32: whatever is out of range is the last branch.
+        cases = ["0"] if step.by_predicate else [str(n) for n in range(len(labels) - 1)]
+        default, chosen = labels[-1], labels[:-1]
+        if step.by_predicate:
+            default, chosen = labels[0], labels[1:]
+        rows = " ".join(f"{type} {c}, label %{at}" for c, at in zip(cases, chosen, strict=True))
+        function.lines += [
+            f"  {value} = load {type}, ptr {address}",
+            f"  switch {type} {value}, label %{default} [ {rows} ]",
+        ]
+        for label, branch in zip(labels, step.branches, strict=True):
+            function.lines.append(f"{label}:")
+            self._steps(function, branch)
+            function.lines.append(f"  br label %{end}")
+        function.lines.append(f"{end}:")
+
+
+def weight(step: Step) -> int:
+    """The number of steps in a step."""
+    match step:
+        case LoopStep():
+            return 2 + sum(map(weight, step.condition)) + sum(map(weight, step.body))
+        case BranchStep():
+            return 2 + sum(weight(s) for branch in step.branches for s in branch)
+    return 1
+
+
+def may_fail(steps: Iterable[Step]) -> bool:
+    """Whether a host call is among the steps."""
+    stack = list(steps)
+    while stack:
+        step = stack.pop()
+        match step:
+            case HostStep():
+                return True
+            case LoopStep():
+                stack += (*step.condition, *step.body)
+            case BranchStep():
+                stack += [s for branch in step.branches for s in branch]
+    return False
+
+
+def parts(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """The steps cut into runs of at most STEPS_PER_FUNCTION, or of one heavier step."""
+    part: list[Step] = []
+    size = 0
+    for step in steps:
+        added = weight(step)
+        if part and size + added > STEPS_PER_FUNCTION:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(step)
+        size += added
+    if part:
+        yield tuple(part)

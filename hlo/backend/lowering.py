@@ -1,0 +1,167 @@
+"""Lowering: the buffer plan's nodes as steps on a table of addresses.
+
+    BufferPlan --lower--> Program
+
+Rows of the table are shared by steps that work on the same cells, kernels by steps with the same
+text. Here is also decided, for the whole program at once, which kernels are split over threads:
+waking sleeping threads costs more than most programs take (BACKEND_FACTS.md section 8).
+Does not know: LLVM.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.cells import Branch, BufferPlan, Loop, Move, Node, Run
+from hlo.backend.kernels.build import HostCall
+from hlo.backend.kernels.kernel import Kernel, KernelSequence
+from hlo.backend.program import (
+    HEADER_SLOTS,
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Program,
+    Step,
+)
+
+BYTES_PER_US = 20_000  # one core's streaming rate, reads and writes
+FLOPS_PER_US = 30_000  # one core's rate in elementwise code, contractions are faster
+CALL_US = 0.005
+COPY_BYTES_PER_US = 10_000
+HOST_US = 20.0
+WAKE_US = 150.0  # parallel work from which a program wakes the pool
+SPLIT_US = 4.0  # a kernel from which it is split
+CHUNK_US = 2.0
+CHUNKS_PER_THREAD = 4
+ASSUMED_TRIPS = 16
+
+
+def lower(plan: BufferPlan, threads: int = 1) -> Program:
+    """The program, for at most `threads` threads."""
+    return _Lowering(plan, threads).program()
+
+
+def kernel_us(kernel: Kernel) -> float:
+    """The estimated time of a kernel on one core."""
+    work = max(kernel.bytes_moved / BYTES_PER_US, kernel.flops / FLOPS_PER_US)
+    return CALL_US + work
+
+
+def cost_us(nodes: tuple[Node, ...]) -> float:
+    """The estimated time of a run on one core; loops are assumed to take ASSUMED_TRIPS."""
+    return sum(us for us, _ in _weights(nodes))
+
+
+def parallel_us(nodes: tuple[Node, ...]) -> float:
+    """The estimated time that can be split over threads."""
+    return sum(us for us, splits in _weights(nodes) if splits)
+
+
+def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
+    """(time, whether it can be split) of every kernel, copy and host call; branches all counted."""
+    found: list[tuple[float, bool]] = []
+    stack: list[tuple[Node, float]] = [(node, 1.0) for node in nodes]
+    while stack:
+        node, trips = stack.pop()
+        match node:
+            case Move():
+                found.append((trips * (CALL_US + node.size / COPY_BYTES_PER_US), False))
+            case Loop():
+                inner = trips * ASSUMED_TRIPS
+                stack += [(n, inner) for n in (*node.condition, *node.body)]
+            case Branch():
+                stack += [(n, trips) for branch in node.branches for n in branch]
+            case Run(implementation=KernelSequence(calls=calls)):
+                for call in calls:
+                    us = kernel_us(call.kernel)
+                    found.append((trips * us, call.kernel.units > 1 and us >= SPLIT_US))
+            case Run():
+                found.append((trips * HOST_US, False))
+    return found
+
+
+class _Lowering:
+    """The state of one lowering: table rows and kernels so far."""
+
+    def __init__(self, plan: BufferPlan, threads: int) -> None:
+        self.plan = plan
+        self.threads = threads
+        self.splits = threads > 1 and parallel_us(plan.nodes) >= WAKE_US
+        self.table: list[int] = []
+        self.rows: dict[tuple[int, ...], int] = {}
+        self.kernels: dict[Kernel, int] = {}
+        self.hosts: list[HostStep] = []
+        self.scratch_bytes = 0
+
+    def program(self) -> Program:
+        steps = self._steps(self.plan.nodes)
+        return Program(
+            self.plan,
+            steps,
+            tuple(self.kernels),
+            tuple(self.table),
+            tuple(self.hosts),
+            self.scratch_bytes,
+            self.threads,
+            cost_us(self.plan.nodes),
+            self.splits,
+        )
+
+    def _steps(self, nodes: tuple[Node, ...]) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for node in nodes:
+            match node:
+                case Run(implementation=HostCall()):
+                    host = HostStep(len(self.hosts), self._row(node.cells), node.instruction)
+                    self.hosts.append(host)
+                    steps.append(host)
+                case Run(implementation=KernelSequence(calls=calls)):
+                    cells = node.cells
+                    for call in calls:
+                        row = tuple(cells[b] for b in call.buffers)
+                        steps.append(self._kernel(node, call.kernel, row))
+                case Move():
+                    source, target = self._row((node.source,)), self._row((node.target,))
+                    steps.append(CopyStep(source, target, node.size))
+                case Loop():
+                    steps.append(self._loop(node))
+                case Branch():
+                    steps.append(self._branch(node))
+        return tuple(steps)
+
+    def _loop(self, node: Loop) -> LoopStep:
+        predicate = self._row((node.predicate,))
+        condition, body = self._steps(node.condition), self._steps(node.body)
+        return LoopStep(condition, predicate, body, node.instruction)
+
+    def _branch(self, node: Branch) -> BranchStep:
+        by_predicate = node.instruction.operands[0].shape.dtype.is_pred
+        branches = tuple(self._steps(b) for b in node.branches)
+        return BranchStep(self._row((node.selector,)), by_predicate, branches, node.instruction)
+
+    def _kernel(self, node: Run, kernel: Kernel, cells: tuple[int, ...]) -> KernelStep:
+        number = self.kernels.setdefault(kernel, len(self.kernels))
+        chunks = self._chunks(kernel)
+        stride = 0
+        if kernel.scratch_bytes:
+            self.scratch_bytes = max(self.scratch_bytes, -(-kernel.scratch_bytes // 64) * 64)
+            threads = self.threads if chunks > 1 else 1
+            row = tuple(c for t in range(threads) for c in (*cells, -1 - t))
+            stride = len(cells) + 1
+        else:
+            row = cells
+        return KernelStep(number, self._row(row), kernel.units, chunks, stride, node.instruction)
+
+    def _chunks(self, kernel: Kernel) -> int:
+        us = kernel_us(kernel)
+        if not self.splits or kernel.units < 2 or us < SPLIT_US:
+            return 1
+        return max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))
+
+    def _row(self, cells: tuple[int, ...]) -> int:
+        """The slot where a row of these cells begins."""
+        found = self.rows.get(cells)
+        if found is None:
+            found = self.rows[cells] = HEADER_SLOTS + len(self.table)
+            self.table += cells
+        return found

@@ -1,0 +1,212 @@
+"""The thread pool as LLVM IR: parallel loops without Python (design B of BACKEND_FACTS.md 8).
+
+    hlo_parallel(kernel, row, stride, units, chunks, threads)   run the kernel's units in chunks
+    hlo_worker(index)                                           a worker's life
+    hlo_wake()                                                  wake sleeping workers
+
+One 64-bit word, generation << 32 | next chunk, is all that callers and workers agree on: a chunk is
+claimed by compare-and-swap on it, so that nobody can claim a chunk of a loop that is over. The
+caller closes the word before it changes the job, works too, and waits for the claimed chunks only.
+A worker spins before it sleeps on the generation; a caller that finds the pool taken by another
+one runs its loop alone.
+"""
+
+from __future__ import annotations
+
+CLOSED = 0x7FFFFFFF  # more than any number of chunks
+SPINS = 1500  # pauses before a worker sleeps: about 50 us
+FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE = 128, 129
+FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
+
+# The job's fields, by byte offset.
+KERNEL, ROW, STRIDE, UNITS, CHUNKS, THREADS, MODE = (8 * n for n in range(7))
+
+WORKER = "hlo_worker"
+STATE = "hlo_pool_state"  # 6 cache lines: ticket, done, job, owner, sleepers
+TICKET, DONE, JOB, OWNER, SLEEPERS = 0, 64, 128, 192, 256
+STATE_BYTES = 320
+
+
+def text(architecture: str) -> str:
+    """The pool for a processor architecture as `platform.machine()` calls it."""
+    x86 = architecture == "x86_64"
+    pause = "call void @llvm.x86.sse2.pause()" if x86 else 'call void asm sideeffect "yield", ""()'
+    get_mode = set_mode = ""
+    if x86:  # workers compute in the caller's floating-point mode
+        get_mode = (
+            f"  %modeslot = getelementptr i8, ptr @{STATE}, i64 {JOB + MODE}\n"
+            "  call void @llvm.x86.sse.stmxcsr(ptr %modeslot)"
+        )
+        set_mode = (
+            f"  %modeslot = getelementptr i8, ptr @{STATE}, i64 {JOB + MODE}\n"
+            "  call void @llvm.x86.sse.ldmxcsr(ptr %modeslot)"
+        )
+    return _TEMPLATE.format(
+        pause=pause,
+        get_mode=get_mode,
+        set_mode=set_mode,
+        futex=FUTEX_SYSCALL.get(architecture, 0),
+        state=STATE,
+        state_bytes=STATE_BYTES,
+        done=DONE,
+        owner=OWNER,
+        sleepers=SLEEPERS,
+        kernel=JOB + KERNEL,
+        row=JOB + ROW,
+        stride=JOB + STRIDE,
+        units=JOB + UNITS,
+        chunks=JOB + CHUNKS,
+        threads=JOB + THREADS,
+        closed=CLOSED,
+        spins=SPINS,
+        wait=FUTEX_WAIT_PRIVATE,
+        wake=FUTEX_WAKE_PRIVATE,
+        worker=WORKER,
+    )
+
+
+_TEMPLATE = """
+@{state} = global [{state_bytes} x i8] zeroinitializer, align 64
+declare void @llvm.x86.sse2.pause()
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+declare i64 @syscall(i64, ...)
+
+define void @hlo_wake() {{
+  %sleepers = getelementptr i8, ptr @{state}, i64 {sleepers}
+  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
+  %any = icmp sgt i32 %asleep, 0
+  br i1 %any, label %wake, label %end
+wake:
+  %word = getelementptr i8, ptr @{state}, i64 4
+  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i64 {wake}, i64 2147483647, ptr null)
+  br label %end
+end:
+  ret void
+}}
+
+define void @hlo_parallel(ptr %kernel, ptr %row, i64 %stride, i64 %units, i64 %chunks, i64 %threads) {{
+  %owner = getelementptr i8, ptr @{state}, i64 {owner}
+  %several = icmp sgt i64 %threads, 1
+  br i1 %several, label %take, label %serial
+take:
+  %taken = cmpxchg ptr %owner, i32 0, i32 1 acq_rel monotonic
+  %own = extractvalue {{ i32, i1 }} %taken, 1
+  br i1 %own, label %open, label %serial
+serial:
+  call void %kernel(ptr %row, i64 0, i64 %units)
+  ret void
+open:
+  %old = load atomic i64, ptr @{state} monotonic, align 8
+  %generation = lshr i64 %old, 32
+  %next.generation = add i64 %generation, 1
+  %high = shl i64 %next.generation, 32
+  %shut = or i64 %high, {closed}
+  store atomic i64 %shut, ptr @{state} seq_cst, align 8
+  fence seq_cst
+{get_mode}
+  %f0 = getelementptr i8, ptr @{state}, i64 {kernel}
+  store atomic ptr %kernel, ptr %f0 monotonic, align 8
+  %f1 = getelementptr i8, ptr @{state}, i64 {row}
+  store atomic ptr %row, ptr %f1 monotonic, align 8
+  %f2 = getelementptr i8, ptr @{state}, i64 {stride}
+  store atomic i64 %stride, ptr %f2 monotonic, align 8
+  %f3 = getelementptr i8, ptr @{state}, i64 {units}
+  store atomic i64 %units, ptr %f3 monotonic, align 8
+  %f4 = getelementptr i8, ptr @{state}, i64 {chunks}
+  store atomic i64 %chunks, ptr %f4 monotonic, align 8
+  %f5 = getelementptr i8, ptr @{state}, i64 {threads}
+  store atomic i64 %threads, ptr %f5 monotonic, align 8
+  %done = getelementptr i8, ptr @{state}, i64 {done}
+  store atomic i64 0, ptr %done monotonic, align 8
+  %opening = add i64 %generation, 2
+  %opened = shl i64 %opening, 32
+  store atomic i64 %opened, ptr @{state} seq_cst, align 8
+  call void @hlo_wake()
+  br label %work
+work:
+  %ticket = load atomic i64, ptr @{state} acquire, align 8
+  %chunk = and i64 %ticket, 4294967295
+  %more = icmp ult i64 %chunk, %chunks
+  br i1 %more, label %claim, label %wait
+claim:
+  %following = add i64 %ticket, 1
+  %tried = cmpxchg ptr @{state}, i64 %ticket, i64 %following acq_rel monotonic
+  %claimed = extractvalue {{ i64, i1 }} %tried, 1
+  br i1 %claimed, label %run, label %work
+run:
+  %b0 = mul i64 %chunk, %units
+  %begin = udiv i64 %b0, %chunks
+  %e0 = add i64 %b0, %units
+  %end = udiv i64 %e0, %chunks
+  call void %kernel(ptr %row, i64 %begin, i64 %end)
+  %finished = atomicrmw add ptr %done, i64 1 acq_rel
+  br label %work
+wait:
+  %sofar = load atomic i64, ptr %done acquire, align 8
+  %all = icmp eq i64 %sofar, %chunks
+  br i1 %all, label %leave, label %again
+again:
+  {pause}
+  br label %wait
+leave:
+  store atomic i32 0, ptr %owner release, align 4
+  ret void
+}}
+
+define ptr @{worker}(ptr %argument) {{
+start:
+  %index = ptrtoint ptr %argument to i64
+  %done = getelementptr i8, ptr @{state}, i64 {done}
+  %sleepers = getelementptr i8, ptr @{state}, i64 {sleepers}
+  %word = getelementptr i8, ptr @{state}, i64 4
+  %f0 = getelementptr i8, ptr @{state}, i64 {kernel}
+  %f1 = getelementptr i8, ptr @{state}, i64 {row}
+  %f2 = getelementptr i8, ptr @{state}, i64 {stride}
+  %f3 = getelementptr i8, ptr @{state}, i64 {units}
+  %f4 = getelementptr i8, ptr @{state}, i64 {chunks}
+  %f5 = getelementptr i8, ptr @{state}, i64 {threads}
+  br label %look
+look:
+  %idle = phi i64 [ 0, %start ], [ 0, %run ], [ 0, %sleep ], [ %idler, %rest ], [ %idle, %claim ]
+  %ticket = load atomic i64, ptr @{state} acquire, align 8
+  %chunk = and i64 %ticket, 4294967295
+  %chunks = load atomic i64, ptr %f4 monotonic, align 8
+  %threads = load atomic i64, ptr %f5 monotonic, align 8
+  %more = icmp ult i64 %chunk, %chunks
+  %wanted = icmp ult i64 %index, %threads
+  %both = and i1 %more, %wanted
+  br i1 %both, label %claim, label %rest
+claim:
+  %kernel = load atomic ptr, ptr %f0 monotonic, align 8
+  %table = load atomic ptr, ptr %f1 monotonic, align 8
+  %stride = load atomic i64, ptr %f2 monotonic, align 8
+  %units = load atomic i64, ptr %f3 monotonic, align 8
+  %following = add i64 %ticket, 1
+  %tried = cmpxchg ptr @{state}, i64 %ticket, i64 %following acq_rel monotonic
+  %claimed = extractvalue {{ i64, i1 }} %tried, 1
+  br i1 %claimed, label %run, label %look
+run:
+{set_mode}
+  %offset = mul i64 %index, %stride
+  %row = getelementptr i8, ptr %table, i64 %offset
+  %b0 = mul i64 %chunk, %units
+  %begin = udiv i64 %b0, %chunks
+  %e0 = add i64 %b0, %units
+  %end = udiv i64 %e0, %chunks
+  call void %kernel(ptr %row, i64 %begin, i64 %end)
+  %finished = atomicrmw add ptr %done, i64 1 acq_rel
+  br label %look
+rest:
+  {pause}
+  %idler = add i64 %idle, 1
+  %tired = icmp uge i64 %idler, {spins}
+  br i1 %tired, label %sleep, label %look
+sleep:
+  %u0 = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %g0 = lshr i64 %ticket, 32
+  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i64 {wait}, i64 %g0, ptr null)
+  %u1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  br label %look
+}}
+"""

@@ -1,0 +1,227 @@
+"""Schedule: a total order of the instructions of each computation that control flow reaches.
+
+    Module --schedule--> Schedule
+
+Two orders are tried, the module's own and a depth-first one that evaluates the operand with the
+larger result first; the one with the lower peak of live bytes is taken (the module's own for a
+module that says is_scheduled). Dead instructions without side effects are left out. O(edges).
+Does not know: offsets, kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hlo.backend.leaves import leaf_bytes, leaf_count, leaves_of
+from hlo.backend.legality import CONTROL, SOURCES, alias, is_forwarding
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callees_first, control_predecessors, is_topological, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ops.table import OPS, Trait
+
+Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """orders: per computation, every instruction that runs or stands for a value, in order.
+
+    invariant: per while body, the leaves of the state that it hands on untouched.
+    """
+
+    module: Module
+    orders: dict[Computation, tuple[Instruction, ...]]
+    invariant: dict[Computation, frozenset[int]]
+
+    def resolve(self, instruction: Instruction, leaf: int) -> Source | None:
+        """What defines a leaf, seen through loops that leave it alone as well."""
+        return resolve_deep(self.invariant, instruction, leaf)
+
+    def operand_sources(self, instruction: Instruction) -> list[Source | None]:
+        """What defines each operand leaf, in order."""
+        return [
+            self.resolve(o, leaf) for o in instruction.operands for leaf in range(leaf_count(o.shape))
+        ]
+
+    def __str__(self) -> str:
+        rows = []
+        for computation, order in self.orders.items():
+            entry = " (entry)" if computation is self.module.entry else ""
+            rows.append(f"{computation.name}{entry}: peak {peak_bytes(order)} bytes")
+            rows += [f"  {n:4} {i.name} = {i.shape} {i.opcode}" for n, i in enumerate(order)]
+        return "\n".join(rows)
+
+
+def schedule(module: Module) -> Schedule:
+    """An order for the entry and for every computation that runs as control flow."""
+    orders: dict[Computation, tuple[Instruction, ...]] = {}
+    waiting = [module.entry]
+    while waiting:
+        computation = waiting.pop()
+        if computation in orders:
+            continue
+        order = orders[computation] = ordered(computation, keep=module.is_scheduled)
+        for instruction in order:
+            if instruction.opcode in CONTROL:
+                waiting += instruction.called_computations()
+    return Schedule(module, orders, invariants(module, orders))
+
+
+def invariants(
+    module: Module, orders: dict[Computation, tuple[Instruction, ...]]
+) -> dict[Computation, frozenset[int]]:
+    """Per while body that is scheduled, the state leaves that its root takes from its parameter."""
+    found: dict[Computation, frozenset[int]] = {}
+    for computation in callees_first(module):
+        for loop in orders.get(computation, ()):
+            if loop.opcode == "while":
+                body = loop.attributes["body"]
+                assert isinstance(body, Computation), "a while has a body"
+                (state,) = body.parameters
+                found[body] = frozenset(
+                    leaf
+                    for leaf in range(leaf_count(loop.shape))
+                    if resolve_deep(found, body.root, leaf) == (state, leaf)
+                )
+    return found
+
+
+def resolve_deep(
+    invariant: dict[Computation, frozenset[int]], instruction: Instruction, leaf: int
+) -> Source | None:
+    """What defines a leaf, through forwarding and through loops that hand it on."""
+    while True:
+        found = resolve(instruction, leaf)
+        if found is None or found[0].opcode != "while":
+            return found
+        instruction, leaf = found
+        if leaf not in invariant.get(instruction.attributes["body"], ()):  # type: ignore[call-overload]  # a computation
+            return found
+        instruction = instruction.operands[0]
+
+
+def ordered(computation: Computation, *, keep: bool) -> tuple[Instruction, ...]:
+    """The live instructions of one computation in the order in which they run."""
+    alive = live(computation)
+    own = computation.instructions
+    if not is_topological(own) or not _keeps_control(own):
+        own = tuple(post_order(computation))
+    own = tuple(i for i in own if i in alive)
+    if keep or _is_ordered_by_effects(own):
+        return own
+    deep = depth_first(computation, own)
+    return deep if peak_bytes(deep) < peak_bytes(own) else own
+
+
+def live(computation: Computation) -> set[Instruction]:
+    """What the root and side effects need, the parameters included."""
+    alive: set[Instruction] = set()
+    stack = [computation.root, *computation.parameters]
+    stack += [i for i in computation.instructions if has_side_effect(i)]
+    while stack:
+        instruction = stack.pop()
+        if instruction not in alive:
+            alive.add(instruction)
+            stack += instruction.operands
+            stack += control_predecessors(instruction)
+    return alive
+
+
+def has_side_effect(instruction: Instruction) -> bool:
+    """Whether it must run though nothing uses it, calls of such instructions included."""
+    pending, seen = [instruction], set[Computation]()
+    while pending:
+        now = pending.pop()
+        row = OPS.get(now.opcode)
+        if row is not None and row.traits & Trait.SIDE_EFFECT:
+            return True
+        if now.attributes.get("custom_call_has_side_effect"):
+            return True
+        if now.opcode in CONTROL or now.opcode == "fusion":
+            for callee in now.called_computations():
+                if callee not in seen:
+                    seen.add(callee)
+                    pending += callee.instructions
+    return False
+
+
+def _keeps_control(order: Iterable[Instruction]) -> bool:
+    seen: set[Instruction] = set()
+    for instruction in order:
+        if any(p not in seen for p in control_predecessors(instruction)):
+            return False
+        seen.add(instruction)
+    return True
+
+
+def _is_ordered_by_effects(order: Iterable[Instruction]) -> bool:
+    """Whether program order means something beyond data edges: effects, control edges."""
+    return any(control_predecessors(i) or has_side_effect(i) for i in order)
+
+
+def depth_first(computation: Computation, own: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """Operands before users, from the root down, larger results first; parameters lead."""
+    place = {instruction: n for n, instruction in enumerate(own)}
+    order: dict[Instruction, None] = dict.fromkeys(computation.parameters)
+    opened: set[Instruction] = set()
+    stack = [computation.root]
+    while stack:
+        top = stack[-1]
+        if top in order:
+            stack.pop()
+        elif top in opened:
+            stack.pop()
+            order[top] = None
+        else:
+            opened.add(top)
+            waiting = [o for o in dict.fromkeys(top.operands) if o not in order]
+            waiting.sort(key=lambda o: (o.shape.size_bytes, -place[o]))
+            stack += waiting
+    return tuple(order)
+
+
+def resolve(instruction: Instruction, leaf: int) -> Source | None:
+    """The leaf that defines the bytes, through everything that only forwards; None: undefined."""
+    while instruction.opcode not in SOURCES and is_forwarding(instruction):
+        found = alias(instruction, leaf)
+        if found is None:
+            return None
+        instruction, leaf = found
+    return instruction, leaf
+
+
+def operand_sources(instruction: Instruction) -> list[Source | None]:
+    """What defines each operand leaf, in order."""
+    return [resolve(o, leaf) for o in instruction.operands for leaf in range(leaf_count(o.shape))]
+
+
+def last_uses(order: tuple[Instruction, ...]) -> dict[Source, int]:
+    """The position of the last instruction that reads each defined leaf; forwarding reads nothing."""
+    last: dict[Source, int] = {}
+    for position, instruction in enumerate(order):
+        if instruction.opcode in SOURCES or is_forwarding(instruction):
+            continue
+        for source in operand_sources(instruction):
+            if source is not None:
+                last[source] = position
+    return last
+
+
+def peak_bytes(order: tuple[Instruction, ...]) -> int:
+    """The most bytes live at once when nothing is in place; parameters and constants not counted."""
+    last = last_uses(order)
+    dying: dict[int, int] = {}
+    for (instruction, leaf), position in last.items():
+        if instruction.opcode not in SOURCES:
+            size = leaf_bytes(leaves_of(instruction.shape)[leaf])
+            dying[position] = dying.get(position, 0) + size
+    peak = now = 0
+    for position, instruction in enumerate(order):
+        if instruction.opcode in SOURCES or is_forwarding(instruction):
+            continue
+        now += instruction.shape.size_bytes
+        peak = max(peak, now)
+        now -= dying.get(position, 0)
+    return peak
