@@ -1,0 +1,1 @@
+"""The reference: modules evaluated with NumPy, exactly and without haste."""

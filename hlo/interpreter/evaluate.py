@@ -1,0 +1,144 @@
+"""The reference: a module and arrays in, arrays out.
+
+arguments --check--> values --run the entry--> root's value --copy--> fresh arrays
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hlo.errors import HloError
+from hlo.interpreter.device import (
+    Device,
+    HostChannel,
+    Infeed,
+    Outfeed,
+    Surroundings,
+    fresh,
+)
+from hlo.interpreter.rendezvous import Abandoned, Rendezvous
+from hlo.interpreter.run import Run, allow_deep_calls
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.runtime.arguments import checked_arguments
+
+
+def evaluate(
+    module: Module,
+    *arguments: object,
+    max_steps: int | None = None,
+    seed: int = 0,
+    infeed: Infeed = (),
+    outfeed: Outfeed | None = None,
+    channels: Mapping[object, HostChannel] | None = None,
+) -> object:
+    """The entry's result on one device: an array or nested tuples, aliasing nothing.
+
+    max_steps limits the iterations of all loops together; seed starts `rng`. Raises HloError:
+    `arguments`, `elided-constant`, `max-steps`, `unsupported`.
+    """
+    surroundings = Surroundings(
+        max_steps=max_steps,
+        seed=seed,
+        infeed=infeed,
+        outfeed=[] if outfeed is None else outfeed,
+        channels=channels or {},
+    )
+    return _on_device(module, arguments, Device(surroundings))
+
+
+def _on_device(module: Module, arguments: Sequence[object], device: Device) -> object:
+    values = checked_arguments(module.entry.parameters, arguments)
+    allow_deep_calls()
+    with np.errstate(all="ignore"):
+        result = Run(device).call(module.entry, values)
+    return fresh(result, result_layouts(module))
+
+
+def result_layouts(module: Module) -> Shape:
+    """The result's shape with the layouts that the entry promises."""
+    layout = module.attributes.get("entry_computation_layout")
+    result = getattr(layout, "result", None)
+    return result if isinstance(result, Shape) else module.entry.root.shape
+
+
+def evaluate_devices(
+    module: Module,
+    arguments: Sequence[Sequence[object]],
+    *,
+    replicas: int | None = None,
+    partitions: int | None = None,
+    max_steps: int | None = None,
+    seed: int = 0,
+    infeed: Infeed = (),
+    outfeed: Outfeed | None = None,
+    channels: Mapping[object, HostChannel] | None = None,
+) -> list[object]:
+    """The results of all devices; arguments[g] are those of g = replica * partitions + partition.
+
+    Counts that are not given come from the module's header. Each device is a thread; a program
+    whose devices wait for each other ends with the error `deadlock`.
+    """
+    counts = [
+        _count(module, "replica_count", replicas),
+        _count(module, "num_partitions", partitions),
+    ]
+    total = counts[0] * counts[1]
+    if len(arguments) != total:
+        found = f"arguments for {len(arguments)} devices"
+        raise HloError(
+            "arguments", f"{found}, expected {counts[0]} replicas x {counts[1]} partitions"
+        )
+    surroundings = Surroundings(
+        *counts,
+        max_steps,
+        seed,
+        infeed,
+        [] if outfeed is None else outfeed,
+        channels or {},
+        Rendezvous(total),
+    )
+    return _in_threads(module, arguments, surroundings)
+
+
+def _count(module: Module, name: str, given: int | None) -> int:
+    if given is not None:
+        return given
+    found = module.attributes.get(name, 1)
+    return found if isinstance(found, int) and found > 0 else 1
+
+
+def _in_threads(
+    module: Module, arguments: Sequence[Sequence[object]], surroundings: Surroundings
+) -> list[object]:
+    """Every device in a thread of its own; the first failure by device number is raised."""
+    rendezvous = surroundings.rendezvous
+    results: list[object] = [None] * len(arguments)
+    failures: dict[int, BaseException] = {}
+
+    def run(number: int) -> None:
+        try:
+            device = Device(surroundings, number)
+            results[number] = _on_device(module, arguments[number], device)
+        except Abandoned:
+            pass
+        except BaseException as error:  # raised in the caller's thread
+            failures[number] = error
+            rendezvous.abandon()
+        finally:
+            rendezvous.leave(number)
+
+    threads = [threading.Thread(target=run, args=(g,), daemon=True) for g in range(len(arguments))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[min(failures)]
+    for channel, source, target in rendezvous.undelivered():
+        message = f"send on channel {channel} from device {source} to {target}"
+        raise HloError("deadlock", f"{message} was never received, expected a recv")
+    return results

@@ -1,0 +1,263 @@
+"""Run: one execution of a module on one device, and Called, a computation that ops can call.
+
+    computation --plan--> steps --run--> value of the root
+
+A value with dynamic dimensions `<=n` is an array cut to its run-time sizes. A plan keeps each
+value in a numbered slot and frees it after its last use.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlo.errors import HloError, Violation
+from hlo.interpreter.device import Device
+from hlo.ir.computation import Computation
+from hlo.ir.graph import is_topological, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.shape import ProgramShape
+from hlo.ops.table import OPS, Trait, call_attributes
+
+DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
+
+
+@dataclass(slots=True)
+class Step:
+    """One instruction to evaluate: its function, and the slots that it reads, fills and frees."""
+
+    instruction: Instruction
+    evaluate: Callable[..., object]
+    operands: tuple[int, ...]
+    keywords: dict[str, object]
+    slot: int
+    dead: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """The steps of a computation: `inputs` are the slots of its parameters by number."""
+
+    steps: list[Step]
+    inputs: tuple[int | None, ...]
+    root: int
+    slots: int
+
+
+class Called:
+    """A computation as ops call it (the protocol hlo.ops.callee.Callee)."""
+
+    __slots__ = ("_elementwise", "_run", "computation")
+
+    def __init__(self, computation: Computation, run: Run) -> None:
+        self.computation = computation
+        self._run = run
+        self._elementwise: bool | None = None
+
+    @property
+    def name(self) -> str:
+        return self.computation.name
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        return self.computation.program_shape
+
+    @property
+    def is_elementwise(self) -> bool:
+        if self._elementwise is None:
+            self._elementwise = is_elementwise(self.computation)
+        return self._elementwise
+
+    def __call__(self, *values: object) -> object:
+        return self._run.call(self.computation, values)
+
+
+class Run:
+    """Plans and the state of one execution."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._plans: dict[Computation, Plan] = {}
+        self._depth = 0
+
+    def call(self, computation: Computation, values: tuple[object, ...]) -> object:
+        """The computation's result for the given arguments."""
+        plan = self._plans.get(computation)
+        if plan is None:
+            plan = self._plans[computation] = self._planned(computation)
+        if self._depth >= DEEPEST_CALL:
+            message = f"{computation.name} is called {self._depth} calls deep"
+            raise HloError("unsupported", f"{message}, expected at most {DEEPEST_CALL}")
+        self._depth += 1
+        try:
+            return self._evaluated(plan, values)
+        finally:
+            self._depth -= 1
+
+    def _evaluated(self, plan: Plan, values: tuple[object, ...]) -> object:
+        """Runs the steps. Hot: about 1 us a step beside the op itself."""
+        slots: list[object] = [None] * plan.slots
+        for slot, value in zip(plan.inputs, values, strict=True):
+            if slot is not None:
+                slots[slot] = value
+        device = self.device
+        for step in plan.steps:
+            device.instruction = step.instruction
+            try:
+                value = step.evaluate(*[slots[i] for i in step.operands], **step.keywords)
+            except Violation as violation:
+                raise located(violation, step.instruction) from None
+            if isinstance(value, np.generic):
+                value = np.asarray(value)
+            slots[step.slot] = value
+            for slot in step.dead:
+                slots[slot] = None
+        return slots[plan.root]
+
+    def _planned(self, computation: Computation) -> Plan:
+        order = needed(computation)
+        slot_of = {instruction: i for i, instruction in enumerate(order)}
+        last_use = {o: user for user in order for o in user.operands}
+        steps = []
+        for instruction in order:
+            if instruction.opcode == "parameter":
+                continue
+            unique = dict.fromkeys(instruction.operands)
+            dead = [o for o in unique if last_use[o] is instruction and o is not computation.root]
+            steps.append(
+                Step(
+                    instruction,
+                    evaluator(instruction),
+                    tuple(slot_of[o] for o in instruction.operands),
+                    self._keywords(instruction),
+                    slot_of[instruction],
+                    tuple(slot_of[o] for o in dead),
+                )
+            )
+        inputs = tuple(slot_of.get(p) for p in computation.parameters)
+        return Plan(steps, inputs, slot_of[computation.root], len(order))
+
+    def _keywords(self, instruction: Instruction) -> dict[str, object]:
+        """The attributes for `evaluate`, computations as callables, and what the row asks for."""
+        if instruction.opcode == "constant":
+            return {}
+        row = OPS[instruction.opcode]
+        keywords = {
+            name.replace("-", "_"): self._callable(value)
+            for name, value in call_attributes(instruction).items()
+        }
+        if row.takes_shape:
+            keywords["shape"] = instruction.shape
+        if row.takes_operand_shapes:
+            keywords["operand_shapes"] = tuple(o.shape for o in instruction.operands)
+        if row.takes_context:
+            keywords["context"] = self.device
+        return keywords
+
+    def _callable(self, value: object) -> object:
+        if isinstance(value, Computation):
+            return Called(value, self)
+        if isinstance(value, tuple) and value and isinstance(value[0], Computation):
+            return tuple(Called(c, self) for c in value)
+        return value
+
+
+def needed(computation: Computation) -> list[Instruction]:
+    """What the root or an effect needs, operands first, in the text's order where that is one."""
+    order = computation.instructions
+    if not is_topological(order) or any("control-predecessors" in i.attributes for i in order):
+        order = tuple(post_order(computation))
+    wanted = {computation.root}
+    for instruction in reversed(order):
+        if instruction in wanted or has_effect(instruction):
+            wanted.add(instruction)
+            wanted.update(instruction.operands)
+    return [i for i in order if i in wanted]
+
+
+def has_effect(instruction: Instruction) -> bool:
+    """Whether an instruction must run though nothing uses it, by itself or by what it calls."""
+    pending, seen = [instruction], set()
+    while pending:
+        top = pending.pop()
+        if OPS[top.opcode].traits & Trait.SIDE_EFFECT or top.get("custom_call_has_side_effect"):
+            return True
+        for callee in top.called_computations():
+            if callee not in seen:
+                seen.add(callee)
+                pending += callee.instructions
+    return False
+
+
+def evaluator(instruction: Instruction) -> Callable[..., object]:
+    """The function of a step; a constant's gives its literal's value."""
+    if instruction.opcode == "constant":
+        return constant_function(instruction)
+    row = OPS[instruction.opcode]
+    if not hasattr(row, "evaluate"):
+        message = f"{instruction.opcode}: the reference has no evaluation for it"
+        raise HloError("unsupported", message, instruction.span)
+    return row.evaluate
+
+
+def constant_function(instruction: Instruction) -> Callable[[], object]:
+    """Gives the constant's value; running an elided one is an error."""
+    literal = instruction["literal"]
+    assert isinstance(literal, Literal), "a constant holds a literal"
+    if not literal.is_elided:
+        value = literal_value(literal)
+        return lambda: value
+
+    def refuse() -> object:
+        raise HloError(
+            "elided-constant",
+            f"constant: the value of {instruction.name} is {{...}}, expected a value",
+            instruction.span,
+            help="hlo.fill_elided(module) or --fill-elided[=SEED] makes one up",
+        )
+
+    return refuse
+
+
+def literal_value(literal: Literal) -> object:
+    """A literal as a value: an array or nested tuples."""
+    if isinstance(literal.value, tuple):
+        return tuple(literal_value(e) for e in literal.value)
+    return literal.value
+
+
+def located(violation: Violation, instruction: Instruction) -> HloError:
+    """A broken rule met while evaluating, placed at its instruction."""
+    message = f"{instruction.opcode}: {violation}" if violation.at else (
+        f"{instruction.opcode}: {violation.found}, expected {violation.expected}"
+    )  # fmt: skip
+    return HloError(violation.code, message, instruction.span, help=violation.help)
+
+
+SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
+SCALAR_CALLS = frozenset({"call", "fusion"})
+
+
+def is_elementwise(computation: Computation) -> bool:
+    """Whether a computation on scalars acts on arrays element by element when given arrays."""
+    pending = [computation]
+    while pending:
+        for instruction in needed(pending.pop()):
+            if any(not leaf.is_scalar for leaf in instruction.shape.leaves()):
+                return False
+            if instruction.opcode in SCALAR_CALLS:
+                pending += instruction.called_computations()
+                continue
+            row = OPS[instruction.opcode]
+            if not (instruction.opcode in SCALAR_STRUCTURE or row.traits & Trait.ELEMENTWISE):
+                return False
+    return True
+
+
+def allow_deep_calls() -> None:
+    """Room for DEEPEST_CALL nested calls: about six Python frames each."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + 8 * DEEPEST_CALL))

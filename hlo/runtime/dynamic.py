@@ -1,0 +1,22 @@
+"""Dynamic: an array of a bounded dynamic shape with its run-time sizes, at the public API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamic:
+    """An array as large as the bounds; only elements below sizes[d] in each dimension d count."""
+
+    array: np.ndarray
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+    def valid(self) -> np.ndarray:
+        """The part that counts."""
+        return self.array[
+            tuple(slice(0, self.sizes.get(d, n)) for d, n in enumerate(self.array.shape))
+        ]
