@@ -1,0 +1,85 @@
+"""The pipeline language, the catalogue's rules, the manager."""
+
+import pytest
+
+import hlo
+from hlo.errors import HloError
+from hlo.passes.catalogue import CATALOGUE, ORDER, PIPELINES, first_line
+from hlo.passes.manager import Manager, PassError
+from hlo.passes.pipeline import Fixpoint, Step, Steps, parse_pipeline
+
+TWICE = "HloModule m\nENTRY e { x = f32[3] parameter(0) a = f32[3] negate(x) ROOT b = f32[3] negate(a) }"
+
+
+def test_names_groups_and_options() -> None:
+    steps = parse_pipeline("dce, constant-folding{max-elements=7},fixpoint(algsimp,cse)")
+    assert steps[0] == Step("dce")
+    assert steps[1] == Step("constant_folding", (("max_elements", 7),))
+    assert steps[2] == Fixpoint((Step("algsimp"), Step("cse")))
+    assert parse_pipeline(",".join(map(str, steps))) == steps
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_pipelines_parse(name: str) -> None:
+    steps = parse_pipeline(name)
+    assert bool(steps) == bool(PIPELINES[name])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nothing", "dce{", "dce{x=1}", "fixpoint(dce", "dce)", "dce dce", "algsimp{inexact=2}", "@",
+     "simplify{a=1}", "constant_folding{max-elements=x}", "fixpoint(" * 40],
+)  # fmt: skip
+def test_bad_pipelines_are_one_clear_error(text: str) -> None:
+    with pytest.raises(HloError) as caught:
+        parse_pipeline(text)
+    assert caught.value.code in ("pipeline", "unknown-pass")
+
+
+def names(steps: Steps) -> list[str]:
+    found: list[str] = []
+    for step in steps:
+        found += names(step.steps) if isinstance(step, Fixpoint) else [step.name]
+    return found
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_order_constraints_hold(name: str) -> None:
+    order = names(parse_pipeline(name))
+    for before, after, why in ORDER:
+        assert before in CATALOGUE
+        assert after in CATALOGUE
+        if before in order and after in order:
+            last = len(order) - 1 - order[::-1].index(after)
+            assert order.index(before) < last, f"{before} before {after}: {why}"
+
+
+def test_every_pass_says_what_it_does() -> None:
+    for name, function in CATALOGUE.items():
+        assert first_line(function).endswith("."), name
+
+
+def test_optimize_leaves_its_argument_alone() -> None:
+    module = hlo.parse(TWICE)
+    text = str(module)
+    assert "negate" not in str(hlo.optimize(module, "algsimp"))
+    assert str(module) == text
+
+
+def test_a_pass_that_breaks_the_module_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(module: hlo.ir.module.Module) -> bool:  # type: ignore[name-defined]
+        root = module.entry.root
+        root.shape = hlo.Shape.array("f32", [4])
+        return True
+
+    monkeypatch.setitem(CATALOGUE, "dce", breaks)
+    with pytest.raises(PassError, match="pass dce broke the module"):
+        Manager(verify=hlo.verify).run(hlo.parse(TWICE), parse_pipeline("dce"))
+
+
+def test_what_a_pass_did_is_counted() -> None:
+    manager = Manager()
+    manager.run(hlo.parse(TWICE), parse_pipeline("algsimp,dce"))
+    assert [run.changed for run in manager.runs] == [True, False]
+    assert manager.runs[0].instructions_before == 3
+    assert manager.runs[0].instructions_after == 1
