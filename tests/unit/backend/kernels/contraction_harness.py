@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 
 import llvmlite.binding as llvm
@@ -74,7 +75,7 @@ class Compiled:
     def __call__(
         self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1
     ) -> np.ndarray:
-        """Runs into `result`, the units of each kernel cut into `pieces` ranges, last range first."""
+        """Runs into `result`, the units of each kernel in `pieces` ranges, the last one first."""
         run, keep = self.prepared(operands, result, pieces)
         run()
         del keep
@@ -92,7 +93,7 @@ class Compiled:
             table = (ctypes.c_void_p * len(addresses))(*addresses)
             keep += [scratch, table]
             cuts = [kernel.units * i // pieces for i in range(pieces + 1)]
-            pairs = list(zip(cuts[:-1], cuts[1:], strict=True))[::-1]
+            pairs = list(itertools.pairwise(cuts))[::-1]
             function = self.functions[kernel.text]
             steps += [(function, ctypes.addressof(table), begin, end) for begin, end in pairs]
 
@@ -108,3 +109,9 @@ def aligned(size: int) -> np.ndarray:
     raw = np.full(size + 64, 0xFF, np.uint8)
     at = -raw.ctypes.data % 64
     return raw[at : at + size]
+
+
+def levels() -> list[str]:
+    """The levels that this machine runs."""
+    host = target_of().features
+    return ["sse", *["avx2"] * ("avx2" in host), *["avx512"] * ("avx512f" in host)]
