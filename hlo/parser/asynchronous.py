@@ -1,0 +1,139 @@
+"""Asynchronous instructions: async-start, -update, -done, and the sugar `negate-start`; HLO_TEXT.md 6.6.
+
+    x = ((f32[2]), f32[2], s32[]) negate-start(p)
+    =>  async_wrapped { async_param = f32[2] parameter(0)  ROOT negate = f32[2] negate(async_param) }
+        x = ((f32[2]), f32[2], s32[]) async-start(p), calls=async_wrapped
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hlo.errors import Violation
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
+from hlo.ops.table import OPS
+from hlo.parser.kinds import PAYLOADS, async_parts
+from hlo.parser.wording import near
+
+if TYPE_CHECKING:
+    from hlo.parser.build import ModuleBuilder
+
+_NATIVE = frozenset(("all-gather", "all-reduce", "collective-permute", "copy", "send", "recv"))
+_COPIED = ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")
+_THREAD = "async_execution_thread"
+
+
+def is_async(opcode: str) -> bool:
+    return opcode in ("async-start", "async-update", "async-done")
+
+
+def build_async(
+    builder: ModuleBuilder,
+    name: str,
+    opcode: str,
+    shape: Shape | None,
+    operands: tuple[Instruction, ...],
+    attributes: dict[str, object],
+) -> Instruction:
+    """An asynchronous instruction, explicit or from sugar; any other opcode is unknown."""
+    base, suffix = ("", opcode.removeprefix("async"))
+    if not is_async(opcode):
+        parts = async_parts(opcode)
+        if parts is None:
+            raise Violation("unknown-opcode", "opcode", opcode, "an opcode", help=near(opcode, OPS))
+        base, suffix = parts
+        if base in _NATIVE or base in PAYLOADS:
+            raise Violation("unknown-opcode", "opcode", opcode, f"another form: {base} has none")
+    if shape is None:
+        raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
+    if suffix == "-start":
+        return _start(builder, name, base, shape, operands, attributes)
+    return _continued(builder, name, base, suffix, shape, operands, attributes)
+
+
+def _start(
+    builder: ModuleBuilder,
+    name: str,
+    base: str,
+    shape: Shape,
+    operands: tuple[Instruction, ...],
+    attributes: dict[str, object],
+) -> Instruction:
+    parts = shape.elements
+    if not shape.is_tuple or len(parts) < 2 or not parts[0].is_tuple:
+        raise Violation("shape-mismatch", "result", str(shape), "((operands), outputs, state)")
+    thread = str(attributes.get(_THREAD, "main"))
+    if base:
+        own = {k: v for k, v in attributes.items() if not _stays(k)}
+        attributes = {k: v for k, v in attributes.items() if _stays(k)}
+        own.update((k, attributes[k]) for k in _COPIED if k in attributes)
+        attributes["calls"] = _wrapped(builder, base, parts[1], operands, own)
+    callee = attributes.get("calls")
+    if callee is None:
+        raise Violation("attribute-missing", "", "written without it", "calls=")
+    assert isinstance(callee, Computation), "resolved"
+    if _THREAD in attributes or base:
+        callee.execution_thread = thread
+    return Instruction(name, "async-start", shape, operands, attributes)
+
+
+def _stays(attribute: str) -> bool:
+    """Whether a sugared start keeps the attribute; the others belong to the wrapped opcode."""
+    return (
+        attribute in INSTRUCTION_ATTRS and attribute != "result_accuracy"
+    ) or attribute in (_THREAD, "output_to_operand_aliasing")
+
+
+def _wrapped(
+    builder: ModuleBuilder,
+    base: str,
+    result: Shape,
+    operands: tuple[Instruction, ...],
+    attributes: dict[str, object],
+) -> Computation:
+    """The computation that a sugared start calls; it stands before the one that is being read."""
+    scope = builder.open("async_wrapped", -1)
+    parameters = []
+    for number, operand in enumerate(operands):
+        parameter = Instruction("async_param", "parameter", operand.shape, (), {"parameter_number": number})
+        parameters.append(scope.computation.add(parameter))
+        scope.numbers.add(number)
+    try:
+        root = builder.create(scope, base, base, result, tuple(parameters), attributes)
+    except Violation:
+        builder.scopes.pop()
+        raise
+    scope.root = scope.computation.add(root)
+    return builder.close(body=True)
+
+
+def _continued(
+    builder: ModuleBuilder,
+    name: str,
+    base: str,
+    suffix: str,
+    shape: Shape,
+    operands: tuple[Instruction, ...],
+    attributes: dict[str, object],
+) -> Instruction:
+    """async-update or async-done: of one operand that is an async-start or async-update itself."""
+    if len(operands) != 1 or operands[0].opcode not in ("async-start", "async-update"):
+        raise Violation("async-chain", "operands", "another operand", "one async-start or async-update")
+    if suffix == "-update" and shape != operands[0].shape:
+        raise Violation("shape-mismatch", "result", str(shape), f"{operands[0].shape}, the operand's shape")
+    start = operands[0]
+    while start.opcode != "async-start":
+        start = start.operands[0]
+    callee = start.attributes["calls"]
+    assert isinstance(callee, Computation), "resolved"
+    if base and base != callee.root.opcode:
+        raise Violation("async-chain", "opcode", base, f"{callee.root.opcode}, the wrapped opcode")
+    if attributes.get("calls", callee) is not callee:
+        raise Violation("async-chain", "calls", "another computation", f"{callee.name}, as its start")
+    thread, given = callee.execution_thread, attributes.get(_THREAD, "main")
+    if given != thread and (_THREAD in attributes or not base):
+        raise Violation("async-chain", _THREAD, f"{given!r}", f"{thread!r}, the start's")
+    return Instruction(name, f"async{suffix}", shape, operands, attributes)

@@ -1,0 +1,275 @@
+"""ModuleBuilder: what the text says, in text order -> Module, with XLA's parse-time checks.
+
+    open(name) instruction(...) instruction(...) close() ... finish() -> Module
+
+References are resolved at once: an operand, a control predecessor, a computation must be complete
+before it is named (HLO_TEXT.md 2.4, 2.5). What is wrong raises Violation, its role saying where; both
+readers of text (actions.py, outline.py) stand above this file and know the places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.sharding import repeated
+from hlo.errors import Violation
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ir.names import NameTable, sanitised
+from hlo.ir.shape import Shape, compatible
+from hlo.ops.builder import inferred_shape
+from hlo.ops.table import OPS, REQUIRED
+from hlo.parser.asynchronous import build_async, is_async
+from hlo.parser.checks import CHECKS, Draft
+from hlo.parser.finish import finish_module
+from hlo.parser.wording import near
+from hlo.source import Source
+
+
+class Poisoned(Exception):
+    """Something that it needs is wrong already, and was reported."""
+
+
+class Scope:
+    """A computation that is being read, and the names defined in it so far."""
+
+    __slots__ = ("computation", "names", "poisoned", "result", "root", "start", "numbers", "is_entry")
+
+    def __init__(self, name: str, start: int, result: Shape | None, *, is_entry: bool) -> None:
+        self.computation = Computation(name)
+        self.names: dict[str, Instruction] = {}
+        self.poisoned: set[str] = set()
+        self.numbers: set[int] = set()
+        self.root: Instruction | None = None
+        self.start = start
+        self.result = result
+        self.is_entry = is_entry
+
+
+class ModuleBuilder:
+    """Makes one module. `single`: a text that is one instruction, whose unknown operands are new
+    parameters (HLO_TEXT.md 2.8).
+    """
+
+    def __init__(self, source: Source, *, single: bool = False) -> None:
+        self.source = source
+        self.module = Module("_")
+        self.module.source = source
+        self.single = single
+        self.scopes: list[Scope] = []
+        self.by_name: dict[str, Computation] = {}
+        self.bodies: dict[str, Computation] = {}
+        self.broken: set[str] = set()  # names of computations with errors of their own
+        self.entry: Computation | None = None
+        self.tables: object | None = None
+        self._written: list[str] = []
+        self._anonymous: NameTable | None = None
+
+    # --- computations
+
+    def open(self, name: str, start: int, result: Shape | None = None, *, entry: bool = False) -> Scope:
+        scope = Scope(name, start, result, is_entry=entry)
+        self.scopes.append(scope)
+        return scope
+
+    def check_head(self, scope: Scope) -> None:
+        """Names of computations differ, and one at most is the entry."""
+        name = scope.computation.name
+        if name in self.by_name or name in self.broken:
+            raise Violation("duplicate-name", "", f"a second computation {name}", "another name")
+        if scope.is_entry and self.entry is not None:
+            raise Violation("syntax", "", "a second ENTRY", f"one (the first is {self.entry.name})")
+
+    def close(self, *, thread: str = "main", body: bool = False) -> Computation:
+        """The innermost computation is complete."""
+        scope = self.scopes.pop()
+        computation = scope.computation
+        computation.execution_thread = thread
+        if not computation.instructions:
+            raise Violation("syntax", "", f"{computation.name} without instructions", "at least one")
+        computation.root = scope.root or computation.instructions[-1]
+        if scope.numbers != set(range(len(scope.numbers))):
+            listed = ", ".join(map(str, sorted(scope.numbers)))
+            expected = f"all from 0 to {len(scope.numbers) - 1}"
+            raise Violation("parameter-number", "", f"numbered {listed}", expected)
+        root = computation.root.shape
+        if scope.result is not None and not compatible(scope.result, root):
+            raise Violation("shape-mismatch", "signature", f"-> {scope.result}", f"{root}, the root's shape")
+        self.module.add(computation, entry=False)
+        if body:
+            self.bodies[f"{{{len(self.bodies)}}}"] = computation
+        else:
+            self.by_name[computation.name] = computation
+        if scope.is_entry:
+            self.entry = computation
+        return computation
+
+    def computation(self, name: str) -> Computation:
+        """A computation by the name that an attribute gives (or the key of an inline body)."""
+        found = self.bodies.get(name) if name.startswith("{") else self.by_name.get(name)
+        if found is None:
+            if name in self.broken or name.startswith("{"):
+                raise Poisoned
+            expected = "the name of a computation before this one"
+            raise Violation("unknown-name", "", name, expected, help=near(name, self.by_name))
+        return found
+
+    # --- instructions
+
+    def operand(self, scope: Scope, name: str, shape: Shape | None) -> Instruction:
+        """The instruction that an operand names; `shape` is what the text writes before it."""
+        found = scope.names.get(name)
+        if found is None:
+            if name in scope.poisoned:
+                raise Poisoned
+            if shape is not None and self.single and len(self.scopes) == 1:
+                return self.missing(scope, name, shape)
+            expected = f"an instruction before this one in {scope.computation.name}"
+            raise Violation("unknown-name", "", name, expected, help=near(name, scope.names))
+        if shape is not None and shape is not found.shape and not compatible(shape, found.shape):
+            raise Violation("shape-mismatch", "", f"written as {shape}", f"{found.shape}, the shape of {name}")
+        return found
+
+    def missing(self, scope: Scope, name: str, shape: Shape) -> Instruction:
+        """A parameter for an operand that a single-instruction text does not define."""
+        number = len(scope.numbers)
+        made = Instruction(name or f"_{number}", "parameter", shape, (), {"parameter_number": number})
+        made.source = self.source
+        scope.numbers.add(number)
+        scope.names[made.name] = made
+        return scope.computation.add(made)
+
+    def anonymous(self, opcode: str) -> str:
+        """The name of a nested instruction, free among all names written so far in the text."""
+        if self._anonymous is None:
+            self._anonymous = NameTable()
+        for name in self._written:
+            self._anonymous.unique(name)
+        self._written.clear()
+        return self._anonymous.unique(f"{opcode}.anon")
+
+    def check_name(self, scope: Scope, name: str) -> None:
+        """Names in a computation differ and are legal."""
+        if name in scope.names or name in scope.poisoned:
+            raise Violation("duplicate-name", "", f"a second {name}", "another name")
+        if sanitised(name) != name:
+            raise Violation("illegal-name", "", name, f"a legal name, for example {sanitised(name)}")
+
+    def instruction(
+        self,
+        scope: Scope,
+        name: str,
+        opcode: str,
+        shape: Shape | None,
+        operands: tuple[Instruction, ...],
+        attributes: dict[str, object],
+        place: tuple[int, int],
+        *,
+        root: bool = False,
+        nested: bool = False,
+    ) -> Instruction:
+        """Make an instruction and add it to the computation that is being read."""
+        made = self.create(scope, name, opcode, shape, operands, attributes)
+        made.start, made.end = place
+        made.source = self.source
+        if nested:
+            made.name = self.anonymous(made.opcode)
+        else:
+            self.check_name(scope, name)
+            self._written.append(name)
+        if root:
+            if scope.root is not None:
+                raise Violation("syntax", "", "a second ROOT", f"one (the first is {scope.root.name})")
+            scope.root = made
+        scope.names[made.name] = made
+        return scope.computation.add(made)
+
+    def create(
+        self,
+        scope: Scope,
+        name: str,
+        opcode: str,
+        shape: Shape | None,
+        operands: tuple[Instruction, ...],
+        attributes: dict[str, object],
+    ) -> Instruction:
+        """An instruction after the checks that XLA makes when it reads one, in no computation yet."""
+        row = OPS.get(opcode)
+        if row is None or is_async(opcode):
+            return build_async(self, name, opcode, shape, operands, attributes)
+        if row.arity is not None and len(operands) != row.arity:
+            found = f"given {len(operands)} operand{'' if len(operands) == 1 else 's'}"
+            raise Violation("arity", "operands", found, str(row.arity))
+        check = CHECKS.get(opcode)
+        if check is not None:
+            draft = Draft(opcode, shape, operands, attributes)
+            check(draft)
+            shape, operands, attributes = draft.shape, draft.operands, draft.attributes
+        if row.attrs:
+            check_required(opcode, row.attrs, attributes)
+        if opcode == "parameter":
+            self._check_number(scope, attributes["parameter_number"])
+        elif opcode == "constant":
+            literal = attributes["literal"]
+            assert isinstance(literal, Literal), "the reader built it"
+            shape = literal.shape
+        if shape is None:
+            shape = inferred(opcode, operands, attributes)
+        if "sharding" in attributes and shape.is_tuple:
+            attributes["sharding"] = repeated(attributes["sharding"], shape)  # type: ignore[arg-type]
+        if "parameter_replication" in attributes:
+            _check_replication(opcode, shape, attributes["parameter_replication"])
+        return Instruction(name, opcode, shape, operands, attributes)
+
+    def _check_number(self, scope: Scope, number: object) -> None:
+        assert isinstance(number, int), "the reader built it"
+        if number < 0:
+            raise Violation("parameter-number", "", f"number {number}", "0 or more")
+        if number in scope.numbers:
+            raise Violation("parameter-number", "", f"a second parameter {number}", "another number")
+        scope.numbers.add(number)
+
+    def resolved(self, scope: Scope, kind: AttributeKind, value: object) -> object:
+        """Names turned into what they name, for the kinds that refer to something."""
+        if kind.refers == "computation":
+            return self.computation(value)  # type: ignore[arg-type]  # a name
+        if kind.refers == "computations":
+            return tuple(self.computation(name) for name in value)  # type: ignore[attr-defined]
+        return tuple(self.operand(scope, name, None) for name in value)  # type: ignore[attr-defined]
+
+    def finish(self) -> Module:
+        """The module, complete and checked as a whole."""
+        if self.entry is None:
+            self.entry = self.module.computations[-1]
+        self.module.entry = self.entry
+        finish_module(self.module, self.tables)
+        return self.module
+
+
+def check_required(opcode: str, attrs: Mapping[str, object], given: Mapping[str, object]) -> None:
+    """Every attribute without a default is written."""
+    missing = [n for n, a in attrs.items() if a.default is REQUIRED and n not in given]  # type: ignore[attr-defined]
+    if missing:
+        raise Violation("attribute-missing", "", "written without it", f"{min(missing)}=")
+
+
+def inferred(
+    opcode: str, operands: tuple[Instruction, ...], attributes: dict[str, object]
+) -> Shape:
+    """The shape that the text left out."""
+    if not OPS[opcode].inferable:
+        raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
+    return inferred_shape(opcode, operands, attributes)
+
+
+def _check_replication(opcode: str, shape: Shape, flags: object) -> None:
+    leaves = sum(1 for _ in shape.leaves())
+    assert isinstance(flags, tuple), "of booleans"
+    if opcode != "parameter":
+        raise Violation("attribute-unknown", "parameter_replication", f"on {opcode}", "a parameter")
+    if len(flags) != leaves:
+        expected = f"{leaves}, one for each leaf of {shape}"
+        raise Violation("attribute-value", "parameter_replication", f"{len(flags)} flags", expected)

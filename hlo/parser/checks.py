@@ -1,0 +1,345 @@
+"""Per opcode: what XLA checks or computes itself when it reads one; HLO_TEXT.md section 6.
+
+Most opcodes need nothing here: a written shape is believed. CHECKS holds the rest; each function may
+refuse the draft (Violation) or complete it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.errors import Violation
+from hlo.ir import dtype as dt
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape, compatible
+from hlo.ops.builder import inferred_shape
+
+
+@dataclass(slots=True)
+class Draft:
+    """An instruction before it is made; shape None: the text has none."""
+
+    opcode: str
+    shape: Shape | None
+    operands: tuple[Instruction, ...]
+    attributes: dict[str, object]
+
+    def __getitem__(self, index: int) -> Shape:
+        """The shape of an operand."""
+        return self.operands[index].shape
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        value = self.attributes.get(name, ())
+        assert isinstance(value, tuple), "the kind builds a tuple"
+        return value
+
+
+Check = Callable[[Draft], None]
+_CONTEXT = Shape.array(dt.U32)
+
+
+def _wrong(at: str, found: str, expected: str, code: str = "shape-mismatch") -> Violation:
+    return Violation(code, at, found, expected)
+
+
+def _counted(found: int, expected: str) -> Violation:
+    return Violation("arity", "operands", f"given {found} operand{'' if found == 1 else 's'}", expected)
+
+
+def _even(draft: Draft) -> None:
+    if len(draft.operands) % 2:
+        raise _counted(len(draft.operands), "an even number")
+
+
+def _odd(draft: Draft) -> None:
+    if len(draft.operands) % 2 == 0:
+        raise _counted(len(draft.operands), "an odd number")
+
+
+def _one_dimension(draft: Draft) -> None:
+    if "dimensions" in draft.attributes and len(draft.ints("dimensions")) != 1:
+        found = f"{len(draft.ints('dimensions'))} dimensions"
+        raise _wrong("dimensions", found, "exactly one", "attribute-value")
+
+
+def _first_dimension(draft: Draft) -> None:
+    """Only the first entry is kept."""
+    dimensions = draft.ints("dimensions")
+    if "dimensions" in draft.attributes and not dimensions:
+        raise _wrong("dimensions", "{}", "one dimension", "attribute-value")
+    draft.attributes["dimensions"] = dimensions[:1]
+
+
+def _tuple(draft: Draft) -> None:
+    if draft.shape is None:
+        return
+    if not draft.shape.is_tuple:
+        raise _wrong("result", str(draft.shape), "a tuple")
+    if len(draft.shape.elements) != len(draft.operands):
+        raise _counted(len(draft.operands), f"{len(draft.shape.elements)}, as the shape has elements")
+
+
+def _token(draft: Draft) -> None:
+    draft.shape = Shape.token()
+
+
+def _first_operand_shape(draft: Draft) -> None:
+    draft.shape = draft[0]
+
+
+def _broadcast(draft: Draft) -> None:
+    """A scalar's dimensions may be left out; without a shape XLA takes them as sizes in front."""
+    if not draft[0].is_array:
+        if draft.shape is None:
+            raise _wrong("operand 0", str(draft[0]), "an array")
+    elif draft[0].is_scalar:
+        draft.attributes.setdefault("dimensions", ())
+    if "dimensions" not in draft.attributes:
+        raise Violation("attribute-missing", "", "written without it", "dimensions=")
+    if draft.shape is None:
+        sizes = draft.ints("dimensions")
+        if any(n < 0 for n in sizes):
+            raise _wrong("dimensions", str(sizes), "sizes of 0 or more", "attribute-value")
+        dynamic = (False,) * len(sizes) + draft[0].dynamic
+        draft.shape = draft[0].with_dims(sizes + draft[0].dims, dynamic)
+
+
+def _same_size(draft: Draft) -> None:
+    shape = draft.shape
+    if shape is None:
+        return
+    for at, part in (("result", shape), ("operand 0", draft[0])):
+        if not part.is_array:
+            raise _wrong(at, str(part), "an array")
+    if shape.size != draft[0].size:
+        raise _wrong("result", f"{shape} of {shape.size} elements", f"{draft[0].size}, as operand 0 has")
+
+
+def _dynamic_reshape(draft: Draft) -> None:
+    if not draft.operands:
+        raise _counted(0, "at least 1")
+    _same_size(draft)
+    if draft.shape is not None and len(draft.operands) - 1 != draft.shape.rank:
+        raise _counted(len(draft.operands), f"1 + {draft.shape.rank}, the rank of the result")
+
+
+def _dynamic_slice(draft: Draft) -> None:
+    _indices(draft, 1)
+
+
+def _dynamic_update_slice(draft: Draft) -> None:
+    _indices(draft, 2)
+
+
+def _indices(draft: Draft, before: int) -> None:
+    """After `before` arrays either one index vector or one index per dimension."""
+    count = len(draft.operands)
+    if count < before:
+        raise _counted(count, f"at least {before}")
+    for k in range(before):
+        if not draft[k].is_array:
+            raise _wrong(f"operand {k}", str(draft[k]), "an array")
+    vector = count == before + 1 and draft[before].rank == 1 and draft[before].is_array
+    if not vector and count != before + draft[0].rank:
+        raise _counted(count, f"{before} + {draft[0].rank}, the rank of operand 0")
+
+
+def _compare(draft: Draft) -> None:
+    for k in range(2):
+        if not draft[k].is_array:
+            raise _wrong(f"operand {k}", str(draft[k]), "an array")
+
+
+def _map(draft: Draft) -> None:
+    """The written dimensions are dropped: they are all of the result's."""
+    if draft.shape is None:
+        if "dimensions" not in draft.attributes or "to_apply" not in draft.attributes:
+            raise Violation("attribute-missing", "", "written without shape", "dimensions= and to_apply=")
+        draft.shape = inferred_shape(draft.opcode, draft.operands, draft.attributes)
+    draft.attributes["dimensions"] = tuple(range(draft.shape.rank))
+
+
+def _scan(draft: Draft) -> None:
+    _one_dimension(draft)
+    callee, carries = draft.attributes.get("to_apply"), draft.attributes.get("num_carries", 0)
+    assert isinstance(carries, int), "the kind builds it"
+    if isinstance(callee, Computation) and len(callee.parameters) != len(draft.operands):
+        raise _counted(len(draft.operands), f"{len(callee.parameters)}, as {callee.name} has parameters")
+    if len(draft.operands) < carries:
+        raise _counted(len(draft.operands), f"at least {carries}, the number of carries")
+    if draft.shape is None and draft.operands and not draft[0].is_array:
+        raise _wrong("operand 0", str(draft[0]), "an array")
+
+
+def _device_id(draft: Draft) -> None:
+    if draft.shape is not None and draft.shape != _CONTEXT:
+        raise _wrong("result", str(draft.shape), "u32[]")
+    draft.shape = _CONTEXT
+
+
+def _conditional(draft: Draft) -> None:
+    """A scalar pred chooses between two computations, an s32 among several."""
+    if not draft.operands:
+        raise _counted(0, "at least 1")
+    on_pred = draft[0].dtype is dt.PRED
+    if not draft[0].is_scalar or not (on_pred or draft[0].dtype is dt.S32):
+        raise _wrong("operand 0", str(draft[0]), "a scalar pred[] or s32[]")
+    two = ("true_computation", "false_computation")
+    needed, barred = (two, ("branch_computations",)) if on_pred else (("branch_computations",), two)
+    for name in barred:
+        if name in draft.attributes:
+            raise Violation("attribute-unknown", name, f"given with {draft[0]}", " and ".join(needed))
+    for name in needed:
+        if draft.attributes.get(name) is None:
+            raise Violation("attribute-missing", "", "written without it", f"{name}=")
+    if not on_pred:
+        branches = len(draft.ints("branch_computations"))
+        if not branches or branches + 1 != len(draft.operands):
+            raise _counted(len(draft.operands), f"1 + {branches}, the number of branches")
+
+
+def _infeed(draft: Draft) -> None:
+    if draft.shape is None or not draft.shape.is_tuple or not draft.shape.elements:
+        raise _wrong("result", str(draft.shape), "a tuple of the data and a token")
+    draft.shape = Shape.tuple((draft.shape.elements[0], Shape.token()))
+
+
+def _outfeed(draft: Draft) -> None:
+    draft.shape = Shape.token()
+    draft.attributes.setdefault("outfeed_shape", draft[0])
+
+
+def _send(draft: Draft) -> None:
+    draft.shape = Shape.tuple((draft[0], _CONTEXT, Shape.token()))
+
+
+def _recv(draft: Draft) -> None:
+    if draft.shape is None or not draft.shape.is_tuple or not draft.shape.elements:
+        raise _wrong("result", str(draft.shape), "a tuple that begins with the data")
+    draft.shape = Shape.tuple((draft.shape.elements[0], _CONTEXT, Shape.token()))
+
+
+def _send_done(draft: Draft) -> None:
+    _same_channel(draft)
+    draft.shape = Shape.token()
+
+
+def _recv_done(draft: Draft) -> None:
+    if not draft[0].is_tuple or not draft[0].elements:
+        raise _wrong("operand 0", str(draft[0]), "a tuple that begins with the data")
+    _same_channel(draft)
+    draft.shape = Shape.tuple((draft[0].elements[0], Shape.token()))
+
+
+_WITH_CHANNEL = frozenset(
+    "send recv send-done recv-done all-gather all-gather-start all-reduce all-reduce-start "
+    "reduce-scatter all-to-all ragged-all-to-all collective-broadcast collective-permute "
+    "collective-permute-start".split()
+)
+
+
+def _same_channel(draft: Draft) -> None:
+    """As the operand's, where that has a channel at all."""
+    operand = draft.operands[0]
+    if operand.opcode not in _WITH_CHANNEL:
+        return
+    mine, other = draft.attributes.get("channel_id"), operand.attributes.get("channel_id")
+    if mine != other:
+        expected = f"{other}, as {operand.name} has"
+        raise _wrong("channel_id", str(mine), expected, "attribute-value")
+
+
+def _global_ids(draft: Draft) -> None:
+    attributes = draft.attributes
+    if (
+        attributes.get("use_global_device_ids")
+        and attributes.get("channel_id") is None
+        and "mode" not in attributes
+    ):
+        raise Violation("attribute-missing", "", "using global device ids", "channel_id= as well")
+
+
+def _reduce_scatter(draft: Draft) -> None:
+    _first_dimension(draft)
+    _global_ids(draft)
+
+
+def _all_to_all(draft: Draft) -> None:
+    _one_dimension(draft)
+
+
+def _ragged_all_to_all(draft: Draft) -> None:
+    _one_dimension(draft)
+    draft.attributes.pop("dimensions", None)
+
+
+def _collective_permute(draft: Draft) -> None:
+    for pair in draft.ints("source_target_pairs"):
+        assert isinstance(pair, tuple), "a list of lists"
+        if len(pair) != 2:
+            raise _wrong("source_target_pairs", str(pair), "pairs", "attribute-value")
+    if draft.ints("slice_sizes") and len(draft.operands) != 4:
+        raise _counted(len(draft.operands), "4, because of slice_sizes")
+
+
+def _custom_call(draft: Draft) -> None:
+    """to_apply is an old spelling of called_computations; layout constraints displace both."""
+    attributes = draft.attributes
+    callee = attributes.pop("to_apply", None)
+    if callee is not None:
+        attributes["called_computations"] = (callee,)
+    constraints = attributes.get("operand_layout_constraints")
+    if constraints is None:
+        return
+    assert isinstance(constraints, tuple), "of shapes"
+    if len(constraints) != len(draft.operands):
+        expected = f"{len(draft.operands)}, as there are operands"
+        raise _wrong("operand_layout_constraints", f"{len(constraints)} shapes", expected)
+    for k, (constraint, operand) in enumerate(zip(constraints, draft.operands, strict=True)):
+        if not compatible(constraint, operand.shape):
+            expected = f"one compatible with {operand.shape}, operand {k}'s shape"
+            raise _wrong("operand_layout_constraints", str(constraint), expected)
+    attributes.pop("called_computations", None)
+
+
+CHECKS: dict[str, Check] = {
+    "tuple": _tuple,
+    "after-all": _token,
+    "add-dependency": _first_operand_shape,
+    "broadcast": _broadcast,
+    "reshape": _same_size,
+    "dynamic-reshape": _dynamic_reshape,
+    "concatenate": _one_dimension,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "get-dimension-size": _first_dimension,
+    "set-dimension-size": _first_dimension,
+    "compare": _compare,
+    "map": _map,
+    "reduce": _even,
+    "reduce-window": _even,
+    "sort": _one_dimension,
+    "scan": _scan,
+    "scatter": _odd,
+    "replica-id": _device_id,
+    "partition-id": _device_id,
+    "conditional": _conditional,
+    "infeed": _infeed,
+    "outfeed": _outfeed,
+    "send": _send,
+    "recv": _recv,
+    "send-done": _send_done,
+    "recv-done": _recv_done,
+    "all-gather": _first_dimension,
+    "all-gather-start": _first_dimension,
+    "all-reduce": _global_ids,
+    "all-reduce-start": _global_ids,
+    "reduce-scatter": _reduce_scatter,
+    "all-to-all": _all_to_all,
+    "ragged-all-to-all": _ragged_all_to_all,
+    "collective-permute": _collective_permute,
+    "collective-permute-start": _collective_permute,
+    "custom-call": _custom_call,
+}

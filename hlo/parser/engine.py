@@ -1,0 +1,129 @@
+"""Runs Lark's LALR machine over the precise lexer's tokens.
+
+    (start rule, text, place) --tokens, tables, actions--> value of the start rule
+
+Lark makes the tables and keeps the stacks; this loop feeds it. It knows the three things that a
+plain lexer cannot: a DICT is lexed where the grammar accepts one, a marker (AS_...) is put in front
+of what a name decides, and a prefix rule (`instruction_prefix`) ends where only the end may follow.
+No recursion: nesting costs stack entries of the machine, and their number is bounded.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from lark import Tree
+from lark.exceptions import UnexpectedToken
+from lark.parse_tree_builder import ParseTreeBuilder
+from lark.parsers.lalr_analysis import IntParseTable as ParseTable
+from lark.parsers.lalr_parser_state import ParseConf, ParserState
+
+from hlo.parser.grammar import compiled, marker
+from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds
+from hlo.parser.lexer import END, Lexer, Token
+from hlo.parser.wording import described, near, spelled
+
+DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
+
+
+class Fault(Exception):
+    """A place where the text leaves the language: what stands there, what was expected."""
+
+    def __init__(self, code: str, message: str, start: int, end: int, *, help: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.start = start
+        self.end = end
+        self.help = help
+
+
+class Machine:
+    """One run: a start rule over a text, with the actions that the rules' reductions call."""
+
+    __slots__ = ("_asks", "_lexer", "_states", "actions", "at", "previous", "state")
+
+    def __init__(self, start: str, text: str, at: int, actions: object, callbacks: object) -> None:
+        table, asks = _table()
+        self._states = table.states
+        self._asks = asks
+        self.state = ParserState(ParseConf(table, callbacks, start), None)
+        self._lexer = Lexer(text)
+        self.actions = actions
+        self.at = at
+        self.previous = ""
+
+    def run(self, *, prefix: bool = False, first: Token | None = None) -> object:
+        """The start rule's value; raises Fault. `at` is then behind the last token."""
+        stack, states, asks = self.state.state_stack, self._states, self._asks
+        feed, lexer, actions = self.state.feed_token, self._lexer, self.actions
+        if first is not None:
+            feed(first)
+        while True:
+            top = stack[-1]
+            token = None
+            if top in asks:
+                token = self._asked(top)
+            if token is None:
+                token = lexer.token(self.at, self.previous)
+            kind = token.type
+            try:
+                value = feed(token, kind == END)
+            except UnexpectedToken:
+                raise self.unexpected(token) from None
+            if kind == END:
+                return value
+            self.at = actions.last_end = token.end_pos  # type: ignore[attr-defined]
+            self.previous = kind
+            if prefix and END in states[stack[-1]]:
+                return feed(Token(END, "", self.at, self.at), True)
+            if len(stack) > DEEPEST:
+                raise Fault("nesting", "the text nests too deeply", token.start_pos, token.end_pos)
+
+    def _asked(self, top: int) -> Token | None:
+        """What stands before the next plain token: a marker, or a DICT in its place."""
+        row = self._states[top]
+        if "DICT" in row:
+            return self._lexer.dict(self.at)
+        values = self.state.value_stack
+        if "AS_OPERANDS" in row:
+            kind = PAYLOADS.get(values[-2].value, "AS_OPERANDS")
+            return Token(kind, "", self.at, self.at)
+        owner, name = values[-4].value, values[-1]
+        kind_of = attribute_kind(owner, name.value[:-1])
+        if kind_of is None:
+            raise self._unknown_attribute(owner, name)
+        return Token(marker(kind_of.rule), "", self.at, self.at)
+
+    def _unknown_attribute(self, owner: str, name: Token) -> Fault:
+        word = name.value[:-1]
+        allowed = attribute_kinds(owner)
+        what = "the module's header" if owner == HEADER else owner
+        message = f"{word} is not an attribute of {what}"
+        start, end = name.start_pos, name.end_pos - 1
+        return Fault("attribute-unknown", message, start, end, help=near(word, allowed))
+
+    def unexpected(self, token: Token) -> Fault:
+        """The fault of a token that cannot stand where it stands."""
+        row = self._states[self.state.state_stack[-1]]
+        expected = sorted(k for k in row if k.isupper() or k == END)
+        seen = spelled(token)
+        message = f"{seen}, expected {described(expected)}"
+        return Fault("syntax", message, token.start_pos, token.end_pos)
+
+
+@lru_cache(maxsize=1)
+def _table() -> tuple[ParseTable, frozenset[int]]:
+    """The tables, and the states in which `_asked` has something to say."""
+    table = compiled().parser.parser._parse_table  # Lark offers no public door to its tables
+    asks = frozenset(
+        number
+        for number, row in table.states.items()
+        if any(kind == "DICT" or kind.startswith("AS_") for kind in row)
+    )
+    return table, asks
+
+
+def callbacks_for(actions: object) -> dict[object, object]:
+    """Lark's reductions, with the methods of `actions` for the rules that it names."""
+    return ParseTreeBuilder(compiled().rules, Tree, False, False, False).create_callback(actions)

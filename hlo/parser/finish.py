@@ -1,0 +1,79 @@
+"""What is done when a whole module has been read: frames numbered anew, names made unique, aliases checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hlo.attributes.aliasing import InputAlias
+from hlo.attributes.metadata import Metadata
+from hlo.attributes.stack_frames import StackFrames, interned
+from hlo.errors import Violation
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ir.names import has_unique_names, unique_names
+from hlo.ir.shape import Shape
+
+
+def finish_module(module: Module, tables: object | None) -> None:
+    """Check what concerns the whole module, then number its frames and names as XLA does."""
+    _check_aliases(module)
+    _check_async_callers(module)
+    _intern_frames(module, tables if isinstance(tables, StackFrames) else StackFrames())
+    if not has_unique_names(module):
+        unique_names(module)
+
+
+def _check_aliases(module: Module) -> None:
+    """Every aliased output is a place in the root's shape."""
+    root = module.entry.root.shape
+    aliases = module.attributes.get("input_output_alias", ())
+    for alias in aliases:  # type: ignore[attr-defined]  # a tuple of InputAlias
+        assert isinstance(alias, InputAlias), "what the kind builds"
+        shape: Shape = root
+        for index in alias.output:
+            if not shape.is_tuple or not 0 <= index < len(shape.elements):
+                listed = ",".join(map(str, alias.output))
+                expected = f"a place in the root's shape {root}"
+                raise Violation("attribute-value", "input_output_alias", f"output {{{listed}}}", expected)
+            shape = shape.elements[index]
+
+
+def _check_async_callers(module: Module) -> None:
+    callers: dict[Computation, Instruction] = {}
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.opcode != "async-start":
+                continue
+            wrapped = instruction.attributes["calls"]
+            assert isinstance(wrapped, Computation), "resolved"
+            if wrapped in callers:
+                found = f"{wrapped.name} is called by {callers[wrapped].name} and {instruction.name}"
+                raise Violation("call-signature", "calls", found, "one async-start per computation")
+            callers[wrapped] = instruction
+
+
+def _intern_frames(module: Module, tables: StackFrames) -> None:
+    """Number the stack frames by first use; an id that leads nowhere becomes 0."""
+    instructions = [i for c in module.computations for i in c.instructions]
+    ids = [
+        m.stack_frame_id
+        for i in instructions
+        if (m := i.attributes.get("metadata")) is not None and m.stack_frame_id  # type: ignore[attr-defined]
+    ]
+    if not ids:
+        return
+    used, numbers = interned(tables, ids)
+    module.stack_frames = used if used.frames else None
+    if all(old == new for old, new in numbers.items()):
+        return
+    renumbered: dict[Metadata, Metadata] = {}
+    for instruction in instructions:
+        metadata = instruction.attributes.get("metadata")
+        if not isinstance(metadata, Metadata) or not metadata.stack_frame_id:
+            continue
+        new = renumbered.get(metadata)
+        if new is None:
+            number = numbers[metadata.stack_frame_id]
+            new = renumbered[metadata] = replace(metadata, stack_frame_id=number)
+        instruction.attributes = {**instruction.attributes, "metadata": new}

@@ -1,0 +1,101 @@
+"""Which attributes an opcode, a header may carry, and of which kind: what the op table says, read here.
+
+Any instruction may have the attributes of HLO_TEXT.md 5.15; a header those of 2.2. Asynchronous
+sugar (`negate-start`) takes the attributes of the wrapped opcode and those of async-start.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import lru_cache
+
+import hlo.attributes
+import hlo.ops
+from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.names import COMPUTATION
+from hlo.attributes.result_accuracy import RESULT_ACCURACY
+from hlo.attributes.scalars import STRING
+from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS, TAKES_RESULT_ACCURACY
+from hlo.ops.module_attributes import MODULE_ATTRS
+from hlo.ops.table import OPS
+
+HEADER = "HloModule"  # what stands for an opcode where a header's attributes are looked up
+
+_HEADER = {name: attr.kind for name, attr in MODULE_ATTRS.items()}
+_ANY_INSTRUCTION = {
+    name: attr.kind for name, attr in INSTRUCTION_ATTRS.items() if name != "result_accuracy"
+}
+PAYLOADS = {"constant": "AS_LITERAL", "parameter": "AS_NUMBER"}  # what else parentheses may hold
+_PAYLOAD_NAMES = {"constant": "literal", "parameter": "parameter_number"}
+ASYNC_SUFFIXES = ("-start", "-update", "-done")
+_THREAD = {"async_execution_thread": STRING}
+_ASYNC: Mapping[str, Mapping[str, AttributeKind]] = {
+    "async-start": {
+        **_THREAD,
+        "calls": COMPUTATION,
+        "output_to_operand_aliasing": OUTPUT_TO_OPERAND_ALIASING,
+    },
+    "async-update": {
+        **_THREAD,
+        "calls": COMPUTATION,
+        "output_to_operand_aliasing": OUTPUT_TO_OPERAND_ALIASING,
+    },
+    "async-done": {**_THREAD, "calls": COMPUTATION},
+}
+
+
+for _module in pkgutil.iter_modules(hlo.ops.__path__, "hlo.ops."):
+    importlib.import_module(_module.name)  # each enters its rows
+
+
+@lru_cache(maxsize=1)
+def all_kinds() -> tuple[AttributeKind, ...]:
+    """Every kind that hlo.attributes defines."""
+    found: dict[str, AttributeKind] = {}
+    for info in pkgutil.iter_modules(hlo.attributes.__path__, "hlo.attributes."):
+        for value in vars(importlib.import_module(info.name)).values():
+            if isinstance(value, AttributeKind):
+                found[value.name] = value
+    return tuple(found[name] for name in sorted(found))
+
+
+def async_parts(opcode: str) -> tuple[str, str] | None:
+    """(wrapped opcode, suffix) of asynchronous sugar; a whole word that is an opcode is none."""
+    if opcode in OPS:
+        return None
+    for suffix in ASYNC_SUFFIXES:
+        base = opcode.removesuffix(suffix)
+        if base != opcode and base in OPS:
+            return base, suffix
+    return None
+
+
+@lru_cache(maxsize=1024)
+def attribute_kinds(opcode: str) -> Mapping[str, AttributeKind]:
+    """The attributes that text may give to an opcode; empty for an unknown one."""
+    if opcode == HEADER:
+        return _HEADER
+    if opcode in _ASYNC:
+        return {**_ASYNC[opcode], **_ANY_INSTRUCTION}
+    if opcode in OPS:
+        payload = _PAYLOAD_NAMES.get(opcode)
+        own = {n: a.kind for n, a in OPS[opcode].attrs.items() if n != payload}
+        if opcode in TAKES_RESULT_ACCURACY:
+            own["result_accuracy"] = RESULT_ACCURACY
+        if opcode == "custom-call":
+            own["to_apply"] = COMPUTATION  # an old spelling of called_computations={...}
+        return {**own, **_ANY_INSTRUCTION}
+    parts = async_parts(opcode)
+    if parts is None:
+        return {}
+    base, suffix = parts
+    if suffix == "-start":
+        return {**attribute_kinds(base), **_ASYNC["async-start"]}
+    return {**_THREAD, "output_to_operand_aliasing": OUTPUT_TO_OPERAND_ALIASING, **_ANY_INSTRUCTION}
+
+
+def attribute_kind(opcode: str, name: str) -> AttributeKind | None:
+    return attribute_kinds(opcode).get(name)

@@ -1,0 +1,76 @@
+"""text -> Module."""
+
+from __future__ import annotations
+
+from hlo.errors import HloError, HloErrors, Violation
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.parser.actions import Actions
+from hlo.parser.build import ModuleBuilder
+from hlo.parser.engine import Fault, Machine, callbacks_for
+from hlo.parser.lexer import Lexer
+from hlo.source import Source, Span
+
+
+def parse(text: str, name: str = "<string>") -> Module:
+    """The module that a text says; raises HloErrors."""
+    return precise(Source(name, text))
+
+
+def parse_shape(text: str) -> Shape:
+    """One shape; raises HloErrors."""
+    source = Source("<shape>", text)
+    actions = Actions(ModuleBuilder(source))
+    try:
+        (shape,) = Machine("shape_text", text, 0, actions, callbacks_for(actions)).run().children
+    except Fault as fault:
+        raise HloErrors([_error(source, fault)]) from None
+    return shape
+
+
+def start_rule(text: str) -> str:
+    """Which of the three kinds of text it is, told by the first two tokens."""
+    lexer = Lexer(text)
+    first = lexer.token(0)
+    if first.type == "HLO_MODULE":
+        return "module_text"
+    if first.type == "ENTRY" or lexer.token(first.end_pos, first.type).type == "LBRACE":
+        return "computations_text"
+    return "instruction_text"
+
+
+def precise(source: Source) -> Module:
+    """Reading token by token: slower, and knows all places."""
+    start = start_rule(source.text)
+    builder = ModuleBuilder(source, single=start == "instruction_text")
+    actions = Actions(builder)
+    if builder.single:
+        builder.open("_", 0, entry=True)
+    try:
+        Machine(start, source.text, 0, actions, callbacks_for(actions)).run()
+        if builder.single and not actions.errors:
+            builder.close()
+    except Fault as fault:
+        actions.errors.append(_error(source, fault))
+    except Violation as error:
+        actions.violated("", error, (0, 1))
+    if not actions.errors:
+        try:
+            return _finished(builder, start)
+        except Violation as error:
+            actions.violated("", error, (0, 1))
+    raise HloErrors(actions.errors)
+
+
+def _finished(builder: ModuleBuilder, start: str) -> Module:
+    module = builder.module
+    if start == "instruction_text":
+        module.attributes = {"is_scheduled": True}
+    module = builder.finish()
+    if start == "computations_text":
+        module.name = f"module_{module.entry.name}"
+    return module
+
+
+def _error(source: Source, fault: Fault) -> HloError:
+    return HloError(fault.code, fault.message, Span(source, fault.start, fault.end), help=fault.help)

@@ -1,0 +1,55 @@
+"""The words of syntax errors: how tokens are spelled, what was expected, what is near."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from hlo.parser.lexer import END, KEYWORDS, PUNCTUATION, Token
+
+_NAMED = {
+    "NAME": "a name",
+    "IDENT": "a name",
+    "ATTR": "an attribute",
+    "TYPE": "a shape",
+    "BUFFER": "a shape",
+    "DECIMAL": "a number",
+    "INT": "an integer",
+    "NEG_INF": "a number",
+    "DIM_LABELS": "dimension labels such as b01f_01io->b01f",
+    "DXD": "numbers joined by x",
+    "PAD": "a padding such as 0_1x0_1",
+    "STRING": "a string",
+    "DICT": "a dictionary in braces",
+    "LAYOUT": "a layout",
+    END: "the end of the text",
+}
+_SPELLED = {kind: f"'{text}'" for text, kind in (*PUNCTUATION.items(), *KEYWORDS.items())}
+
+
+def described(kinds: Iterable[str]) -> str:
+    """A list of terminals in words."""
+    words = dict.fromkeys(_NAMED.get(k) or _SPELLED.get(k, "") for k in kinds)
+    words.pop("", None)
+    named = list(words)
+    if not named:
+        return "something else"
+    if len(named) == 1:
+        return named[0]
+    return ", ".join(named[:-1]) + " or " + named[-1]
+
+
+def spelled(token: Token) -> str:
+    """What stands in the text."""
+    if token.type == END:
+        return "the text ends here"
+    value = token.value if len(token.value) <= 40 else token.value[:37] + "..."
+    if token.type == "ERROR" and not value.isprintable():
+        return f"the character {value!r}"
+    return f"'{value}'"
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """A suggestion, where one is close."""
+    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found else ""
