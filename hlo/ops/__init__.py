@@ -8,6 +8,7 @@ from hlo.ops import (  # noqa: F401  # each module enters its rows
     convolution,
     custom_call,
     dynamic,
+    dynamic_slicing,
     elementwise,
     host,
     indexing,
@@ -17,5 +18,5 @@ from hlo.ops import (  # noqa: F401  # each module enters its rows
     random,
     reduction,
     sorting,
-    windows,
+    windowed_reduction,
 )

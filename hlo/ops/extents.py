@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from hlo.errors import Violation
 from hlo.ir.shape import Shape
 
@@ -64,3 +66,20 @@ def _free_dimension(targets: list[int], shape: Shape, inferred: int) -> int:
     if not wide:
         raise Violation("unsupported", "result", f"{shape}", "a dimension that can be dynamic")
     return wide[0]
+
+
+def filled_to(x: np.ndarray, dims: Ints) -> np.ndarray:
+    """x, cut to its extents, in an array of larger dimensions, zeros elsewhere."""
+    if x.shape == dims:
+        return x
+    result = np.zeros(dims, x.dtype)
+    result[tuple(np.s_[:n] for n in x.shape)] = x
+    return result
+
+
+def bounded(x: np.ndarray, dims: Ints, sizes: Ints) -> np.ndarray:
+    """x out to its bounds, zeros beyond its extents, but in dimensions that are taken whole."""
+    if x.shape == dims:
+        return x
+    columns = zip(x.shape, dims, sizes, strict=True)
+    return filled_to(x, tuple(n if size == dim else dim for n, dim, size in columns))

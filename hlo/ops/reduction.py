@@ -5,10 +5,32 @@ Source: shared/OP_SEMANTICS.md section 9.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from hlo.attributes.ints import INTS
 from hlo.attributes.names import COMPUTATION
 from hlo.attributes.scalars import BOOL, INT64
-from hlo.ops.table import Attr, Op, Trait
+from hlo.errors import Violation
+from hlo.ir.shape import ProgramShape, Shape
+from hlo.ops.applying import applied
+from hlo.ops.callee import Callee
+from hlo.ops.constraints import (
+    check_count,
+    check_dimension,
+    check_dimensions,
+    check_operand_count,
+    check_same_dims,
+    operand,
+)
+from hlo.ops.folding import combined, folded, narrowed, operations, widened
+from hlo.ops.numerics.representation import dtype_of
+from hlo.ops.reducers import folded_by, reducer_results
+from hlo.ops.shape_rules import Ints, braces, check_array, check_arrays, dims_agree, same_type, text
+from hlo.ops.table import Attr, Op
+
+Array = np.ndarray
 
 
 class Reduce(Op):
@@ -27,6 +49,55 @@ class Reduce(Op):
     opcode = "reduce"
     attrs = {"dimensions": Attr(INTS), "to_apply": Attr(COMPUTATION)}
 
+    @staticmethod
+    def infer(*operands: Shape, dimensions: Ints, to_apply: ProgramShape) -> Shape:
+        inputs, inits = inputs_and_inits(operands)
+        check_dimensions("dimensions", dimensions, inputs[0].rank, "C3")
+        results = reducer_results(to_apply, inputs, inits)
+        x = inputs[0]
+        kept = [d for d in range(x.rank) if d not in dimensions]
+        dims = tuple(x.dims[d] for d in kept)
+        shapes = [r.with_dims(dims, (x.dynamic[d] for d in kept)) for r in results]
+        return Shape.tuple(shapes) if to_apply.result.is_tuple else shapes[0]
+
+    @staticmethod
+    def evaluate(*operands: Array, dimensions: Ints, to_apply: Callee) -> object:
+        n = len(operands) // 2
+        inputs, inits = operands[:n], operands[n:]
+        axes = tuple(sorted(dimensions))
+        simple = operations(to_apply.computation, n)
+        if simple:
+            columns = zip(simple, inputs, inits, strict=True)
+            results = tuple(_folded_simply(o, x, z, axes) for o, x, z in columns)
+        else:
+            results = folded_by(to_apply, [_rows(x, axes) for x in inputs], inits)
+        return results if to_apply.program_shape.result.is_tuple else results[0]
+
+
+def inputs_and_inits(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
+    """The two halves of the operands of a reduction, after the checks C1 and C2."""
+    if len(operands) % 2 or not operands:
+        expected = "an even number of them, at least 2"
+        raise Violation("arity", "operands", f"{len(operands)}", expected, "C1")
+    check_arrays(operands, "C2")
+    n = len(operands) // 2
+    for k in range(1, n):
+        check_same_dims(operands[k], operands[0], operand(k), "C2")
+    return operands[:n], operands[n:]
+
+
+def _folded_simply(operation: str, x: Array, z: Array, axes: Ints) -> Array:
+    dtype = dtype_of(x)
+    total = folded(operation, widened(x, dtype), axes, dtype)
+    return narrowed(combined(operation, widened(z, dtype), total), dtype)
+
+
+def _rows(x: Array, axes: Ints) -> Array:
+    """The reduced elements in row-major order as a first axis, before the kept dimensions."""
+    kept = [d for d in range(x.ndim) if d not in axes]
+    count = int(np.prod([x.shape[d] for d in axes], dtype=np.int64))
+    return x.transpose(*axes, *kept).reshape(count, *(x.shape[d] for d in kept))
+
 
 class Map(Op):
     """result[i] = f(operand_0[i], operand_1[i], ...).
@@ -38,6 +109,36 @@ class Map(Op):
 
     opcode = "map"
     attrs = {"dimensions": Attr(INTS, None, "given"), "to_apply": Attr(COMPUTATION)}
+
+    @staticmethod
+    def infer(*xs: Shape, dimensions: Ints | None, to_apply: ProgramShape) -> Shape:
+        check_operand_count(xs, 1, "C1")
+        check_arrays(xs, "C1")
+        first = xs[0]
+        for i, x in enumerate(xs):
+            check_same_dims(x, first, operand(i), "C1")
+        if dimensions is not None and dimensions != tuple(range(first.rank)):
+            expected = braces(range(first.rank))
+            raise Violation("attribute-value", "dimensions", braces(dimensions), expected, "C2")
+        _check_mapped(xs, to_apply)
+        return to_apply.result.with_dims(first.dims, first.dynamic)
+
+    @staticmethod
+    def evaluate(*xs: Array, dimensions: Ints | None, to_apply: Callee) -> Array:
+        return applied(to_apply, xs)[0]
+
+
+def _check_mapped(xs: Sequence[Shape], f: ProgramShape) -> None:
+    if len(f.parameters) != len(xs):
+        found = f"a computation of {len(f.parameters)} parameters"
+        raise Violation("call-signature", "to_apply", found, f"{len(xs)}", "C3")
+    for i, (x, parameter) in enumerate(zip(xs, f.parameters, strict=True)):
+        if not parameter.is_scalar or not same_type(parameter.dtype, x.dtype):
+            found = f"a computation whose parameter {i} is {text(parameter)}"
+            raise Violation("call-signature", "to_apply", found, f"{x.dtype}[]", "C3")
+    if not f.result.is_scalar:
+        found = f"a computation that returns {text(f.result)}"
+        raise Violation("call-signature", "to_apply", found, "a scalar", "C3")
 
 
 class Scan(Op):
@@ -58,3 +159,109 @@ class Scan(Op):
         "is_associative": Attr(BOOL, False, "always"),
         "to_apply": Attr(COMPUTATION),
     }
+
+    @staticmethod
+    def infer(
+        *operands: Shape,
+        dimensions: Ints,
+        num_carries: int,
+        is_reverse: bool,
+        is_associative: bool,
+        to_apply: ProgramShape,
+    ) -> Shape:
+        inputs, inits = _scan_operands(operands, dimensions, num_carries, to_apply)
+        count = _scan_count(inputs, dimensions[0])
+        results = to_apply.result.elements if to_apply.result.is_tuple else (to_apply.result,)
+        outputs = len(results) - num_carries
+        if outputs < 0 or (not inputs and not outputs):
+            found = f"a computation that returns {text(to_apply.result)}"
+            expected = f"{num_carries} carries, and outputs if there are no inputs"
+            raise Violation("call-signature", "to_apply", found, expected, "C2")
+        wanted = [*(_without(x, dimensions[0]) for x in inputs), *inits]
+        for i, (have, want) in enumerate(zip(to_apply.parameters, wanted, strict=True)):
+            _check_scanned(have, want, f"parameter {i}")
+        for i, (have, want) in enumerate(zip(results[outputs:], inits, strict=True)):
+            _check_scanned(have, want, f"carry {i} of the result")
+        shapes = [_inserted(y, dimensions[0], count) for y in results[:outputs]]
+        shapes += results[outputs:]
+        return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
+
+    @staticmethod
+    def evaluate(
+        *operands: Array,
+        dimensions: Ints,
+        num_carries: int,
+        is_reverse: bool,
+        is_associative: bool,
+        to_apply: Callee,
+    ) -> object:
+        (along,) = dimensions
+        m = len(operands) - num_carries
+        inputs, carry = operands[:m], operands[m:]
+        shape = to_apply.program_shape.result
+        count = len(shape.elements) - num_carries if shape.is_tuple else 1 - num_carries
+        size = inputs[0].shape[along] if inputs else 0
+        outputs: list[list[Array]] = [[] for _ in range(count)]
+        for t in reversed(range(size)) if is_reverse else range(size):
+            called = to_apply(*(np.asarray(np.take(x, t, along)) for x in inputs), *carry)
+            values = called if isinstance(called, tuple) else (called,)
+            for column, value in zip(outputs, values[:count], strict=True):
+                column.append(value)
+            carry = values[count:]
+        results = [
+            _stacked(column, along, shape.elements[k] if shape.is_tuple else shape, is_reverse)
+            for k, column in enumerate(outputs)
+        ]
+        results += carry
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _scan_operands(
+    operands: Sequence[Shape], dimensions: Ints, carries: int, f: ProgramShape
+) -> tuple[Sequence[Shape], Sequence[Shape]]:
+    check_count("dimensions", dimensions, 1, "C1")
+    if len(operands) != len(f.parameters):
+        found = f"a computation of {len(f.parameters)} parameters"
+        raise Violation("call-signature", "to_apply", found, f"{len(operands)}, as operands", "C1")
+    if not 0 <= carries <= len(operands):
+        expected = f"at least 0 and at most {len(operands)}"
+        raise Violation("attribute-value", "num_carries", f"{carries}", expected, "C2")
+    m = len(operands) - carries
+    return operands[:m], operands[m:]
+
+
+def _scan_count(inputs: Sequence[Shape], along: int) -> int:
+    """How many steps the inputs have; 0 without inputs."""
+    for i, x in enumerate(inputs):
+        check_array(x, operand(i), "C3")
+        check_dimension("dimensions", along, x.rank, "C3")
+        if x.dims[along] != inputs[0].dims[along]:
+            expected = f"size {inputs[0].dims[along]} in dimension {along}"
+            raise Violation("shape-mismatch", operand(i), text(x), expected, "C3")
+    return inputs[0].dims[along] if inputs else 0
+
+
+def _check_scanned(have: Shape, want: Shape, role: str) -> None:
+    if have.dtype is not want.dtype or not dims_agree(have.dims, want.dims):
+        found = f"a computation whose {role} is {text(have)}"
+        raise Violation("call-signature", "to_apply", found, text(want), "C3")
+
+
+def _without(x: Shape, along: int) -> Shape:
+    kept = [d for d in range(x.rank) if d != along]
+    return x.with_dims((x.dims[d] for d in kept), (x.dynamic[d] for d in kept))
+
+
+def _inserted(y: Shape, along: int, count: int) -> Shape:
+    check_array(y, "to_apply", "C3")
+    if along > y.rank:
+        found = f"a computation with an output of {text(y)}"
+        raise Violation("call-signature", "to_apply", found, f"rank {along} or more", "C3")
+    dims = (*y.dims[:along], count, *y.dims[along:])
+    return y.with_dims(dims, (*y.dynamic[:along], False, *y.dynamic[along:]))
+
+
+def _stacked(column: list[Array], along: int, shape: Shape, backwards: bool) -> Array:  # noqa: FBT001  # as the attribute
+    if not column:
+        return np.zeros((*shape.dims[:along], 0, *shape.dims[along:]), shape.dtype.numpy)
+    return np.stack(column[::-1] if backwards else column, along)

@@ -1,48 +1,92 @@
-"""Ops that slide a window over an array: reduce-window, select-and-scatter.
+"""Window arithmetic: sizes of results, and which element each window position reads.
 
-Source: shared/OP_SEMANTICS.md sections 9 and 10.
+Source: shared/OP_SEMANTICS.md section 10.
 """
 
 from __future__ import annotations
 
-from hlo.attributes.names import COMPUTATION
-from hlo.attributes.window import WINDOW, Window
-from hlo.ops.table import Attr, Op, Trait
+from dataclasses import dataclass
 
+import numpy as np
+
+from hlo.attributes.window import Window, WindowDim
+from hlo.errors import Violation
+from hlo.ir.shape import UNBOUNDED
+from hlo.ops.shape_rules import Ints
+
+Array = np.ndarray
 NO_WINDOW = Window(())
 
 
-class ReduceWindow(Op):
-    """result[o] = fold of f from init over the window's elements that lie inside, row-major.
-
-    Position w of window o reads b = o * stride + w * window_dilation - low, if b >= 0, b is a
-    multiple of base_dilation, and b / base_dilation < dim. Holes and padding are skipped; init is
-    applied once. Reversal has no effect.
-    C1: an even number of operands, at least 2. C2: all arrays have equal dimensions.
-    C3: one window dimension per dimension. C4: sizes, strides and dilations are at least 1.
-    R1-R7: the reducer's rules, as for reduce.
-    Source: XLA OP_SEMANTICS "ReduceWindow".
-    """
-
-    opcode = "reduce-window"
-    attrs = {"window": Attr(WINDOW, NO_WINDOW), "to_apply": Attr(COMPUTATION)}
+def check_window(window: Window, rank: int, rank_label: str, size_label: str) -> None:
+    """One window dimension per dimension; sizes, strides and dilations of at least 1."""
+    if len(window.dims) != rank:
+        found = f"of {len(window.dims)} dimensions"
+        raise Violation("attribute-value", "window", found, f"{rank} dimensions", rank_label)
+    for d, w in enumerate(window.dims):
+        least = min(w.size, w.stride, w.base_dilation, w.window_dilation)
+        if least < 1:
+            found = f"{least} as a size, stride or dilation of dimension {d}"
+            raise Violation("attribute-value", "window", found, "at least 1", size_label)
 
 
-class SelectAndScatter(Op):
-    """result = init everywhere; each source element goes, by f, to the element its window selects.
+def dilated(size: int, step: int) -> int:
+    """Positions that `size` elements take with step - 1 holes between neighbours."""
+    return 0 if size == 0 else (size - 1) * step + 1
 
-    In a window (row-major, positions inside only) the first is the winner until select(winner, next)
-    is false; then result[winner] = scatter(result[winner], source[o]).
-    C1: select takes two scalars of the operand's type and returns pred[]. C2: scatter is a reducer
-    for (init, source). C3: source has the dimensions of reduce-window's result. C4: window as in
-    reduce-window, with base dilation 1.
-    Source: XLA OP_SEMANTICS "SelectAndScatter".
-    """
 
-    opcode = "select-and-scatter"
-    arity = 3
-    attrs = {
-        "window": Attr(WINDOW, NO_WINDOW),
-        "select": Attr(COMPUTATION),
-        "scatter": Attr(COMPUTATION),
-    }
+def result_size(size: int, w: WindowDim) -> int:
+    """How many windows fit along one dimension."""
+    if size == UNBOUNDED:
+        return UNBOUNDED
+    padded = w.pad_low + dilated(size, w.base_dilation) + w.pad_high
+    reach = dilated(w.size, w.window_dilation)
+    if padded <= 0 or reach > padded:
+        return 0
+    return (padded - reach) // w.stride + 1
+
+
+def result_sizes(dims: Ints, window: Window) -> Ints:
+    """`result_size` of every dimension."""
+    return tuple(result_size(n, w) for n, w in zip(dims, window.dims, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reads:
+    """What one window position reads in every window: an index per dimension, and if it exists."""
+
+    indices: tuple[Array, ...]
+    inside: Array  # bool, of the result's sizes
+
+
+def reads(dims: Ints, window: Window, position: Ints) -> Reads:
+    """The element that position `position` of each window stands on."""
+    rank = len(dims)
+    indices, inside = [], np.ones((1,) * rank, bool)
+    for d, (size, w, at) in enumerate(zip(dims, window.dims, position, strict=True)):
+        outputs = np.arange(result_size(size, w))
+        base = outputs * w.stride + at * w.window_dilation - w.pad_low
+        index = base // w.base_dilation
+        valid = (base >= 0) & (base % w.base_dilation == 0) & (index < size)
+        along = [1] * rank
+        along[d] = -1
+        indices.append(np.where(valid, index, 0).reshape(along))
+        inside = inside & valid.reshape(along)
+    return Reads(tuple(indices), inside)
+
+
+def dilated_and_padded(x: Array, window: Window, fill: object) -> Array:
+    """x with holes and padding written out as `fill`; negative padding crops."""
+    dims = [dilated(n, w.base_dilation) for n, w in zip(x.shape, window.dims, strict=True)]
+    spread = np.full(dims, fill, x.dtype)
+    spread[tuple(np.s_[:: w.base_dilation] for w in window.dims)] = x
+    sizes = [max(n + w.pad_low + w.pad_high, 0) for n, w in zip(dims, window.dims, strict=True)]
+    result = np.full(sizes, fill, x.dtype)
+    source, target = [], []
+    for n, size, w in zip(dims, sizes, window.dims, strict=True):
+        first = max(0, -w.pad_low)
+        last = max(first, min(n, size - w.pad_low))
+        source.append(np.s_[first:last])
+        target.append(np.s_[first + w.pad_low : last + w.pad_low])
+    result[tuple(target)] = spread[tuple(source)]
+    return result

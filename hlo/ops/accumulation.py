@@ -1,0 +1,78 @@
+"""Updates applied one after the other to elements of an array, several at once where none collide.
+
+for k in order: result[targets[k]] = f(result[targets[k]], updates[k])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hlo.ops.applying import applied
+from hlo.ops.callee import Callee
+from hlo.ops.folding import ARITHMETIC, narrowed, operations, widened
+from hlo.ops.numerics.representation import Array, dtype_of
+
+
+def accumulated_at(
+    f: Callee, results: Sequence[Array], targets: Array, updates: Sequence[Array]
+) -> tuple[Array, ...]:
+    """The arrays after all updates; targets[m] are linear indices, updates[m] for each array."""
+    n = len(results)
+    simple = operations(f.computation, n)
+    if simple and all(map(_has_ufunc, simple, results)):
+        columns = zip(simple, results, updates, strict=True)
+        return tuple(_summed_at(o, r, targets, u) for o, r, u in columns)
+    if _is_replacement(f, n):
+        return tuple(_replaced_at(r, targets, u) for r, u in zip(results, updates, strict=True))
+    return _called_at(f, results, targets, updates)
+
+
+def _has_ufunc(operation: str, result: Array) -> bool:
+    """Not the maximum of floats, whose zeros NumPy does not order."""
+    return operation not in ("maximum", "minimum") or not dtype_of(result).is_float
+
+
+def _summed_at(operation: str, result: Array, targets: Array, updates: Array) -> Array:
+    dtype = dtype_of(result)
+    touched = np.unique(targets)
+    flat = np.array(result).reshape(-1)
+    wide = widened(flat[touched], dtype)
+    with np.errstate(all="ignore"):
+        where = np.searchsorted(touched, targets)
+        ARITHMETIC[operation].at(wide, where, widened(updates, dtype))
+    flat[touched] = narrowed(wide, dtype)
+    return flat.reshape(result.shape)
+
+
+def _is_replacement(f: Callee, n: int) -> bool:
+    """Whether f returns its updates."""
+    root = f.computation.root
+    results = root.operands if root.opcode == "tuple" else (root,)
+    return [r.attributes.get("parameter_number") for r in results] == list(range(n, 2 * n))
+
+
+def _replaced_at(result: Array, targets: Array, updates: Array) -> Array:
+    flat = np.array(result).reshape(-1)
+    last = len(targets) - 1 - np.unique(targets[::-1], return_index=True)[1]
+    flat[targets[last]] = updates[last]
+    return flat.reshape(result.shape)
+
+
+def _called_at(
+    f: Callee, results: Sequence[Array], targets: Array, updates: Sequence[Array]
+) -> tuple[Array, ...]:
+    """In rounds: the k-th update of every element in round k."""
+    flat = [np.array(r).reshape(-1) for r in results]
+    order = np.argsort(targets, kind="stable")
+    sorted_targets = targets[order]
+    starts = np.flatnonzero(np.diff(sorted_targets, prepend=-1))
+    lengths = np.diff(starts, append=len(targets))
+    for turn in range(int(lengths.max(initial=0))):
+        chosen = order[starts[lengths > turn] + turn]
+        at = targets[chosen]
+        stepped = applied(f, (*(r[at] for r in flat), *(u[chosen] for u in updates)))
+        for column, values in zip(flat, stepped, strict=True):
+            column[at] = values
+    return tuple(c.reshape(r.shape) for c, r in zip(flat, results, strict=True))
