@@ -65,7 +65,7 @@ def result_layouts(module: Module) -> Shape:
     return result if isinstance(result, Shape) else module.entry.root.shape
 
 
-def evaluate_devices(
+def evaluate_devices(  # noqa: PLR0913  # the public name's form is fixed
     module: Module,
     arguments: Sequence[Sequence[object]],
     *,
