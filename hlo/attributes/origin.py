@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hlo.attributes.escape import unquoted
+from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.ints import ints_text
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, ints_of, subtrees, token_type, tokens
@@ -14,6 +14,7 @@ from hlo.errors import Violation
 
 Ints = tuple[int, ...]
 SYNTHETIC_CALL = "synthetic_call"
+DEEPEST = 200  # levels of tuples; no program comes near
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ def _places(tree: Tree) -> dict[Ints, OriginalArray | tuple[()] | None]:
     for part in tree.children[1:-1]:
         kind = token_type(part)
         if kind == "LPAR":
+            if len(path) == DEEPEST:
+                raise Violation("attribute-value", "", "deeper tuples", f"at most {DEEPEST} levels")
             found.setdefault(tuple(path), ())
             path.append(0)
         elif kind == "RPAR":
@@ -86,14 +89,14 @@ def _nested(places: dict[Ints, OriginalArray | tuple[()] | None]) -> object:
     return ()
 
 
-def origin_text(origin: Origin) -> str:
-    """`{({"a"}, {"b" {0}})}`."""
+def origin_text(origin: Origin, *, escape: bool = True) -> str:
+    """`{({"a"}, {"b" {0}})}`; escape: XLA writes the names as they are."""
     if origin.synthetic_call:
         return f"{{[{SYNTHETIC_CALL}]}}"
-    return "{" + "".join(_tree_texts(origin.tree)) + "}"
+    return "{" + "".join(_tree_texts(origin.tree, escape=escape)) + "}"
 
 
-def _tree_texts(tree: object) -> Iterator[str]:
+def _tree_texts(tree: object, *, escape: bool) -> Iterator[str]:
     """Pieces of text; an explicit stack, for trees may be deep."""
     stack: list[object] = [tree]
     while stack:
@@ -108,15 +111,16 @@ def _tree_texts(tree: object) -> Iterator[str]:
                 if k:
                     stack.append(", ")
         else:
-            yield array_text(top)  # type: ignore[arg-type]  # a leaf
+            yield array_text(top, escape=escape)  # type: ignore[arg-type]  # a leaf
 
 
-def array_text(array: OriginalArray | None) -> str:
-    """XLA writes the name without escapes."""
+def array_text(array: OriginalArray | None, *, escape: bool = True) -> str:
+    """`{"name" {0}}`, `{}` for an unknown one."""
     if array is None:
         return "{}"
+    name = quoted(array.name) if escape else f'"{array.name}"'
     index = f" {ints_text(array.index)}" if array.index else ""
-    return f'{{"{array.name}"{index}}}'
+    return f"{{{name}{index}}}"
 
 
 @dataclass(frozen=True, slots=True)

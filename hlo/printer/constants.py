@@ -1,0 +1,46 @@
+"""What a constant's parentheses hold, by the options (HLO_TEXT.md 4.3, 8.4)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo.attributes.literal_text import ELIDED, literal_text
+from hlo.ir.literal import Literal
+from hlo.ir.shape import Shape
+from hlo.printer.options import PrintOptions
+
+LARGE = 10  # elements that a constant may have and still be printed
+ESSENTIAL = 500_000  # elements of integers that even the Fingerprint form prints
+
+
+def constant_text(literal: Literal, options: PrintOptions) -> str:
+    """The value, `{...}`, or a digest of it in the Fingerprint form."""
+    if options.print_only_essential_constants:
+        return essential_text(literal)
+    if options.print_large_constants or (literal.shape.is_array and literal.shape.size <= LARGE):
+        return literal_text(literal)
+    return ELIDED
+
+
+def essential_text(literal: Literal) -> str:
+    """`0`, `1`, integers in full, anything else left out."""
+    array = literal.value
+    if isinstance(array, np.ndarray):
+        if is_all_zero(literal.shape, array):
+            return "0"
+        if bool(np.all(array == np.ones((), array.dtype))):
+            return "1"
+    if all(leaf.dtype.is_integral for leaf in literal.shape.leaves()) and (
+        literal.shape.size <= ESSENTIAL
+    ):
+        return literal_text(literal)
+    return ELIDED
+
+
+def is_all_zero(shape: Shape, array: np.ndarray) -> bool:
+    """Zero or false everywhere; -0.0 is not zero; an empty array is all zero."""
+    if array.size == 0:
+        return True
+    if shape.dtype.is_float or shape.dtype.is_complex:
+        return not array.tobytes().strip(b"\0")
+    return not bool(np.any(array != np.zeros((), array.dtype)))

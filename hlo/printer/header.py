@@ -1,0 +1,63 @@
+"""The module's header: its attributes, then the stack frame tables (HLO_TEXT.md 8.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo.attributes.escape import quoted
+from hlo.attributes.stack_frames import StackFrames
+from hlo.ir.module import Module
+from hlo.ir.shape import ProgramShape
+from hlo.ops.module_attributes import MODULE_ATTRS
+from hlo.printer.options import PrintOptions
+
+
+def header_text(module: Module, options: PrintOptions) -> str:
+    """`HloModule name, ...` without a newline, and the tables where they are shown."""
+    name = module.name if options.print_ids else ""
+    attributes = "".join(_attribute_texts(module))
+    frames = module.stack_frames
+    tables = ""
+    if options.print_metadata and isinstance(frames, StackFrames) and frames.frames:
+        tables = "\n\n" + stack_frames_text(frames)
+    return f"HloModule {name}{attributes}{tables}"
+
+
+def _attribute_texts(module: Module) -> Iterator[str]:
+    for key, attr in MODULE_ATTRS.items():
+        value = module.attributes.get(key)
+        if key == "entry_computation_layout":
+            value = value or module.entry.program_shape
+            assert isinstance(value, ProgramShape), "the entry's layout is a program shape"
+        elif value is None or value == attr.default or value == ():
+            continue
+        yield f", {key}={attr.kind.print(value)}"
+
+
+def stack_frames_text(tables: StackFrames) -> str:
+    """Four sections, rows numbered from 1."""
+    sections = (
+        ("FileNames", [quoted(name) for name in tables.file_names]),
+        ("FunctionNames", [quoted(name) for name in tables.function_names]),
+        (
+            "FileLocations",
+            [
+                f"{{file_name_id={at.file_name_id} function_name_id={at.function_name_id} "
+                f"line={at.line} end_line={at.end_line} "
+                f"column={at.column} end_column={at.end_column}}}"
+                for at in tables.locations
+            ],
+        ),
+        (
+            "StackFrames",
+            [
+                f"{{file_location_id={f.location} parent_frame_id={f.parent + 1}}}"
+                for f in tables.frames
+            ],
+        ),
+    )
+    texts = []
+    for keyword, rows in sections:
+        numbered = "".join(f"{number} {row}\n" for number, row in enumerate(rows, 1))
+        texts.append(f"{keyword}\n{numbered}")
+    return "\n".join(texts)

@@ -1,0 +1,173 @@
+"""Plans: for each opcode, which attributes it prints, in which order, and the text of each value.
+
+A plan is made once per printing and opcode; the text of a value once per value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hlo.attributes.enums import OPERAND_PRECISION
+from hlo.attributes.kind import AttributeKind
+from hlo.attributes.metadata import METADATA, Metadata, metadata_text
+from hlo.attributes.origin import ORIGIN, Origin, origin_text
+from hlo.attributes.replica_groups import (
+    REPLICA_GROUPS,
+    ListGroups,
+    ReplicaGroups,
+    replica_groups_text,
+)
+from hlo.attributes.result_accuracy import ResultAccuracy
+from hlo.attributes.sharding import SHARDING, Sharding, sharding_text
+from hlo.attributes.statistics import Statistics
+from hlo.ir.instruction import Instruction
+from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
+from hlo.ops.table import OPS, Attr
+from hlo.printer.options import PrintOptions
+
+TextOf = Callable[..., str]
+REFERRING = ("computation", "computations")  # kinds whose values are printed by name or in full
+
+
+@dataclass(slots=True)
+class Entry:
+    """One attribute of a plan. pieces: `, key=text` by the value's identity, "" where not shown.
+
+    kept: the values that have pieces, so that no other value gets their identity.
+    """
+
+    key: str
+    attr: Attr
+    text_of: TextOf
+    pieces: dict[int, str] = field(default_factory=dict)
+    kept: list[object] = field(default_factory=list)
+
+    def piece(self, value: object) -> str:
+        """`, key=text`, or nothing for a value that is not shown."""
+        found = self.pieces.get(id(value))
+        if found is None:
+            found = f", {self.key}={self.text_of(value)}" if self._is_shown(value) else ""
+            self.pieces[id(value)] = found
+            self.kept.append(value)
+        return found
+
+    def _is_shown(self, value: object) -> bool:
+        if self.attr.printed == "always":
+            return True
+        match value:
+            case None:
+                return False
+            case Metadata() | ResultAccuracy():
+                return value.is_shown
+            case Statistics():
+                return bool(value.entries)
+        if self.attr.kind is OPERAND_PRECISION:
+            return any(word != "default" for word in value)  # type: ignore[attr-defined]  # words
+        return self.attr.printed == "given" or value != self.attr.default
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """own: the opcode's attributes; calls: the keys of those that hold computations, and whether
+    they hold several; last: what follows them (is_composite); always: whether something is printed
+    of an instruction without attributes."""
+
+    own: tuple[Entry, ...]
+    calls: tuple[tuple[str, bool], ...]
+    last: tuple[Entry, ...]
+    always: bool
+
+
+class Plans:
+    """The plans of one printing."""
+
+    def __init__(self, options: PrintOptions) -> None:
+        self.options = options
+        self._plans: dict[str, Plan] = {}
+        self._texts = _texts_by_kind(options)
+        entry = {key: self._entry(key, attr) for key, attr in INSTRUCTION_ATTRS.items()}
+        self.replication = entry["parameter_replication"]
+        self.sharding = entry["sharding"]
+        self.frontend_attributes = entry["frontend_attributes"]
+        self.statistics = entry["statistics"]
+        self.accuracy = entry["result_accuracy"]
+        shown = {
+            "origin": options.print_original_value,
+            "metadata": options.print_metadata,
+            "backend_config": options.print_backend_config,
+        }
+        self.behind = tuple(entry[key] for key, is_shown in shown.items() if is_shown)
+
+    def __getitem__(self, opcode: str) -> Plan:
+        plan = self._plans.get(opcode)
+        if plan is None:
+            plan = self._plans[opcode] = self._plan(opcode)
+        return plan
+
+    def _plan(self, opcode: str) -> Plan:
+        own: list[Entry] = []
+        calls: list[tuple[str, bool]] = []
+        last: list[Entry] = []
+        attrs = OPS[opcode].attrs if opcode in OPS else {}
+        for key, attr in attrs.items():
+            if attr.printed == "never" or not self._is_wanted(key):
+                continue
+            if attr.kind.refers in REFERRING:
+                calls.append((key, attr.kind.refers == "computations"))
+            elif key == "is_composite":
+                last.append(self._entry(key, attr))
+            else:
+                own.append(self._entry(key, attr))
+        always = any(e.attr.printed == "always" for e in own) or opcode in ("outfeed", "map")
+        return Plan(tuple(own), tuple(calls), tuple(last), always)
+
+    def _is_wanted(self, key: str) -> bool:
+        if key in INSTRUCTION_ATTRS or key == "async_execution_thread":
+            return False
+        if key in ("infeed_config", "outfeed_config"):
+            return self.options.print_infeed_outfeed_config
+        return key != "channel_id" or self.options.print_channel_id
+
+    def _entry(self, key: str, attr: Attr) -> Entry:
+        return Entry(key, attr, self._texts.get(attr.kind, attr.kind.print))
+
+
+def _texts_by_kind(options: PrintOptions) -> dict[AttributeKind, TextOf]:
+    """The kinds whose text depends on an option."""
+
+    def sharding(value: Sharding) -> str:
+        return sharding_text(value, metadata=options.print_metadata)
+
+    def groups(value: ReplicaGroups | None) -> str:
+        expanded = options.print_full_replica_group_list
+        return replica_groups_text(value or ListGroups(), expanded=expanded)
+
+    def metadata(value: Metadata) -> str:
+        return metadata_text(value, raw_scheduling_name=not options.reads_back)
+
+    def origin(value: Origin) -> str:
+        return origin_text(value, escape=options.reads_back)
+
+    return {SHARDING: sharding, REPLICA_GROUPS: groups, METADATA: metadata, ORIGIN: origin}
+
+
+def default_comparison_type(instruction: Instruction) -> str:
+    """What compare does without `type`: by the type of its operands."""
+    dtype = instruction.operands[0].shape.dtype
+    if dtype.is_float or dtype.is_complex:
+        return "FLOAT"
+    return "SIGNED" if dtype.is_signed else "UNSIGNED"
+
+
+def own_value(instruction: Instruction, entry: Entry) -> object:
+    """The value of an attribute of the opcode; what depends on the shapes is computed."""
+    value = instruction.attributes.get(entry.key)
+    match instruction.opcode, entry.key:
+        case "map", "dimensions":
+            return tuple(range(instruction.shape.rank))
+        case "outfeed", "outfeed_shape":
+            return instruction.operands[0].shape if value is None else value
+        case "compare", "type":
+            return None if value == default_comparison_type(instruction) else value
+    return entry.attr.default if value is None else value

@@ -1,0 +1,276 @@
+"""Writer: the text of a module's computations and instructions under one set of options.
+
+[ENTRY ]%name (signature) -> shape { instructions }, execution_thread="t"     HLO_TEXT.md 8.3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hlo.attributes.escape import quoted
+from hlo.errors import HloError
+from hlo.ir.computation import Computation
+from hlo.ir.graph import control_predecessors
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape, join_indexed, shape_text
+from hlo.printer.async_sugar import SUFFIXES, sugared_computations, wrapped
+from hlo.printer.constants import constant_text
+from hlo.printer.naming import Names, Naming
+from hlo.printer.options import PrintOptions
+from hlo.printer.orders import fusion_bodies, printed_instructions
+from hlo.printer.plans import Entry, Plans, own_value
+
+COMPACT = 4  # operands that compact_operands leaves
+LARGEST_FORM = 1 << 30  # characters: forms with full bodies can grow exponentially
+_COMPUTED = frozenset(("map", "outfeed", "compare"))  # attributes that depend on shapes
+# Keys of bodies that are printed in full; what else calls something says `calls=`, which for
+# reduce-scatter and scan is not the key that reads back.
+_FULL_KEYS = frozenset(
+    "condition body select scatter true_computation false_computation branch_computations "
+    "called_computations".split()
+)
+_APPLIES = frozenset(
+    "call map reduce reduce-window all-reduce all-reduce-start scatter sort".split()
+)
+BodyKey = tuple[Computation, int]
+
+
+class Writer:
+    """Prints the parts of one module; its caches live as long as it does."""
+
+    def __init__(self, module: Module, options: PrintOptions) -> None:
+        self.module = module
+        self.options = options
+        self.naming = Naming(module, options)
+        self.plans = Plans(options)
+        self.sugared = sugared_computations(module, options)
+        self._fusions = fusion_bodies(module) if module.is_scheduled else set()
+        self._shapes: dict[int, str] = {}
+        self._constants: dict[int, str] = {}
+        self._bodies: dict[BodyKey, str] = {}
+        self._bodies_size = 0
+        self._shows_names = options.print_operand_names or options.canonicalize_instruction_names
+
+    def computation(self, computation: Computation) -> str:
+        """A computation at top level, without the blank line behind it."""
+        indent = self.options.indent_amount
+        entry = "ENTRY " if computation is self.module.entry else ""
+        head = "" if self.options.is_in_nested_computation else self.naming.head(computation)
+        order = printed_instructions(computation, self._fusions, scheduled=self.module.is_scheduled)
+        if self.options.print_subcomputation_bodies:
+            self._prepare_bodies(order, indent + 1)
+        return f"{entry}{'  ' * indent}{head}{self._braces(computation, order, indent)}"
+
+    def _braces(self, computation: Computation, order: Sequence[Instruction], indent: int) -> str:
+        """From the signature to the execution thread."""
+        lines = "".join(self._lines(order, computation.root, indent + 1))
+        signature = self._signature(computation) if self.options.print_program_shape else ""
+        thread = computation.execution_thread
+        behind = ""
+        if thread != "main" and self.options.print_ids:
+            behind = f", execution_thread={self._often_raw(thread)}"
+        return f"{signature}{{\n{lines}{'  ' * indent}}}{behind}"
+
+    def _signature(self, computation: Computation) -> str:
+        parameters = ", ".join(
+            f"{self.naming.bare(p)}: {shape_text(p.shape, layout=False)}"
+            for p in computation.parameters
+        )
+        return f"({parameters}) -> {shape_text(computation.root.shape, layout=False)} "
+
+    def _often_raw(self, text: str) -> str:
+        """XLA does not escape the names of threads; a form that reads back does."""
+        return quoted(text) if self.options.reads_back else f'"{text}"'
+
+    # Bodies inside instructions: an explicit stack, for calls may be nested deeper than Python's.
+
+    def _prepare_bodies(self, order: Sequence[Instruction], indent: int) -> None:
+        """Write every body that these instructions show inside themselves, the innermost first."""
+        wanted = [(c, indent) for i in order for c in self._bodies_in(i)]
+        deepest = indent + len(self.module.computations)
+        while wanted:
+            key = computation, depth = wanted[-1]
+            if depth > deepest:
+                raise HloError("recursion", f"{computation.name} calls itself, expected no cycle")
+            inner = [(c, depth + 1) for i in computation.instructions for c in self._bodies_in(i)]
+            missing = [k for k in inner if k not in self._bodies]
+            if key in self._bodies or not missing:
+                wanted.pop()
+            if key not in self._bodies and not missing:
+                order = printed_instructions(computation, self._fusions, scheduled=False)
+                self._keep_body(key, "  " * depth + self._braces(computation, order, depth))
+            elif key not in self._bodies:
+                wanted += missing
+
+    def _keep_body(self, key: BodyKey, text: str) -> None:
+        self._bodies[key] = text
+        self._bodies_size += len(text)
+        if self._bodies_size > LARGEST_FORM:
+            raise HloError(
+                "unsupported", "the form with full bodies is over 1 GiB, expected less nesting"
+            )
+
+    def _bodies_in(self, instruction: Instruction) -> Iterator[Computation]:
+        """The computations that an instruction's text holds in full."""
+        if not instruction.attributes or instruction.opcode in ("async-update", "async-done"):
+            return
+        for computation in instruction.called_computations():
+            if computation in self.sugared and instruction.opcode == "async-start":
+                yield from computation.root.called_computations()
+            yield computation
+
+    # Instructions
+
+    def _lines(self, order: Sequence[Instruction], root: Instruction, indent: int) -> Iterator[str]:
+        """One line per instruction. Hot: about 3 us each, most of it looking up cached texts."""
+        names = self.naming.body(order)
+        tab, root_tab = "  " * indent, "  " * indent + "ROOT "
+        plans, shape, operands = self.plans, self._shape, self._operands
+        with_shape = self.options.print_result_shape
+        for instruction in order:
+            opcode = instruction.opcode
+            front = root_tab if instruction is root else tab
+            behind = ""
+            if instruction.attributes or plans[opcode].always:
+                behind = self._attributes(instruction, indent)
+            if opcode in SUFFIXES:
+                opcode = self._async_opcode(instruction)
+            result = shape(instruction.shape) + " " if with_shape else ""
+            inside = operands(instruction, names)
+            yield f"{front}{names[instruction]} = {result}{opcode}({inside}){behind}\n"
+
+    def _async_opcode(self, instruction: Instruction) -> str:
+        computation = wrapped(instruction)
+        if computation is None or computation not in self.sugared:
+            return instruction.opcode
+        return computation.root.opcode + SUFFIXES[instruction.opcode]
+
+    def _shape(self, shape: Shape) -> str:
+        text = self._shapes.get(id(shape))
+        if text is None:
+            text = shape_text(shape, layout=self.options.include_layout_in_shapes)
+            self._shapes[id(shape)] = text
+        return text
+
+    def _operands(self, instruction: Instruction, names: Names) -> str:
+        """What stands in the parentheses: names, a literal, a parameter's number."""
+        if instruction.opcode == "constant":
+            return self._constant(instruction)
+        if instruction.opcode == "parameter":
+            number = instruction.attributes["parameter_number"]
+            return str(number) if self.options.print_parameter_number else ""
+        operands = instruction.operands
+        shown = operands[:COMPACT] if self.options.compact_operands else operands
+        if not self.options.print_operand_shape:
+            texts = [names[o] for o in shown] if self._shows_names else [""] * len(shown)
+        elif self._shows_names:
+            texts = [f"{self._shape(o.shape)} {names[o]}" for o in shown]
+        else:
+            texts = [self._shape(o.shape) for o in shown]
+        text = join_indexed(texts, self.options.print_operand_index_annotation_interval)
+        if len(shown) < len(operands):
+            text += f", ...(+{len(operands) - len(shown)})"
+        return text
+
+    def _constant(self, instruction: Instruction) -> str:
+        literal = instruction.attributes["literal"]
+        assert isinstance(literal, Literal), "a constant holds a literal"
+        text = self._constants.get(id(literal))
+        if text is None:
+            text = self._constants[id(literal)] = constant_text(literal, self.options)
+        return text
+
+    # Attributes
+
+    def _attributes(self, instruction: Instruction, indent: int) -> str:
+        """Everything behind the operands, each with a comma in front."""
+        attributes = instruction.attributes
+        pieces = self._passed_on(instruction, indent)
+        pieces += [e.piece(attributes[e.key]) for e in self.plans.behind if e.key in attributes]
+        return "".join(pieces)
+
+    def _passed_on(
+        self, instruction: Instruction, indent: int, *, frontend_attributes: bool = True
+    ) -> list[str]:
+        """What is printed also where the instruction is wrapped in an asynchronous one."""
+        plans, attributes, options = self.plans, instruction.attributes, self.options
+        plan = plans[instruction.opcode]
+        pieces = self._own(instruction, plan.own, indent) if options.print_extra_attributes else []
+        if plan.calls:
+            pieces += self._calls(instruction, plan.calls, indent)
+            pieces += [e.piece(attributes[e.key]) for e in plan.last if e.key in attributes]
+        if "sharding" in attributes:
+            pieces.append(plans.sharding.piece(attributes["sharding"]))
+        if frontend_attributes and "frontend_attributes" in attributes:
+            pieces.append(plans.frontend_attributes.piece(attributes["frontend_attributes"]))
+        if "control-predecessors" in attributes and options.print_control_dependencies:
+            pieces.append(self._control(instruction))
+        for entry in (plans.statistics, plans.accuracy):
+            if entry.key in attributes:
+                pieces.append(entry.piece(attributes[entry.key]))
+        return pieces
+
+    def _own(self, instruction: Instruction, entries: tuple[Entry, ...], indent: int) -> list[str]:
+        """The opcode's own attributes."""
+        attributes = instruction.attributes
+        if instruction.opcode in _COMPUTED:
+            return [e.piece(own_value(instruction, e)) for e in entries]
+        pieces = []
+        if instruction.opcode == "async-start":
+            pieces += self._wrapped_attributes(instruction, indent)
+        for e in entries:
+            if e.key in attributes:
+                pieces.append(e.piece(attributes[e.key]))
+            elif e.attr.printed == "always":
+                pieces.append(e.piece(e.attr.default))
+        if "parameter_replication" in attributes and self.options.print_ids:
+            pieces.append(self.plans.replication.piece(attributes["parameter_replication"]))
+        return pieces
+
+    def _wrapped_attributes(self, start: Instruction, indent: int) -> list[str]:
+        """The execution thread, and where sugar is printed the attributes of what it wraps."""
+        computation = wrapped(start)
+        if computation is None:
+            return []
+        thread = computation.execution_thread
+        pieces = []
+        if thread != "main":
+            pieces.append(f", async_execution_thread={self._often_raw(thread)}")
+        if computation in self.sugared:
+            own_frontend = "frontend_attributes" in start.attributes
+            pieces += self._passed_on(
+                computation.root, indent, frontend_attributes=not own_frontend
+            )
+        return pieces
+
+    def _control(self, instruction: Instruction) -> str:
+        names = ", ".join(map(self.naming.instruction, control_predecessors(instruction)))
+        return f", control-predecessors={{{names}}}" if names else ""
+
+    def _calls(
+        self, instruction: Instruction, keys: tuple[tuple[str, bool], ...], indent: int
+    ) -> Iterator[str]:
+        """The called computations, by name or in full."""
+        is_full = self.options.print_subcomputation_bodies
+        for key, is_list in keys:
+            value = instruction.attributes.get(key)
+            if value is None or value == ():
+                continue
+            if is_full:
+                yield self._full_call(instruction, key, value, indent)
+            elif is_list:
+                names = ", ".join(map(self.naming.computation, value))  # type: ignore[call-overload]
+                yield f", {key}={{{names}}}"
+            elif not (instruction.opcode == "async-start" and value in self.sugared):
+                yield f", {key}={self.naming.computation(value)}"  # type: ignore[arg-type]
+
+    def _full_call(self, instruction: Instruction, key: str, value: object, indent: int) -> str:
+        """`key=` and a line break, then the body; several bodies in braces at the left margin."""
+        if isinstance(value, tuple):
+            bodies = ",\n".join(self._bodies[(c, indent)] for c in value)
+            return f", {key}={{\n{bodies}\n}}"
+        if key not in _FULL_KEYS:
+            key = "to_apply" if instruction.opcode in _APPLIES else "calls"
+        return f", {key}=\n{self._bodies[(value, indent)]}"  # type: ignore[index]  # a computation

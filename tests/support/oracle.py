@@ -1,0 +1,145 @@
+"""The oracle: jaxlib 0.10.2's HLO parser and printer, in a child process that may abort.
+
+The only file of the tests that knows jaxlib's private names.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import pickle
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = "0.10.2"
+FORMS = ("default", "short_parsable", "canonical", "fingerprint")
+
+
+@functools.cache
+def available() -> bool:
+    """Whether the exact version that decides is installed."""
+    try:
+        return importlib.metadata.version("jaxlib") == VERSION
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What XLA's parser says: accepted, or its message; `aborted`: the process died."""
+
+    accepted: bool
+    message: str = ""
+    aborted: bool = False
+
+
+class Oracle:
+    """A server process, started when first asked and again after each abort."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self.aborts = 0
+
+    def verdict(self, text: str) -> Verdict:
+        answer = self._ask(("accepts", text))
+        if answer is None:
+            return Verdict(False, "aborted", aborted=True)
+        return Verdict(*answer)
+
+    def accepts(self, text: str) -> bool:
+        return self.verdict(text).accepted
+
+    def to_string(self, text: str, form: str = "default", **options: object) -> str | None:
+        """The text that XLA prints; None when it rejects the input or dies of it."""
+        answer = self._ask(("print", text, form, options))
+        return answer if answer is None else answer[0]
+
+    def all_forms(self, text: str) -> dict[str, str] | None:
+        """The four forms of a text that XLA accepts, from one parse."""
+        answer = self._ask(("forms", text))
+        return answer if answer is None else answer[0]
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def _ask(self, request: tuple[object, ...]) -> Any:
+        process = self._running()
+        try:
+            _send(process.stdin, request)
+            return _receive(process.stdout)
+        except (EOFError, BrokenPipeError):
+            self.aborts += 1
+            self.close()
+            return None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        return self._process
+
+
+def _send(stream: Any, message: object) -> None:
+    data = pickle.dumps(message)
+    stream.write(struct.pack("<Q", len(data)) + data)
+    stream.flush()
+
+
+def _receive(stream: Any) -> Any:
+    head = stream.read(8)
+    if len(head) < 8:
+        raise EOFError
+    (size,) = struct.unpack("<Q", head)
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def _serve() -> None:
+    """Answers requests until its input ends."""
+    from jaxlib import _hlo  # noqa: PLC0415  # only the server loads it
+
+    def text_of(module: Any, form: str, options: dict[str, object]) -> str:
+        made = (
+            _hlo.HloPrintOptions() if form == "default" else getattr(_hlo.HloPrintOptions, form)()
+        )
+        for key, value in options.items():
+            setattr(made, key, value)
+        return module.to_string(made)
+
+    def answer(request: Any) -> Any:
+        try:
+            module = _hlo.hlo_module_from_text(request[1])
+        except Exception as error:
+            return (False, str(error)) if request[0] == "accepts" else (None,)
+        if request[0] == "accepts":
+            return (True, "")
+        try:
+            if request[0] == "forms":
+                return ({form: text_of(module, form, {}) for form in FORMS},)
+            return (text_of(module, request[2], request[3]),)
+        except UnicodeDecodeError:  # raw bytes of a name, which the binding cannot hand over
+            return (None,)
+
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while True:
+        try:
+            request = _receive(source)
+        except EOFError:
+            return
+        _send(sink, answer(request))
+
+
+if __name__ == "__main__":
+    _serve()
