@@ -5,10 +5,14 @@ contraction_kernels(instruction, target) -> KernelSequence
 
 from __future__ import annotations
 
+import math
+
 from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, normal
+from hlo.backend.kernels.contraction_padding import padding_kernel
 from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
 from hlo.backend.kernels.contraction_product import packing_kernel, product_kernel
 from hlo.backend.kernels.contraction_ring import SUPPORTED, ring_of
+from hlo.backend.kernels.convolution import convolution_contraction
 from hlo.backend.kernels.kernel import KernelCall, KernelSequence
 from hlo.backend.target import Target
 from hlo.errors import HloError
@@ -27,17 +31,29 @@ def contraction_kernels(instruction: Instruction, target: Target) -> KernelSeque
             f"{instruction.opcode}: no kernel for element type {names}",
             instruction.span,
         )
-    return sequence_of(dot_contraction(instruction), target)
+    if instruction.opcode == "dot":
+        return sequence_of(dot_contraction(instruction), target)
+    contraction, base = convolution_contraction(instruction, FIRST_TEMPORARY)
+    if not base.padded:
+        return sequence_of(contraction, target)
+    source = instruction.operands[0].shape.dtype
+    kernel = padding_kernel(base.padded, source, base.dtype, target)
+    size = math.prod(base.dims) * base.dtype.item_bytes
+    return sequence_of(contraction, target, (KernelCall(kernel, (0, FIRST_TEMPORARY)),), (size,))
 
 
-def sequence_of(contraction: Contraction, target: Target) -> KernelSequence:
-    """Packing kernels, then the product. Nothing at all for an empty result."""
+def sequence_of(
+    contraction: Contraction,
+    target: Target,
+    before: tuple[KernelCall, ...] = (),
+    before_temporaries: tuple[int, ...] = (),
+) -> KernelSequence:
+    """What comes before, packing kernels, then the product. Nothing at all for an empty result."""
     c = normal(contraction)
     if c.batches * c.m * c.n == 0:
         return KernelSequence(())
     plan = planned(c, ring_of(c.out, target))
-    calls: list[KernelCall] = []
-    temporaries: list[int] = []
+    calls, temporaries = list(before if c.k else ()), list(before_temporaries)
     buffers = [c.lhs.buffer, c.rhs.buffer, c.out_buffer]
     for place, side in enumerate(("lhs", "rhs")):
         if getattr(plan, side) is Reading.PACKED:
