@@ -160,7 +160,7 @@ elementwise("divide", 2, "x / y. Integers toward zero, x/0 = -1 or all ones, MIN
             complex_=widened(complexes.divide))
 elementwise("remainder", 2, "x - y trunc(x/y), the dividend's sign; integer x%0 = x; float fmod.",
             integer=integers.remainder, real=arithmetic(np.fmod), refused=COMPLEX)
-elementwise("power", 2, "x^y. Integers: x^(y mod 64) modulo 2^bits, x^-n = 0 unless |x| = 1; floats: C's pow.",
+elementwise("power", 2, "x^y. Integers modulo 2^bits, see numerics/integers.py; floats: C's pow.",
             ulp=1, integer=integers.power, real=transcendental(np.power),
             complex_=widened(complexes.power))
 elementwise("maximum", 2, "The larger; NaN if either is; +0 above -0; pred: or.", traits=LATTICE,
