@@ -180,7 +180,7 @@ class Actions:
         if key.value != "execution_thread=":
             message = f"{key.value[:-1]} is not an attribute of a computation, expected execution_thread"
             raise Fault("attribute-unknown", message, key.start_pos, key.end_pos - 1)
-        return unquoted(value)
+        return unquoted(value.value)
 
     def body_start(self, parts: list[Token]) -> Scope:
         return self.builder.open("_", parts[0].start_pos)
