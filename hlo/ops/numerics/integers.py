@@ -66,13 +66,13 @@ def power(x: Array, y: Array) -> Array:
     the low six bits of y count, and an unsigned y with its top bit set is a negative one.
     """
     dtype = dtype_of(x)
+    lane = SIGNED_OF_BYTES[x.dtype.itemsize]  # u4 lies in a byte, whose top bit is clear
+    signed, exponent = widen(x).view(lane), widen(y).view(lane)
     base = widen(x).astype(np.uint64)
-    exponent = _signed(y, dtype)
     result = np.ones(np.broadcast_shapes(x.shape, y.shape), np.uint64)
     for bit in range(EXPONENT_BITS):
         result = np.where((exponent >> bit) & 1, result * base, result)
         base = base * base
-    signed = _signed(x, dtype)
     odd = (exponent & 1) == 1
     inverse = np.where(signed == -1, np.where(odd, -1, 1), np.where(signed == 1, 1, 0))
     return wrapped(
