@@ -21,7 +21,7 @@ from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import ProgramShape
-from hlo.ops.table import OPS, Trait, call_attributes
+from hlo.ops.table import OPS, Trait, evaluation_keywords
 
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
 
@@ -145,16 +145,10 @@ class Run:
         """The attributes for `evaluate`, computations as callables, and what the row asks for."""
         if instruction.opcode == "constant":
             return {}
-        row = OPS[instruction.opcode]
         keywords = {
-            name.replace("-", "_"): self._callable(value)
-            for name, value in call_attributes(instruction).items()
+            name: self._callable(value) for name, value in evaluation_keywords(instruction).items()
         }
-        if row.takes_shape:
-            keywords["shape"] = instruction.shape
-        if row.takes_operand_shapes:
-            keywords["operand_shapes"] = tuple(o.shape for o in instruction.operands)
-        if row.takes_context:
+        if OPS[instruction.opcode].takes_context:
             keywords["context"] = self.device
         return keywords
 

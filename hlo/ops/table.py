@@ -117,3 +117,16 @@ def call_attributes(instruction: Instruction) -> dict[str, object]:
 
 def has_trait(instruction: Instruction, trait: Trait) -> bool:
     return bool(OPS[instruction.opcode].traits & trait)
+
+
+def evaluation_keywords(instruction: Instruction) -> dict[str, object]:
+    """What `evaluate` takes beside the operands' values: attributes, and the shapes it asks for."""
+    row = OPS[instruction.opcode]
+    keywords = {
+        name.replace("-", "_"): value for name, value in call_attributes(instruction).items()
+    }
+    if row.takes_shape:
+        keywords["shape"] = instruction.shape
+    if row.takes_operand_shapes:
+        keywords["operand_shapes"] = tuple(o.shape for o in instruction.operands)
+    return keywords

@@ -10,7 +10,7 @@ from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
-from hlo.ops.table import OPS, Trait, call_attributes, has_trait
+from hlo.ops.table import OPS, Trait, evaluation_keywords, has_trait
 
 # Ops that make more bytes than they read stay as they are: an iota costs nothing inside a kernel.
 EXPANDING = frozenset({"broadcast", "iota", "constant", "parameter", "pad"})
@@ -57,9 +57,7 @@ def _is_value(operand: Instruction) -> bool:
 
 def _fold(computation: Computation, instruction: Instruction) -> bool:
     row = OPS[instruction.opcode]
-    keywords = call_attributes(instruction)
-    if row.takes_shape:
-        keywords["shape"] = instruction.shape
+    keywords = evaluation_keywords(instruction)
     arrays = [o["literal"].array for o in instruction.operands]  # type: ignore[attr-defined]  # checked by _is_value
     try:
         with np.errstate(all="ignore"):
