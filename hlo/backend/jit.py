@@ -29,6 +29,9 @@ class Code:
     def address(self, symbol: str) -> int:
         return int(self._engine.get_function_address(symbol))
 
+    def data_address(self, symbol: str) -> int:
+        return int(self._engine.get_global_value_address(symbol))
+
     def keep_forever(self) -> Code:
         """Never unload: threads of the process may be inside."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))

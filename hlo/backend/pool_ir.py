@@ -31,8 +31,10 @@ def text(architecture: str) -> str:
     """The pool for a processor architecture as `platform.machine()` calls it."""
     x86 = architecture == "x86_64"
     pause = "call void @llvm.x86.sse2.pause()" if x86 else 'call void asm sideeffect "yield", ""()'
-    get_mode = set_mode = ""
+    get_mode = set_mode = declarations = ""
     if x86:  # workers compute in the caller's floating-point mode
+        names = ("sse2.pause()", "sse.stmxcsr(ptr)", "sse.ldmxcsr(ptr)")
+        declarations = "\n".join(f"declare void @llvm.x86.{name}" for name in names)
         get_mode = (
             f"  %modeslot = getelementptr i8, ptr @{STATE}, i64 {JOB + MODE}\n"
             "  call void @llvm.x86.sse.stmxcsr(ptr %modeslot)"
@@ -42,6 +44,7 @@ def text(architecture: str) -> str:
             "  call void @llvm.x86.sse.ldmxcsr(ptr %modeslot)"
         )
     return _TEMPLATE.format(
+        declarations=declarations,
         pause=pause,
         get_mode=get_mode,
         set_mode=set_mode,
@@ -67,9 +70,7 @@ def text(architecture: str) -> str:
 
 _TEMPLATE = """
 @{state} = global [{state_bytes} x i8] zeroinitializer, align 64
-declare void @llvm.x86.sse2.pause()
-declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
+{declarations}
 declare i64 @syscall(i64, ...)
 
 define void @hlo_wake() {{

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 
 from hlo.backend.kernels.fingerprint import fingerprint
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
@@ -100,6 +101,7 @@ def family_functions(chosen: Way) -> tuple[Family, ...]:
     return tuple(
         getattr(import_module(f"hlo.backend.kernels.{module}"), function)
         for module, function in FAMILIES[chosen]
+        if find_spec(f"hlo.backend.kernels.{module}") is not None
     )
 
 

@@ -1,0 +1,149 @@
+"""The backend: an optimised module to an executable, and every stage on the way as text.
+
+    Module -> Schedule -> BufferPlan -> Program -> IrModules -> objects -> Executable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hlo.backend import linking, native, toolchain
+from hlo.backend.buffers import assign
+from hlo.backend.cells import BufferPlan
+from hlo.backend.compile import objects
+from hlo.backend.donation import donated_leaves
+from hlo.backend.host import HostCalls
+from hlo.backend.jit import Code
+from hlo.backend.kernels.build import implementations
+from hlo.backend.llvm_ir import ENTRY, IrModule, emit
+from hlo.backend.lowering import lower
+from hlo.backend.memory import memory_report
+from hlo.backend.program import Program
+from hlo.backend.schedule import Schedule, schedule
+from hlo.ir.module import Module
+from hlo.runtime.executable import Executable, Signature
+from hlo.backend.interpreted import InterpretedExecutable
+from hlo.runtime.threads import thread_count
+
+
+def compile_module(
+    module: Module, *, mode: str = "strict", threads: int | None = None, cache: bool = True
+) -> Executable | InterpretedExecutable:
+    """Machine code for an optimised module.
+
+    mode: "fast" runs with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS, else
+    what the process may use). Sizes that change at run time are left to the reference.
+    """
+    if has_dynamic_sizes(module):
+        return InterpretedExecutable(module)
+    count = thread_count(threads)
+    program = build_program(module, mode=mode, threads=count)
+    modules = emit_llvm(program, mode=mode)
+    return link(program, objects(modules, cache=cache))
+
+
+def build_program(module: Module, *, mode: str = "strict", threads: int = 1) -> Program:
+    """The stages before LLVM."""
+    order = schedule(module)
+    return lower(assign_buffers(order, mode=mode), threads)
+
+
+def assign_buffers(order: Schedule, *, mode: str = "strict") -> BufferPlan:
+    """The buffer plan; which kernels may work in place is asked of them."""
+    return assign(order, implementations(order, toolchain.host_target(mode)))
+
+
+def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]:
+    """The program's LLVM modules."""
+    can_flush = toolchain.host_target(mode).triple.startswith("x86_64")
+    return emit(program, flushes=mode == "fast" and can_flush)
+
+
+def link(program: Program, bodies: list[bytes]) -> Executable:
+    """The executable: code in this process, constants, memory."""
+    module = program.plan.schedule.module
+    signature = Signature(
+        module.entry.parameters, result_shape(module), donated_leaves(module)
+    )
+    held = linking.constants(program.plan.cells)
+    layout = linking.frame_layout(program, held)
+    if program.wakes_pool:
+        pool = native.pool()
+        if pool is not None:
+            pool.grow(program.threads)
+    code = Code(bodies)
+    entry = code.address(ENTRY)
+    call = native.native_call()
+    fast = None
+    if call is not None:
+        fast = linking.fast_call(call, signature, layout, entry, program.cost_us)
+    return Executable(
+        signature,
+        layout,
+        entry,
+        memory=memory_report(program, held.total_bytes),
+        host=HostCalls(program) if program.hosts else None,
+        fast_call=fast,
+        keeps=(code, held),
+    )
+
+
+def result_shape(module: Module):  # type: ignore[no-untyped-def]
+    """The entry's result with the layouts that the header asks for."""
+    layout = module.attributes.get("entry_computation_layout")
+    return module.entry.root.shape.without_layout() if layout is None else layout.result
+
+
+def has_dynamic_sizes(module: Module) -> bool:
+    """Whether any value has a dimension that is known at run time only."""
+    return any(i.shape.is_dynamic for c in module.computations for i in c.instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage that --emit shows: its name, the file ending of its text, and how it is made."""
+
+    name: str
+    ending: str
+    text: Callable[[Module, str], str]
+
+
+def _llvm_text(module: Module, mode: str) -> str:
+    program = build_program(module, mode=mode, threads=thread_count(None))
+    return "\n".join(f"; module {n}\n{m}" for n, m in enumerate(emit_llvm(program, mode=mode)))
+
+
+def _optimised_text(module: Module, mode: str) -> str:
+    program = build_program(module, mode=mode, threads=thread_count(None))
+    return "\n".join(str(toolchain.parsed(m)) for m in emit_llvm(program, mode=mode))
+
+
+def _assembly_text(module: Module, mode: str) -> str:
+    program = build_program(module, mode=mode, threads=thread_count(None))
+    return "\n".join(toolchain.assembly(m) for m in emit_llvm(program, mode=mode))
+
+
+STAGES = (
+    Stage("schedule", "txt", lambda module, _: str(schedule(module))),
+    Stage("buffers", "txt", lambda module, mode: str(assign_buffers(schedule(module), mode=mode))),
+    Stage(
+        "program",
+        "txt",
+        lambda module, mode: str(build_program(module, mode=mode, threads=thread_count(None))),
+    ),
+    Stage("llvm", "ll", _llvm_text),
+    Stage("llvm-opt", "ll", _optimised_text),
+    Stage("asm", "s", _assembly_text),
+)
+
+
+def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:
+    """The text of one stage of an optimised module; KeyError for a name that is none."""
+    return {s.name: s for s in STAGES}[stage].text(module, mode)
+
+
+def stage_texts(module: Module, mode: str = "strict") -> Iterator[tuple[str, str]]:
+    """(file name, text) of every stage, in order."""
+    for stage in STAGES:
+        yield f"{stage.name}.{stage.ending}", stage.text(module, mode)

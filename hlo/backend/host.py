@@ -1,0 +1,96 @@
+"""Host steps: instructions that no kernel computes, evaluated by the reference during the run.
+
+    (step number, table) -> operand arrays at the row's addresses -> evaluate -> copied to the results
+
+One interpreter run per call of the executable keeps what ops keep between steps (random state).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import numpy as np
+
+from hlo.backend.leaves import leaves_of
+from hlo.backend.program import HostStep, Program
+from hlo.errors import HloError
+from hlo.interpreter.device import Device, Surroundings
+from hlo.interpreter.run import Run
+from hlo.ir.computation import Computation
+from hlo.ir.graph import clone_instruction
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.runtime.executable import flattened
+
+
+class HostCalls:
+    """What the executable calls back for a program's host steps."""
+
+    def __init__(self, program: Program) -> None:
+        self._steps = [(step, _alone(step.instruction)) for step in program.hosts]
+        self._local = threading.local()
+
+    def begin(self) -> None:
+        """A new run on this thread: random state starts again."""
+        self._local.run = Run(Device(Surroundings()))
+
+    def __call__(self, number: int, table: np.ndarray) -> None:
+        """Evaluate one step on the addresses of its row."""
+        step, computation = self._steps[number]
+        shapes = [o.shape for o in step.instruction.operands]
+        leaves = [leaf for shape in shapes for leaf in leaves_of(shape)]
+        row = [int(a) for a in table[step.slot : step.slot + len(leaves)]]
+        arrays = iter([_array(a, s) for a, s in zip(row, leaves, strict=True)])
+        values = tuple(_value(arrays, shape) for shape in shapes)
+        with np.errstate(all="ignore"):
+            result = self._local.run.call(computation, values)
+        self._write(step, result, table, step.slot + len(leaves))
+
+    def _write(self, step: HostStep, result: object, table: np.ndarray, slot: int) -> None:
+        """Copy the result's leaves to where the plan wants them."""
+        for leaf, shape in zip(flattened(result), leaves_of(step.instruction.shape), strict=True):
+            if shape.is_array and leaf is not None:
+                if leaf.shape != shape.dims:
+                    raise HloError(
+                        "unsupported",
+                        f"{step.instruction.opcode}: a result of sizes {list(leaf.shape)}, "
+                        f"expected {shape}: sizes that change at run time are not compiled",
+                        step.instruction.span,
+                    )
+                _array(int(table[slot]), shape)[...] = leaf
+            slot += 1
+
+
+def _alone(instruction: Instruction) -> Computation:
+    """A computation of the instruction and parameters for its operands."""
+    computation = Computation(instruction.name)
+    parameters = [
+        computation.new("parameter", o.shape, attributes={"parameter_number": n}, name=f"p{n}")
+        for n, o in enumerate(instruction.operands)
+    ]
+    clone = clone_instruction(instruction, tuple(parameters))
+    clone.attributes = {
+        k: v for k, v in clone.attributes.items() if k != "control-predecessors"
+    }
+    computation.add(clone)
+    computation.root = clone
+    return computation
+
+
+def _array(address: int, shape: Shape) -> np.ndarray | None:
+    """The array at an address, not copied; None for a token."""
+    if not shape.is_array:
+        return None
+    size = shape.size_bytes
+    if not size:
+        return np.empty(shape.dims, shape.dtype.numpy)
+    memory = (ctypes.c_uint8 * size).from_address(address)
+    return np.frombuffer(memory, shape.dtype.numpy).reshape(shape.dims)
+
+
+def _value(arrays: object, shape: Shape) -> object:
+    """The next leaves in the structure of a shape."""
+    if shape.is_tuple:
+        return tuple(_value(arrays, element) for element in shape.elements)
+    return next(arrays)  # type: ignore[call-overload]  # an iterator of leaves

@@ -1,0 +1,27 @@
+"""InterpretedExecutable: a program whose sizes change at run time, run by the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from hlo.interpreter.evaluate import evaluate
+from hlo.ir.module import Module
+
+
+class InterpretedExecutable:
+    """Called like an Executable; correct, and slow."""
+
+    temporary_bytes = 0
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+
+    def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
+        del donate  # nothing is ever in place
+        return evaluate(self._module, *arguments)
+
+    def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
+        return [self(*given) for given in arguments]
+
+    def memory_report(self) -> str:
+        return "run by the interpreter: sizes change at run time\n"

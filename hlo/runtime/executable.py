@@ -1,0 +1,266 @@
+"""Executable: a compiled program that is called like a function.
+
+    arrays --check, addresses into the frame's table, native entry--> arrays
+
+The fast path is a native function (hlo/backend/call_ir.py) that takes plain arrays; it calls
+`_slow_call` for everything else: other objects, nested tuples, donations, host calls, or when its
+frame is in use by another thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.runtime.arguments import checked_arguments
+from hlo.runtime.frames import Frame, FrameLayout, FramePool
+from hlo.runtime.guard import GuardedMemory
+from hlo.runtime.memory import MemoryReport
+
+HostCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
+EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+# Makes the native function of an executable from (its slow call, its frame's address).
+FastCall = Callable[[Callable[..., object], int], Callable[..., object]]
+
+
+class Host(Protocol):
+    """What native code calls back for steps that run in Python."""
+
+    def begin(self) -> None:
+        """A run starts on this thread."""
+
+    def __call__(self, step: int, table: np.ndarray) -> None:
+        """Do a step on the addresses in the frame's table; raises on failure."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signature:
+    """The entry's parameters and result; donated: result leaf -> argument leaf that it may be in."""
+
+    parameters: tuple[Instruction, ...]
+    result: Shape
+    donated: dict[int, int]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether parameters are arrays, and the result an array or a flat tuple of them, row-major."""
+        parts = self.result.elements if self.result.is_tuple else (self.result,)
+        shapes = (*(p.shape for p in self.parameters), *parts)
+        if not all(s.is_array for s in shapes) or self.donated:
+            return False
+        return all(s.layout is None or s.layout.is_default_order for s in parts)
+
+
+class Executable:
+    """Machine code with its constants and memory. Safe to call from several threads at once."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        layout: FrameLayout,
+        entry_address: int,
+        *,
+        memory: MemoryReport,
+        host: Host | None = None,
+        fast_call: FastCall | None = None,
+        keeps: object = None,
+    ) -> None:
+        self.signature = signature
+        self.memory = memory
+        self._entry = EntryFunction(entry_address)
+        self._host = host
+        self._keeps = keeps  # code and constants
+        self._callback = HostCallback(self._called_back)
+        callback = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+        self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
+        self._leaves = tuple(s for p in signature.parameters for s in p.shape.leaves())
+        self._results = tuple(signature.result.leaves())
+        self._call: Callable[..., object] = self._slow_call
+        if fast_call is not None and signature.is_plain and host is None:
+            self._own = self._frames.take()  # the native path's, when nobody else is in it
+            self._call = fast_call(self._slow_call, self._own.address)
+
+    def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
+        """The program's result, fresh arrays or nested tuples of them.
+
+        donate: numbers of arguments whose memory the program may take for results where its header
+        says so (`input_output_alias`); they must not be used afterwards.
+        """
+        if donate:
+            return self._slow_call(*arguments, donate=donate)
+        return self._call(*arguments)
+
+    def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
+        """One list of arguments per device; compiled code runs on one."""
+        if len(arguments) != 1:
+            message = f"run_devices: {len(arguments)} lists of arguments, expected 1"
+            raise HloError("unsupported", f"{message}: compiled code runs on one device")
+        return [self(*arguments[0])]
+
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes of the arena: what a run needs beside arguments, results and constants."""
+        return self.memory.arena_bytes
+
+    def memory_report(self) -> str:
+        return str(self.memory)
+
+    # -- the slow path -------------------------------------------------------------------------
+
+    def _slow_call(self, *arguments: object, donate: Collection[int] = ()) -> object:
+        """The same in Python, for arguments of every form."""
+        values = checked_arguments(self.signature.parameters, arguments)
+        given = self._flat(values, donate)
+        frame = self._frames.take()
+        try:
+            results = self._run(frame, given)
+        finally:
+            self._frames.give_back(frame)
+        return self._nested(results)
+
+    def _flat(self, values: tuple[object, ...], donate: Collection[int]) -> list[_Given]:
+        """Every argument leaf as a C-contiguous array, with whether its memory was given away."""
+        given: list[_Given] = []
+        for number, value in enumerate(values):
+            for leaf in flattened(value):
+                array = None if leaf is None else np.ascontiguousarray(leaf).reshape(leaf.shape)
+                is_kept = number not in donate or array is None or not array.flags.writeable
+                given.append(_Given(array, is_kept))
+        for leaf, shape in zip(given, self._leaves, strict=True):
+            if leaf.array is not None and leaf.array.shape != shape.dims:
+                found = f"{shape.dtype}{list(leaf.array.shape)}"
+                raise HloError("arguments", f"an argument is {found}, expected {shape}")
+        return given
+
+    def _run(self, frame: Frame, given: list[_Given]) -> list[np.ndarray | None]:
+        """Run on a frame; gives the result leaves."""
+        layout = self._frames.layout
+        results: list[np.ndarray | None] = []
+        for number, shape in enumerate(self._results):
+            argument = self.signature.donated.get(number)
+            if not shape.is_array:
+                results.append(None)
+            elif argument is not None:
+                donated = given[argument]
+                assert donated.array is not None, "a donated leaf is an array"
+                results.append(donated.array.copy() if donated.is_kept else donated.array)
+            else:
+                results.append(np.empty(shape.dims, shape.dtype.numpy))
+        frame.set_addresses(layout.arguments, addresses([g.array for g in given]))
+        frame.set_addresses(layout.results, addresses(results))
+        self._enter(frame)
+        return results
+
+    def _enter(self, frame: Frame) -> None:
+        """The native entry; an exception of a host call goes on here."""
+        frame.error = None
+        if self._host is not None:
+            self._host.begin()
+        if self._entry(frame.address) != 0:
+            error, frame.error = frame.error, None
+            assert error is not None, "a run that fails has an error"
+            raise error
+
+    def _called_back(self, number: int | None, step: int) -> int:
+        """A host call from native code. Nothing may be raised through native frames: kept instead."""
+        frame = self._frames.numbered(number or 0)
+        try:
+            assert self._host is not None, "a program with host steps has a host"
+            self._host(step, frame.table)
+        except BaseException as error:
+            frame.error = error
+            return 1
+        return 0
+
+    def _nested(self, results: list[np.ndarray | None]) -> object:
+        """The result's structure and layouts around its leaves."""
+        return nested(iter(results), self.signature.result)
+
+    # -- test modes ----------------------------------------------------------------------------
+
+    def run_guarded(self, *arguments: object) -> object:
+        """A run in which every buffer ends at a forbidden page and temporaries begin as NaN.
+
+        A stray access ends the process with a signal: for tests.
+        """
+        values = checked_arguments(self.signature.parameters, arguments)
+        given = self._flat(values, ())
+        frame = self._frames.take()  # its number, under which host calls find the table
+        guarded = Frame(self._frames.layout, frame.number, guarded=True)
+        guarded.poison()
+        kept = frame.table
+        frame.table = guarded.table
+        try:
+            results = self._run_between_guards(frame, given)
+        finally:
+            frame.table = kept
+            self._frames.give_back(frame)
+        return self._nested(results)
+
+    def _run_between_guards(self, frame: Frame, given: list[_Given]) -> list[np.ndarray | None]:
+        layout = self._frames.layout
+        inputs = [GuardedMemory(0 if g.array is None else g.array.nbytes) for g in given]
+        for memory, leaf in zip(inputs, given, strict=True):
+            if leaf.array is not None:
+                memory.put(leaf.array.tobytes())
+        outputs = []
+        for number, shape in enumerate(self._results):
+            memory = GuardedMemory(shape.size_bytes if shape.is_array else 0)
+            memory.fill(0xFF)
+            argument = self.signature.donated.get(number)
+            if argument is not None:
+                memory.put(inputs[argument].get())
+            outputs.append(memory)
+        frame.set_addresses(layout.arguments, np.array([m.address for m in inputs], np.uint64))
+        frame.set_addresses(layout.results, np.array([m.address for m in outputs], np.uint64))
+        self._enter(frame)
+        return [
+            np.frombuffer(m.get(), s.dtype.numpy).reshape(s.dims).copy() if s.is_array else None
+            for m, s in zip(outputs, self._results, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """An argument leaf. is_kept: the caller goes on using its memory."""
+
+    array: np.ndarray | None
+    is_kept: bool
+
+
+def flattened(value: object) -> Iterator[np.ndarray | None]:
+    """The leaves of a value in order."""
+    stack = [value]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, tuple):
+            stack += reversed(top)
+        elif top is None:
+            yield None
+        else:
+            yield np.asarray(top)
+
+
+def nested(leaves: Iterator[np.ndarray | None], shape: Shape) -> object:
+    """Leaves in the structure of a shape, with the strides of its layouts."""
+    if shape.is_tuple:
+        return tuple(nested(leaves, element) for element in shape.elements)
+    array = next(leaves)
+    if array is None or shape.layout is None or shape.layout.is_default_order:
+        return array
+    order = shape.layout.minor_to_major[::-1]
+    stored = np.ascontiguousarray(array.transpose(order))
+    return stored.transpose(np.argsort(order))
+
+
+def addresses(arrays: Sequence[np.ndarray | None]) -> np.ndarray:
+    """Where the arrays' bytes begin; 0 for what has none."""
+    found = [0 if a is None else a.__array_interface__["data"][0] for a in arrays]
+    return np.array(found, np.uint64)

@@ -1,0 +1,41 @@
+"""MemoryReport: what a program's memory holds at the moment when it holds most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRow:
+    """One buffer of the arena: the instruction that made it, its HLO line and text line."""
+
+    name: str
+    shape: str
+    opcode: str
+    size_bytes: int
+    line: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """Sizes in bytes; `peak` lists the arena's buffers in use at the fullest moment, largest first."""
+
+    arena_bytes: int
+    argument_bytes: int
+    result_bytes: int
+    constant_bytes: int
+    peak_bytes: int
+    peak: tuple[BufferRow, ...]
+
+    def __str__(self) -> str:
+        rows = [
+            f"arguments {self.argument_bytes:>14,} bytes",
+            f"results   {self.result_bytes:>14,} bytes",
+            f"constants {self.constant_bytes:>14,} bytes",
+            f"arena     {self.arena_bytes:>14,} bytes, {self.peak_bytes:,} in use at the peak:",
+        ]
+        for row in self.peak:
+            rows.append(f"  {row.size_bytes:>14,}  {row.name} = {row.shape} {row.opcode}  {row.line}")
+        return "\n".join(rows) + "\n"
