@@ -1,0 +1,283 @@
+"""The LAPACK targets that JAX emits on CPU, through SciPy's wrappers (an optional package).
+
+Each function below handles one matrix; `_batched` runs it over the leading dimensions and stacks
+its results. Values are logical: that LAPACK stores matrices by columns shows nowhere here.
+Source: OP_SEMANTICS_CONTROL section 5.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+
+from hlo.errors import Violation
+from hlo.ops.custom_call import TARGETS, CustomCall
+from hlo.ops.linear_algebra import substituted
+
+Array = np.ndarray
+Config = dict[str, object]
+Single = Callable[..., tuple[object, ...]]
+
+TYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+REAL, COMPLEX = "sd", "cz"
+
+
+def attributes(backend_config: str) -> Config:
+    """The values of an MLIR dictionary `{uplo = 76 : ui8, left = true}`; ui8 are ASCII codes."""
+    found: Config = {}
+    for name, value, kind in re.findall(r"(\w+) = (\w+)(?: : (\w+))?", backend_config):
+        if value in ("true", "false"):
+            found[name] = value == "true"
+        else:
+            found[name] = chr(int(value)) if kind == "ui8" else int(value)
+    return found
+
+
+def routine(letter: str, name: str) -> Callable[..., tuple[object, ...]]:
+    """SciPy's wrapper of LAPACK's `name` for a type; an error where SciPy is missing."""
+    found = getattr(_lapack(), letter + name, None)
+    if found is None:
+        raise Violation("unsupported", "custom_call_target", letter + name, "a routine of SciPy's")
+    return found  # type: ignore[no-any-return]  # SciPy has no types
+
+
+def _lapack() -> ModuleType:
+    try:
+        from scipy.linalg import lapack  # optional: only these targets need it
+    except ImportError:
+        raise Violation(
+            "unsupported", "custom_call_target", "a LAPACK routine", "SciPy to be installed",
+            help="pip install scipy",
+        ) from None  # fmt: skip
+    return lapack  # type: ignore[no-any-return]  # SciPy has no types
+
+
+def _batched(letter: str, single: Single, trailing: tuple[int, ...]) -> Callable[..., object]:
+    """A target: `single(letter, config, *operands)` for each element of the batch.
+
+    trailing: how many dimensions of each operand belong to one problem.
+    """
+
+    def target(*operands: Array, call: CustomCall) -> object:
+        config = attributes(call.backend_config)
+        batch = operands[0].shape[: operands[0].ndim - trailing[0]]
+        results = call.shape.elements if call.shape.is_tuple else (call.shape,)
+        outputs = tuple(np.zeros(s.dims, s.dtype.numpy) for s in results)
+        if all(o.size for o in operands):
+            for index in np.ndindex(*batch):
+                parts = single(letter, config, *(o[index] for o in operands))
+                for output, part in zip(outputs, parts, strict=True):
+                    if part is not None:
+                        output[index] = part
+        return outputs if call.shape.is_tuple else outputs[0]
+
+    return target
+
+
+def _getrf(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """P A = L U; pivots count from 1."""
+    lu, pivots, info = routine(letter, "getrf")(a)
+    return lu, pivots + 1, info
+
+
+def _potrf(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """A = L L^H or U^H U in one triangle; the other keeps the input."""
+    lower = config.get("uplo") == "L"
+    factor, info = routine(letter, "potrf")(a, lower=lower, clean=False)
+    return factor, info
+
+
+def _geqrf(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """R on and above the diagonal, Householder vectors below, and taus."""
+    qr, tau, _, _ = routine(letter, "geqrf")(a)
+    return qr, tau
+
+
+def _geqp3(letter: str, config: Config, a: Array, chosen: Array) -> tuple[object, ...]:
+    """A[:, jpvt] = Q R; SciPy's wrapper takes all columns as free."""
+    if np.any(chosen):
+        raise Violation("unsupported", "operand 1", "a choice of first columns", "zeros")
+    qr, pivots, tau, _, _ = routine(letter, "geqp3")(a)
+    return qr, pivots, tau
+
+
+def _orgqr(letter: str, config: Config, a: Array, tau: Array) -> tuple[object, ...]:
+    """The first columns of H_1 .. H_k."""
+    name = "orgqr" if letter in REAL else "ungqr"
+    return (routine(letter, name)(a, tau)[0],)
+
+
+def _ormqr(letter: str, config: Config, a: Array, tau: Array, c: Array) -> tuple[object, ...]:
+    """Q C, Q^H C, C Q or C Q^H."""
+    name = "ormqr" if letter in REAL else "unmqr"
+    turned = "T" if letter in REAL else "C"
+    side = "L" if config.get("left") else "R"
+    rows = c.shape[0 if side == "L" else 1]
+    reflectors = np.asfortranarray(a[:, : tau.size])
+    product, _, _ = routine(letter, name)(
+        side,
+        turned if config.get("transpose") else "N",
+        reflectors,
+        tau,
+        c,
+        lwork=64 * max(1, rows),
+    )
+    return (product,)
+
+
+def _trsm(letter: str, config: Config, a: Array, b: Array) -> tuple[object, ...]:
+    """X with op(A) X = B or X op(A) = B."""
+    wide = np.complex128 if letter in COMPLEX else np.float64
+    matrix, right, lower = a.astype(wide), b.astype(wide), config.get("uplo") == "L"
+    if config.get("trans_x") != "N":
+        matrix, lower = matrix.T, not lower
+        matrix = np.conj(matrix) if config.get("trans_x") == "C" else matrix
+    left = config.get("side") == "L"
+    if not left:
+        matrix, right, lower = matrix.T, right.T, not lower
+    unit = config.get("diag") == "U"
+    with np.errstate(all="ignore"):
+        x = substituted(matrix, right, lower=lower, unit_diagonal=unit)
+        return ((x if left else x.T).astype(a.dtype),)
+
+
+def _svd(name: str) -> Single:
+    def single(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+        """A = U diag(s) V^H, s descending; nothing but s in mode N."""
+        if np.isnan(a).any():
+            return None, None, None, None, -4
+        mode = config.get("mode")
+        u, s, vt, info = routine(letter, name)(a, compute_uv=mode != "N", full_matrices=mode == "A")
+        return (None, s, None, None, info) if mode == "N" else (None, s, u, vt, info)
+
+    return single
+
+
+def _eigh(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """Eigenvalues ascending, eigenvectors in columns; one triangle is read."""
+    if np.isnan(a).any():
+        return np.nan, np.nan, 0
+    name = "syevd" if letter in REAL else "heevd"
+    vectors = config.get("mode") == "V"
+    w, v, info = routine(letter, name)(a, compute_v=vectors, lower=config.get("uplo") == "L")
+    return (v if vectors else None), w, info
+
+
+def _geev(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """Eigenvalues and left and right eigenvectors, complex in any case."""
+    count = 5 if letter in REAL else 4
+    if np.isnan(a).any():
+        return (*[None] * (count - 1), -4)
+    left, right = (config.get(f"compute_{side}") == "V" for side in ("left", "right"))
+    *values, vl, vr, info = routine(letter, "geev")(a, compute_vl=left, compute_vr=right)
+    if letter in REAL:
+        vl, vr = (_paired(values[1], v) if on else None for v, on in ((vl, left), (vr, right)))
+    else:
+        vl, vr = vl if left else None, vr if right else None
+    return (*values, vl, vr, info)
+
+
+def _paired(imaginary: Array, vectors: Array) -> Array:
+    """Complex eigenvectors from LAPACK's real pairs (re, im) of neighbouring columns."""
+    result = vectors.astype(np.result_type(vectors.dtype, np.complex64))
+    column = 0
+    while column < vectors.shape[1]:
+        if imaginary[column] == 0:
+            column += 1
+            continue
+        real, imag = vectors[:, column], vectors[:, column + 1]
+        result[:, column], result[:, column + 1] = real + 1j * imag, real - 1j * imag
+        column += 2
+    return result
+
+
+def _gees(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """Schur form, Schur vectors, eigenvalues."""
+    vectors = config.get("mode") == "V"
+    form, sdim, *values, vs, _, info = routine(letter, "gees")(
+        lambda *_: None, a, compute_v=vectors, sort_t=0
+    )
+    return (form, vs if vectors else None, *values, sdim, info)
+
+
+def _gehrd(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """Hessenberg form, reflectors below, taus; low and high count from 1."""
+    low, high = config.get("low", 1), config.get("high", a.shape[0])
+    assert isinstance(low, int), "an integer"
+    assert isinstance(high, int), "an integer"
+    form, tau, info = routine(letter, "gehrd")(a, lo=low - 1, hi=high - 1)
+    return form, tau, info
+
+
+def _sytrd(letter: str, config: Config, a: Array) -> tuple[object, ...]:
+    """Tridiagonal form: diagonal, off-diagonal, taus; reflectors in the triangle."""
+    name = "sytrd" if letter in REAL else "hetrd"
+    form, diagonal, off, tau, info = routine(letter, name)(a, lower=config.get("uplo") == "L")
+    return form, diagonal, off, tau, info
+
+
+def _gtsv(
+    letter: str,
+    config: Config,
+    lower: Array,
+    diagonal: Array,
+    upper: Array,
+    b: Array,
+) -> tuple[object, ...]:
+    """X of a tridiagonal system; lower[0] and upper[n-1] are ignored."""
+    *_, x, info = routine(letter, "gtsv")(lower[1:], diagonal, upper[:-1], b)
+    return None, None, None, (b if info else x), info
+
+
+def _perturbed(
+    letter: str,
+    config: Config,
+    lower: Array,
+    diagonal: Array,
+    upper: Array,
+    b: Array,
+) -> tuple[object, ...]:
+    """The same solution, zero pivots replaced by eps times the largest element."""
+    matrix = np.diag(diagonal) + np.diag(lower[1:], -1) + np.diag(upper[:-1], 1)
+    tiny = np.finfo(matrix.dtype).eps * max(float(np.max(np.abs(matrix))), 1e-30)
+    factor, pivots, _ = routine(letter, "getrf")(matrix)
+    zero = np.diagonal(factor) == 0
+    factor[zero.nonzero()[0], zero.nonzero()[0]] = tiny
+    return (routine(letter, "getrs")(factor, pivots, b)[0],)
+
+
+FAMILIES: tuple[tuple[str, str, Single, tuple[int, ...]], ...] = (
+    ("sdcz", "getrf", _getrf, (2,)),
+    ("sdcz", "potrf", _potrf, (2,)),
+    ("sdcz", "geqrf", _geqrf, (2,)),
+    ("sdcz", "geqp3", _geqp3, (2, 1)),
+    ("sd", "orgqr", _orgqr, (2, 1)),
+    ("cz", "ungqr", _orgqr, (2, 1)),
+    ("sd", "ormqr", _ormqr, (2, 1, 2)),
+    ("cz", "unmqr", _ormqr, (2, 1, 2)),
+    ("sdcz", "trsm", _trsm, (2, 2)),
+    ("sdcz", "gesdd", _svd("gesdd"), (2,)),
+    ("sdcz", "gesvd", _svd("gesvd"), (2,)),
+    ("sd", "syevd", _eigh, (2,)),
+    ("cz", "heevd", _eigh, (2,)),
+    ("sdcz", "geev", _geev, (2,)),
+    ("sdcz", "gees", _gees, (2,)),
+    ("sdcz", "gehrd", _gehrd, (2,)),
+    ("sd", "sytrd", _sytrd, (2,)),
+    ("cz", "hetrd", _sytrd, (2,)),
+    ("sdcz", "gtsv", _gtsv, (1, 1, 1, 2)),
+)
+for _letters, _name, _single, _trailing in FAMILIES:
+    for _letter in _letters:
+        TARGETS[f"lapack_{_letter}{_name}_ffi"] = _batched(_letter, _single, _trailing)
+
+
+def _tridiagonal_perturbed(*operands: Array, call: CustomCall) -> object:
+    letter = next(k for k, t in TYPES.items() if t == operands[0].dtype)
+    return _batched(letter, _perturbed, (1, 1, 1, 2))(*operands, call=call)
+
+
+TARGETS["tridiagonal_solve_perturbed_ffi"] = _tridiagonal_perturbed
