@@ -1,19 +1,38 @@
-"""Ops in which several devices take part. Source: shared/OP_SEMANTICS_CONTROL.md section 2."""
+"""Ops in which the devices of a group take part together; also replica-id and partition-id.
+
+Rank order is the order inside the written group. `-start` does the work, `-done` hands it on.
+What depends on the numbers of replicas and partitions is checked in hlo/verifier/collectives.py.
+Source: shared/OP_SEMANTICS_CONTROL.md section 2.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from hlo.attributes.enums import COLLECTIVE_MODE
-from hlo.attributes.ints import INTS, INTS_LIST
+from hlo.attributes.ints import INTS
 from hlo.attributes.names import COMPUTATION
-from hlo.attributes.replica_groups import REPLICA_GROUPS
+from hlo.attributes.replica_groups import REPLICA_GROUPS, ListGroups, ReplicaGroups
 from hlo.attributes.scalars import BOOL, INT64
+from hlo.errors import Violation
+from hlo.ir import dtype as dt
+from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape, compatible
+from hlo.ops.applying import applied
+from hlo.ops.callee import Callee
+from hlo.ops.constraints import check_count, check_dimension, check_operand_count, operand
+from hlo.ops.context import Context
+from hlo.ops.device_groups import check_member, group_mode, own_group
+from hlo.ops.folding import combined, operations
+from hlo.ops.numerics.representation import dtype_of, rounded, widen, wrapped
+from hlo.ops.shape_rules import Ints, check_arrays, text
 from hlo.ops.table import Attr, Op, Trait
 
+Array = np.ndarray
+
 CHANNEL = {"channel_id": Attr(INT64, None, "given")}
-GROUPS = {
-    **CHANNEL,
-    "replica_groups": Attr(REPLICA_GROUPS, None, "always"),
-}
+GROUPS = {**CHANNEL, "replica_groups": Attr(REPLICA_GROUPS, ListGroups(), "always")}
 LAYOUT = {"constrain_layout": Attr(BOOL, False)}
 GLOBAL_IDS = {"use_global_device_ids": Attr(BOOL, False)}
 MODE = {"mode": Attr(COLLECTIVE_MODE, None, "never")}
@@ -26,6 +45,15 @@ class ReplicaId(Op):
 
     opcode = "replica-id"
     arity = 0
+    takes_context = True
+
+    @staticmethod
+    def infer() -> Shape:
+        return Shape.array(dt.U32)
+
+    @staticmethod
+    def evaluate(*, context: Context) -> Array:
+        return np.array(context.replica, np.uint32)
 
 
 class PartitionId(Op):
@@ -33,51 +61,186 @@ class PartitionId(Op):
 
     opcode = "partition-id"
     arity = 0
+    takes_context = True
+
+    @staticmethod
+    def infer() -> Shape:
+        return Shape.array(dt.U32)
+
+    @staticmethod
+    def evaluate(*, context: Context) -> Array:
+        return np.array(context.partition, np.uint32)
 
 
 class AllGather(Op):
-    """The group's operands concatenated along one dimension in rank order."""
+    """The group's operands concatenated along one dimension in rank order; n operands, n results.
+
+    C1: at least one operand, all arrays. C2: one dimension, of operands and results. C3: the size of
+    a result along it is a multiple of the operand's, the same for all; other sizes are equal.
+    """
 
     opcode = "all-gather"
     attrs = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
     inferable = False
     traits = Trait.COLLECTIVE
+    takes_shape = True
+    takes_context = True
+
+    @staticmethod
+    def infer(
+        *xs: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        dimensions: Ints,
+        use_global_device_ids: bool,
+        shape: Shape,
+    ) -> Shape:
+        return _gathered_shape(xs, dimensions, shape)
+
+    @staticmethod
+    def evaluate(
+        *xs: Array,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        dimensions: Ints,
+        use_global_device_ids: bool,
+        shape: Shape,
+        context: Context,
+    ) -> object:
+        mode = group_mode(channel_id, use_global_device_ids)
+        group = check_member(own_group(mode, replica_groups.groups(), context), context)
+        every = context.exchange(group, xs)
+        return _bare([np.concatenate(column, dimensions[0]) for column in _columns(every)])
 
 
 class AllGatherStart(Op):
-    """(operands, all-gather's result): the start of an asynchronous all-gather."""
+    """(operands, all-gather's result): the start of an asynchronous all-gather.
+
+    C1-C3: as all-gather. C4: the written shape is a pair.
+    """
 
     opcode = "all-gather-start"
     attrs = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
     inferable = False
-    traits = Trait.COLLECTIVE
+    traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+    takes_shape = True
+    takes_context = True
+
+    @staticmethod
+    def infer(
+        *xs: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        dimensions: Ints,
+        use_global_device_ids: bool,
+        shape: Shape,
+    ) -> Shape:
+        if len(shape.elements) != 2:
+            raise Violation("shape-mismatch", "result", text(shape), "(operands, results)", "C4")
+        return Shape.tuple((_bare_shape(xs), _gathered_shape(xs, dimensions, shape.elements[1])))
+
+    @staticmethod
+    def evaluate(*xs: Array, shape: Shape, **attributes: object) -> object:
+        gathered = AllGather.evaluate(*xs, shape=shape.elements[1], **attributes)  # type: ignore[arg-type]  # all-gather's own
+        return _bare(xs), gathered
 
 
 class AllGatherDone(Op):
-    """The second element of an all-gather-start's result."""
+    """The second element of an all-gather-start's result.
+
+    C1: the operand is a pair.
+    """
 
     opcode = "all-gather-done"
     arity = 1
     inferable = False
-    traits = Trait.COLLECTIVE
+    traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+
+    @staticmethod
+    def infer(x: Shape) -> Shape:
+        return _second(x, exactly=True)
+
+    @staticmethod
+    def evaluate(x: tuple[object, ...]) -> object:
+        return x[1]
 
 
 class AllReduce(Op):
-    """The elementwise reduction of each operand over the group, in rank order, equal on all devices."""
+    """Each operand folded over the group by f, in rank order, with equal bits on all devices.
+
+    C1: at least one operand, all arrays. C2: f takes two scalars of the operands' element type and
+    returns one. Sums begin with 0; narrow floats are folded in f32 and rounded once.
+    """
 
     opcode = "all-reduce"
     attrs = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **TO_APPLY}
     inferable = False
     traits = Trait.COLLECTIVE
+    takes_context = True
+
+    @staticmethod
+    def infer(
+        *xs: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        use_global_device_ids: bool,
+        mode: str | None,
+        to_apply: ProgramShape,
+    ) -> Shape:
+        check_operand_count(xs, 1, "C1")
+        check_arrays(xs, "C1")
+        return _bare_shape(xs)
+
+    @staticmethod
+    def check(
+        *xs: Shape,
+        shape: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        use_global_device_ids: bool,
+        mode: str | None,
+        to_apply: ProgramShape,
+    ) -> None:
+        _check_reduction(xs, to_apply)
+
+    @staticmethod
+    def evaluate(
+        *xs: Array,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        use_global_device_ids: bool,
+        mode: str | None,
+        to_apply: Callee,
+        context: Context,
+    ) -> object:
+        grouping = group_mode(channel_id, use_global_device_ids)
+        group = check_member(own_group(grouping, replica_groups.groups(), context), context)
+        if context.replicas * context.partitions == 1:
+            return _bare(xs)
+        every = context.exchange(group, xs)
+        return _bare([_reduced(to_apply, column) for column in _columns(every)])
 
 
 class AllReduceStart(Op):
-    """The start of an asynchronous all-reduce, of all-reduce's own shape."""
+    """The start of an asynchronous all-reduce, of all-reduce's own shape.
+
+    C1, C2: as all-reduce.
+    """
 
     opcode = "all-reduce-start"
-    attrs = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **TO_APPLY}
+    attrs = AllReduce.attrs
     inferable = False
-    traits = Trait.COLLECTIVE
+    traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+    takes_context = True
+    infer = AllReduce.infer
+    check = AllReduce.check
+    evaluate = AllReduce.evaluate
 
 
 class AllReduceDone(Op):
@@ -86,67 +249,294 @@ class AllReduceDone(Op):
     opcode = "all-reduce-done"
     arity = 1
     inferable = False
-    traits = Trait.COLLECTIVE
+    traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+
+    @staticmethod
+    def infer(x: Shape) -> Shape:
+        return x
+
+    @staticmethod
+    def evaluate(x: object) -> object:
+        return x
 
 
 class ReduceScatter(Op):
-    """An all-reduce of which rank k keeps block k of as many equal blocks as the group has members."""
+    """An all-reduce of which rank k keeps block k of as many equal blocks as the group has members.
+
+    C1: at least one operand, all arrays. C2: as all-reduce. C3: one dimension, in range. C4: the
+    operand's size along it is a multiple of the result's, which is not 0; other sizes are equal.
+    """
 
     opcode = "reduce-scatter"
     attrs = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **DIMENSIONS, **TO_APPLY}
     inferable = False
     traits = Trait.COLLECTIVE
+    takes_shape = True
+    takes_context = True
+
+    @staticmethod
+    def infer(  # HLO's attributes
+        *xs: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        use_global_device_ids: bool,
+        mode: str | None,
+        dimensions: Ints,
+        to_apply: ProgramShape,
+        shape: Shape,
+    ) -> Shape:
+        check_operand_count(xs, 1, "C1")
+        check_arrays(xs, "C1")
+        check_count("dimensions", dimensions, 1, "C3")
+        results = _parts(shape, len(xs))
+        scattered = [
+            _multiple(r, x, dimensions[0], ("result", operand(k)), "C3", "C4")
+            for k, (x, r) in enumerate(zip(xs, results, strict=True))
+        ]
+        shards = {whole.dims[dimensions[0]] // max(part.dims[dimensions[0]], 1)
+                  for whole, part in zip(xs, scattered, strict=True)}  # fmt: skip
+        if len(shards) > 1:
+            raise Violation("shape-mismatch", "result", text(shape), "one number of blocks", "C4")
+        return _bare_shape(scattered)
+
+    @staticmethod
+    def check(  # HLO's attributes
+        *xs: Shape,
+        shape: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        use_global_device_ids: bool,
+        mode: str | None,
+        dimensions: Ints,
+        to_apply: ProgramShape,
+    ) -> None:
+        _check_reduction(xs, to_apply)
+
+    @staticmethod
+    def evaluate(  # noqa: PLR0913  # HLO's attributes
+        *xs: Array,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        use_global_device_ids: bool,
+        mode: str | None,
+        dimensions: Ints,
+        to_apply: Callee,
+        shape: Shape,
+        context: Context,
+    ) -> object:
+        grouping = group_mode(channel_id, use_global_device_ids)
+        group = check_member(own_group(grouping, replica_groups.groups(), context), context)
+        every = context.exchange(group, xs)
+        rank = group.index(context.replica * context.partitions + context.partition)
+        columns = [_reduced(to_apply, column) for column in _columns(every)]
+        return _bare([_block(c, dimensions[0], len(group), rank) for c in columns])
 
 
 class AllToAll(Op):
-    """Block k of every member goes to rank k, which lines them up in rank order."""
+    """Block k of every member goes to rank k, which lines the blocks up in rank order.
+
+    With `dimensions`: one operand, cut into equal blocks along it and put together along it.
+    Without: as many operands as members; y[j] on rank i is operand i of rank j.
+    C1: at least one operand, all arrays. C2: with dimensions, one of them, in range, one operand.
+    C3: without, operands of equal shapes. C4: no bounded dynamic dimension with dimensions.
+    """
 
     opcode = "all-to-all"
     attrs = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "given")}
     inferable = False
     traits = Trait.COLLECTIVE
+    takes_context = True
 
+    @staticmethod
+    def infer(
+        *xs: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        dimensions: Ints | None,
+    ) -> Shape:
+        check_operand_count(xs, 1, "C1")
+        check_arrays(xs, "C1")
+        if dimensions is None:
+            for k, x in enumerate(xs):
+                if not compatible(x, xs[0]):
+                    raise Violation("shape-mismatch", operand(k), text(x), text(xs[0]), "C3")
+            return Shape.tuple(xs)
+        check_count("dimensions", dimensions, 1, "C2")
+        check_dimension("dimensions", dimensions[0], xs[0].rank, "C2")
+        if len(xs) != 1:
+            raise Violation("arity", "operands", f"{len(xs)}", "1 beside dimensions", "C2")
+        if xs[0].is_dynamic:
+            raise Violation("shape-mismatch", "operand 0", text(xs[0]), "static dimensions", "C4")
+        return xs[0]
 
-class RaggedAllToAll(Op):
-    """Slices of unequal sizes along dimension 0 from every member to every member."""
-
-    opcode = "ragged-all-to-all"
-    attrs = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "never")}
-    inferable = False
-    traits = Trait.COLLECTIVE
+    @staticmethod
+    def evaluate(
+        *xs: Array,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        constrain_layout: bool,
+        dimensions: Ints | None,
+        context: Context,
+    ) -> object:
+        mode = group_mode(channel_id, None)
+        group = check_member(own_group(mode, replica_groups.groups(), context), context)
+        rank = group.index(context.replica * context.partitions + context.partition)
+        every = context.exchange(group, xs)
+        if dimensions is None:
+            if len(xs) != len(group):
+                raise Violation("arity", "operands", f"{len(xs)}", f"{len(group)}, one per member")
+            return tuple(values[rank] for values in every)  # type: ignore[index]  # operands
+        (along,) = dimensions
+        blocks = [_block(values[0], along, len(group), rank) for values in every]  # type: ignore[index]  # operands
+        return np.concatenate(blocks, along)
 
 
 class CollectiveBroadcast(Op):
-    """Everyone in a group gets the value of its first member; zeros outside groups."""
+    """Everyone in a group gets the value of its first member; zeros outside of groups.
+
+    has_dynamic_root: a last operand s32[n] gives the root's rank for each of the n before it.
+    C1: at least one operand, all arrays. C2: a dynamic root's operand is s32[n].
+    """
 
     opcode = "collective-broadcast"
     attrs = {**GROUPS, "has_dynamic_root": Attr(BOOL, False)}
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+    takes_context = True
+
+    @staticmethod
+    def infer(
+        *xs: Shape,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        has_dynamic_root: bool,
+    ) -> Shape:
+        check_operand_count(xs, 2 if has_dynamic_root else 1, "C1")
+        check_arrays(xs, "C1")
+        if not has_dynamic_root:
+            return _bare_shape(xs)
+        n = len(xs) - 1
+        if xs[n].dtype is not dt.S32 or xs[n].dims != (n,):
+            raise Violation("shape-mismatch", operand(n), text(xs[n]), f"s32[{n}]", "C2")
+        return _bare_shape(xs[:n])
+
+    @staticmethod
+    def evaluate(
+        *xs: Array,
+        channel_id: int | None,
+        replica_groups: ReplicaGroups,
+        has_dynamic_root: bool,
+        context: Context,
+    ) -> object:
+        sent = xs[:-1] if has_dynamic_root else xs
+        roots = xs[-1].tolist() if has_dynamic_root else [0] * len(sent)
+        group = own_group(group_mode(channel_id, None), replica_groups.groups(), context)
+        if group is None:
+            return _bare([np.zeros_like(x) for x in sent])
+        every = context.exchange(group, sent)
+        for root in roots:
+            if not 0 <= root < len(group):
+                found, expected = f"a root of rank {root}", f"below {len(group)}"
+                raise Violation("arguments", operand(len(sent)), found, expected, "C2")
+        return _bare([every[root][k] for k, root in enumerate(roots)])  # type: ignore[index]  # operands
 
 
-class CollectivePermute(Op):
-    """result on target t = operand on source s for each pair (s, t); zeros on other devices."""
-
-    opcode = "collective-permute"
-    attrs = {**CHANNEL, "source_target_pairs": Attr(INTS_LIST), "slice_sizes": Attr(INTS_LIST, ())}
-    inferable = False
-    traits = Trait.COLLECTIVE
-
-
-class CollectivePermuteStart(Op):
-    """(operand, result, context...): the start of an asynchronous collective-permute."""
-
-    opcode = "collective-permute-start"
-    attrs = {**CHANNEL, "source_target_pairs": Attr(INTS_LIST), "slice_sizes": Attr(INTS_LIST, ())}
-    inferable = False
-    traits = Trait.COLLECTIVE
+def _gathered_shape(xs: Sequence[Shape], dimensions: Ints, shape: Shape) -> Shape:
+    check_operand_count(xs, 1, "C1")
+    check_arrays(xs, "C1")
+    check_count("dimensions", dimensions, 1, "C2")
+    results = [
+        _multiple(x, r, dimensions[0], (operand(k), "result"), "C2", "C3")
+        for k, (x, r) in enumerate(zip(xs, _parts(shape, len(xs)), strict=True))
+    ]
+    d = dimensions[0]
+    shards = {r.dims[d] // max(x.dims[d], 1) for x, r in zip(xs, results, strict=True)}
+    if len(shards) > 1:
+        raise Violation("shape-mismatch", "result", text(shape), "one number of shards", "C3")
+    return _bare_shape(results)
 
 
-class CollectivePermuteDone(Op):
-    """The second element of a collective-permute-start's result."""
+def _parts(shape: Shape, count: int) -> tuple[Shape, ...]:
+    """The written result's shape per operand."""
+    parts = shape.elements if shape.is_tuple else (shape,)
+    if len(parts) != count:
+        found, expected = text(shape), f"{count} results, one per operand"
+        raise Violation("shape-mismatch", "result", found, expected)
+    return parts
 
-    opcode = "collective-permute-done"
-    arity = 1
-    inferable = False
-    traits = Trait.COLLECTIVE
+
+def _multiple(  # two shapes with their roles and labels
+    part: Shape, whole: Shape, d: int, roles: tuple[str, str], range_label: str, label: str
+) -> Shape:
+    """`whole` if its size along d is a multiple of `part`'s; what it should be otherwise.
+
+    The caller's result is one of the two; the returned shape is that one with consistent sizes.
+    """
+    check_arrays((part, whole), range_label)
+    check_dimension("dimensions", d, min(part.rank, whole.rank), range_label)
+    small, large = part.dims[d], whole.dims[d]
+    if UNBOUNDED not in (small, large) and (small == 0 or large % small):
+        found = f"{text(whole)}, {large} in dimension {d}"
+        raise Violation("shape-mismatch", roles[1], found, f"a multiple of {small}", label)
+    if roles[0] == "result":
+        return whole.with_dims((*whole.dims[:d], small, *whole.dims[d + 1 :]), whole.dynamic)
+    return part.with_dims((*part.dims[:d], large, *part.dims[d + 1 :]), part.dynamic)
+
+
+def _check_reduction(xs: Sequence[Shape], f: ProgramShape) -> None:
+    scalars = (*f.parameters, f.result)
+    if len(f.parameters) != 2 or not all(s.is_scalar for s in scalars):
+        found = f"a computation {f}"
+        raise Violation("call-signature", "to_apply", found, "(T[], T[]) -> T[]", "C2")
+    for k, x in enumerate(xs):
+        if any(s.dtype is not x.dtype for s in scalars):
+            found, expected = f"a computation {f}", f"{x.dtype}[], as {operand(k)}"
+            raise Violation("call-signature", "to_apply", found, expected, "C2")
+
+
+def _second(x: Shape, *, exactly: bool) -> Shape:
+    if len(x.elements) < 2 or (exactly and len(x.elements) != 2):
+        raise Violation("shape-mismatch", "operand 0", text(x), "(operands, results)", "C1")
+    return x.elements[1]
+
+
+def _bare_shape(shapes: Sequence[Shape]) -> Shape:
+    return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
+
+
+def _bare(values: Sequence[object]) -> object:
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _columns(every: Sequence[object]) -> list[list[Array]]:
+    """Per operand the values of all members, from per member the values of all operands."""
+    return [list(column) for column in zip(*every, strict=True)]  # type: ignore[call-overload]  # tuples
+
+
+def _reduced(f: Callee, values: Sequence[Array]) -> Array:
+    simple = operations(f.computation, 1)
+    if simple is None:
+        total = values[0]
+        for value in values[1:]:
+            (total,) = applied(f, (total, value))
+        return total
+    dtype = dtype_of(values[0])
+    total = widen(values[0])
+    if simple[0] == "add":  # -0 + -0 is +0, as in a sum that begins with 0
+        total = combined("add", np.zeros((), total.dtype), total)
+    for value in values[1:]:
+        total = combined(simple[0], total, widen(value))
+    if dtype.is_float:
+        return rounded(total, dtype)
+    return wrapped(total, dtype) if dtype.is_integral else total
+
+
+def _block(x: Array, along: int, count: int, rank: int) -> Array:
+    if x.shape[along] % count:
+        found = f"of size {x.shape[along]} in dimension {along}"
+        raise Violation("shape-mismatch", "operand 0", found, f"a multiple of {count}")
+    return np.split(x, count, along)[rank]

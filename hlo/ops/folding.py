@@ -71,7 +71,7 @@ def narrowed(x: Array, dtype: DType) -> Array:
 
 def combined(operation: str, x: Array, y: Array) -> Array:
     """One application, on widened values; the zeros of minimum and maximum are ordered."""
-    if operation in ("maximum", "minimum") and x.dtype == np.float64:
+    if operation in ("maximum", "minimum") and x.dtype.kind == "f":
         return reals.maximum(x, y) if operation == "maximum" else reals.minimum(x, y)
     with np.errstate(all="ignore"):
         return np.asarray(ARITHMETIC[operation](x, y))
