@@ -18,9 +18,16 @@ from hlo.attributes.replica_groups import REPLICA_GROUPS, ListGroups, ReplicaGro
 from hlo.attributes.scalars import BOOL, INT64
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
-from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape, compatible
+from hlo.ir.shape import ProgramShape, Shape, compatible
 from hlo.ops.applying import applied
 from hlo.ops.callee import Callee
+from hlo.ops.collective_shapes import (
+    bare_shape,
+    check_reduction,
+    gathered_shape,
+    multiple,
+    parts,
+)
 from hlo.ops.constraints import check_count, check_dimension, check_operand_count, operand
 from hlo.ops.context import Context
 from hlo.ops.device_groups import check_member, group_mode, own_group
@@ -75,8 +82,8 @@ class PartitionId(Op):
 class AllGather(Op):
     """The group's operands concatenated along one dimension in rank order; n operands, n results.
 
-    C1: at least one operand, all arrays. C2: one dimension, of operands and results. C3: the size of
-    a result along it is a multiple of the operand's, the same for all; other sizes are equal.
+    C1: at least one operand, all arrays. C2: one dimension, of operands and results.
+    C3: a result's size along it is a multiple of the operand's, the same for all; others are equal.
     """
 
     opcode = "all-gather"
@@ -96,7 +103,7 @@ class AllGather(Op):
         use_global_device_ids: bool,
         shape: Shape,
     ) -> Shape:
-        return _gathered_shape(xs, dimensions, shape)
+        return gathered_shape(xs, dimensions, shape)
 
     @staticmethod
     def evaluate(
@@ -140,7 +147,7 @@ class AllGatherStart(Op):
     ) -> Shape:
         if len(shape.elements) != 2:
             raise Violation("shape-mismatch", "result", text(shape), "(operands, results)", "C4")
-        return Shape.tuple((_bare_shape(xs), _gathered_shape(xs, dimensions, shape.elements[1])))
+        return Shape.tuple((bare_shape(xs), gathered_shape(xs, dimensions, shape.elements[1])))
 
     @staticmethod
     def evaluate(*xs: Array, shape: Shape, **attributes: object) -> object:
@@ -193,7 +200,7 @@ class AllReduce(Op):
     ) -> Shape:
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C1")
-        return _bare_shape(xs)
+        return bare_shape(xs)
 
     @staticmethod
     def check(
@@ -206,7 +213,7 @@ class AllReduce(Op):
         mode: str | None,
         to_apply: ProgramShape,
     ) -> None:
-        _check_reduction(xs, to_apply)
+        check_reduction(xs, to_apply)
 
     @staticmethod
     def evaluate(
@@ -289,16 +296,16 @@ class ReduceScatter(Op):
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C1")
         check_count("dimensions", dimensions, 1, "C3")
-        results = _parts(shape, len(xs))
+        results = parts(shape, len(xs))
         scattered = [
-            _multiple(r, x, dimensions[0], ("result", operand(k)), "C3", "C4")
+            multiple(r, x, dimensions[0], ("result", operand(k)), "C3", "C4")
             for k, (x, r) in enumerate(zip(xs, results, strict=True))
         ]
         shards = {whole.dims[dimensions[0]] // max(part.dims[dimensions[0]], 1)
                   for whole, part in zip(xs, scattered, strict=True)}  # fmt: skip
         if len(shards) > 1:
             raise Violation("shape-mismatch", "result", text(shape), "one number of blocks", "C4")
-        return _bare_shape(scattered)
+        return bare_shape(scattered)
 
     @staticmethod
     def check(  # HLO's attributes
@@ -312,7 +319,7 @@ class ReduceScatter(Op):
         dimensions: Ints,
         to_apply: ProgramShape,
     ) -> None:
-        _check_reduction(xs, to_apply)
+        check_reduction(xs, to_apply)
 
     @staticmethod
     def evaluate(  # noqa: PLR0913  # HLO's attributes
@@ -418,11 +425,11 @@ class CollectiveBroadcast(Op):
         check_operand_count(xs, 2 if has_dynamic_root else 1, "C1")
         check_arrays(xs, "C1")
         if not has_dynamic_root:
-            return _bare_shape(xs)
+            return bare_shape(xs)
         n = len(xs) - 1
         if xs[n].dtype is not dt.S32 or xs[n].dims != (n,):
             raise Violation("shape-mismatch", operand(n), text(xs[n]), f"s32[{n}]", "C2")
-        return _bare_shape(xs[:n])
+        return bare_shape(xs[:n])
 
     @staticmethod
     def evaluate(
@@ -445,67 +452,10 @@ class CollectiveBroadcast(Op):
         return _bare([every[root][k] for k, root in enumerate(roots)])  # type: ignore[index]  # operands
 
 
-def _gathered_shape(xs: Sequence[Shape], dimensions: Ints, shape: Shape) -> Shape:
-    check_operand_count(xs, 1, "C1")
-    check_arrays(xs, "C1")
-    check_count("dimensions", dimensions, 1, "C2")
-    results = [
-        _multiple(x, r, dimensions[0], (operand(k), "result"), "C2", "C3")
-        for k, (x, r) in enumerate(zip(xs, _parts(shape, len(xs)), strict=True))
-    ]
-    d = dimensions[0]
-    shards = {r.dims[d] // max(x.dims[d], 1) for x, r in zip(xs, results, strict=True)}
-    if len(shards) > 1:
-        raise Violation("shape-mismatch", "result", text(shape), "one number of shards", "C3")
-    return _bare_shape(results)
-
-
-def _parts(shape: Shape, count: int) -> tuple[Shape, ...]:
-    """The written result's shape per operand."""
-    parts = shape.elements if shape.is_tuple else (shape,)
-    if len(parts) != count:
-        found, expected = text(shape), f"{count} results, one per operand"
-        raise Violation("shape-mismatch", "result", found, expected)
-    return parts
-
-
-def _multiple(  # two shapes with their roles and labels
-    part: Shape, whole: Shape, d: int, roles: tuple[str, str], range_label: str, label: str
-) -> Shape:
-    """`whole` if its size along d is a multiple of `part`'s; what it should be otherwise.
-
-    The caller's result is one of the two; the returned shape is that one with consistent sizes.
-    """
-    check_arrays((part, whole), range_label)
-    check_dimension("dimensions", d, min(part.rank, whole.rank), range_label)
-    small, large = part.dims[d], whole.dims[d]
-    if UNBOUNDED not in (small, large) and (small == 0 or large % small):
-        found = f"{text(whole)}, {large} in dimension {d}"
-        raise Violation("shape-mismatch", roles[1], found, f"a multiple of {small}", label)
-    if roles[0] == "result":
-        return whole.with_dims((*whole.dims[:d], small, *whole.dims[d + 1 :]), whole.dynamic)
-    return part.with_dims((*part.dims[:d], large, *part.dims[d + 1 :]), part.dynamic)
-
-
-def _check_reduction(xs: Sequence[Shape], f: ProgramShape) -> None:
-    scalars = (*f.parameters, f.result)
-    if len(f.parameters) != 2 or not all(s.is_scalar for s in scalars):
-        found = f"a computation {f}"
-        raise Violation("call-signature", "to_apply", found, "(T[], T[]) -> T[]", "C2")
-    for k, x in enumerate(xs):
-        if any(s.dtype is not x.dtype for s in scalars):
-            found, expected = f"a computation {f}", f"{x.dtype}[], as {operand(k)}"
-            raise Violation("call-signature", "to_apply", found, expected, "C2")
-
-
 def _second(x: Shape, *, exactly: bool) -> Shape:
     if len(x.elements) < 2 or (exactly and len(x.elements) != 2):
         raise Violation("shape-mismatch", "operand 0", text(x), "(operands, results)", "C1")
     return x.elements[1]
-
-
-def _bare_shape(shapes: Sequence[Shape]) -> Shape:
-    return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
 
 
 def _bare(values: Sequence[object]) -> object:

@@ -14,11 +14,12 @@ import numpy as np
 
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.ops.applying import applied
 from hlo.ops.callee import Callee
 from hlo.ops.numerics import reals
 from hlo.ops.numerics.representation import dtype_of, widen
-from hlo.ops.table import OPS, attribute, call_attributes
+from hlo.ops.table import OPS, Trait, attribute, evaluation_keywords
 
 Array = np.ndarray
 Key = tuple[Instruction, str, bool]  # the left side's value, comparison type, descending
@@ -128,7 +129,9 @@ def _same_attributes(a: Instruction, b: Instruction) -> bool:
     if any(True for _ in a.called_computations()):
         return False
     row = OPS[a.opcode]
-    return all(a.get(name) == b.get(name) for name in row.attrs) and row.opcode != "rng"
+    if not row.traits & Trait.ELEMENTWISE and a.opcode not in ("bitcast", "copy"):
+        return False
+    return all(a.get(name) == b.get(name) for name in row.attrs)
 
 
 def _evaluated(value: Instruction, xs: Sequence[Array]) -> Array:
@@ -150,11 +153,19 @@ def _one(instruction: Instruction, values: list[Array], xs: Sequence[Array]) -> 
         return xs[instruction.attributes["parameter_number"] // 2]  # type: ignore[operator]  # an int
     if instruction.opcode == "constant":
         return np.broadcast_to(instruction.attributes["literal"].array, xs[0].shape)  # type: ignore[attr-defined]  # a Literal
-    row = OPS[instruction.opcode]
-    attributes = call_attributes(instruction)
-    if row.takes_shape:
-        attributes["shape"] = instruction.shape.with_dims(xs[0].shape)
-    return row.evaluate(*values, **attributes)  # type: ignore[return-value]  # elementwise: an array
+    keywords = evaluation_keywords(instruction)
+    for name in ("shape", "operand_shapes"):
+        if name in keywords:
+            keywords[name] = _spread(keywords[name], xs[0].shape)
+    return OPS[instruction.opcode].evaluate(*values, **keywords)  # type: ignore[return-value]  # elementwise: an array
+
+
+def _spread(shape: object, dims: tuple[int, ...]) -> object:
+    """A scalar's shape, or those of several, with the dimensions of the arrays."""
+    if isinstance(shape, tuple):
+        return tuple(_spread(s, dims) for s in shape)
+    assert isinstance(shape, Shape), "what evaluate takes"
+    return shape.with_dims(dims)
 
 
 def _ordered_integers(values: Array, comparison: str) -> Array:
