@@ -7,6 +7,9 @@ The command line, the examples and the tests call this file and nothing deeper.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hlo.errors import HloError
@@ -16,6 +19,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.parser import spans
 from hlo.parser.parse import parse as _parse
+from hlo.parser.tokens import print_tokens
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
 from hlo.printer.options import PrintOptions
@@ -102,8 +106,23 @@ def evaluate(module: Module, *arguments: object, max_steps: int | None = None) -
     return _evaluate(module, *arguments, max_steps=max_steps)
 
 
-def backend():  # type: ignore[no-untyped-def]  # a module: hlo.backend.backend
-    """The backend, imported at first use: LLVM's library takes 50 ms to load."""
-    from hlo.backend import backend as module
+def tokens_text(text: str) -> str:
+    """The tokens of a text, one a line: place, kind, characters. Raises HloError at a bad one."""
+    return print_tokens(text)
 
-    return module
+
+def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:
+    """One stage of an optimised module as text: schedule, buffers, program, llvm, llvm-opt, asm."""
+    text: str = backend().emit_stage(module, stage, mode)
+    return text
+
+
+def stage_texts(module: Module, mode: str = "strict") -> Iterator[tuple[str, str]]:
+    """(file name, text) of every stage after the passes, for --dump-to."""
+    stages: Iterator[tuple[str, str]] = backend().stage_texts(module, mode)
+    return stages
+
+
+def backend() -> ModuleType:
+    """The backend, imported at first use: LLVM's library takes 50 ms to load."""
+    return import_module("hlo.backend.backend")

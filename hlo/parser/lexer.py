@@ -161,9 +161,13 @@ class Lexer:
             return Token(kind, value, start, end)
         if following == ">" and (match := _LABELS.match(text, start)):
             return Token("DIM_LABELS", match[0], start, match.end())
-        if value == "b" and self.token(end).type == "LPAR":
+        if value == "b" and self._opens_buffer(end):
             return Token("BUFFER", value, start, end)
         return Token("IDENT", value, start, end)
+
+    def _opens_buffer(self, at: int) -> bool:
+        match = _TOKEN.match(self.text, at)
+        return match is not None and match["PUNCTUATION"] == "("
 
     def _opens_layout(self, at: int) -> bool:
         return self.token(at).type in ("INT", "COLON")
