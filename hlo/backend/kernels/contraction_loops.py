@@ -69,14 +69,19 @@ def when(
 
 def ranged(w: Writer, begin: Value, end: Value, body: Callable[[Value], None]) -> None:
     """for i in range(begin, end): body(i). The range may be empty."""
-    count = w.assign("i64", f"sub i64 {end}, {begin}")
-    some = w.compare("icmp sgt", count, w.int(0))
 
     def run(i: Value, _: list[Value]) -> list[Value]:
-        body(add(w, begin, i))
+        body(i)
         return []
 
-    when(w, some, lambda: void(loop(w, count, [], run)))
+    remembering(w, begin, end, [], run)
+
+
+def remembering(w: Writer, begin: Value, end: Value, carried: Sequence[Value], body: Body) -> None:
+    """for i in range(begin, end): carried = body(i, carried). The range may be empty."""
+    count = w.binary("sub", end, begin)
+    some = w.compare("icmp sgt", count, w.int(0))
+    when(w, some, lambda: void(loop(w, count, carried, lambda i, c: body(add(w, begin, i), c))))
 
 
 def void(_: object) -> None:

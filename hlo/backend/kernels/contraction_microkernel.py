@@ -23,13 +23,15 @@ class Factor:
     """How the microkernel reads one factor.
 
     dtype: of the elements in memory, None for a panel of ring numbers. unit: elements to the next
-    row (a factor of rows) or 1 (of columns); width: lanes of a panel.
+    row (a factor of rows) or 1 (of columns); width: lanes of a panel. last: where a tile's last row
+    lies (in elements from its first) when tiles differ in height, so that all are read alike.
     """
 
     ring: Ring
     dtype: DType | None
     unit: int = 1
     width: int = 0
+    last: tuple[int, Value] | None = None
 
     def moved(self, w: Writer, base: Value, steps: Value) -> Value:
         """base + steps, in elements or in ring scalars of the panel."""
@@ -41,8 +43,10 @@ class Factor:
         """Row `row` at the depth to which `at` points, in every lane."""
         ring = self.ring
         if self.dtype is not None:
-            address = element_address(w, at, w.int(row * self.unit), self.dtype)
-            parts = loaded(w, ring, self.dtype, address, 1)
+            offset = w.int(row * self.unit)
+            if self.last is not None and row == self.last[0]:
+                offset = self.last[1]
+            parts = loaded(w, ring, self.dtype, element_address(w, at, offset, self.dtype), 1)
         else:
             parts = tuple(
                 w.load(

@@ -80,6 +80,12 @@ class Panels:
         beyond = w.intrinsic("llvm.smax", "i64", short, w.int(0))
         return w.binary("sub", at, beyond)
 
+    def is_tall(self, w: Writer, panel: Value) -> Value | None:
+        """Whether the panel has `step` indices; None when all have."""
+        if self.tall >= self.count:
+            return None
+        return w.compare("icmp ult", panel, w.int(self.tall))
+
     def exceeds(self, total: int) -> bool:
         """Whether some panel has lanes beyond the set."""
         last = (self.count - 1) * self.step - max(0, self.count - 1 - self.tall)

@@ -165,19 +165,23 @@ def _is_plain(dtype: object, ring: Ring) -> bool:
 
 
 def _with_blocks(plan: Plan) -> Plan:
-    """Units enough for several threads, blocks small enough for the second-level cache."""
+    """Units enough for several threads, a packed lhs (or rhs) block within the second-level cache.
+
+    Units of one row block follow each other, so a thread packs each lhs block once.
+    """
     c, ring = plan.contraction, plan.ring
     wanted = max(1, min(UNITS, c.flops // UNIT_FLOPS))
     wanted = -(-wanted // c.batches)
-    tile_bytes = plan.lhs_packing.panel_size * ring.scalar_bytes
-    panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
     if _columns_first(plan):
+        panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
         fitting = -(-plan.columns.count * panel_bytes // L2_BYTES)
         columns = min(plan.columns.count, max(wanted, fitting))
         return replace(plan, column_blocks=columns)
-    fitting = -(-plan.rows.count * tile_bytes // L2_BYTES)
-    rows = min(plan.rows.count, max(wanted, fitting))
+    tile_bytes = plan.lhs_packing.panel_size * ring.scalar_bytes
+    rows = max(1, min(plan.rows.count, -(-plan.rows.count * tile_bytes // L2_BYTES)))
     columns = min(plan.columns.count, -(-wanted // rows))
+    if columns * rows < wanted:
+        rows = min(plan.rows.count, -(-wanted // columns))
     return replace(plan, row_blocks=rows, column_blocks=columns)
 
 
@@ -191,22 +195,24 @@ def _columns_first(plan: Plan) -> bool:
 
 
 def _with_packed(plan: Plan) -> Plan:
-    """A factor that several units would pack gets a kernel of its own."""
+    """A factor that many units would pack, each for little use, gets a kernel of its own."""
     c = plan.contraction
-    lhs_uses = plan.column_blocks * extent(tuple(a for a in c.batch if a.lhs == 0))
+    lhs_uses = extent(tuple(a for a in c.batch if a.lhs == 0))
     rhs_uses = plan.row_blocks * extent(tuple(a for a in c.batch if a.rhs == 0))
-    columns = plan.panels_per_block * plan.columns.width
-    if plan.lhs is Reading.IN_UNIT and lhs_uses > 1 and columns < 512:
+    if plan.lhs is Reading.IN_UNIT and lhs_uses > 1 and (plan.row_blocks > 1 or _moves(c, "lhs")):
         plan = replace(plan, lhs=Reading.PACKED)
-    rows = plan.tiles_per_block * plan.rows.step
-    if plan.rhs is Reading.IN_UNIT and rhs_uses > 1 and rows < 512:
+    if plan.rhs is Reading.IN_UNIT and rhs_uses > 1:
         plan = replace(plan, rhs=Reading.PACKED)
     return plan
+
+
+def _moves(c: Contraction, side: str) -> bool:
+    return any(getattr(a, side) for a in c.batch)
 
 
 def _with_depth_block(plan: Plan) -> Plan:
     k = plan.contraction.k
     blocks = -(-k // DEPTH_BLOCK)
-    if blocks == 1 or len(plan.nest) > 1 or plan.tiles_per_block <= 2:
+    if blocks <= 1 or len(plan.nest) > 1 or plan.tiles_per_block <= 2:
         return plan
     return replace(plan, depth_block=math.ceil(k / blocks))

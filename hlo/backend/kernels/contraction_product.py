@@ -9,7 +9,8 @@ With one depth block a tile goes straight to the result; with several it waits i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from hlo.backend.kernels.contraction_axes import Axes, Contraction, extent
 from hlo.backend.kernels.contraction_loops import (
@@ -19,6 +20,7 @@ from hlo.backend.kernels.contraction_loops import (
     kernel_text,
     loop,
     ranged,
+    remembering,
     split_index,
     strided,
     times,
@@ -144,7 +146,8 @@ class _Product:
         if plan.rhs is not Reading.PACKED:
             rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
         self.lhs_base, self.rhs_base = lhs, rhs
-        ranged(w, Value("%begin", "i64"), Value("%end", "i64"), self._unit)
+        packed_before = [w.int(-1), w.int(-1)]
+        remembering(w, Value("%begin", "i64"), Value("%end", "i64"), packed_before, self._unit)
         moved = sum(
             s.free_size * s.depth_size * 4
             for s in (self.lhs_packing.source, self.rhs_packing.source)
@@ -152,7 +155,8 @@ class _Product:
         moved = c.batches * (moved + 4 * c.m * c.n)
         return _kernel(w, plan.units, self.scratch_bytes, moved, c.flops)
 
-    def _unit(self, unit: Value) -> None:
+    def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
+        """One unit; what it packs is remembered, so that the next one need not pack it again."""
         w, c, plan = self.w, self.c, self.plan
         b, row_block, column_block = split_index(
             w, unit, (1 << 40, plan.row_blocks, plan.column_blocks)
@@ -162,12 +166,28 @@ class _Product:
         )
         tiles = _share(w, row_block, plan.rows.count, plan.row_blocks)
         panels = _share(w, column_block, plan.columns.count, plan.column_blocks)
-        self.lhs_at, self.lhs_first = self._factor("lhs", b, *tiles)
-        self.rhs_at, self.rhs_first = self._factor("rhs", b, *panels)
+        keys = [
+            add(w, times(w, self._moves(b, side), blocks), block)
+            for side, blocks, block in (
+                ("lhs", plan.row_blocks, row_block),
+                ("rhs", plan.column_blocks, column_block),
+            )
+        ]
+        news = [w.compare("icmp ne", *pair) for pair in zip(keys, packed_before, strict=True)]
+        self.lhs_at, self.lhs_first = self._factor("lhs", b, tiles, news[0])
+        self.rhs_at, self.rhs_first = self._factor("rhs", b, panels, news[1])
         ranged(w, *panels, lambda p: self._panel(p, *tiles))
+        return keys
 
-    def _factor(self, side: str, b: Value, first: Value, last: Value) -> tuple[Value, Value]:
+    def _moves(self, b: Value, side: str) -> Value:
+        """The batch, or 0 where the factor is the same in all of them."""
+        return b if any(getattr(a, side) for a in self.c.batch) else self.w.int(0)
+
+    def _factor(
+        self, side: str, b: Value, panels: tuple[Value, Value], new: Value
+    ) -> tuple[Value, Value]:
         """Where a unit finds a factor: the address, and the panel that lies there."""
+        first, last = panels
         w, plan = self.w, self.plan
         reading: Reading = getattr(plan, side)
         packing: Packing = getattr(self, f"{side}_packing")
@@ -182,7 +202,8 @@ class _Product:
             return base, w.int(0)
         scratch: Value = getattr(self, f"{side}_scratch")
         count = w.binary("sub", last, first)
-        pack(w, packing, Block(base, scratch, first, count, w.int(0), w.int(self.c.k)))
+        block = Block(base, scratch, first, count, w.int(0), w.int(self.c.k))
+        when(w, new, lambda: pack(w, packing, block))
         return scratch, first
 
     def _panel(self, panel: Value, first: Value, last: Value) -> None:
@@ -196,15 +217,15 @@ class _Product:
         if not self.staged:
             self._tiles(first, last, w.int(self.c.k), lambda a: (a, at), column, masks)
             return
-        rows = self._rows_before(first), self._rows_before(last)
-        self._each_stage_row(rows, lambda _, stage: self._put_stage(stage, None))
+        tiles = first, last
+        self._each_stage_row(tiles, lambda _, stage: self._put_stage(stage, None))
         loop(
             w,
             w.int(plan.depth_blocks),
             [],
             lambda d, _: self._depth_block(d, first, last, at, column, masks),
         )
-        self._each_stage_row(rows, lambda row, stage: self._finish_row(row, stage, column, masks))
+        self._each_stage_row(tiles, lambda row, stage: self._finish_row(row, stage, column, masks))
 
     def _depth_block(
         self,
@@ -255,21 +276,14 @@ class _Product:
             start = rows.start(w, tile)
             address = self._panel_address("lhs", self.lhs_at, tile, self.lhs_first, start)
 
-            def run(height: int) -> None:
-                lhs, rhs = placed(address)
-                self._tile(height, size, lhs, rhs, start, first, column, masks)
-
-            if rows.tall >= rows.count:
-                run(rows.step)
-                return
-            tall = w.compare("icmp ult", tile, w.int(rows.tall))
-            when(w, tall, lambda: run(rows.step), lambda: run(rows.step - 1))
+            lhs, rhs = placed(address)
+            self._tile(tile, size, lhs, rhs, start, first, column, masks)
 
         ranged(w, first, last, at_tile)
 
     def _tile(
         self,
-        height: int,
+        index: Value,
         size: Value,
         lhs: Value,
         rhs: Value,
@@ -278,18 +292,23 @@ class _Product:
         column: Value,
         masks: list[Value | None],
     ) -> None:
-        w, plan = self.w, self.plan
+        w, plan, height = self.w, self.plan, self.plan.rows.step
+        tall = plan.rows.is_tall(w, index)
+        factor = self._factor_form("lhs")
+        if tall is not None and plan.lhs is Reading.IN_PLACE:
+            at_last = [w.int(r * factor.unit) for r in (height - 1, max(height - 2, 0))]
+            factor = replace(factor, last=(height - 1, w.select(tall, *at_last)))
         micro = Microkernel(
-            height, plan.vectors, self._factor_form("lhs"), self._factor_form("rhs"),
+            height, plan.vectors, factor, self._factor_form("rhs"),
             self._depth_axes(size), _unroll(height * plan.vectors),
         )  # fmt: skip
         if not self.staged:
             tile = zero_tile(w, micro)
             if self.c.k:
                 tile = product(w, micro, lhs, rhs, tile, masks)
-            self._finish_tile(tile, start, column, masks)
+            self._finish_tile(tile, start, tall, column, masks)
             return
-        local = w.binary("sub", start, self._rows_before(first))
+        local = times(w, w.binary("sub", index, first), height)
         stages = [self._stage_address(add(w, local, w.int(r))) for r in range(height)]
         tile = [self._get_stage(stage) for stage in stages]
         tile = product(w, micro, lhs, rhs, tile, masks)
@@ -304,21 +323,32 @@ class _Product:
 
     # -- the stage: tiles that wait for further depth blocks -------------------------------------
 
-    def _rows_before(self, tile: Value) -> Value:
-        return self.plan.rows.start(self.w, tile)
-
     def _stage_address(self, row: Value) -> Value:
         step = self.rhs_packing.k_step
         return advanced(self.w, self.stage, times(self.w, row, step), self.ring.scalar)
 
-    def _each_stage_row(self, rows: tuple[Value, Value], body) -> None:  # type: ignore[no-untyped-def]
-        w = self.w
-        first, last = rows
+    def _each_stage_row(
+        self, tiles: tuple[Value, Value], body: Callable[[Value, Value], None]
+    ) -> None:
+        """body(row, where it waits) for all rows of tiles [first, last)."""
+        w, rows = self.w, self.plan.rows
+        first, last = tiles
 
-        def at(row: Value) -> None:
-            body(row, self._stage_address(w.binary("sub", row, first)))
+        def at_tile(tile: Value) -> None:
+            start = rows.start(w, tile)
+            local = times(w, w.binary("sub", tile, first), rows.step)
+            tall = rows.is_tall(w, tile)
+            height = w.int(rows.step)
+            if tall is not None:
+                height = w.select(tall, height, w.int(rows.step - 1))
+            ranged(
+                w,
+                w.int(0),
+                height,
+                lambda r: body(add(w, start, r), self._stage_address(add(w, local, r))),
+            )
 
-        ranged(w, first, last, at)
+        ranged(w, first, last, at_tile)
 
     def _vector_addresses(self, stage: Value) -> list[list[Value]]:
         ring, width = self.ring, self.plan.columns.width
@@ -354,16 +384,30 @@ class _Product:
         )
 
     def _finish_tile(
-        self, tile: Tile, start: Value, column: Value, masks: list[Value | None]
+        self,
+        tile: Tile,
+        start: Value,
+        tall: Value | None,
+        column: Value,
+        masks: list[Value | None],
     ) -> None:
+        """Rows to the result; the last one only where the tile is tall."""
         w, axes = self.w, self._row_axes()
         base = strided(w, start, axes) if len(axes) == 1 else None
-        for r, row in enumerate(tile):
+
+        def store(r: int) -> None:
             if base is not None:
                 offset = add(w, base, w.int(r * axes[0][1]))
             else:
                 offset = strided(w, add(w, start, w.int(r)), axes)
-            self._store_row(row, offset, column, masks)
+            self._store_row(tile[r], offset, column, masks)
+
+        for r in range(len(tile) - 1):
+            store(r)
+        if tall is None:
+            store(len(tile) - 1)
+        else:
+            when(w, tall, lambda: store(len(tile) - 1))
 
     def _row_axes(self) -> list[tuple[int, int]]:
         return [(a.size, a.out) for a in self.c.rows]
