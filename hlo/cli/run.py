@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import click
 
@@ -66,6 +67,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
               help="interpreter, unoptimized, jax, or FILE.npz of expected outputs.")  # fmt: skip
 @click.option("--rtol", default=None, type=float, help="Passing relative error, --compare.")
 @click.option("--atol", default=None, type=float, help="Passing absolute error, --compare.")
+@click.option("--ulp", default=None, type=float, help="Passing error in ulps, --compare.")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
 @click.option("-p", "--passes", default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
@@ -87,6 +89,7 @@ def command(
     compare: str | None,
     rtol: float | None,
     atol: float | None,
+    ulp: float | None,
     engine: str,
     passes: str,
     mode: str,
@@ -106,13 +109,15 @@ def command(
     driver.verify(module)
     values = given_arguments(module, inputs, archive, kind, seed)
     if engine == "interpreter":
-        result = driver.evaluate(module, *values, max_steps=max_steps)
+        rerun = partial(driver.evaluate, module, max_steps=max_steps)
+        result = rerun(*values)
     else:
         start = time.perf_counter()
         executable = driver.compile(
             module, passes=passes, mode=mode, threads=threads, cache=not no_cache
         )
         compiled = time.perf_counter() - start
+        rerun = executable
         result = executable(*values)
         if memory:
             click.echo(executable.memory_report(), nl=False, err=True)
@@ -129,7 +134,9 @@ def command(
         write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
     if compare is None:
         return 0
-    report = check.compared(module, values, result, compare, rtol=rtol, atol=atol)
+    report = check.compared(
+        module, values, result, compare, rerun=rerun, rtol=rtol, atol=atol, ulp=ulp
+    )
     click.echo(report.text, err=True)
     return 0 if report.passed else 1
 

@@ -1,13 +1,15 @@
 """--compare: a result beside that of the reference, of unoptimised code, of XLA, or of a file.
 
 The default budget of a float leaf is 16 ulp, or an error that is small beside the leaf's own size
-(its root mean square): sums and products whose terms cancel have small elements with large relative
-errors however well they are computed. Integers and predicates must be equal.
+(its root mean square: where terms cancel, small elements have large relative errors however well
+they are computed), or beside the program's condition: how far the leaf moves when every input moves
+by its last bit. Integers and predicates must be equal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +24,10 @@ from hlo.tools.jax_engine import run_in_child
 ULP = 16.0
 WIDE_ROUNDINGS = 64  # of f32 and f64: epsilons of the leaf's size
 NARROW_ROUNDINGS = 8  # of types with fewer than 24 bits of significand
+NUDGES = 2  # runs with inputs off by their last bit
+NUDGE_FACTOR = 8.0  # a program rounds at every step, not only at its inputs
+
+Run = Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +44,27 @@ def compared(
     result: object,
     rival: str,
     *,
+    rerun: Run | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     ulp: float | None = None,
 ) -> Checked:
-    """Compare `result` of module(*values) with the rival's; HloError where the rival cannot run."""
+    """Compare `result` of module(*values) with the rival's; HloError where the rival cannot run.
+
+    rerun: runs the program again, to see how far its results move with the last bit of its inputs.
+    """
     expected = rival_leaves(module, values, rival)
     actual = list(arrays.leaves(result))
     if len(actual) != len(expected):
         raise HloError("comparison", f"{len(actual)} outputs, {rival} has {len(expected)}")
+    given = (rtol, atol, ulp) != (None, None, None)
+    moved = movements(rerun, values, actual) if rerun and not given else [0.0] * len(actual)
     passed, rows = True, []
     for i, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
-        report = compare(ours, theirs, budget_of(theirs, rtol, atol, ulp))
+        budget = budget_of(theirs, rtol, atol, ulp)
+        if moved[i]:
+            budget = replace(budget, atol=budget.atol + NUDGE_FACTOR * moved[i])
+        report = compare(ours, theirs, budget)
         passed &= report.passed
         rows.append(report.text.replace("output {}", f"output {{{i}}}"))
     head = f"{'equal to' if passed else 'different from'} {rival}"
@@ -70,6 +85,41 @@ def rival_leaves(module: Module, values: list[object], rival: str) -> list[np.nd
         "arguments",
         f"compare: {rival!r}, expected interpreter, unoptimized, jax or FILE.npz",
     )
+
+
+def movements(rerun: Run, values: list[object], result: list[np.ndarray]) -> list[float]:
+    """How far each leaf moves, at most, when every float input moves by its last bit."""
+    worst = [0.0] * len(result)
+    for seed in range(NUDGES):
+        rng = np.random.default_rng(seed)
+        nudged = arrays.leaves(rerun(*[_nudged(v, rng) for v in values]))
+        for i, (here, there) in enumerate(zip(result, nudged, strict=True)):
+            if here.dtype.kind in "biu" or not here.size:
+                continue
+            with np.errstate(all="ignore"):
+                distance = np.abs(_wide(here) - _wide(there))
+            finite = distance[np.isfinite(distance)]
+            worst[i] = max(worst[i], float(finite.max(initial=0.0)))
+    return worst
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _nudged(value: object, rng: np.random.Generator) -> object:
+    if isinstance(value, tuple):
+        return tuple(_nudged(v, rng) for v in value)
+    if value is None:
+        return None
+    array = np.asarray(value)
+    dtype = from_numpy(array.dtype)
+    if dtype is None or dtype.component.float_format is None:
+        return array
+    unit = 2.0 ** -dtype.component.float_format.mantissa
+    with np.errstate(all="ignore"):
+        factor = 1 + unit * rng.choice(np.array([-1.0, 0.0, 1.0]), array.shape)
+        return (_wide(array) * factor).astype(array.dtype)
 
 
 def budget_of(
