@@ -1,0 +1,59 @@
+"""fill_elided: values for constants whose text was left out as `{...}`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo.ir.graph import clone_module
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.tools.index_ranges import index_limits
+from hlo.tools.inputs import made_up_array
+
+Path = tuple[int, ...]
+SCALE = 0.1  # of floats: products and sums of a few hundred of them stay near 1
+
+
+def fill_elided(module: Module, seed: int = 0) -> Module:
+    """A new module in which every elided constant has a value; other constants stay.
+
+    Floats are normal with deviation 0.1; integers that a use takes as indices lie in its range,
+    others in 0..9; pred is a fair coin. The values follow from seed and the order of the text.
+    """
+    filled = clone_module(module)
+    limits = index_limits(filled)
+    rng = np.random.default_rng(seed)
+    for computation in filled.computations:
+        for instruction in computation.instructions:
+            literal = instruction.attributes.get("literal")
+            if isinstance(literal, Literal) and literal.is_elided:
+                value = _filled(literal, rng, limits.get(instruction, {}), ())
+                attributes = {**instruction.attributes, "literal": value}
+                computation.set_attributes(instruction, attributes)
+    return filled
+
+
+def _filled(
+    literal: Literal, rng: np.random.Generator, limits: dict[Path, int], path: Path
+) -> Literal:
+    if isinstance(literal.value, tuple):
+        parts = (_filled(e, rng, limits, (*path, i)) for i, e in enumerate(literal.value))
+        return Literal.of_tuple(tuple(parts))
+    if literal.shape.is_tuple:
+        empty = (Literal.elided(s) for s in literal.shape.elements)
+        return _filled(Literal(literal.shape, tuple(empty)), rng, limits, path)
+    if literal.value is not None:
+        return literal
+    return Literal.of(_made_up(literal.shape, rng, limits.get(path)), literal.shape)
+
+
+def _made_up(shape: Shape, rng: np.random.Generator, limit: int | None) -> np.ndarray:
+    if not (shape.dtype.is_float or shape.dtype.is_complex):
+        return made_up_array(shape, "normal", rng, limit)
+    wide = shape.with_dtype("c128" if shape.dtype.is_complex else "f64")
+    with np.errstate(all="ignore"):
+        drawn = SCALE * made_up_array(wide, "normal", rng)
+        if shape.dtype.name == "f8e8m0fnu":  # a type of powers of two above zero
+            drawn = np.abs(drawn)
+        return np.asarray(drawn).astype(shape.dtype.numpy)
