@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from hlo.attributes.tree import Tree, ints_of, subtrees, tokens
 from hlo.errors import Violation
 
 Ints = tuple[int, ...]
@@ -24,6 +24,11 @@ class Iota:
     def size(self) -> int:
         return math.prod(self.dims)
 
+    @property
+    def is_permutation(self) -> bool:
+        """XLA takes other numbers behind T as well, and prints them back."""
+        return sorted(self.permutation) == list(range(len(self.dims)))
+
     def flat(self) -> np.ndarray:
         """The device numbers in order."""
         return np.arange(self.size).reshape(self.dims).transpose(self.permutation).reshape(-1)
@@ -33,6 +38,14 @@ class Iota:
         if len(self.dims) == 1:
             return f"[{dims}]"
         return f"[{dims}]T({','.join(map(str, self.permutation))})"
+
+
+def build_iota(tree: Tree) -> Iota:
+    """From a node with one or two int_items and the word T before the second: `[4,2]T(1,0)`."""
+    lists = [ints_of(t) for t in subtrees(tree, "int_items")]
+    if any(word != "T" for word in tokens(tree, "IDENT")):
+        raise Violation("attribute-value", "", tokens(tree, "IDENT")[0], "T")
+    return canonical_iota(lists[0], lists[1] if len(lists) > 1 else None)
 
 
 def canonical_iota(dims: Ints, permutation: Ints | None) -> Iota:
@@ -51,26 +64,38 @@ def canonical_iota(dims: Ints, permutation: Ints | None) -> Iota:
             f"T({','.join(map(str, permutation))})",
             f"a permutation of {len(dims)} dimensions, none for one dimension",
         )
-    if sorted(permutation) != list(range(len(dims))):
-        return Iota(dims, permutation)
+    if min(permutation) < 0:
+        raise Violation("attribute-value", "", f"T with {min(permutation)}", "0 and more")
     return _merged(dims, permutation)
 
 
 def _merged(dims: Ints, permutation: Ints) -> Iota:
-    kept = [d for d, size in enumerate(dims) if size != 1]
-    order = [d for d in permutation if dims[d] != 1]
-    if not kept:
-        return Iota((1,), (0,))
-    after = dict(itertools.pairwise(kept))
-    runs: list[list[int]] = []
-    for d in order:
-        if runs and after.get(runs[-1][-1]) == d:
-            runs[-1].append(d)
+    """XLA's steps, which also take what is no permutation (tile_assignment.cc)."""
+    sizes, order = list(dims), list(permutation)
+    while True:
+        kept = [d for d, size in enumerate(sizes) if size != 1]
+        moved = {d: k for k, d in enumerate(kept)}
+        fewer = [moved[d] for d in order if d in moved]
+        order = (fewer + order[len(fewer) :])[: len(kept)]
+        sizes = [sizes[d] for d in kept]
+        if not kept:
+            return Iota((1,), (0,))
+        if not _merge_runs(sizes, order):
+            return Iota(tuple(sizes), tuple(order))
+
+
+def _merge_runs(sizes: list[int], order: list[int]) -> bool:
+    """Give the first dim of each run of adjacent ordered dims the size of all; the others 1."""
+    base, changed = 0, False
+    for k in range(1, len(order)):
+        first, dim = order[base], order[k]
+        if first + (k - base) == dim:
+            sizes[first] *= sizes[dim]
+            sizes[dim] = 1
+            changed = True
         else:
-            runs.append([d])
-    sorted_runs = sorted(runs)
-    sizes = tuple(math.prod(dims[d] for d in run) for run in sorted_runs)
-    return Iota(sizes, tuple(sorted_runs.index(run) for run in runs))
+            base = k
+    return changed
 
 
 def iota_of(flat: np.ndarray) -> Iota | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.attributes.escape import unquoted
-from hlo.attributes.iota import Iota, canonical_iota
+from hlo.attributes.iota import Iota, build_iota
 from hlo.attributes.tree import Tree, has, ints_of, key_of, subtrees, tokens
 from hlo.errors import Violation
 
@@ -59,8 +59,6 @@ def build_mesh(head: Tree, device_ids: Tree | None) -> Mesh:
     axes = tuple(_axis(a) for a in subtrees(head, "mesh_axis"))
     if len({name for name, _ in axes}) != len(axes):
         raise Violation("attribute-value", "", "a mesh that repeats an axis", "distinct axis names")
-    if any(size <= 0 for _, size in axes):
-        raise Violation("attribute-value", "", "an axis without devices", "sizes of 1 or more")
     mesh = Mesh(axes)
     if device_ids is None:
         return mesh
@@ -84,18 +82,13 @@ def _devices(tree: Tree, count: int) -> Iota | Ints | None:
     """None for the plain order 0, 1, ...: it is not printed."""
     if key_of(tree) != "device_ids":
         raise Violation("attribute-value", "", key_of(tree), "device_ids")
-    dims = [ints_of(t) for t in subtrees(tree, "int_items")]
-    if not has(tree, "LSQB"):
-        (ids,) = dims
-        if sorted(ids) != list(range(count)) or list(ids) == sorted(ids):
-            raise Violation(
-                "attribute-value", "", "device_ids", f"another order of 0 to {count - 1}"
-            )
-        return ids
-    iota = canonical_iota(dims[0], dims[1] if len(dims) > 1 else None)
-    if iota.size != count:
-        raise Violation("attribute-value", "", f"{iota.size} device_ids", f"{count}, as the axes")
-    return None if len(iota.dims) == 1 else iota
+    if has(tree, "LSQB"):
+        iota = build_iota(tree)
+        return None if len(iota.dims) == 1 else iota
+    ids = ints_of(subtrees(tree, "int_items")[0])
+    if sorted(ids) != list(range(count)) or list(ids) == sorted(ids):
+        raise Violation("attribute-value", "", "device_ids", f"another order of 0 to {count - 1}")
+    return ids
 
 
 def build_axes(tree: Tree, mesh: Mesh) -> tuple[AxisRef, ...]:
@@ -115,6 +108,11 @@ def _axis_ref(tree: Tree, mesh: Mesh) -> AxisRef:
     if not has(tree, "COLON"):
         return AxisRef(axis)
     pre_size, size = ints_of(tree)
+    whole = mesh.axes[axis][1]
+    if pre_size < 1 or size < 2 or whole % (pre_size * size) or size == whole:
+        raise Violation(
+            "attribute-value", "", f"'{name}':({pre_size}){size}", f"a proper part of {whole}"
+        )
     return AxisRef(axis, pre_size, size)
 
 
@@ -128,6 +126,12 @@ def check_disjoint(axes: tuple[AxisRef, ...], mesh: Mesh) -> None:
                 "attribute-value", "", f"axis '{mesh.axes[ref.axis][0]}' twice", "once at most"
             )
         used.setdefault(ref.axis, []).append((low, high))
+
+
+def check_sorted(axes: tuple[AxisRef, ...]) -> None:
+    """In the mesh's order, as the axes behind `manual=` and its like must be."""
+    if any((b.axis, b.pre_size) < (a.axis, a.pre_size) for a, b in itertools.pairwise(axes)):
+        raise Violation("attribute-value", "", "axes out of order", "the mesh's order")
 
 
 def check_unmergeable(axes: tuple[AxisRef, ...], mesh: Mesh) -> None:

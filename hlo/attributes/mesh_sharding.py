@@ -11,12 +11,15 @@ from hlo.attributes.mesh import (
     build_axes,
     build_mesh,
     check_disjoint,
+    check_sorted,
     check_unmergeable,
     mesh_text,
 )
 from hlo.attributes.metadata import Metadata, build_metadata, metadata_text
-from hlo.attributes.tree import Tree, fields, has, subtrees
+from hlo.attributes.tree import Tree, has, is_empty, key_of, subtrees, unknown_field
 from hlo.errors import Violation
+
+_AXES = ("replicated", "unreduced", "manual")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +56,23 @@ def build_mesh_sharding(tree: Tree) -> MeshSharding:
 
 
 def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
-    for word in ("REPLICATED", "MANUAL", "UNREDUCED"):
-        if has(rest, word):
-            return MeshSharding(mesh, word.lower())
-    dims = tuple(_dim(d, mesh) for d in subtrees(subtrees(rest, "mesh_dims")[0], "mesh_dim"))
+    kind = next((w.lower() for w in ("REPLICATED", "MANUAL", "UNREDUCED") if has(rest, w)), "tiled")
+    dims: tuple[MeshDim, ...] = ()
+    for part in subtrees(rest, "mesh_dims"):
+        dims = tuple(_dim(d, mesh) for d in subtrees(part, "mesh_dim"))
     axes: dict[str, tuple[AxisRef, ...]] = {}
     metadata: tuple[Metadata, ...] = ()
-    for key, field in fields(rest, "mesh_field"):
+    for field in subtrees(rest, "mesh_field"):
+        key = key_of(field)
         if key == "metadata" and subtrees(field, "metadata_items"):
             items = subtrees(field, "metadata_items")[0]
-            metadata = tuple(build_metadata(t) for t in subtrees(items, "kind_metadata"))
-        elif key in ("replicated", "unreduced", "manual") and subtrees(field, "mesh_axes"):
-            axes[key] = build_axes(subtrees(field, "mesh_axes")[0], mesh)
+            metadata += tuple(build_metadata(t) for t in subtrees(items, "kind_metadata"))
+        elif kind == "tiled" and key in _AXES and (subtrees(field, "mesh_axes") or is_empty(field)):
+            more = (a for t in subtrees(field, "mesh_axes") for a in build_axes(t, mesh))
+            axes[key] = (*axes.get(key, ()), *more)
         else:
-            raise Violation(
-                "attribute-value", "", f"{key}=", "replicated, unreduced, manual or metadata"
-            )
-    sharding = MeshSharding(mesh, "tiled", dims, **axes, metadata=metadata)  # type: ignore[arg-type]
+            raise unknown_field(key, (*_AXES, "metadata"))
+    sharding = MeshSharding(mesh, kind, dims, **axes, metadata=metadata)  # type: ignore[arg-type]
     _check(sharding)
     return sharding
 
@@ -83,15 +86,18 @@ def _check(s: MeshSharding) -> None:
     check_disjoint(tuple(a for axes in lists for a in axes), s.mesh)
     for axes in lists:
         check_unmergeable(axes, s.mesh)
+    for axes in lists[len(s.dims) :]:
+        check_sorted(axes)
 
 
 def mesh_sharding_text(s: MeshSharding, *, metadata: bool = True) -> str:
     """metadata: whether it is shown."""
     texts = [mesh_text(s.mesh)]
-    if s.kind == "tiled":
+    others = s.replicated + s.unreduced + s.manual
+    if s.kind == "tiled" and (s.dims or others):
         texts.append("[" + ", ".join(_dim_text(d, s.mesh) for d in s.dims) + "]")
     elif s.kind != "maximal":
-        texts.append(s.kind)
+        texts.append("replicated" if s.kind == "tiled" else s.kind)
     for key, axes in (
         ("replicated", s.replicated),
         ("unreduced", s.unreduced),

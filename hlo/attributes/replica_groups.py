@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.attributes.ints import ints_list_text, ints_text
-from hlo.attributes.iota import Iota
+from hlo.attributes.iota import Iota, build_iota
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.mesh import (
     AxisRef,
@@ -20,7 +20,6 @@ from hlo.attributes.mesh import (
     check_unmergeable,
     mesh_text,
 )
-from hlo.attributes.sharding import build_iota
 from hlo.attributes.tree import Tree, ints_of, subtrees
 from hlo.errors import Violation
 

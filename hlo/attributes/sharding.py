@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hlo.attributes.iota import Iota, canonical_iota
+from hlo.attributes.iota import Iota, build_iota
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.mesh_sharding import MeshSharding, build_mesh_sharding, mesh_sharding_text
 from hlo.attributes.metadata import Metadata, build_metadata, metadata_text
-from hlo.attributes.subgroups import SUBGROUP_TYPES, Tile, canonical_tile
-from hlo.attributes.tree import Tree, has, ints_of, key_of, subtrees, token_type
+from hlo.attributes.subgroups import LARGEST, SUBGROUP_TYPES, Tile, canonical_tile
+from hlo.attributes.tree import Tree, has, ints_of, is_empty, key_of, subtrees, token_type
 from hlo.errors import Violation
 from hlo.ir.shape import Shape, join_indexed
 
@@ -75,6 +75,7 @@ class _Items:
     dims: Ints = ()
     devices: Ints | Iota = ()
     subgroups: tuple[str, ...] = ()
+    last_replicated: bool = False
     shard_group: tuple[str, int] | None = None
     metadata: tuple[Metadata, ...] = ()
 
@@ -88,7 +89,7 @@ def _tile_sharding(tree: Tree) -> TileSharding:
     if word == "MAXIMAL":
         return TileSharding("maximal", _one_device(items.devices), None, **rest)  # type: ignore[arg-type]
     if word:
-        if items.devices:
+        if not isinstance(items.devices, Iota) and items.devices:  # XLA overlooks an iota here
             raise Violation("attribute-value", "", f"{word.lower()} with devices", "no devices")
         return TileSharding(word.lower(), **rest)  # type: ignore[arg-type]
     kind, tile = canonical_tile(_tile(items))
@@ -100,9 +101,10 @@ def _read_item(item: Tree, items: _Items) -> None:
     if head in _WORDS:
         items.words.add(head)
     elif head == "LAST_TILE_DIM_REPLICATE":
-        items.subgroups = ("replicated",)
+        items.last_replicated = True
     elif head in ("SHARD_AS", "SHARD_LIKE"):
-        items.shard_group = (head.lower(), ints_of(item)[0])
+        word = items.shard_group[0] if items.shard_group else ""
+        items.shard_group = ("shard_as" if word == "shard_as" else head.lower(), ints_of(item)[0])
     else:
         _read_field(key_of(item), item, items)
 
@@ -111,15 +113,17 @@ def _read_field(key: str, item: Tree, items: _Items) -> None:
     lists = [ints_of(t) for t in subtrees(item, "int_items")]
     if key == "device" and has(item, "INT"):
         items.devices = ints_of(item)
-    elif key == "devices" and lists:
+    elif key == "devices" and lists and not items.dims:
         items.dims = lists[0]
         iotas = subtrees(item, "iota")
         items.devices = build_iota(iotas[0]) if iotas else lists[1]
     elif key == "last_tile_dims" and subtrees(item, "subgroup"):
         types = [str(t.children[0].value) for t in subtrees(item, "subgroup")]  # type: ignore[attr-defined]
         items.subgroups = tuple(types)
+    elif key == "last_tile_dims" and is_empty(item):
+        items.subgroups = ()
     elif key == "metadata" and subtrees(item, "metadata_items"):
-        items.metadata = build_metadata_items(subtrees(item, "metadata_items")[0])
+        items.metadata += build_metadata_items(subtrees(item, "metadata_items")[0])
     else:
         raise Violation(
             "attribute-value", "", f"an item {key}", "device, devices, last_tile_dims or metadata"
@@ -131,12 +135,6 @@ def build_metadata_items(tree: Tree) -> tuple[Metadata, ...]:
     return tuple(build_metadata(t) for t in subtrees(tree, "kind_metadata"))
 
 
-def build_iota(tree: Tree) -> Iota:
-    """Rule iota: `<=[4,2]T(1,0)`."""
-    lists = [ints_of(t) for t in subtrees(tree, "int_items")]
-    return canonical_iota(lists[0], lists[1] if len(lists) > 1 else None)
-
-
 def _one_device(devices: Ints | Iota) -> int:
     if isinstance(devices, Iota) or len(devices) != 1:
         raise Violation("attribute-value", "", "maximal without exactly one device", "device=N")
@@ -146,17 +144,37 @@ def _one_device(devices: Ints | Iota) -> int:
 def _tile(items: _Items) -> Tile:
     if not items.dims:
         raise Violation("attribute-value", "", "a sharding without devices", "devices=[...]...")
-    if not isinstance(items.devices, Iota) and len(items.devices) < 2:
-        raise Violation("attribute-value", "", f"{len(items.devices)} device", "2 or more devices")
-    if len(items.subgroups) > len(items.dims):
+    if min(items.dims) < 0:
+        raise Violation("attribute-value", "", f"a tile of {min(items.dims)}", "0 or more")
+    if items.subgroups and items.last_replicated:
+        raise Violation("attribute-value", "", "last_tile_dim_replicate", "last_tile_dims alone")
+    subgroups = ("replicated",) if items.last_replicated else items.subgroups
+    if len(subgroups) > len(items.dims):
         raise Violation(
             "attribute-value",
             "",
-            f"{len(items.subgroups)} last_tile_dims",
+            f"{len(subgroups)} last_tile_dims",
             f"at most {len(items.dims)}, the tile's dimensions",
         )
-    assert all(t in SUBGROUP_TYPES for t in items.subgroups), "the grammar allows these words only"
-    return Tile(items.dims, items.devices, items.subgroups)
+    assert all(t in SUBGROUP_TYPES for t in subgroups), "the grammar allows these words only"
+    return Tile(items.dims, _fitting(items), subgroups)
+
+
+def _fitting(items: _Items) -> Ints | Iota:
+    """The devices; a list that is too short is filled with 0, as XLA does.
+
+    XLA writes a longer list past its memory, and mostly dies of it.
+    """
+    devices = items.devices
+    if isinstance(devices, Iota):
+        return devices
+    count = math.prod(items.dims)
+    if not 2 <= len(devices) <= count:
+        expected = f"{count}, the product of the tile" if count >= 2 else "2 or more"
+        raise Violation("attribute-value", "", f"{len(devices)} devices", expected)
+    if count > LARGEST:
+        raise Violation("attribute-value", "", f"a tile of {count}", f"at most {LARGEST} devices")
+    return devices + (0,) * (count - len(devices))
 
 
 def sharding_text(sharding: Sharding, *, metadata: bool = True) -> str:
@@ -198,11 +216,6 @@ def metadata_items_text(items: tuple[Metadata, ...]) -> str:
     """One as itself, several in braces."""
     texts = [metadata_text(m) for m in items]
     return texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}"
-
-
-def tile_size(sharding: TileSharding) -> int:
-    """Number of devices that a tiled sharding names."""
-    return math.prod(sharding.tile.dims) if sharding.tile else 1
 
 
 SHARDING = AttributeKind("SHARDING", "kind_sharding", build_sharding, sharding_text)

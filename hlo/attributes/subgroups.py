@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from dataclasses import dataclass
 
 import numpy as np
 
 from hlo.attributes.iota import Iota, iota_of
+from hlo.errors import Violation
 
 Ints = tuple[int, ...]
+LARGEST = 1 << 24  # places that are listed one by one
 SUBGROUP_TYPES = ("maximal", "manual", "unreduced", "replicated")  # in canonical order
 _WHOLE = ("manual", "replicated", "unreduced")  # types that may take all the devices
 
@@ -18,7 +22,7 @@ _WHOLE = ("manual", "replicated", "unreduced")  # types that may take all the de
 class Tile:
     """dims: how often each dimension is cut, then one entry per subgroup type.
 
-    devices in row-major order of dims. XLA accepts any number of them.
+    devices in row-major order of dims; XLA takes an iota of any size.
     """
 
     dims: Ints
@@ -26,10 +30,19 @@ class Tile:
     subgroups: tuple[str, ...] = ()
 
     @property
-    def is_full(self) -> bool:
-        """Whether there is exactly one device for each place."""
-        count = self.devices.size if isinstance(self.devices, Iota) else len(self.devices)
-        return math.prod(self.dims) == count
+    def size(self) -> int:
+        return math.prod(self.dims)
+
+    def flat(self) -> np.ndarray | None:
+        """The device of each place; None for an iota that does not fit."""
+        devices = self.devices
+        if not isinstance(devices, Iota):
+            return np.array(devices, dtype=np.int64)
+        if self.size > LARGEST or (len(devices.dims) > 1 and devices.size != self.size):
+            return None
+        if len(devices.dims) == 1:
+            return np.arange(self.size)
+        return devices.flat() if devices.is_permutation else None
 
 
 def canonical_tile(tile: Tile) -> tuple[str, Tile | None]:
@@ -41,16 +54,13 @@ def canonical_tile(tile: Tile) -> tuple[str, Tile | None]:
     if len(types) == 1 and types <= set(_WHOLE) and math.prod(tile.dims[:data_rank]) == 1:
         return tile.subgroups[0], None
     merged = _merged(tile, data_rank)
-    if merged.subgroups == ("replicated",) and _is_all(merged):
-        return "replicated", None
-    if merged.subgroups and merged.subgroups[-1] == "replicated" and merged.is_full:
+    if merged.subgroups == ("manual",) and math.prod(merged.dims[:data_rank]) == 1:
+        return "manual", None
+    if merged.subgroups and merged.subgroups[-1] == "replicated":
+        if len(merged.dims) == 1 or merged.dims[-1] == merged.size:
+            return "replicated", None
         return "tiled", _sorted_groups(merged)
     return "tiled", merged
-
-
-def _is_all(tile: Tile) -> bool:
-    count = tile.devices.size if isinstance(tile.devices, Iota) else len(tile.devices)
-    return len(tile.dims) == 1 or tile.dims[-1] == count
 
 
 def _merged(tile: Tile, data_rank: int) -> Tile:
@@ -62,27 +72,44 @@ def _merged(tile: Tile, data_rank: int) -> Tile:
         name = tile.subgroups[k - data_rank]
         sizes[name] = sizes.get(name, 1) * tile.dims[k]
     dims = (*tile.dims[:data_rank], *sizes.values())
-    devices = tile.devices
-    if order != kept and tile.is_full:
-        dropped = [k for k in range(data_rank, len(tile.dims)) if k not in kept]
-        axes = (*range(data_rank), *order, *dropped)
-        devices = _like(devices, _flat(devices).reshape(tile.dims).transpose(axes).reshape(-1))
-    return Tile(dims, devices, tuple(sizes))
+    flat = tile.flat() if order != kept else None
+    if flat is None:
+        return Tile(dims, tile.devices, tuple(sizes))
+    dropped = [k for k in range(data_rank, len(tile.dims)) if k not in kept]
+    axes = (*range(data_rank), *order, *dropped)
+    moved = flat.reshape(tile.dims).transpose(axes).reshape(-1)
+    return Tile(dims, _like(tile.devices, moved, tile.dims), tuple(sizes))
 
 
 def _sorted_groups(tile: Tile) -> Tile:
-    groups = _flat(tile.devices).reshape(-1, tile.dims[-1])
-    ordered = np.sort(groups, axis=1)
-    if np.array_equal(ordered, groups):
+    if isinstance(tile.devices, Iota) and tile.devices.size % tile.dims[-1]:
+        raise Violation(
+            "attribute-value", "", f"{tile.devices.size} devices", f"groups of {tile.dims[-1]}"
+        )
+    flat = tile.flat()
+    if flat is None:
         return tile
-    return Tile(tile.dims, _like(tile.devices, ordered.reshape(-1)), tile.subgroups)
+    groups = flat.reshape(-1, tile.dims[-1])
+    ordered = np.sort(groups, axis=1)
+    devices = _like(tile.devices, ordered.reshape(-1), groups.shape)
+    return Tile(tile.dims, devices, tile.subgroups)
 
 
-def _flat(devices: Ints | Iota) -> np.ndarray:
-    return devices.flat() if isinstance(devices, Iota) else np.array(devices, dtype=np.int64)
+def _like(devices: Ints | Iota, flat: np.ndarray, dims: Ints) -> Ints | Iota:
+    """An iota again where the input was one that the dims do not cut across; else a list."""
+    if isinstance(devices, Iota) and _is_aligned(devices, dims):
+        found = iota_of(flat)
+        if found is not None:
+            return found
+    return tuple(flat.tolist())
 
 
-def _like(devices: Ints | Iota, flat: np.ndarray) -> Ints | Iota:
-    """An iota again where the input was one and it can be; an explicit list stays one."""
-    found = iota_of(flat) if isinstance(devices, Iota) else None
-    return found if found is not None else tuple(flat.tolist())
+def _is_aligned(iota: Iota, dims: Ints) -> bool:
+    """Whether the iota's dims and these have a common refinement, which XLA needs."""
+    if len(iota.dims) == 1:
+        return True
+    ends = {
+        *itertools.accumulate((iota.dims[d] for d in iota.permutation), operator.mul),
+        *itertools.accumulate(dims, operator.mul),
+    }
+    return all(b % a == 0 for a, b in itertools.pairwise(sorted(ends)))

@@ -96,3 +96,10 @@ def fields(tree: Tree, rule: str) -> Iterator[tuple[str, Tree]]:
 def unknown_field(key: str, allowed: Sequence[str]) -> Violation:
     """The error of a field that the kind does not have."""
     return Violation("attribute-value", "", f"a field {key}", "one of " + ", ".join(allowed))
+
+
+def is_empty(field: Tree) -> bool:
+    """Whether the field's value is `{}`, which the grammar reads as a metadata without fields."""
+    items = subtrees(field, "metadata_items")
+    inner = subtrees(items[0], "kind_metadata") if items else []
+    return len(inner) == 1 and not has(items[0], "LBRACE") and len(inner[0].children) == 2
