@@ -1,6 +1,6 @@
 """The backend: an optimised module to an executable, and every stage on the way as text.
 
-    Module -> Schedule -> BufferPlan -> Program -> IrModules -> objects -> Executable
+Module -> Schedule -> BufferPlan -> Program -> IrModules -> objects -> Executable
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hlo.backend.cells import BufferPlan
 from hlo.backend.compile import objects
 from hlo.backend.donation import donated_leaves
 from hlo.backend.host import HostCalls
+from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.jit import Code
 from hlo.backend.kernels.build import implementations
 from hlo.backend.llvm_ir import ENTRY, IrModule, emit
@@ -22,8 +23,8 @@ from hlo.backend.memory import memory_report
 from hlo.backend.program import Program
 from hlo.backend.schedule import Schedule, schedule
 from hlo.ir.module import Module
+from hlo.ir.shape import ProgramShape, Shape
 from hlo.runtime.executable import Executable, Signature
-from hlo.backend.interpreted import InterpretedExecutable
 from hlo.runtime.threads import thread_count
 
 
@@ -63,9 +64,7 @@ def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]
 def link(program: Program, bodies: list[bytes]) -> Executable:
     """The executable: code in this process, constants, memory."""
     module = program.plan.schedule.module
-    signature = Signature(
-        module.entry.parameters, result_shape(module), donated_leaves(module)
-    )
+    signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
     held = linking.constants(program.plan.cells)
     layout = linking.frame_layout(program, held)
     if program.wakes_pool:
@@ -89,10 +88,12 @@ def link(program: Program, bodies: list[bytes]) -> Executable:
     )
 
 
-def result_shape(module: Module):  # type: ignore[no-untyped-def]
+def result_shape(module: Module) -> Shape:
     """The entry's result with the layouts that the header asks for."""
     layout = module.attributes.get("entry_computation_layout")
-    return module.entry.root.shape.without_layout() if layout is None else layout.result
+    if isinstance(layout, ProgramShape):
+        return layout.result
+    return module.entry.root.shape.without_layout()
 
 
 def has_dynamic_sizes(module: Module) -> bool:

@@ -16,49 +16,30 @@ Does not know: LLVM, addresses, threads.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Sequence
 
-from hlo.backend.cells import Branch, BufferPlan, Cell, Loop, Move, Node, Region, Run
+from hlo.backend.cells import Branch, BufferPlan, Loop, Move, Node, Region, Run
 from hlo.backend.donation import donated_leaves
 from hlo.backend.kernels.build import Implementations
 from hlo.backend.leaves import leaf_bytes, leaf_count, leaves_of
 from hlo.backend.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.moves import in_sequence
+from hlo.backend.occupancy import NOTHING, Occupancy, Scope
 from hlo.backend.packing import pack
 from hlo.backend.schedule import Schedule, Source
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 
-NOTHING = 0  # the cell of values without bytes
 FOREVER = math.inf
 Steps = Generator["Steps", list[int], list[int]]  # a scope being planned: yields scopes inside it
-
-
-@dataclass(slots=True, eq=False)
-class _Scope:
-    """One call site's run of a computation while it is planned."""
-
-    last_use: dict[Source, float]
-    position: float = -1
-    cells: dict[Source, int] = field(default_factory=dict)
-    wanted: dict[Source, int] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-
-    def is_dead(self, source: Source) -> bool:
-        """Whether nothing after the instruction at hand reads the value."""
-        return self.last_use.get(source, -1) <= self.position
-
-
-_PINNED = _Scope({}, position=-2)  # never dead: holds cells that a condition may not write
 
 
 def assign(schedule: Schedule, implementations: Implementations) -> BufferPlan:
     """Cells for every value, the copies between them, and the arena."""
     assigner = _Assigner(schedule, implementations)
     nodes = assigner.plan()
-    arena_bytes = pack(assigner.cells)
-    return BufferPlan(schedule, tuple(nodes), tuple(assigner.cells), arena_bytes)
+    arena_bytes = pack(assigner.at.cells)
+    return BufferPlan(schedule, tuple(nodes), tuple(assigner.at.cells), arena_bytes)
 
 
 class _Assigner:
@@ -67,11 +48,9 @@ class _Assigner:
     def __init__(self, schedule: Schedule, implementations: Implementations) -> None:
         self.schedule = schedule
         self.implementations = implementations
-        self.cells = [Cell(Region.ARENA, 0)]
-        self.holders: list[list[tuple[_Scope, Source]]] = [[]]
+        self.at = Occupancy()
         self.constants: dict[object, int] = {}
         self.uses: dict[Computation, dict[Source, float]] = {}
-        self.clock = 0
 
     # -- the program ---------------------------------------------------------------------------
 
@@ -82,17 +61,17 @@ class _Assigner:
         for parameter in entry.parameters:
             for leaf in leaves_of(parameter.shape):
                 size = leaf_bytes(leaf)
-                bound.append(self._cell(Region.ARGUMENT, size, parameter, index=len(bound)))
+                bound.append(self.at.new(Region.ARGUMENT, size, parameter, index=len(bound)))
         targets: list[int] = []
         for number, leaf in enumerate(leaves_of(entry.root.shape)):
             size = leaf_bytes(leaf)
             argument = donated.get(number)
             if argument is not None and size:
-                cell = self.cells[bound[argument]]
+                cell = self.at.cells[bound[argument]]
                 cell.region, cell.result = Region.DONATED, number
                 targets.append(bound[argument])
             else:
-                made = self._cell(Region.RESULT, size, entry.root, index=number)
+                made = self.at.new(Region.RESULT, size, entry.root, index=number)
                 targets.append(made)
         nodes: list[Node] = []
         _drive(self._computation(entry, bound, targets, nodes, settle=True))
@@ -102,20 +81,20 @@ class _Assigner:
         self,
         computation: Computation,
         bound: list[int],
-        targets: list[int | None] | list[int],
+        targets: Sequence[int | None],
         nodes: list[Node],
         *,
         settle: bool,
     ) -> Steps:
-        """Plan one computation on the cells of its parameters; gives the cells of its root's leaves.
+        """Plan one computation on its parameters' cells; gives the cells of its root's leaves.
 
         targets: where the root's leaves are wanted. settle: move what did not get there.
         """
-        scope = _Scope(self._last_uses(computation), nodes=nodes)
+        scope = Scope(self._last_uses(computation), nodes=nodes)
         position = 0
         for parameter in computation.parameters:
             for leaf in range(leaf_count(parameter.shape)):
-                self._bind(scope, (parameter, leaf), bound[position])
+                self.at.bind(scope, (parameter, leaf), bound[position])
                 position += 1
         roots = [self.schedule.resolve(computation.root, n) for n in range(len(targets))]
         for source, target in zip(roots, targets, strict=True):
@@ -137,7 +116,7 @@ class _Assigner:
         scope.last_use, scope.position = {}, FOREVER
         return found
 
-    def _control(self, scope: _Scope, instruction: Instruction) -> Steps:
+    def _control(self, scope: Scope, instruction: Instruction) -> Steps:
         match instruction.opcode:
             case "while":
                 yield from self._loop(scope, instruction)
@@ -149,9 +128,9 @@ class _Assigner:
 
     # -- one kernel ----------------------------------------------------------------------------
 
-    def _run(self, scope: _Scope, instruction: Instruction) -> None:
+    def _run(self, scope: Scope, instruction: Instruction) -> None:
         """Cells for the results and temporaries of an instruction that runs."""
-        self.clock += 1
+        self.at.clock += 1
         implementation = self.implementations[instruction]
         operands = self._operands(scope, instruction)
         results: list[int] = []
@@ -167,18 +146,18 @@ class _Assigner:
                 chosen = self._chosen(scope, instruction, operands, (number, results), size)
             results.append(chosen)
         temporaries = [
-            self._cell(Region.ARENA, size, instruction) for size in implementation.temporaries
+            self.at.new(Region.ARENA, size, instruction) for size in implementation.temporaries
         ]
         for cell in (*operands, *results, *temporaries):
-            self._touch(cell)
+            self.at.touch(cell)
         for number, cell in enumerate(results):
-            self._define(scope, (instruction, number), cell)
+            self.at.define(scope, (instruction, number), cell)
         cells = (tuple(operands), tuple(results), tuple(temporaries))
         scope.nodes.append(Run(instruction, implementation, *cells))
 
     def _shared(
         self,
-        scope: _Scope,
+        scope: Scope,
         instruction: Instruction,
         operands: list[int],
         partner: int,
@@ -191,16 +170,16 @@ class _Assigner:
             return cell
         target = scope.wanted.get((instruction, number))
         if target is None or not self._may_write(target, number, operands, frozenset(), taken):
-            target = self._cell(Region.ARENA, self.cells[cell].size, instruction)
-        scope.nodes.append(Move(cell, target, self.cells[cell].size))
-        self._touch(cell)
-        self._touch(target)
+            target = self.at.new(Region.ARENA, self.at.cells[cell].size, instruction)
+        scope.nodes.append(Move(cell, target, self.at.cells[cell].size))
+        self.at.touch(cell)
+        self.at.touch(target)
         operands[partner] = target
         return target
 
     def _chosen(
         self,
-        scope: _Scope,
+        scope: Scope,
         instruction: Instruction,
         operands: list[int],
         result: tuple[int, list[int]],
@@ -213,11 +192,11 @@ class _Assigner:
         if target is not None and self._may_write(target, number, operands, pairs, taken):
             return target
         for operand, other in sorted(pairs):
-            if other == number and self.cells[operands[operand]].size == size:
+            if other == number and self.at.cells[operands[operand]].size == size:
                 cell = operands[operand]
                 if self._may_write(cell, number, operands, pairs, taken):
                     return cell
-        return self._cell(Region.ARENA, size, instruction)
+        return self.at.new(Region.ARENA, size, instruction)
 
     def _may_write(
         self,
@@ -228,20 +207,14 @@ class _Assigner:
         taken: Iterable[int],
     ) -> bool:
         """Whether result `number` may be written to the cell while the operands are being read."""
-        if not self._is_free(cell) or cell in taken:
+        if not self.at.is_free(cell) or cell in taken:
             return False
         return all((o, number) in pairs for o, c in enumerate(operands) if c == cell)
 
-    def _is_free(self, cell: int) -> bool:
-        """Whether the cell may be written and nothing after the instruction at hand reads it."""
-        if cell == NOTHING or not self.cells[cell].is_writable:
-            return False
-        return all(scope.is_dead(source) for scope, source in self.holders[cell])
-
     # -- control flow --------------------------------------------------------------------------
 
-    def _call(self, scope: _Scope, instruction: Instruction) -> Steps:
-        """A call is its callee, in place; async-start holds its operands, the result, and context."""
+    def _call(self, scope: Scope, instruction: Instruction) -> Steps:
+        """A call is its callee, in place; async-start holds operands, result, and context."""
         (callee,) = list(instruction.called_computations())[:1]
         operands = self._operands(scope, instruction)
         leaves = leaves_of(instruction.shape)
@@ -249,78 +222,76 @@ class _Assigner:
         count = leaf_count(callee.root.shape)
         wanted = [scope.wanted.get((instruction, first + n)) for n in range(count)]
         results = yield self._computation(callee, operands, wanted, scope.nodes, settle=False)
-        self.clock += 1
+        self.at.clock += 1
         for number, cell in enumerate((*operands[:first], *results)):
-            self._touch(cell)
-            self._bind(scope, (instruction, number), cell)
+            self.at.touch(cell)
+            self.at.bind(scope, (instruction, number), cell)
         for number in range(first + count, len(leaves)):
-            cell = self._cell(Region.ARENA, leaf_bytes(leaves[number]), instruction)
-            self._touch(cell)
-            self._bind(scope, (instruction, number), cell)
+            cell = self.at.new(Region.ARENA, leaf_bytes(leaves[number]), instruction)
+            self.at.touch(cell)
+            self.at.bind(scope, (instruction, number), cell)
         return []
 
-    def _loop(self, scope: _Scope, instruction: Instruction) -> Steps:
+    def _loop(self, scope: Scope, instruction: Instruction) -> Steps:
         """One cell per leaf of the state: initial value, parameter, body's root and result."""
         condition, body = instruction.attributes["condition"], instruction.attributes["body"]
         assert isinstance(condition, Computation), "a while has a condition"
         assert isinstance(body, Computation), "a while has a body"
         state = self._state(scope, instruction, self.schedule.invariant[body])
-        pin = (_PINNED, (instruction, -1))
-        for cell in state:
-            self.holders[cell].append(pin)
+        pin = (instruction, -1)
+        self.at.pin(state, pin)
         first: list[Node] = []
         (predicate,) = yield self._computation(condition, state, [None], first, settle=False)
-        self.clock += 1
-        self._touch(predicate)
-        for cell in state:
-            self.holders[cell] = [h for h in self.holders[cell] if h != pin]
+        self.at.clock += 1
+        self.at.touch(predicate)
+        self.at.unpin(state, pin)
         kept = self.schedule.invariant[body]
         targets = [None if n in kept else cell for n, cell in enumerate(state)]
         nodes: list[Node] = []
         yield self._computation(body, state, targets, nodes, settle=True)
         scope.nodes.append(Loop(instruction, tuple(first), predicate, tuple(nodes)))
-        self.clock += 1
+        self.at.clock += 1
         for number, cell in enumerate(state):
-            self._touch(cell)
+            self.at.touch(cell)
             if number not in kept:
-                self._define(scope, (instruction, number), cell)
+                self.at.define(scope, (instruction, number), cell)
         return []
 
-    def _state(
-        self, scope: _Scope, instruction: Instruction, kept: frozenset[int]
-    ) -> list[int]:
+    def _state(self, scope: Scope, instruction: Instruction, kept: frozenset[int]) -> list[int]:
         """The cells of a loop's state, filled: the initial values' own where they die here."""
-        self.clock += 1
+        self.at.clock += 1
         initial = self._operands(scope, instruction)
         lent = {initial[n] for n in kept}
         state: list[int] = []
         for number, cell in enumerate(initial):
-            size = self.cells[cell].size
-            if number in kept or not size:
-                state.append(cell)
-            elif self._is_free(cell) and cell not in lent and cell not in state:
+            size = self.at.cells[cell].size
+            if (
+                number in kept
+                or not size
+                or (self.at.is_free(cell) and cell not in lent and cell not in state)
+            ):
                 state.append(cell)
             else:
                 target = scope.wanted.get((instruction, number))
                 if (
                     target is None
-                    or not self._is_free(target)
+                    or not self.at.is_free(target)
                     or target in initial
                     or target in state
                 ):
-                    target = self._cell(Region.ARENA, size, instruction)
+                    target = self.at.new(Region.ARENA, size, instruction)
                 scope.nodes.append(Move(cell, target, size))
-                self.holders[target] = []
+                self.at.clear(target)
                 state.append(target)
         for cell in (*initial, *state):
-            self._touch(cell)
+            self.at.touch(cell)
         return state
 
-    def _branch(self, scope: _Scope, instruction: Instruction) -> Steps:
+    def _branch(self, scope: Scope, instruction: Instruction) -> Steps:
         """Every branch puts its root into the same cells."""
-        self.clock += 1
+        self.at.clock += 1
         selector = self._operands(scope, instruction)[0]
-        self._touch(selector)
+        self.at.touch(selector)
         branches = list(instruction.called_computations())
         results = self._branch_results(scope, instruction, branches, selector)
         planned = []
@@ -333,19 +304,19 @@ class _Assigner:
             ]
             nodes: list[Node] = []
             for cell in bound:
-                self._touch(cell)
+                self.at.touch(cell)
             yield self._computation(branch, bound, results, nodes, settle=True)
             planned.append(tuple(nodes))
         scope.nodes.append(Branch(instruction, selector, tuple(planned)))
-        self.clock += 1
+        self.at.clock += 1
         for number, cell in enumerate(results):
-            self._touch(cell)
-            self._define(scope, (instruction, number), cell)
+            self.at.touch(cell)
+            self.at.define(scope, (instruction, number), cell)
         return []
 
     def _branch_results(
         self,
-        scope: _Scope,
+        scope: Scope,
         instruction: Instruction,
         branches: list[Computation],
         selector: int,
@@ -369,16 +340,18 @@ class _Assigner:
                     if c is not None
                     and c != selector
                     and c not in results
-                    and self.cells[c].size == size
-                    and self._is_free(c)
+                    and self.at.cells[c].size == size
+                    and self.at.is_free(c)
                 ),
                 None,
             )
-            results.append(self._cell(Region.ARENA, size, instruction) if chosen is None else chosen)
+            results.append(
+                self.at.new(Region.ARENA, size, instruction) if chosen is None else chosen
+            )
         return results
 
     def _origin(
-        self, scope: _Scope, root: Instruction, leaf: int, operand: Instruction
+        self, scope: Scope, root: Instruction, leaf: int, operand: Instruction
     ) -> int | None:
         """The cell of the operand leaf that a branch updates in place into its result, if so."""
         source = self.schedule.resolve(root, leaf)
@@ -403,8 +376,8 @@ class _Assigner:
 
     # -- values and cells ----------------------------------------------------------------------
 
-    def _want(self, scope: _Scope, source: Source, target: int) -> None:
-        """Note where a value is finally wanted; what it must be updated from is wanted there too."""
+    def _want(self, scope: Scope, source: Source, target: int) -> None:
+        """Note where a value is wanted in the end; what it is updated from is wanted there too."""
         following: Source | None = source
         while following is not None and following not in scope.wanted:
             scope.wanted[following] = target
@@ -419,39 +392,37 @@ class _Assigner:
                 return
             following = self.schedule.operand_sources(instruction)[partner]
 
-    def _settle(
-        self, scope: _Scope, found: list[int], targets: list[int | None] | list[int]
-    ) -> None:
+    def _settle(self, scope: Scope, found: list[int], targets: Sequence[int | None]) -> None:
         """Move the root's leaves to their targets, all at once."""
-        self.clock += 1
+        self.at.clock += 1
         wanted = [
-            (source, target, self.cells[target].size)
+            (source, target, self.at.cells[target].size)
             for source, target in zip(found, targets, strict=True)
-            if target is not None and target != source and self.cells[target].size
+            if target is not None and target != source and self.at.cells[target].size
         ]
 
         def spare(size: int) -> int:
-            return self._cell(Region.ARENA, size, None)
+            return self.at.new(Region.ARENA, size, None)
 
         for source, target, size in in_sequence(wanted, spare):
-            self._touch(source)
-            self._touch(target)
+            self.at.touch(source)
+            self.at.touch(target)
             scope.nodes.append(Move(source, target, size))
         for cell in (*found, *(t for t in targets if t is not None)):
-            self._touch(cell)
+            self.at.touch(cell)
 
-    def _operands(self, scope: _Scope, instruction: Instruction) -> list[int]:
+    def _operands(self, scope: Scope, instruction: Instruction) -> list[int]:
         """The cell of every operand leaf."""
         shapes = [leaf for o in instruction.operands for leaf in leaves_of(o.shape)]
         sources = self.schedule.operand_sources(instruction)
         return [self._of(scope, s, leaf_bytes(t)) for s, t in zip(sources, shapes, strict=True)]
 
-    def _of(self, scope: _Scope, source: Source | None, size: int) -> int:
+    def _of(self, scope: Scope, source: Source | None, size: int) -> int:
         """The cell of a value; constants and undefined values get theirs when first asked for."""
         if not size:
             return NOTHING
         if source is None:
-            return self._cell(Region.ARENA, size, None)
+            return self.at.new(Region.ARENA, size, None)
         found = scope.cells.get(source)
         if found is None:
             found = scope.cells[source] = self._constant(source, size)
@@ -463,7 +434,7 @@ class _Assigner:
         key: object = size if instruction.opcode != "constant" else source
         found = self.constants.get(key)
         if found is None:
-            found = self._cell(Region.CONSTANT, size, instruction, index=leaf)
+            found = self.at.new(Region.CONSTANT, size, instruction, index=leaf)
             self.constants[key] = found
         return found
 
@@ -483,37 +454,6 @@ class _Assigner:
                 if source is not None:
                     found[source] = FOREVER
         return found
-
-    def _bind(self, scope: _Scope, source: Source, cell: int) -> None:
-        """A further value that the cell holds."""
-        scope.cells[source] = cell
-        if cell != NOTHING:
-            alive = [(s, v) for s, v in self.holders[cell] if not s.is_dead(v)]
-            self.holders[cell] = [*alive, (scope, source)]
-
-    def _define(self, scope: _Scope, source: Source, cell: int) -> None:
-        """The one value that the cell holds from now on."""
-        scope.cells[source] = cell
-        if cell != NOTHING:
-            self.holders[cell] = [(scope, source)]
-
-    def _cell(
-        self, region: Region, size: int, instruction: Instruction | None, *, index: int = 0
-    ) -> int:
-        """A new cell; the one without bytes for size 0, arguments and results excepted."""
-        if not size and region is Region.ARENA:
-            return NOTHING
-        self.cells.append(Cell(region, size, instruction, index))
-        self.holders.append([])
-        self._touch(len(self.cells) - 1)
-        return len(self.cells) - 1
-
-    def _touch(self, cell: int) -> None:
-        """The cell is in use now."""
-        entry = self.cells[cell]
-        entry.end = self.clock
-        if entry.start < 0:
-            entry.start = self.clock
 
 
 def _drive(start: Steps) -> None:

@@ -71,7 +71,7 @@ def load(name: str) -> bytes | None:
 
 def store(name: str, body: bytes) -> None:
     """Keep an object; quietly nothing where the disk does not allow it."""
-    global _writes  # noqa: PLW0603  # a counter of this process
+    global _writes  # a counter of this process
     path = folder()
     if path is None:
         return

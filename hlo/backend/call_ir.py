@@ -37,6 +37,7 @@ NDARRAY = "hlo_ndarray"
 
 
 def text() -> str:
+    """The free list's functions and the call's."""
     return _BLOCKS + _CALL
 
 
@@ -152,7 +153,8 @@ define ptr @hlo_new_result(ptr %row) {{
   br i1 %large, label %block, label %plain
 plain:
   call void @Py_IncRef(ptr %descr)
-  %own = call ptr @hlo_new_from_descr(ptr @{NDARRAY}, ptr %descr, i32 %rank, ptr %dims, ptr null, ptr null, i32 0, ptr null)
+  %own = call ptr @hlo_new_from_descr(ptr @{NDARRAY}, ptr %descr, i32 %rank, ptr %dims,
+                                      ptr null, ptr null, i32 0, ptr null)
   ret ptr %own
 block:
   %data = call ptr @hlo_block_new(i64 %bytes)
@@ -170,7 +172,8 @@ lost:
   ret ptr null
 array:
   call void @Py_IncRef(ptr %descr)
-  %view = call ptr @hlo_new_from_descr(ptr @{NDARRAY}, ptr %descr, i32 %rank, ptr %dims, ptr null, ptr %data, i32 1281, ptr null)
+  %view = call ptr @hlo_new_from_descr(ptr @{NDARRAY}, ptr %descr, i32 %rank, ptr %dims,
+                                       ptr null, ptr %data, i32 1281, ptr null)
   %made = icmp ne ptr %view, null
   br i1 %made, label %base, label %unwrap
 unwrap:

@@ -92,7 +92,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """Run the branch that the selector's cell says (pred: 0 is true; s32: out of range is the last)."""
+    """Run the branch that the selector says (pred: true is 0; s32: out of range is the last)."""
 
     instruction: Instruction
     selector: int

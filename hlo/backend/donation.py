@@ -24,12 +24,12 @@ def donated_leaves(module: Module) -> dict[int, int]:
         assert isinstance(alias, InputAlias)
         if alias.parameter >= len(entry.parameters):
             continue
-        parameter = entry.parameters[alias.parameter].shape
+        shape = entry.parameters[alias.parameter].shape
         result = _leaf(entry.root.shape, alias.output)
-        argument = _leaf(parameter, alias.index)
+        argument = _leaf(shape, alias.index)
         if result is None or argument is None:
             continue
-        same = leaves_of(entry.root.shape)[result], leaves_of(parameter)[argument]
+        same = leaves_of(entry.root.shape)[result], leaves_of(shape)[argument]
         if leaf_bytes(same[0]) == leaf_bytes(same[1]) and same[0].dtype is same[1].dtype:
             number = first[alias.parameter] + argument
             if number not in found.values():

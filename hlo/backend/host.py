@@ -1,6 +1,6 @@
 """Host steps: instructions that no kernel computes, evaluated by the reference during the run.
 
-    (step number, table) -> operand arrays at the row's addresses -> evaluate -> copied to the results
+    (step number, table) -> operand arrays at the row's addresses -> evaluate -> copied to results
 
 One interpreter run per call of the executable keeps what ops keep between steps (random state).
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -35,17 +36,17 @@ class HostCalls:
         """A new run on this thread: random state starts again."""
         self._local.run = Run(Device(Surroundings()))
 
-    def __call__(self, number: int, table: np.ndarray) -> None:
+    def __call__(self, step: int, table: np.ndarray) -> None:
         """Evaluate one step on the addresses of its row."""
-        step, computation = self._steps[number]
-        shapes = [o.shape for o in step.instruction.operands]
+        host, computation = self._steps[step]
+        shapes = [o.shape for o in host.instruction.operands]
         leaves = [leaf for shape in shapes for leaf in leaves_of(shape)]
-        row = [int(a) for a in table[step.slot : step.slot + len(leaves)]]
+        row = [int(a) for a in table[host.slot : host.slot + len(leaves)]]
         arrays = iter([_array(a, s) for a, s in zip(row, leaves, strict=True)])
         values = tuple(_value(arrays, shape) for shape in shapes)
         with np.errstate(all="ignore"):
             result = self._local.run.call(computation, values)
-        self._write(step, result, table, step.slot + len(leaves))
+        self._write(host, result, table, host.slot + len(leaves))
 
     def _write(self, step: HostStep, result: object, table: np.ndarray, slot: int) -> None:
         """Copy the result's leaves to where the plan wants them."""
@@ -58,7 +59,9 @@ class HostCalls:
                         f"expected {shape}: sizes that change at run time are not compiled",
                         step.instruction.span,
                     )
-                _array(int(table[slot]), shape)[...] = leaf
+                target = _array(int(table[slot]), shape)
+                assert target is not None, "an array shape has an array"
+                target[...] = leaf
             slot += 1
 
 
@@ -70,9 +73,7 @@ def _alone(instruction: Instruction) -> Computation:
         for n, o in enumerate(instruction.operands)
     ]
     clone = clone_instruction(instruction, tuple(parameters))
-    clone.attributes = {
-        k: v for k, v in clone.attributes.items() if k != "control-predecessors"
-    }
+    clone.attributes = {k: v for k, v in clone.attributes.items() if k != "control-predecessors"}
     computation.add(clone)
     computation.root = clone
     return computation
@@ -83,14 +84,15 @@ def _array(address: int, shape: Shape) -> np.ndarray | None:
     if not shape.is_array:
         return None
     size = shape.size_bytes
+    assert shape.dtype.numpy is not None, "an array shape has a NumPy type"
     if not size:
         return np.empty(shape.dims, shape.dtype.numpy)
     memory = (ctypes.c_uint8 * size).from_address(address)
-    return np.frombuffer(memory, shape.dtype.numpy).reshape(shape.dims)
+    return np.ctypeslib.as_array(memory).view(shape.dtype.numpy).reshape(shape.dims)
 
 
-def _value(arrays: object, shape: Shape) -> object:
+def _value(arrays: Iterator[np.ndarray | None], shape: Shape) -> object:
     """The next leaves in the structure of a shape."""
     if shape.is_tuple:
         return tuple(_value(arrays, element) for element in shape.elements)
-    return next(arrays)  # type: ignore[call-overload]  # an iterator of leaves
+    return next(arrays)

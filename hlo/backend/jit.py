@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Sequence
 
-import llvmlite.binding as llvm
+import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend import toolchain
 
@@ -21,7 +21,9 @@ class Code:
             toolchain.initialise()
             module = llvm.parse_assembly("", context=llvm.create_context())
             target = llvm.Target.from_triple(llvm.get_process_triple())
-            self._engine = llvm.create_mcjit_compiler(module, target.create_target_machine(jit=True))
+            self._engine = llvm.create_mcjit_compiler(
+                module, target.create_target_machine(jit=True)
+            )
             for body in objects:
                 self._engine.add_object_file(llvm.ObjectFileRef.from_data(body))
             self._engine.finalize_object()

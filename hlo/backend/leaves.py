@@ -32,10 +32,12 @@ def _entry(shape: Shape) -> tuple[Shape, Leaves, tuple[int, ...]]:
 
 
 def leaves_of(shape: Shape) -> Leaves:
+    """The leaves in order."""
     return _entry(shape)[1] if shape.is_tuple else (shape,)
 
 
 def leaf_count(shape: Shape) -> int:
+    """How many leaves there are."""
     return len(_entry(shape)[1]) if shape.is_tuple else 1
 
 

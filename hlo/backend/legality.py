@@ -35,8 +35,9 @@ CONTROL = frozenset({"while", "conditional", "call", "async-start"})
 SOURCES = frozenset({"parameter", "constant", "after-all", "partition-id", "replica-id"})
 FORWARDING = frozenset(
     {
-        "add-dependency", "async-done", "async-update", "bitcast", "copy", "copy-done", "copy-start",
-        "domain", "get-tuple-element", "opt-barrier", "optimization-barrier", "reshape", "tuple",
+        "add-dependency", "async-done", "async-update", "bitcast", "copy", "copy-done",
+        "copy-start", "domain", "get-tuple-element", "opt-barrier", "optimization-barrier",
+        "reshape", "tuple",
     }
 )  # fmt: skip
 FAMILIES = {
@@ -102,8 +103,8 @@ def is_forwarding(instruction: Instruction) -> bool:
         case "bitcast-convert":
             return _is_whole_bytes(operand.dtype) and _is_whole_bytes(shape.dtype)
         case "broadcast":
-            dimensions = instruction.attributes.get("dimensions", ())
-            return operand.size == shape.size and list(dimensions) == sorted(dimensions)  # type: ignore[call-overload,no-any-return]  # ints
+            dimensions = _ints(instruction)
+            return operand.size == shape.size and list(dimensions) == sorted(dimensions)
         case "transpose":
             return _moves_units_only(operand, instruction)
     return False
@@ -127,8 +128,14 @@ def _is_whole_bytes(dtype: dt.DType) -> bool:
 
 
 def _moves_units_only(operand: Shape, instruction: Instruction) -> bool:
-    moved = [d for d in attribute(instruction, "dimensions") if operand.dims[d] != 1]  # type: ignore[attr-defined]  # ints
+    moved = [d for d in _ints(instruction) if operand.dims[d] != 1]
     return moved == sorted(moved)
+
+
+def _ints(instruction: Instruction) -> tuple[int, ...]:
+    found = attribute(instruction, "dimensions")
+    assert isinstance(found, tuple), "dimensions is a tuple of ints"
+    return found
 
 
 def alias(instruction: Instruction, leaf: int) -> tuple[Instruction, int] | None:
@@ -140,7 +147,8 @@ def alias(instruction: Instruction, leaf: int) -> tuple[Instruction, int] | None
             return operands[element], inner
         case "get-tuple-element":
             index = instruction.attributes["index"]
-            return operands[0], leaf_offset(operands[0].shape, index) + leaf  # type: ignore[arg-type]  # an int
+            assert isinstance(index, int), "index is an int"
+            return operands[0], leaf_offset(operands[0].shape, index) + leaf
         case "async-done":
             return operands[0], leaf_offset(operands[0].shape, 1) + leaf
         case "copy-start":

@@ -1,6 +1,6 @@
 """Linking a program's table to memory: constants, frame layout, the native call's record.
 
-    Program --frame_layout--> FrameLayout; Signature, FrameLayout --record--> int64 words
+Program --frame_layout--> FrameLayout; Signature, FrameLayout --record--> int64 words
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ class ShapeRows:
 
 
 def shape_rows(shapes: list[Shape]) -> ShapeRows:
+    """The rows of shapes in order."""
     words = np.zeros((max(1, len(shapes)), call_ir.ROW_WORDS), np.int64)
     sizes = np.array([d for s in shapes for d in s.dims] or [0], np.int64)
     position = 0

@@ -49,7 +49,7 @@ class IrModule:
 
 
 def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
-    """The kernels' modules in order of first use, then the entry's. flushes: denormals are zeros."""
+    """The kernels' modules, then the entry's. flushes: denormals are zeros."""
     names = [symbol(kernel) for kernel in program.kernels]
     plain = [(n, k) for n, k in zip(names, program.kernels, strict=True) if not k.needs_middle_end]
     scalar = [(n, k) for n, k in zip(names, program.kernels, strict=True) if k.needs_middle_end]
@@ -237,7 +237,9 @@ class _Entry:
         source, target = function.held(step.source), function.held(step.target)
         copy = "void @llvm.memcpy.p0.p0.i64"
         self.declarations[f"declare {copy}(ptr, ptr, i64, i1)"] = None
-        function.lines.append(f"  call {copy}(ptr {target}, ptr {source}, i64 {step.size}, i1 false)")
+        function.lines.append(
+            f"  call {copy}(ptr {target}, ptr {source}, i64 {step.size}, i1 false)"
+        )
 
     def _host(self, function: _Function, step: HostStep) -> None:
         host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
@@ -247,7 +249,11 @@ class _Entry:
         test, body, end = (function.fresh(p) for p in ("test", "body", "end"))
         function.lines += [f"  br label %{test}", f"{test}:"]
         self._steps(function, step.condition)
-        address, byte, more = function.held(step.predicate), "%" + function.fresh("b"), "%" + function.fresh("c")
+        address, byte, more = (
+            function.held(step.predicate),
+            "%" + function.fresh("b"),
+            "%" + function.fresh("c"),
+        )
         function.lines += [
             f"  {byte} = load i8, ptr {address}",
             f"  {more} = icmp ne i8 {byte}, 0",

@@ -44,6 +44,7 @@ def peak(cells: Sequence[Cell]) -> tuple[int, int]:
 
 
 def buffer_row(cell: Cell) -> BufferRow:
+    """A cell as the report shows it."""
     instruction = cell.instruction
     if instruction is None:
         return BufferRow("-", "", "copy", cell.size, "", cell.start, cell.end)

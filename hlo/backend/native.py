@@ -13,7 +13,9 @@ import platform
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 
 import numpy as np
 
@@ -47,9 +49,10 @@ class NativeCall:
         self._new.restype = ctypes.py_object
         self._new.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
-    def function(self, record: np.ndarray) -> object:
+    def function(self, record: np.ndarray) -> Callable[..., object]:
         """The built-in function of a record; it keeps the record alive."""
-        return self._new(ctypes.addressof(self._method), record, None)
+        made: Callable[..., object] = self._new(ctypes.addressof(self._method), record, None)
+        return made
 
 
 @lru_cache(maxsize=1)
@@ -72,21 +75,20 @@ def native_call() -> NativeCall | None:
 
 
 def _address(function: object) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]  # a C function
+    pointer = ctypes.cast(function, ctypes.c_void_p)  # type: ignore[arg-type]  # a C function
+    return pointer.value or 0
 
 
 def _numpy_table() -> ctypes.Array[ctypes.c_size_t]:
     """NumPy's C API: an array of addresses behind a capsule."""
-    from numpy._core import _multiarray_umath  # noqa: PLC0415  # private: probed by the caller
-
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    start = get(_multiarray_umath._ARRAY_API, None)
+    start = get(import_module("numpy._core._multiarray_umath")._ARRAY_API, None)
     return (ctypes.c_size_t * 300).from_address(start)
 
 
 def layouts_as_expected() -> bool:
-    """Whether the fields that call_ir reads and writes are where it expects them (64-bit CPython)."""
+    """Whether the fields that call_ir reads and writes are where it expects them."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)():

@@ -29,6 +29,7 @@ def pack(cells: Sequence[Cell]) -> int:
 
 
 def aligned(size: int) -> int:
+    """The size rounded up to whole cache lines."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

@@ -86,7 +86,8 @@ end:
   ret void
 }}
 
-define void @hlo_parallel(ptr %kernel, ptr %row, i64 %stride, i64 %units, i64 %chunks, i64 %threads) {{
+define void @hlo_parallel(ptr %kernel, ptr %row, i64 %stride, i64 %units, i64 %chunks,
+                          i64 %threads) {{
   %owner = getelementptr i8, ptr @{state}, i64 {owner}
   %several = icmp sgt i64 %threads, 1
   br i1 %several, label %take, label %serial

@@ -42,7 +42,9 @@ class Schedule:
     def operand_sources(self, instruction: Instruction) -> list[Source | None]:
         """What defines each operand leaf, in order."""
         return [
-            self.resolve(o, leaf) for o in instruction.operands for leaf in range(leaf_count(o.shape))
+            self.resolve(o, leaf)
+            for o in instruction.operands
+            for leaf in range(leaf_count(o.shape))
         ]
 
     def __str__(self) -> str:
@@ -97,7 +99,9 @@ def resolve_deep(
         if found is None or found[0].opcode != "while":
             return found
         instruction, leaf = found
-        if leaf not in invariant.get(instruction.attributes["body"], ()):  # type: ignore[call-overload]  # a computation
+        body = instruction.attributes["body"]
+        assert isinstance(body, Computation), "a while has a body"
+        if leaf not in invariant.get(body, ()):
             return found
         instruction = instruction.operands[0]
 
@@ -198,7 +202,7 @@ def operand_sources(instruction: Instruction) -> list[Source | None]:
 
 
 def last_uses(order: tuple[Instruction, ...]) -> dict[Source, int]:
-    """The position of the last instruction that reads each defined leaf; forwarding reads nothing."""
+    """The position of the last reader of each defined leaf; forwarding reads nothing."""
     last: dict[Source, int] = {}
     for position, instruction in enumerate(order):
         if instruction.opcode in SOURCES or is_forwarding(instruction):
@@ -210,7 +214,7 @@ def last_uses(order: tuple[Instruction, ...]) -> dict[Source, int]:
 
 
 def peak_bytes(order: tuple[Instruction, ...]) -> int:
-    """The most bytes live at once when nothing is in place; parameters and constants not counted."""
+    """The most bytes live at once if nothing is in place; parameters, constants not counted."""
     last = last_uses(order)
     dying: dict[int, int] = {}
     for (instruction, leaf), position in last.items():

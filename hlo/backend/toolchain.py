@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-import llvmlite.binding as llvm
+import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend.llvm_ir import IrModule
 from hlo.backend.target import Target
@@ -39,7 +39,7 @@ def initialise() -> bool:
 
 
 def _lift_lock() -> bool:
-    """Take llvmlite's global lock off the heavy functions; False where its inside looks different."""
+    """Take llvmlite's global lock off the heavy functions; False where it looks different."""
     library = getattr(llvm.ffi, "lib", None)
     try:
         wrappers = [getattr(library, name) for name in HEAVY]

@@ -42,7 +42,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signature:
-    """The entry's parameters and result; donated: result leaf -> argument leaf that it may be in."""
+    """The entry's parameters and result; donated: result leaf -> argument leaf it may be in."""
 
     parameters: tuple[Instruction, ...]
     result: Shape
@@ -50,7 +50,7 @@ class Signature:
 
     @property
     def is_plain(self) -> bool:
-        """Whether parameters are arrays, and the result an array or a flat tuple of them, row-major."""
+        """Whether parameters are arrays, and the result one or a flat tuple of them, row-major."""
         parts = self.result.elements if self.result.is_tuple else (self.result,)
         shapes = (*(p.shape for p in self.parameters), *parts)
         if not all(s.is_array for s in shapes) or self.donated:
@@ -80,7 +80,6 @@ class Executable:
         self._callback = HostCallback(self._called_back)
         callback = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
-        self._leaves = tuple(s for p in signature.parameters for s in p.shape.leaves())
         self._results = tuple(signature.result.leaves())
         self._call: Callable[..., object] = self._slow_call
         if fast_call is not None and signature.is_plain and host is None:
@@ -133,10 +132,6 @@ class Executable:
                 array = None if leaf is None else np.ascontiguousarray(leaf).reshape(leaf.shape)
                 is_kept = number not in donate or array is None or not array.flags.writeable
                 given.append(_Given(array, is_kept))
-        for leaf, shape in zip(given, self._leaves, strict=True):
-            if leaf.array is not None and leaf.array.shape != shape.dims:
-                found = f"{shape.dtype}{list(leaf.array.shape)}"
-                raise HloError("arguments", f"an argument is {found}, expected {shape}")
         return given
 
     def _run(self, frame: Frame, given: list[_Given]) -> list[np.ndarray | None]:
@@ -169,7 +164,7 @@ class Executable:
             raise error
 
     def _called_back(self, number: int | None, step: int) -> int:
-        """A host call from native code. Nothing may be raised through native frames: kept instead."""
+        """A host call from native code. What it raises is kept: nothing passes native frames."""
         frame = self._frames.numbered(number or 0)
         try:
             assert self._host is not None, "a program with host steps has a host"

@@ -55,7 +55,9 @@ class Frame:
             self._guard(layout)
         else:
             base = -(-self.arena.ctypes.data // ALIGNMENT) * ALIGNMENT
-            self.table[layout.arena_slots] = layout.arena_offsets.astype(np.uint64) + np.uint64(base)
+            self.table[layout.arena_slots] = layout.arena_offsets.astype(np.uint64) + np.uint64(
+                base
+            )
         self.table[layout.fixed_slots] = layout.fixed_addresses
         self.table[: len(layout.head)] = layout.head
         self.table[NUMBER_SLOT] = number

@@ -20,7 +20,7 @@ class BufferRow:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """Sizes in bytes; `peak` lists the arena's buffers in use at the fullest moment, largest first."""
+    """Sizes in bytes; `peak`: the arena's buffers at the fullest moment, largest first."""
 
     arena_bytes: int
     argument_bytes: int
@@ -37,5 +37,7 @@ class MemoryReport:
             f"arena     {self.arena_bytes:>14,} bytes, {self.peak_bytes:,} in use at the peak:",
         ]
         for row in self.peak:
-            rows.append(f"  {row.size_bytes:>14,}  {row.name} = {row.shape} {row.opcode}  {row.line}")
+            rows.append(
+                f"  {row.size_bytes:>14,}  {row.name} = {row.shape} {row.opcode}  {row.line}"
+            )
         return "\n".join(rows) + "\n"

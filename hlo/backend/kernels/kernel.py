@@ -19,7 +19,7 @@ class Kernel:
     declarations, globals: lines that the text needs beside it (`declare ...`, `@.c0 = ...`).
     in_place: pairs (operand leaf, result leaf) that may be the same memory.
     must_alias: pairs (operand leaf, result leaf) that have to be the same memory (the kernel writes
-    only part of the result, as a dynamic-update-slice does); the buffer plan copies first if need be.
+    only part of the result, as a dynamic-update-slice does); the plan copies first if it must.
     reads, flops: bytes moved and arithmetic operations of the whole kernel, for the cost model.
     """
 
