@@ -243,6 +243,8 @@ class Actions:
         indices = [p for p in parts if isinstance(p, Token) and p.type == "INT"]
         try:
             found = self.builder.operand(self.builder.scopes[-1], _name(token), shape)
+            for index in indices:
+                found = self.builder.element(found, number(index), place)
             return Operand(found, place)
         except Poisoned:
             return Operand(None, place)

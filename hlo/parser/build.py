@@ -142,6 +142,14 @@ class ModuleBuilder:
         scope.names[made.name] = made
         return scope.computation.add(made)
 
+    def element(self, of: Instruction, index: int, place: tuple[int, int]) -> Instruction:
+        """`p#1`: the operand is an element of p."""
+        attributes: dict[str, object] = {"index": index}
+        opcode = "get-tuple-element"
+        return self.instruction(
+            self.scopes[-1], "", opcode, None, (of,), attributes, place, nested=True
+        )
+
     def anonymous(self, opcode: str) -> str:
         """The name of a nested instruction, free among all names written so far in the text."""
         if self._anonymous is None:

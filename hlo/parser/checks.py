@@ -134,22 +134,35 @@ def _dynamic_update_slice(draft: Draft) -> None:
 
 
 def _indices(draft: Draft, before: int) -> None:
-    """After `before` arrays either one index vector or one index per dimension."""
+    """After `before` arrays either one index vector or one index per dimension of operand 0."""
     count = len(draft.operands)
     if count < before:
         raise _counted(count, f"at least {before}")
-    for k in range(before):
-        if not draft[k].is_array:
-            raise _wrong(f"operand {k}", str(draft[k]), "an array")
-    vector = count == before + 1 and draft[before].rank == 1 and draft[before].is_array
-    if not vector and count != before + draft[0].rank:
+    if count == before + 1:
+        if not draft[before].is_array:
+            raise _wrong(f"operand {before}", str(draft[before]), "an array")
+        if draft[before].rank == 1:
+            return
+    if not draft[0].is_array:
+        raise _wrong("operand 0", str(draft[0]), "an array")
+    if count != before + draft[0].rank:
         raise _counted(count, f"{before} + {draft[0].rank}, the rank of operand 0")
 
 
 def _compare(draft: Draft) -> None:
+    """Without `type` it follows from the element type."""
+    if draft.shape is not None and "type" in draft.attributes:
+        return
     for k in range(2):
         if not draft[k].is_array:
             raise _wrong(f"operand {k}", str(draft[k]), "an array")
+
+
+def _complex(draft: Draft) -> None:
+    if draft.shape is None:
+        types = draft[0].dtype, draft[1].dtype
+        if types not in ((dt.F32, dt.F32), (dt.F64, dt.F64)):
+            raise _wrong("operand 0", f"{draft[0]} beside {draft[1]}", "f32 twice or f64 twice", "dtype")
 
 
 def _map(draft: Draft) -> None:
@@ -158,19 +171,53 @@ def _map(draft: Draft) -> None:
         if "dimensions" not in draft.attributes or "to_apply" not in draft.attributes:
             raise Violation("attribute-missing", "", "written without shape", "dimensions= and to_apply=")
         draft.shape = inferred_shape(draft.opcode, draft.operands, draft.attributes)
+    if not draft.shape.is_array:
+        raise _wrong("result", str(draft.shape), "an array")
     draft.attributes["dimensions"] = tuple(range(draft.shape.rank))
+
+
+def _sort(draft: Draft) -> None:
+    """XLA compares the operands' dimensions, and nothing else, when the shape is left out."""
+    _one_dimension(draft)
+    if draft.shape is not None:
+        return
+    shapes = [operand.shape for operand in draft.operands]
+    for k, shape in enumerate(shapes[1:], 1):
+        if not shape.is_array or shape.dims != shapes[0].dims:
+            raise _wrong(f"operand {k}", str(shape), f"the dimensions of {shapes[0]}")
+    draft.shape = shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
 
 
 def _scan(draft: Draft) -> None:
     _one_dimension(draft)
     callee, carries = draft.attributes.get("to_apply"), draft.attributes.get("num_carries", 0)
     assert isinstance(carries, int), "the kind builds it"
-    if isinstance(callee, Computation) and len(callee.parameters) != len(draft.operands):
+    if not isinstance(callee, Computation) or "dimensions" not in draft.attributes:
+        return
+    if len(callee.parameters) != len(draft.operands):
         raise _counted(len(draft.operands), f"{len(callee.parameters)}, as {callee.name} has parameters")
-    if len(draft.operands) < carries:
+    if not 0 <= carries <= len(draft.operands):
         raise _counted(len(draft.operands), f"at least {carries}, the number of carries")
-    if draft.shape is None and draft.operands and not draft[0].is_array:
-        raise _wrong("operand 0", str(draft[0]), "an array")
+    if draft.shape is None:
+        draft.shape = _scanned(draft, callee.root.shape, carries)
+
+
+def _scanned(draft: Draft, root: Shape, carries: int) -> Shape:
+    """The callee's results, all but the carries with the scanned dimension inserted."""
+    (along,) = draft.ints("dimensions")
+    if not draft.operands or not draft[0].is_array:
+        raise _wrong("operand 0", str(draft[0]) if draft.operands else "absent", "an array")
+    results = root.elements if root.is_tuple else (root,)
+    outputs = results[: max(0, len(results) - carries)]
+    if carries > len(results) or any(not r.is_array or along > r.rank for r in outputs):
+        raise _wrong("to_apply", f"of shape {root}", f"{carries} carries, and arrays", "call-signature")
+    if not 0 <= along < draft[0].rank:
+        found = f"{along}"
+        raise _wrong("dimensions", found, f"below {draft[0].rank}, operand 0's rank", "attribute-value")
+    size = draft[0].dims[along]
+    shapes = [r.with_dims((*r.dims[:along], size, *r.dims[along:])) for r in outputs]
+    shapes += results[len(outputs) :]
+    return Shape.tuple(shapes) if root.is_tuple else shapes[0]
 
 
 def _device_id(draft: Draft) -> None:
@@ -320,7 +367,8 @@ CHECKS: dict[str, Check] = {
     "map": _map,
     "reduce": _even,
     "reduce-window": _even,
-    "sort": _one_dimension,
+    "complex": _complex,
+    "sort": _sort,
     "scan": _scan,
     "scatter": _odd,
     "replica-id": _device_id,

@@ -20,8 +20,17 @@ def finish_module(module: Module, tables: object | None) -> None:
     _check_aliases(module)
     _check_async_callers(module)
     _intern_frames(module, tables if isinstance(tables, StackFrames) else StackFrames())
-    if not has_unique_names(module):
+    if not has_unique_names(module) or _has_odd_numbers(module):
         unique_names(module)
+
+
+def _has_odd_numbers(module: Module) -> bool:
+    """Whether a name may end in a number that is spelled another way (`a.01` is `a.1`)."""
+    return any(
+        ".0" in name or ".-" in name
+        for computation in module.computations
+        for name in (computation.name, *(i.name for i in computation.instructions))
+    )
 
 
 def _check_aliases(module: Module) -> None:

@@ -57,6 +57,8 @@ class _Reader:
     def value(self, shape: Shape) -> Literal:
         if shape.is_tuple:
             return self._tuple(shape)
+        if shape.dtype is dt.BUFFER:
+            (shape,) = shape.elements
         if not shape.is_array:
             raise Violation("literal", "literal", f"of shape {shape}", "a literal of an array shape")
         shape = _stored(shape)
@@ -154,13 +156,13 @@ def _stored(shape: Shape) -> Shape:
     """A literal's shape: static, without an element size; some layout properties it cannot have."""
     assert shape.layout is not None, "an array has a layout"
     layout = shape.layout
-    if layout.index_type or layout.pointer_type or layout.split_configs:
-        raise Violation("layout", "literal", f"of shape {shape}", "a layout without #, * and SC")
+    if layout.index_type or layout.pointer_type:
+        raise Violation("layout", "literal", f"of shape {shape}", "a layout without # and *")
     if not shape.is_dynamic and not layout.element_size:
         return shape
-    if any(n < 0 for n in shape.dims):
-        raise Violation("literal", "literal", f"of shape {shape}", "a literal of bounded dimensions")
-    return Shape.array(shape.dtype, shape.dims, layout=replace(layout, element_size=0))
+    flags = [n < 0 for n in shape.dims]  # unbounded: only `{...}` has such a shape
+    layout = replace(layout, element_size=0)
+    return Shape.array(shape.dtype, shape.dims, layout=layout, dynamic=flags)
 
 
 def converted(dtype: DType, elements: Sequence[object]) -> np.ndarray:
@@ -245,6 +247,9 @@ def rounded(dtype: DType, doubles: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         if dtype is dt.F64:
             return doubles
+        if dtype is dt.F8E8M0FNU:  # no zero: what is too small becomes the least number
+            least = 2.0**-127
+            doubles = np.where((doubles > 0) & (doubles < least), least, doubles)
         array = doubles.astype(dtype.numpy)
         lost = np.isfinite(doubles) & ~np.isfinite(array.astype(np.float64))
     if lost.any():
@@ -272,7 +277,9 @@ def nan_bits(dtype: DType, token: Token) -> int:
         raise Violation("literal", "literal", token.value, f"no NaN payload: {dtype} has none")
     if form.nan == "ones":
         return _packed(form, negative=negative and form.has_sign, fraction=(1 << form.mantissa) - 1)
-    return 1 << (dtype.bits - 1)  # the single NaN of fnuz types; -0 where there is no NaN
+    if form.nan == "none":
+        return 0 if negative else 1 << (dtype.bits - 1)  # XLA's conversion gives a zero, sign flipped
+    return 1 << (dtype.bits - 1)  # the single NaN of the fnuz types
 
 
 def _payload(token: Token) -> int:

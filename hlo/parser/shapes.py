@@ -103,6 +103,8 @@ class _Properties:
             self._level_types()
         tiles = self._tiles() if self._word("T") else ()
         tail = self._number() if self._word("L") else 1
+        if tail is not None and tail <= 0:
+            raise self._wrong("a tail padding alignment of 1 or more")
         index = self._type() if self._take("HASH") else None
         pointer = self._type() if self._take("STAR") else None
         size = self._number() if self._word("E") else 0
@@ -157,9 +159,9 @@ class _Properties:
         return found
 
     def _type(self) -> DType | None:
-        """`(u32)`: each token is taken if it is the right one. No type is the invalid type."""
+        """`(u32)`: each token is taken if it is the right one."""
         self._take("LPAR")
-        found = dt.TUPLE  # any type that is no integer prints as "invalid"
+        found = None
         if self._kind == "TYPE":
             found = DTYPES[self.tokens[self.at].value]
             self.at += 1
@@ -170,7 +172,7 @@ class _Properties:
         """`(D,C+,S~)`: read and dropped."""
         if not self._take("LPAR"):
             return
-        while self._take("IDENT"):
+        while any(map(self._word, "DCSH")):
             self._take("PLUS")
             self._take("TILDE")
             if not self._take("COMMA"):
