@@ -1,0 +1,128 @@
+"""Single instructions: operands, attributes, and the written shape beside the inferred one."""
+
+from __future__ import annotations
+
+from hlo.errors import Violation
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape, compatible, shape_text
+from hlo.ops.table import OPS, REQUIRED, call_attributes
+from hlo.verifier.report import Report
+
+# May mix floating types of different precision (OP_SEMANTICS.md section 0).
+MIXED = frozenset({
+    "call", "conditional", "constant", "convolution", "dot", "ragged-dot", "scaled-dot",
+    "all-reduce", "all-reduce-start", "all-reduce-done", "all-gather", "all-gather-start",
+    "all-gather-done", "async-start", "async-update", "async-done", "collective-permute",
+    "collective-permute-start", "collective-permute-done", "copy-start", "copy-done",
+    "custom-call", "domain", "fusion", "get-tuple-element", "opt-barrier", "infeed", "outfeed",
+    "parameter", "recv", "recv-done", "reduce-precision", "reduce-window", "send", "send-done",
+    "sort", "tuple", "while",
+})  # fmt: skip
+REDUCING = frozenset({"map", "reduce", "reduce-window"})
+
+
+class Signatures:
+    """Program shapes of computations, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Computation, ProgramShape] = {}
+
+    def of(self, value: object) -> object:
+        """The program shape of a computation, or those of several; other values as they are."""
+        if isinstance(value, Computation):
+            found = self._known.get(value)
+            if found is None:
+                found = self._known[value] = value.program_shape
+            return found
+        if isinstance(value, tuple) and value and isinstance(value[0], Computation):
+            return tuple(map(self.of, value))
+        return value
+
+
+def check(instruction: Instruction, signatures: Signatures, report: Report) -> None:
+    """Arity, required attributes, infer, the written shape, check, mixed precision."""
+    try:
+        _check_form(instruction)
+        _check_bounded(instruction)
+        _check_shape(instruction, signatures)
+        _check_precision(instruction, signatures)
+    except Violation as violation:
+        report.add(instruction, violation)
+
+
+def _check_form(instruction: Instruction) -> None:
+    row = OPS[instruction.opcode]
+    count = len(instruction.operands)
+    if row.arity is not None and count != row.arity:
+        raise Violation("arity", "", f"{count} operands", f"{row.arity}", "C1")
+    for name, attr in row.attrs.items():
+        if attr.default is REQUIRED and name not in instruction.attributes:
+            raise Violation("attribute-missing", "", f"no attribute {name}", "it to be given")
+
+
+def _check_bounded(instruction: Instruction) -> None:
+    for leaf in instruction.shape.leaves():
+        if UNBOUNDED in leaf.dims:
+            found, expected = _text(instruction.shape), "sizes or bounds (<=n) instead of ?"
+            raise Violation("unsupported", "result", found, expected, "V28")
+
+
+def _check_shape(instruction: Instruction, signatures: Signatures) -> None:
+    row = OPS[instruction.opcode]
+    keywords = {
+        name.replace("-", "_"): signatures.of(value)
+        for name, value in call_attributes(instruction).items()
+    }
+    shape = instruction.shape
+    shapes = [o.shape for o in instruction.operands]
+    special = _special_shape(instruction)
+    if special is None:
+        written = {"shape": shape} if row.takes_shape else {}
+        special = row.infer(*shapes, **keywords, **written)
+    assert isinstance(special, Shape), f"{instruction.opcode}.infer gives a Shape"
+    if not compatible(special, shape):
+        raise Violation("shape-mismatch", "result", _text(shape), _text(special), "V20")
+    if hasattr(row, "check"):
+        row.check(*shapes, shape=shape, **keywords)
+
+
+def _special_shape(instruction: Instruction) -> Shape | None:
+    """The shape of what has no operands to infer one from."""
+    if instruction.opcode == "parameter":
+        return instruction.shape
+    if instruction.opcode == "constant":
+        literal = instruction.attributes.get("literal")
+        if literal is None:
+            raise Violation("attribute-missing", "", "no literal", "a value", "V26")
+        return literal.shape  # type: ignore[attr-defined,no-any-return]  # a Literal
+    return None
+
+
+def _check_precision(instruction: Instruction, signatures: Signatures) -> None:
+    """Rule MP: operands of one floating type; reducers of exactly their operands' types."""
+    if instruction.opcode not in MIXED:
+        first: DType | None = None
+        for i, operand in enumerate(instruction.operands):
+            for leaf in operand.shape.leaves():
+                if not leaf.dtype.is_float:
+                    continue
+                if first is not None and leaf.dtype is not first:
+                    found = _text(operand.shape)
+                    raise Violation("dtype", f"operand {i}", found, f"{first} as before", "MP")
+                first = leaf.dtype
+    if instruction.opcode in REDUCING:
+        f = signatures.of(instruction.attributes["to_apply"])
+        assert isinstance(f, ProgramShape), "a computation"
+        for i, (operand, parameter) in enumerate(
+            zip(instruction.operands, f.parameters, strict=False)
+        ):
+            if operand.shape.dtype is not parameter.dtype:
+                expected = f"{parameter.dtype}, as parameter {i} of to_apply"
+                found = _text(operand.shape)
+                raise Violation("dtype", f"operand {i}", found, expected, "MP")
+
+
+def _text(shape: Shape) -> str:
+    return shape_text(shape, layout=False)

@@ -1,0 +1,90 @@
+"""Layouts: each fits its shape; layout-sensitive verification also compares them."""
+
+from __future__ import annotations
+
+from hlo.errors import Violation
+from hlo.ir.instruction import Instruction
+from hlo.ir.layout import Layout
+from hlo.ir.shape import Shape, shape_text
+from hlo.ops.table import OPS, Trait
+from hlo.verifier.report import Report
+
+# Results have their operand's layouts exactly, where shapes are forwarded (V20).
+FORWARDING = frozenset({"opt-barrier", "while", "add-dependency", "domain"})
+HOST = 5  # memory space S(5)
+
+
+def check(instruction: Instruction, report: Report) -> None:
+    """V27: an order of the dimensions, positive tiles, E(n) only where elements may be packed."""
+    for leaf in instruction.shape.leaves():
+        layout = leaf.layout
+        if layout is None or (layout.is_default_order and not _has_properties(layout)):
+            continue
+        expected = _fault(leaf, layout)
+        if expected:
+            report.broken(instruction, "layout", "result", shape_text(leaf), expected, "V27")
+
+
+def _has_properties(layout: Layout) -> bool:
+    return bool(layout.tiles or layout.element_size)
+
+
+def _fault(leaf: Shape, layout: Layout) -> str:
+    if sorted(layout.minor_to_major) != list(range(leaf.rank)):
+        return f"each of its {leaf.rank} dimensions once in the layout"
+    if any(n < 1 and n != -1 for tile in layout.tiles for n in tile):
+        return "tile sizes of at least 1"
+    if layout.element_size and leaf.dtype.bits >= 8:
+        return "E(n) only with element types narrower than a byte"
+    return ""
+
+
+def check_sensitive(instruction: Instruction, report: Report) -> None:
+    """V20, V29, V80: layouts change only in ops that may change them."""
+    try:
+        _check_sensitive(instruction)
+    except Violation as violation:
+        report.add(instruction, violation)
+
+
+def _check_sensitive(instruction: Instruction) -> None:
+    opcode, shape = instruction.opcode, instruction.shape
+    if opcode == "bitcast":
+        _check_bitcast(instruction)
+    elif opcode in FORWARDING:
+        _check_equal(instruction, instruction.operands[0].shape)
+    elif opcode == "get-tuple-element":
+        element = instruction.operands[0].shape.elements
+        index = instruction.attributes["index"]
+        if isinstance(index, int) and 0 <= index < len(element):
+            _check_equal(instruction, element[index])
+    elif OPS[opcode].traits & Trait.ELEMENTWISE and shape.is_array:
+        for i, operand in enumerate(instruction.operands):
+            source = operand.shape
+            if source.rank == shape.rank and _order(source) != _order(shape):
+                found, expected = shape_text(source), f"the layout of {shape_text(shape)}"
+                raise Violation("layout", f"operand {i}", found, expected, "V80")
+
+
+def _order(shape: Shape) -> object:
+    return shape.layout.minor_to_major if shape.layout else None
+
+
+def _check_equal(instruction: Instruction, expected: Shape) -> None:
+    if instruction.shape != expected:
+        found = shape_text(instruction.shape)
+        raise Violation("layout", "result", found, shape_text(expected), "V20")
+
+
+def _check_bitcast(instruction: Instruction) -> None:
+    source, target = instruction.operands[0].shape, instruction.shape
+    if not (source.is_array and target.is_array):
+        return
+    bits = [s.size * s.dtype.bits for s in (source, target)]
+    if bits[0] != bits[1]:
+        found, expected = shape_text(target), f"{bits[0] // 8} bytes, as {shape_text(source)}"
+        raise Violation("shape-mismatch", "result", found, expected, "V29")
+    spaces = [s.layout.memory_space == HOST for s in (source, target) if s.layout]
+    if len(set(spaces)) > 1:
+        found, expected = shape_text(target), "the memory of its operand (host or device)"
+        raise Violation("layout", "result", found, expected, "V29")
