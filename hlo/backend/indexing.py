@@ -19,13 +19,21 @@ class Atom:
     """What an index depends on: inclusive range [low, high], depth of the loop that fixes it.
 
     `lanes` is 1, or the vector's length where neighbouring lanes hold different values. `value` is
-    the LLVM value (of lane 0 for a loop variable that counts lanes; a vector for opaque lanes).
+    the LLVM value (of lane 0 for a loop variable that counts lanes; a vector for opaque lanes),
+    `mask` the lanes that are in the loop's range (None: all).
     """
 
-    __slots__ = ("depth", "high", "lanes", "low", "name", "value")
+    __slots__ = ("depth", "high", "lanes", "low", "mask", "name", "value")
 
     def __init__(
-        self, name: str, low: int, high: int, depth: int = 0, lanes: int = 1, value: object = None
+        self,
+        name: str,
+        low: int,
+        high: int,
+        depth: int = 0,
+        lanes: int = 1,
+        value: object = None,
+        mask: object = None,
     ) -> None:
         self.name = name
         self.low = low
@@ -33,6 +41,7 @@ class Atom:
         self.depth = depth
         self.lanes = lanes
         self.value = value
+        self.mask = mask
 
     def __repr__(self) -> str:
         return self.name
@@ -45,9 +54,13 @@ class Variable(Atom):
 
 
 class Opaque(Atom):
-    """A value known at run time only: a clamped start index, one per lane if lanes > 1."""
+    """A value known at run time only: the clamped start index that stands at `inner` of an array."""
 
-    __slots__ = ()
+    __slots__ = ("inner",)
+
+    def __init__(self, name: str, low: int, high: int, inner: Index, **fields: object) -> None:
+        super().__init__(name, low, high, **fields)  # type: ignore[arg-type]  # Atom's own fields
+        self.inner = inner
 
 
 class Part(Atom):
@@ -174,21 +187,13 @@ class Expr:
 
     def coefficient(self, variable: Atom) -> int | None:
         """How much the value grows per step of the variable; None where that is not constant."""
-        for atom in self.terms:
-            if isinstance(atom, Part) and atom.inner.depends_on(variable):
-                return None
-            if isinstance(atom, Opaque) and atom.lanes > 1 and variable.lanes > 1:
-                return None
+        if any(a is not variable and _depends(a, variable) for a in self.terms):
+            return None
         return self.terms.get(variable, 0)
 
     def depends_on(self, variable: Atom) -> bool:
-        """Whether the variable occurs, also inside quotients and in opaque lanes."""
-        for atom in self.terms:
-            if atom is variable or (isinstance(atom, Part) and atom.inner.depends_on(variable)):
-                return True
-            if isinstance(atom, Opaque) and atom.lanes > 1 and variable.lanes > 1:
-                return True
-        return False
+        """Whether the variable occurs, also inside quotients and in what run-time values stand at."""
+        return any(_depends(a, variable) for a in self.terms)
 
     def parts(self) -> Iterable[Part]:
         """Quotients and remainders, innermost first."""
@@ -196,6 +201,14 @@ class Expr:
             if isinstance(atom, Part):
                 yield from atom.inner.parts()
                 yield atom
+
+
+def _depends(atom: Atom, variable: Atom) -> bool:
+    if isinstance(atom, Part):
+        return atom.inner.depends_on(variable)
+    if isinstance(atom, Opaque):
+        return any(e.depends_on(variable) for e in atom.inner)
+    return atom is variable
 
 
 def number(value: int) -> Expr:

@@ -1,0 +1,120 @@
+"""Reducers: what a reduction's computation is known to be, and its application to lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlo.backend import types
+from hlo.backend.elemental import Elemental
+from hlo.backend.types import Lanes
+from hlo.backend.writer import Value, Writer, vector_of
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+
+# Associative and commutative up to rounding; the second column: f(x, x) = x.
+_KNOWN = {
+    "add": False, "multiply": False, "maximum": True, "minimum": True, "and": True, "or": True,
+    "xor": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """opcodes: the op per result where each result k is op(acc_k, x_k), else empty.
+
+    reassociates: elements may be taken in any order. idempotent: so may the initial value, and often.
+    """
+
+    computation: Computation
+    opcodes: tuple[str, ...]
+    reassociates: bool
+    idempotent: bool
+
+    @property
+    def sums(self) -> bool:
+        """Whether a long fold loses accuracy by rounding."""
+        return "add" in self.opcodes and self.reassociates
+
+    @property
+    def is_cheap(self) -> bool:
+        return bool(self.opcodes)
+
+    def apply(
+        self, elemental: Elemental, a: Sequence[Lanes], x: Sequence[Lanes], *, rounds: bool = True
+    ) -> list[Lanes]:
+        """f(a, x). rounds: results rounded to their type (else kept wide where that is allowed)."""
+        parameters = self.computation.parameters
+        values = {p: (v,) for p, v in zip(parameters, (*a, *x), strict=True)}
+        rounds = rounds or not self.opcodes
+        return list(elemental.inlined(self.computation.root, values, rounds=rounds))
+
+    def identities(self, w: Writer, kinds: Sequence[DType]) -> list[Lanes]:
+        """e with f(e, x) = x for all x, per result."""
+        pairs = zip(self.opcodes, kinds, strict=True)
+        return [_identity(w, opcode, kind) for opcode, kind in pairs]
+
+
+def reducer(instruction: Instruction) -> Reducer:
+    """What is known of a reduce's or reduce-window's computation."""
+    computation = instruction["to_apply"]
+    assert isinstance(computation, Computation)
+    root = computation.root
+    results = root.operands if root.opcode == "tuple" else (root,)
+    parameters = computation.parameters
+    count = len(parameters) // 2
+    opcodes = tuple(r.opcode for r in results)
+    plain = all(
+        r.opcode in _KNOWN and set(r.operands) == {parameters[k], parameters[count + k]}
+        for k, r in enumerate(results)
+    )
+    if plain:
+        idempotent = all(_KNOWN[o] for o in opcodes)
+        kinds = [r.shape.dtype for r in results]
+        # add and multiply of pred are or and and.
+        idempotent = idempotent or all(
+            _KNOWN[o] or (k.is_pred and o in ("add", "multiply"))
+            for o, k in zip(opcodes, kinds, strict=True)
+        )
+        return Reducer(computation, opcodes, reassociates=True, idempotent=idempotent)
+    symmetric = is_selection(computation)
+    return Reducer(computation, (), reassociates=symmetric, idempotent=symmetric)
+
+
+def is_selection(computation: Computation) -> bool:
+    """Whether f picks one of two (value, index) pairs by an order without ties: arg-max and -min.
+
+    value' = select(c, a, b), index' = select(d, i, j), where d is c or (a = b and i < j) in any
+    spelling: seen by exchanging the arguments on a table of all orders of values and indices.
+    """
+    from hlo.backend.emitters.selections import is_symmetric_selection  # noqa: PLC0415
+
+    return is_symmetric_selection(computation)
+
+
+def _identity(w: Writer, opcode: str, kind: DType) -> Lanes:
+    if kind.is_complex:
+        part = types.compute_scalar(kind)
+        real = 1.0 if opcode == "multiply" else -0.0
+        return w.float(real, part), w.float(0.0 if opcode == "multiply" else -0.0, part)
+    scalar = types.compute_scalar(kind)
+    if kind.is_float:
+        numbers = {"add": -0.0, "multiply": 1.0, "maximum": float("-inf"), "minimum": float("inf")}
+        return w.float(numbers[opcode], scalar)
+    if kind.is_pred:
+        value = "true" if opcode in ("multiply", "and", "minimum") else "false"
+        return Value(value, "i1")
+    least, greatest = kind.int_range
+    ones = -1 if kind.is_signed else greatest
+    numbers = {"add": 0, "multiply": 1, "maximum": least, "minimum": greatest, "and": ones}
+    return w.int(numbers.get(opcode, 0), scalar)
+
+
+def half(w: Writer, value: Value, count: int, which: int) -> Value:
+    """The lower (0) or upper (1) `count` lanes."""
+    if count == 1:
+        return w.extract(value, which)
+    order = ", ".join(f"i32 {which * count + lane}" for lane in range(count))
+    type = vector_of(value.scalar_type, count)
+    return w.pure(type, f"shufflevector {value.typed}, {value.type} poison, <{count} x i32> <{order}>")

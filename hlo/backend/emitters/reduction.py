@@ -1,0 +1,322 @@
+"""reduce and map: folds as loops that appear where their value is asked for.
+
+Asked for at an index that lanes share, a fold runs over lanes itself (several vectors of partial
+results, joined by a fixed tree); asked for in lanes, each lane folds for itself. A reducer that is
+not known to be associative and commutative is applied in row-major order, f(acc, x).
+Long sums are summed in blocks, so that their error grows with the square root of the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hlo.backend import indexing, spaces, types
+from hlo.backend.elemental import Elemental, Path, emits
+from hlo.backend.emitters import reducers
+from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.indexing import Expr, Index
+from hlo.backend.lane_loops import lane_loop
+from hlo.backend.trace import trace
+from hlo.backend.types import Lanes, joined, parts
+from hlo.backend.writer import Value
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import attribute
+
+Accumulators = list[Lanes]  # of one result element: one per reduced array
+_BLOCK = 256  # elements that one accumulator takes before it is added to the total
+_UNROLLED = 8  # folds up to this length are written without a loop
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Folds of equal extents, made in one loop: (reduce, its reducer) pairs."""
+
+    members: tuple[tuple[Instruction, Reducer], ...]
+
+    @property
+    def reassociates(self) -> bool:
+        return all(r.reassociates for _, r in self.members)
+
+
+@emits("reduce")
+def reduce(
+    elemental: Elemental, instruction: Instruction, indices: Sequence[Index], path: Path
+) -> list[Lanes]:
+    """All results of the fold are remembered, so that the second of a tuple costs nothing."""
+    fold = Fold(((instruction, reducers.reducer(instruction)),))
+    results = _folded(elemental, fold, list(indices))
+    which = path[0] if path else 0
+    level = elemental.nest.path[-1]
+    for index, lanes in zip(indices, results, strict=True):
+        for k, value in enumerate(lanes):
+            at = (k,) if instruction.shape.is_tuple else ()
+            level.memo[instruction, at, index, elemental.guards] = value
+    return [lanes[which] for lanes in results]
+
+
+def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accumulators]:
+    (instruction, reducer) = fold.members[0]
+    count = len(instruction.operands) // 2
+    dims = instruction.operands[0].shape.dims
+    reduced = [d for d in range(len(dims)) if d in attribute(instruction, "dimensions")]  # type: ignore[operator]  # INTS
+    inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[count:]]
+    lanes = max((e.lanes for index in indices for e in index), default=1)
+    kinds = [z.shape.dtype for z in instruction.operands[count:]]
+    extents = tuple(dims[d] for d in reduced)
+    if 0 in extents:
+        return [[elemental.splat(z, lanes) for z in inits] for _ in indices]
+
+    def element(at: Sequence[Index]) -> list[Accumulators]:
+        """The arrays' elements at full indices."""
+        columns = [elemental.lanes_at(x, at) for x in instruction.operands[:count]]
+        return [[column[n] for column in columns] for n in range(len(at))]
+
+    def full(index: Index, inner: Index) -> Index:
+        kept, folded = iter(index), dict(zip(reduced, inner, strict=True))
+        return tuple(folded[d] if d in folded else next(kept) for d in range(len(dims)))
+
+    space = _Space(elemental, reducer, kinds, inits, extents, full, element, instruction)
+    if lanes == 1 and reducer.reassociates and prod(extents) >= _UNROLLED:
+        return space.across_lanes(indices)
+    return space.in_order(indices, lanes)
+
+
+@dataclass(slots=True)
+class _Space:
+    """One fold: what it starts from, what it runs over, how an element is read."""
+
+    elemental: Elemental
+    reducer: Reducer
+    kinds: list
+    inits: list[Lanes]
+    extents: tuple[int, ...]
+    full: Callable[[Index, Index], Index]
+    element: Callable[[Sequence[Index]], list[Accumulators]]
+    instruction: Instruction
+
+    # -- each lane for itself ----------------------------------------------------------------
+
+    def in_order(self, indices: list[Index], lanes: int) -> list[Accumulators]:
+        """Row-major over the reduced dimensions, f(acc, x), for all indices in one loop."""
+        elemental = self.elemental
+        start = [[elemental.splat(z, lanes) for z in self.inits] for _ in indices]
+        if prod(self.extents) <= _UNROLLED:
+            return [self._rounded(a) for a in self._unrolled(indices, start)]
+        if self.reducer.sums and prod(self.extents) > _BLOCK:
+            return self._in_blocks(indices, lanes)
+        extents = self._factored(indices[0])
+        flat = self._nested(indices, extents, [], _flat(start))
+        return [self._rounded(a) for a in self._regrouped(flat, len(indices))]
+
+    def _unrolled(self, indices: list[Index], start: list[Accumulators]) -> list[Accumulators]:
+        results = start
+        for position in range(prod(self.extents)):
+            inner = indexing.delinearized(indexing.number(position), self.extents)
+            results = self._stepped(results, [self.full(index, inner) for index in indices])
+        return results
+
+    def _stepped(self, accumulators: list[Accumulators], at: list[Index]) -> list[Accumulators]:
+        elements = self.element(at)
+        return [
+            self.reducer.apply(self.elemental, a, self._wide(x, a), rounds=False)
+            for a, x in zip(accumulators, elements, strict=True)
+        ]
+
+    def _wide(self, elements: Accumulators, accumulators: Accumulators) -> Accumulators:
+        lanes = types.width(accumulators[0])
+        return [self.elemental.splat(x, lanes) for x in elements]
+
+    def _rounded(self, accumulators: Accumulators) -> Accumulators:
+        """In the results' types; sums and the like were kept wide."""
+        nest = self.elemental.nest
+        pairs = zip(accumulators, self.kinds, strict=True)
+        return [types.rounded(nest.w, nest.target, x, kind) for x, kind in pairs]
+
+    def _factored(self, index: Index) -> tuple[int, ...]:
+        """The reduced dimensions as few loops, for one of the indices."""
+
+        def met(inner: Index) -> list[Expr]:
+            roots = self.instruction.operands[: len(self.inits)]
+            at = self.full(index, indexing.reshaped(inner, self.extents, self.extents))
+            return trace(self.elemental, [(x, at, ()) for x in roots]).expressions()
+
+        return spaces.factored(self.extents, met)
+
+    def _inner(self, variables: Sequence[Expr], extents: Sequence[int]) -> Index:
+        return indexing.reshaped(tuple(variables), extents, self.extents)
+
+    def _nested(
+        self, indices: list[Index], extents: Sequence[int], outer: list[Expr], carried: list[Value]
+    ) -> list[Value]:
+        """Loops over extents[len(outer):], one step of the fold inside."""
+        depth = len(outer)
+        if depth == len(extents):
+            inner = self._inner(outer, extents)
+            stepped = self._stepped(
+                self._regrouped(carried, len(indices)), [self.full(i, inner) for i in indices]
+            )
+            return _flat(stepped)
+        nest = self.elemental.nest
+
+        def body(counter: Value, values: list[Value]) -> list[Value]:
+            variable = nest.variable(counter, 0, extents[depth] - 1)
+            return self._nested(indices, extents, [*outer, variable], values)
+
+        return nest.loop(0, extents[depth], 1, carried, body)
+
+    def _in_blocks(self, indices: list[Index], lanes: int) -> list[Accumulators]:
+        """Sums of _BLOCK elements, added to the total one after the other."""
+        elemental, nest = self.elemental, self.elemental.nest
+        extents = self._factored(indices[0])
+        zero = [
+            [elemental.splat(z, lanes) for z in self.reducer.identities(nest.w, self.kinds)]
+            for _ in indices
+        ]
+        length = extents[-1]
+        block = min(_BLOCK, length)
+
+        def step(outer: list[Expr], carried: list[Value]) -> list[Value]:
+            depth = len(outer)
+            if depth < len(extents) - 1:
+
+                def deeper(counter: Value, values: list[Value]) -> list[Value]:
+                    variable = nest.variable(counter, 0, extents[depth] - 1)
+                    return step([*outer, variable], values)
+
+                return nest.loop(0, extents[depth], 1, carried, deeper)
+
+            def blocks(counter: Value, totals: list[Value]) -> list[Value]:
+                end = nest.w.binary("add", counter, nest.w.int(block))
+                if length % block:
+                    end = nest.w.intrinsic("llvm.smin", "i64", end, nest.w.int(length))
+                partial = nest.loop(counter, end, 1, _flat(zero), lambda c, v: one(outer, c, v))
+                return self._joined(totals, partial, len(indices))
+
+            return nest.loop(0, -(-length // block) * block, block, carried, blocks)
+
+        def one(outer: list[Expr], counter: Value, values: list[Value]) -> list[Value]:
+            variable = nest.variable(counter, 0, length - 1)
+            return self._nested(indices, extents, [*outer, variable], values)
+
+        total = self._regrouped(step([], _flat(zero)), len(indices))
+        return [self._with_init(t, lanes) for t in total]
+
+    def _joined(self, a: list[Value], b: list[Value], count: int) -> list[Value]:
+        pairs = zip(self._regrouped(a, count), self._regrouped(b, count), strict=True)
+        return _flat([self.reducer.apply(self.elemental, x, y, rounds=False) for x, y in pairs])
+
+    def _with_init(self, total: Accumulators, lanes: int) -> Accumulators:
+        """f(z, total), rounded to the type."""
+        elemental = self.elemental
+        inits = [elemental.splat(z, lanes) for z in self.inits]
+        return self._rounded(self.reducer.apply(elemental, inits, total, rounds=False))
+
+    # -- over lanes --------------------------------------------------------------------------
+
+    def across_lanes(self, indices: list[Index]) -> list[Accumulators]:
+        """Partial results per lane, several vectors of them, joined by a fixed tree."""
+        elemental, nest = self.elemental, self.elemental.nest
+        extents = self._factored(indices[0])
+        length = extents[-1]
+        lanes = elemental.lanes
+        copies = self._copies(length, lanes, len(indices))
+        identity = self._start(lanes)
+        start = _flat([identity for _ in range(copies) for _ in indices])
+
+        def over(outer: list[Expr], carried: list[Value]) -> list[Value]:
+            depth = len(outer)
+            if depth < len(extents) - 1:
+
+                def deeper(counter: Value, values: list[Value]) -> list[Value]:
+                    variable = nest.variable(counter, 0, extents[depth] - 1)
+                    return over([*outer, variable], values)
+
+                return nest.loop(0, extents[depth], 1, carried, deeper)
+            return lane_loop(nest, 0, length, lanes, copies, carried, step(outer))
+
+        def step(outer: list[Expr]) -> Callable[[list[Expr], list[Value]], list[Value]]:
+            def run(variables: list[Expr], carried: list[Value]) -> list[Value]:
+                at = [
+                    self.full(index, self._inner([*outer, v], extents))
+                    for v in variables
+                    for index in indices
+                ]
+                accumulators = self._regrouped(carried, copies * len(indices))
+                live = self._masked(accumulators[: len(at)], at, variables, len(indices))
+                return _flat(live + accumulators[len(at) :])
+
+            return run
+
+        partial = self._regrouped(over([], start), copies * len(indices))
+        return [
+            self._finished([partial[c * len(indices) + n] for c in range(copies)])
+            for n in range(len(indices))
+        ]
+
+    def _copies(self, length: int, lanes: int, indices: int) -> int:
+        """How many vectors of partial results: enough to hide the latency of the fold."""
+        vectors = -(-length // lanes)
+        wanted = 4 if self.reducer.is_cheap else 2
+        return max(1, min(wanted // min(indices, wanted), vectors))
+
+    def _start(self, lanes: int) -> Accumulators:
+        elemental = self.elemental
+        if self.reducer.idempotent:
+            return [elemental.splat(z, lanes) for z in self.inits]
+        identities = self.reducer.identities(elemental.nest.w, self.kinds)
+        return [elemental.splat(z, lanes) for z in identities]
+
+    def _masked(
+        self, accumulators: list[Accumulators], at: list[Index], variables: list[Expr], group: int
+    ) -> list[Accumulators]:
+        """One step; lanes beyond the end keep what they have."""
+        w = self.elemental.nest.w
+        elements = self.element(at)
+        results = []
+        for n, (a, x) in enumerate(zip(accumulators, elements, strict=True)):
+            new = self.reducer.apply(self.elemental, a, self._wide(x, a), rounds=False)
+            mask = next((m.mask for m in variables[n // group].terms if m.mask is not None), None)
+            if isinstance(mask, Value):
+                new = [
+                    joined([w.select(mask, v, o) for v, o in zip(parts(y), parts(old), strict=True)])
+                    for y, old in zip(new, a, strict=True)
+                ]
+            results.append(new)
+        return results
+
+    def _finished(self, partial: list[Accumulators]) -> Accumulators:
+        """Vectors joined pairwise, then halves of the vector, then the initial value."""
+        apply = self.reducer.apply
+        while len(partial) > 1:
+            pairs = [partial[k : k + 2] for k in range(0, len(partial), 2)]
+            partial = [
+                apply(self.elemental, p[0], p[1], rounds=False) if len(p) == 2 else p[0]
+                for p in pairs
+            ]
+        total = partial[0]
+        lanes = types.width(total[0])
+        w = self.elemental.nest.w
+        while lanes > 1:
+            lanes //= 2
+            low, high = ([_half(w, x, lanes, k) for x in total] for k in (0, 1))
+            total = apply(self.elemental, low, high, rounds=False)
+        if self.reducer.idempotent:
+            return self._rounded(total)
+        return self._with_init(total, 1)
+
+    def _regrouped(self, flat: Sequence[Value], count: int) -> list[Accumulators]:
+        """The accumulators of `count` elements from their values in a row."""
+        widths = [2 if kind.is_complex else 1 for kind in self.kinds]
+        values = iter(flat)
+        return [[joined([next(values) for _ in range(n)]) for n in widths] for _ in range(count)]
+
+
+def _flat(accumulators: Sequence[Accumulators]) -> list[Value]:
+    return [v for a in accumulators for x in a for v in parts(x)]
+
+
+def _half(w: object, lanes: Lanes, count: int, which: int) -> Lanes:
+    """The lower (0) or upper (1) half of the lanes; a scalar when that is one."""
+    return joined([reducers.half(w, v, count, which) for v in parts(lanes)])  # type: ignore[arg-type]  # a Writer

@@ -1,0 +1,118 @@
+"""Outputs: the arrays that a kernel writes, what stands in them, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend import indexing
+from hlo.backend.access import Memory
+from hlo.backend.elemental import Elemental, Path
+from hlo.backend.emitters.movement import window_starts
+from hlo.backend.indexing import Expr, Index
+from hlo.backend.leaves import leaves_of
+from hlo.backend.writer import Value
+from hlo.ir.instruction import Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """memory[place(index)] = source (its tuple element by path) at index, for all index in dims.
+
+    alias: (operand leaf, result leaf) that have to be one memory: only a window of it is written.
+    """
+
+    source: Instruction
+    path: Path
+    memory: Memory
+    dims: tuple[int, ...]
+    place: Callable[[Index], Expr]
+    alias: tuple[int, int] | None = None
+    leaf: int = 0
+
+
+def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: int) -> list[Output]:
+    """One per array leaf of the result."""
+    root = instruction
+    if instruction.opcode == "fusion":
+        (callee,) = instruction.called_computations()
+        root = callee.root
+    found: list[Output] = []
+    paths = _leaf_paths(instruction)
+    for k, path in enumerate(paths):
+        shape = leaves_of(instruction.shape)[k]
+        if not shape.is_array:
+            continue
+        source, own = elemental.source(root, path)
+        base = _buffer_slot(elemental, operand_leaves + k)
+        memory = Memory(base, shape.dtype, shape.size, operand_leaves + k)
+        window = _window_output(elemental, source, own, memory, k)
+        if window is not None:
+            found.append(window)
+            continue
+        dims = shape.dims
+        found.append(Output(source, own, memory, dims, _Linear(dims), leaf=k))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    dims: tuple[int, ...]
+
+    def __call__(self, index: Index) -> Expr:
+        return indexing.linear(index, self.dims)
+
+
+def _buffer_slot(elemental: Elemental, number: int) -> Value:
+    w = elemental.nest.w
+    slot = w.address(Value("%buffers", "ptr"), w.int(number), "ptr")
+    return w.pure("ptr", f"load ptr, ptr {slot}, align 8")
+
+
+def _leaf_paths(instruction: Instruction) -> list[Path]:
+    def walk(shape, prefix: Path) -> list[Path]:  # type: ignore[no-untyped-def]  # a Shape
+        if not shape.is_tuple:
+            return [prefix]
+        return [p for k, e in enumerate(shape.elements) for p in walk(e, (*prefix, k))]
+
+    return walk(instruction.shape, ())
+
+
+def _window_output(
+    elemental: Elemental, source: Instruction, path: Path, memory: Memory, leaf: int
+) -> Output | None:
+    """A dynamic-update-slice of an operand of the kernel writes its window only, in place."""
+    if source.opcode != "dynamic-update-slice" or path:
+        return None
+    target, target_path = elemental.source(source.operands[0], ())
+    held = elemental.memory.get((target, target_path))
+    if held is None or not _only_updated(elemental, source, target):
+        return None
+    update = source.operands[1]
+    dims = source.shape.dims
+
+    def place(index: Index) -> Expr:
+        def start(number: int, at: Index, low: int, high: int) -> Expr:
+            return elemental.clamped(source.operands[number], at, low, high)
+
+        starts = window_starts(source, 2, dims, update.shape.dims, start)
+        return indexing.linear(tuple(e + s for e, s in zip(index, starts, strict=True)), dims)
+
+    return Output(
+        update, (), memory, update.shape.dims, place, alias=(held.leaf, leaf), leaf=leaf
+    )
+
+
+def _only_updated(elemental: Elemental, update: Instruction, target: Instruction) -> bool:
+    """Whether nothing else in the kernel reads the updated array (it changes under the reader)."""
+    seen: set[Instruction] = set()
+    stack = [o for o in update.operands[1:]]
+    while stack:
+        top, _ = elemental.source(stack.pop(), ())
+        if top is target:
+            return False
+        if top not in seen:
+            seen.add(top)
+            if not any(key[0] is top for key in elemental.memory):
+                stack += top.operands
+    return True

@@ -1,0 +1,252 @@
+"""Parts: a kernel's results cut into boxes, each with the loops that suit it.
+
+    outputs --parts_of--> [Part]: a box of index space, its loop extents, what is parallel, what is lanes
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from math import prod
+
+from hlo.backend import indexing, spaces
+from hlo.backend.elemental import Elemental
+from hlo.backend.emitters import reducers
+from hlo.backend.indexing import Expr, Index, Variable
+from hlo.backend.kernels.outputs import Output
+from hlo.backend.trace import Read, Trace, trace
+
+_BOXES = 12  # at most so many copies of the code for the sides of seams
+_BOX_OPS = 300  # and at most so many ops in all of them together
+_BLOCK = 4096  # elements of the last dimension that one unit takes
+_UNITS = 64  # enough parallel units
+
+
+@dataclass(slots=True)
+class Part:
+    """low + [0, dims): the box. Loops: extents[:prefix] are parallel, then blocks of the last, ...
+
+    outputs: written in the innermost loop; outer: written where their fewer dimensions are fixed.
+    in_lanes: whether the last loop runs over lanes. blocks: units per prefix index; block: elements.
+    """
+
+    outputs: list[Output]
+    outer: list[Output]
+    low: tuple[int, ...]
+    dims: tuple[int, ...]
+    extents: tuple[int, ...] = ()
+    prefix: int = 0
+    in_lanes: bool = True
+    block: int = 0
+    copies: int = 1
+    flops: int = 0
+    trace: Trace = field(default_factory=Trace)
+    variables: list[Variable] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.extents[-1] // self.block) if self.block else 1
+
+    @property
+    def units(self) -> int:
+        return prod(self.extents[: self.prefix]) * self.blocks
+
+    def index(self, variables: list[Expr]) -> Index:
+        """The result's index for values of the loop variables."""
+        inner = indexing.reshaped(tuple(variables), self.extents, self.dims)
+        return tuple(e + n for e, n in zip(inner, self.low, strict=True))
+
+
+def parts_of(elemental: Elemental, outputs: list[Output]) -> list[Part]:
+    """Groups of outputs with equal (or leading) dimensions, each cut into boxes."""
+    found: list[Part] = []
+    for primary, outer in _groups(outputs):
+        whole = Part(primary, outer, (0,) * len(primary[0].dims), primary[0].dims)
+        if whole.size:
+            found += [_planned(elemental, box) for box in _boxes(elemental, whole)]
+    return found
+
+
+def _groups(outputs: list[Output]) -> list[tuple[list[Output], list[Output]]]:
+    left = sorted(outputs, key=lambda o: (-prod(o.dims), -len(o.dims)))
+    groups = []
+    while left:
+        dims = left[0].dims
+        same = [o for o in left if o.dims == dims]
+        outer = [o for o in left if o.dims != dims and o.dims == dims[: len(o.dims)]]
+        outer = [o for o in outer if o.alias is None]
+        groups.append((same, outer))
+        left = [o for o in left if o not in same and o not in outer]
+    return groups
+
+
+def _traced(elemental: Elemental, part: Part, index: Index) -> Trace:
+    roots = [(o.source, index, o.path) for o in part.outputs]
+    roots += [(o.source, index[: len(o.dims)], o.path) for o in part.outer]
+    return trace(elemental, roots)
+
+
+# -- boxes -----------------------------------------------------------------------------------
+
+
+def _boxes(elemental: Elemental, whole: Part) -> list[Part]:
+    """The part cut where a condition changes, if that takes few boxes and repeats no reduction."""
+    variables = [
+        Variable(f"d{k}", n, n + size - 1)
+        for k, (n, size) in enumerate(zip(whole.low, whole.dims, strict=True))
+    ]
+    index = tuple(indexing.of(v) for v in variables)
+    found = _traced(elemental, whole, index)
+    cuts = _cuts(found, variables)
+    count = prod(len(c) + 1 for c in cuts)
+    ops = found.ops + len(found.reads)
+    if count == 1 or count > _BOXES or count * ops > _BOX_OPS or found.reductions or whole.outer:
+        return [whole]
+    spans = [
+        list(itertools.pairwise([v.low, *sorted(c), v.high + 1]))
+        for v, c in zip(variables, cuts, strict=True)
+    ]
+    boxes = []
+    for box in itertools.product(*spans):
+        low = tuple(a for a, _ in box)
+        boxes.append(Part(whole.outputs, [], low, tuple(b - a for a, b in box)))
+    # A cut may uncover another one (a pad of a concatenate).
+    return [inner for box in boxes for inner in ([box] if count == 1 else _recut(elemental, box))]
+
+
+def _recut(elemental: Elemental, box: Part) -> list[Part]:
+    variables = [
+        Variable(f"d{k}", n, n + size - 1)
+        for k, (n, size) in enumerate(zip(box.low, box.dims, strict=True))
+    ]
+    found = _traced(elemental, box, tuple(indexing.of(v) for v in variables))
+    if not any(_cuts(found, variables)):
+        return [box]
+    return _boxes(elemental, box)
+
+
+def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
+    """Per dimension, the positions at which some condition begins or ceases to hold."""
+    cuts: list[set[int]] = [set() for _ in variables]
+    for condition in found.conditions:
+        e = condition.index
+        if len(e.terms) != 1:
+            continue
+        ((atom, k),) = e.terms.items()
+        if not isinstance(atom, Variable) or atom not in variables:
+            continue
+        low, high = condition.low - e.constant, condition.high - e.constant
+        if k < 0:
+            k, low, high = -k, -high, -low
+        for cut in (-(-low // k), high // k + 1):
+            if atom.low < cut <= atom.high:
+                cuts[variables.index(atom)].add(cut)
+    return cuts
+
+
+# -- loops -----------------------------------------------------------------------------------
+
+
+def _planned(elemental: Elemental, part: Part) -> Part:
+    """Loop extents, lanes, units and unrolling of a box."""
+
+    def met(inner: Index) -> list[Expr]:
+        index = tuple(e + n for e, n in zip(inner, part.low, strict=True))
+        found = _traced(elemental, part, index)
+        places = [indexing.linear(index, part.outputs[0].dims)]
+        places += [indexing.linear(index[: len(o.dims)], o.dims) for o in part.outer]
+        return found.expressions() + places
+
+    part.extents = spaces.factored(part.dims, met)
+    part.variables = spaces.variables_of(part.extents)
+    part.trace = _traced(elemental, part, part.index([indexing.of(v) for v in part.variables]))
+    part.in_lanes = bool(part.extents) and not _is_row_fold(part, elemental)
+    _choose_units(elemental, part)
+    part.flops = _flops(part)
+    return part
+
+
+def _is_row_fold(part: Part, elemental: Elemental) -> bool:
+    """Whether lanes should run inside the reductions rather than over the last dimension."""
+    last = part.variables[-1]
+    along, across = 0, 0
+    for read in part.trace.reads:
+        if not read.folded:
+            continue
+        step = read.position.coefficient(last)
+        inner = [v for v in read.folded if read.position.coefficient(v) == 1 and v.high > 0]
+        if not read.position.depends_on(last):
+            continue
+        if step != 1 and inner and prod(v.high + 1 for v in read.folded) >= 8:
+            along += 1
+        else:
+            across += 1
+    if along <= across:
+        return False
+    return all(reducers.reducer(r).reassociates for r, _ in part.trace.reductions)
+
+
+def _fixed_by(part: Part, index: Index) -> int:
+    """How many of the outer loops an index needs."""
+    needed = [k for k, v in enumerate(part.variables) if any(e.depends_on(v) for e in index)]
+    return max(needed, default=-1) + 1
+
+
+def _choose_units(elemental: Elemental, part: Part) -> None:
+    loops = len(part.extents) - part.in_lanes
+    levels = [
+        _fixed_by(part, index)
+        for reduce, index in part.trace.reductions
+        if prod(reduce.operands[0].shape.dims) > prod(reduce_dims(reduce)) * 8
+    ]
+    outer = [
+        _fixed_by(part, part.index([indexing.of(v) for v in part.variables])[: len(o.dims)])
+        for o in part.outer
+    ]
+    shared = [n for n in levels if n <= loops] if part.in_lanes else levels
+    most = min([loops, *shared, *outer])
+    units = 1
+    while part.prefix < most and (units < _UNITS or part.prefix == 0):
+        units *= part.extents[part.prefix]
+        part.prefix += 1
+    if not part.in_lanes:
+        return
+    length, lanes = part.extents[-1], elemental.lanes
+    vertical = [n for n in levels if n > loops]
+    part.copies = _copies(part, bool(vertical), -(-length // lanes))
+    if shared or outer:
+        return
+    if vertical and part.prefix == loops:
+        part.block = part.copies * lanes
+    elif length >= 2 * _BLOCK and part.prefix == loops and units < _UNITS:
+        part.block = _BLOCK // (part.copies * lanes) * part.copies * lanes
+    if part.block >= length:
+        part.block = 0
+
+
+def reduce_dims(reduce: object) -> tuple[int, ...]:
+    """Dimensions of the result of a reduce (of each of its results)."""
+    shape = reduce.shape  # type: ignore[attr-defined]  # an Instruction
+    return shape.elements[0].dims if shape.is_tuple else shape.dims
+
+
+def _copies(part: Part, is_fold: bool, vectors: int) -> int:
+    """Vectors per round of the lane loop."""
+    if is_fold:
+        return max(1, min(8 // max(1, len(part.trace.reductions)), vectors))
+    weight = part.trace.ops + 8 * part.trace.heavy
+    wanted = 4 if weight <= 4 else 2 if weight <= 60 else 1
+    return max(1, min(wanted, vectors))
+
+
+def _flops(part: Part) -> int:
+    inner = max((_volume(r) for r in part.trace.reads), default=1)
+    return (part.trace.ops + 10 * part.trace.heavy + len(part.trace.reductions)) * part.size * inner
+
+
+def _volume(read: Read) -> int:
+    return prod(v.high + 1 for v in read.folded)

@@ -1,0 +1,98 @@
+"""The loops of one part: units, loops between, lanes; each output stored where its index is fixed."""
+
+from __future__ import annotations
+
+from hlo.backend import access, indexing
+from hlo.backend.elemental import Elemental
+from hlo.backend.indexing import Expr
+from hlo.backend.kernels.parts import Part
+from hlo.backend.lane_loops import lane_loop, lane_loop_between
+from hlo.backend.writer import Value
+
+
+def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None:
+    """The code for units [low, high) of the part."""
+    nest = elemental.nest
+
+    def unit(counter: Value, _: list[Value]) -> list[Value]:
+        position = nest.variable(counter, 0, part.units - 1)
+        extents = (*part.extents[: part.prefix], part.blocks)
+        *outer, block = indexing.delinearized(position, extents)
+        _Emission(elemental, part, block).run(list(outer))
+        return []
+
+    nest.loop(low, high, 1, [], unit)
+
+
+class _Emission:
+    """One part being written."""
+
+    def __init__(self, elemental: Elemental, part: Part, block: Expr) -> None:
+        self.elemental = elemental
+        self.part = part
+        self.block = block
+        self.waiting = list(part.outer)
+
+    def run(self, outer: list[Expr]) -> None:
+        """Loops over what `outer` does not fix yet."""
+        part, nest = self.part, self.elemental.nest
+        self._store_outer(outer)
+        depth = len(outer)
+        if depth == len(part.extents) - part.in_lanes:
+            self._innermost(outer)
+            return
+
+        def body(counter: Value, _: list[Value]) -> list[Value]:
+            self.run([*outer, nest.variable(counter, 0, part.extents[depth] - 1)])
+            return []
+
+        nest.loop(0, part.extents[depth], 1, [], body)
+
+    def _store_outer(self, fixed: list[Expr]) -> None:
+        """Outputs of fewer dimensions whose index is fixed by now."""
+        part = self.part
+        for output in list(self.waiting):
+            free = [indexing.of(v) for v in part.variables[len(fixed) :]]
+            index = part.index([*fixed, *free])[: len(output.dims)]
+            if any(e.depends_on(v) for e in index for v in part.variables[len(fixed) :]):
+                continue
+            self.waiting.remove(output)
+            (lanes,) = self.elemental.lanes_at(output.source, [index], output.path)
+            access.store(self.elemental.nest, output.memory, output.place(index), lanes)
+
+    def _innermost(self, outer: list[Expr]) -> None:
+        part, nest = self.part, self.elemental.nest
+        if not part.in_lanes:
+            self._store(outer, [None])
+            return
+
+        def static(variables: list[Expr], carried: list[Value]) -> list[Value]:
+            self._store(outer, list(variables))
+            return carried
+
+        length, lanes = part.extents[-1], self.elemental.lanes
+        if not part.block:
+            lane_loop(nest, 0, length, lanes, part.copies, [], static)
+            return
+        w = nest.w
+        start = nest.scalar(self.block * part.block)
+        end = w.binary("add", start, w.int(part.block))
+        if length % part.block:
+            end = w.intrinsic("llvm.smin", "i64", end, w.int(length))
+        is_whole = length % (lanes * part.copies) == 0
+        lane_loop_between(
+            nest, start, end, (0, length), lanes, part.copies,
+            lambda variables: self._store(outer, list(variables)), is_whole=is_whole,
+        )  # fmt: skip
+
+    def _store(self, outer: list[Expr], last: list[Expr | None]) -> None:
+        """Everything is evaluated before the first store: an output may lie over an operand."""
+        elemental, part = self.elemental, self.part
+        indices = [part.index(outer if v is None else [*outer, v]) for v in last]
+        found = [elemental.lanes_at(o.source, indices, o.path) for o in part.outputs]
+        places = [[o.place(index) for index in indices] for o in part.outputs]
+        for output, lanes, at in zip(part.outputs, found, places, strict=True):
+            for value, position in zip(lanes, at, strict=True):
+                access.store(elemental.nest, output.memory, position, value)
+
+

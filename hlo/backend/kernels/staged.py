@@ -1,0 +1,115 @@
+"""Staged kernels: every loop nest that is not a contraction, sort or scatter.
+
+    instruction (a fusion, or one op) --staged_kernel--> Kernel
+
+Results are cut into parts: boxes of index space in which no concatenate or pad has a seam, and results
+that share no outer dimensions. A part is a loop over parallel units (outer dimensions, or blocks of
+the last one), inside it a loop over lanes; reductions appear as loops where their value is first
+known, so softmax is one kernel of three stages per row.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.access import Memory
+from hlo.backend.elemental import Elemental
+from hlo.backend.emitters import reduction, values, windows  # noqa: F401  # they enter their emitters
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.outputs import outputs_of
+from hlo.backend.kernels.parts import Part, parts_of
+from hlo.backend.kernels.stage import emit_part
+from hlo.backend.leaves import leaves_of
+from hlo.backend.nest import Nest
+from hlo.backend.target import Target
+from hlo.backend.writer import Value, Writer
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+
+
+def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
+    """The kernel of a fusion or of one op; HloError "unsupported" where it has to be left to others."""
+    w = Writer()
+    elemental = Elemental(Nest(w, target), _lanes(instruction, target))
+    count = _enter_operands(elemental, instruction)
+    outputs = outputs_of(elemental, instruction, count)
+    parts = [p for p in parts_of(elemental, outputs) if p.size]
+    units = _emit_parts(elemental, parts)
+    text = "\n".join(["define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {", "entry:", *w.lines])
+    reads = sum(leaf.size_bytes for o in instruction.operands for leaf in _arrays(o.shape))
+    writes = sum(leaf.size_bytes for leaf in _arrays(instruction.shape))
+    return Kernel(
+        text + "\n  ret void\n}\n",
+        units,
+        tuple(w.declarations.values()),
+        tuple(w.globals.values()),
+        must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
+        bytes_moved=reads + writes,
+        flops=sum(p.flops for p in parts),
+    )
+
+
+def _arrays(shape: Shape) -> list[Shape]:
+    return [leaf for leaf in leaves_of(shape) if leaf.is_array]
+
+
+def _members(instruction: Instruction) -> list[Instruction]:
+    """The instruction and all that called computations hold."""
+    found = [instruction]
+    for computation in instruction.called_computations():
+        for member in computation.instructions:
+            found += _members(member)
+    return found
+
+
+def _lanes(instruction: Instruction, target: Target) -> int:
+    """As many elements as a full vector has of the widest type; narrow floats count as f32."""
+    shapes = [s for m in _members(instruction) for s in _arrays(m.shape) if s.size > 1]
+    shapes += [s for o in instruction.operands for s in _arrays(o.shape) if s.size > 1]
+    kinds = {s.dtype.component for s in shapes}
+    if kinds and all(k.item_bytes <= 2 and not k.is_float for k in kinds):
+        return target.vector_bytes // max(k.item_bytes for k in kinds)
+    return min((target.lanes(k) for k in kinds), default=target.vector_bytes // 4)
+
+
+def _enter_operands(elemental: Elemental, instruction: Instruction) -> int:
+    """Operands' leaves become memory; returns how many leaves there are."""
+    callee = next(instruction.called_computations(), None) if instruction.opcode == "fusion" else None
+    sources = callee.parameters if callee is not None else instruction.operands
+    number = 0
+    for source, operand in zip(sources, instruction.operands, strict=True):
+        for path, leaf in _paths(operand.shape):
+            if leaf.is_array and (source, path) not in elemental.memory:
+                base = _buffer(elemental, number)
+                elemental.memory[source, path] = Memory(base, leaf.dtype, leaf.size, number)
+            number += 1
+    return number
+
+
+def _paths(shape: Shape, prefix: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Shape]]:
+    if not shape.is_tuple:
+        return [(prefix, shape)]
+    return [pair for k, e in enumerate(shape.elements) for pair in _paths(e, (*prefix, k))]
+
+
+def _buffer(elemental: Elemental, number: int) -> Value:
+    """The address in the table's entry."""
+    w = elemental.nest.w
+    slot = w.address(Value("%buffers", "ptr"), w.int(number), "ptr")
+    return w.pure("ptr", f"load ptr, ptr {slot}, align 8")
+
+
+def _emit_parts(elemental: Elemental, parts: list[Part]) -> int:
+    """Units of all parts, numbered through."""
+    begin, end = Value("%begin", "i64"), Value("%end", "i64")
+    nest, w = elemental.nest, elemental.nest.w
+    first = 0
+    for part in parts:
+        count = part.units
+        low, high = begin, end
+        if len(parts) > 1:
+            zero, most = w.int(0), w.int(count)
+            low = w.intrinsic("llvm.smax", "i64", w.binary("sub", begin, w.int(first)), zero)
+            high = w.intrinsic("llvm.smin", "i64", w.binary("sub", end, w.int(first)), most)
+        emit_part(elemental, part, low, high)
+        first += count
+    assert nest.depth == 0, "all loops are closed"
+    return first

@@ -1,0 +1,143 @@
+"""Trace: what an expression reads, found symbolically before any code is written.
+
+    instruction, index over loop variables --trace--> positions read, conditions met, reductions
+
+Kernels choose their loops by it: which dimensions are one loop, which variable runs over lanes, where
+to split. Does not know LLVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hlo.backend import indexing
+from hlo.backend.elemental import Elemental, Path, is_elementwise
+from hlo.backend.emitters.movement import CASES, Condition, cases
+from hlo.backend.indexing import Expr, Index, Opaque, Variable
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One array element used: its position, and the variables of the reductions around it."""
+
+    source: Instruction
+    dtype: DType
+    position: Expr
+    folded: tuple[Variable, ...] = ()
+
+
+@dataclass(slots=True)
+class Trace:
+    """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
+    once per index; heavy: those of them that cost more than a few cycles."""
+
+    reads: list[Read] = field(default_factory=list)
+    values: list[Expr] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    reductions: list[tuple[Instruction, Index]] = field(default_factory=list)
+    ops: int = 0
+    heavy: int = 0
+
+    def expressions(self) -> list[Expr]:
+        """Everything whose form the loops have to suit."""
+        found = [r.position for r in self.reads] + self.values
+        return found + [c.index for c in self.conditions]
+
+
+HEAVY = frozenset(
+    {
+        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine",
+        "cosine", "tan", "power", "atan2", "erf", "cbrt", "sqrt", "rsqrt", "divide", "remainder",
+        "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
+    }
+)  # fmt: skip
+
+
+def trace(
+    elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]
+) -> Trace:
+    """What the roots read at their indices, each expression looked at once per index."""
+    found = Trace()
+    seen: set[tuple[Instruction, Path, Index]] = set()
+    opaques: dict[tuple[Instruction, Index, int, int], Expr] = {}
+    stack = [(instruction, index, path, ()) for instruction, index, path in roots]
+    while stack:
+        instruction, index, path, folded = stack.pop()
+        instruction, path = elemental.source(instruction, path)
+        if (instruction, path, index) in seen:
+            continue
+        seen.add((instruction, path, index))
+        if (instruction, path) in elemental.memory:
+            memory = elemental.memory[instruction, path]
+            position = indexing.linear(index, elemental.dims(instruction, path))
+            found.reads.append(Read(instruction, memory.dtype, position, folded))
+            continue
+        operands = instruction.operands
+        if is_elementwise(instruction):
+            found.ops += 1
+            found.heavy += instruction.opcode in HEAVY
+            stack += [(o, index if o.shape.dims else (), (), folded) for o in operands]
+        elif instruction.opcode in CASES:
+
+            def start(number: int, at: Index, low: int, high: int) -> Expr:
+                stack.append((operands[number], at, (), folded))  # noqa: B023  # used at once
+                if low == high:
+                    return indexing.number(low)
+                key = (operands[number], at, low, high)  # noqa: B023
+                if key not in opaques:
+                    opaques[key] = indexing.of(Opaque("start", low, high, at))
+                return opaques[key]
+
+            for case in cases(instruction, index, start):
+                found.conditions += case.conditions
+                stack.append((operands[case.operand], case.index, (), folded))
+        else:
+            _special(found, stack, instruction, index, folded)
+    return found
+
+
+def _special(found: Trace, stack: list, instruction: Instruction, index: Index, folded: tuple) -> None:  # type: ignore[type-arg]  # trace's own stack
+    """Ops with code of their own."""
+    operands = instruction.operands
+    match instruction.opcode:
+        case "iota":
+            found.values.append(index[attribute(instruction, "iota_dimension")])  # type: ignore[index]  # INT64
+        case "constant":
+            if index:
+                found.values.append(indexing.linear(index, instruction.shape.dims))
+        case "reduce":
+            found.reductions.append((instruction, index))
+            inner, variables = reduced_index(instruction, index)
+            count = len(operands) // 2
+            for operand in operands[:count]:
+                stack.append((operand, inner, (), (*folded, *variables)))
+            stack += [(o, (), (), folded) for o in operands[count:]]
+        case _:
+            # Every index counts by itself; operands may be read anywhere.
+            found.values += index
+            for operand in operands:
+                free = tuple(
+                    indexing.of(Variable("any", 0, max(n - 1, 0))) for n in operand.shape.dims
+                )
+                if operand.shape.is_array:
+                    stack.append((operand, free, (), folded))
+
+
+def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:
+    """The operands' index for a result's index, with new variables for the reduced dimensions."""
+    dims = reduce.operands[0].shape.dims
+    reduced = attribute(reduce, "dimensions")
+    kept = iter(index)
+    variables: list[Variable] = []
+    inner: list[Expr] = []
+    for d, size in enumerate(dims):
+        if d in reduced:  # type: ignore[operator]  # INTS
+            variable = Variable(f"r{d}", 0, max(size - 1, 0))
+            variables.append(variable)
+            inner.append(indexing.of(variable))
+        else:
+            inner.append(next(kept))
+    return tuple(inner), tuple(variables)
