@@ -244,8 +244,7 @@ def _peers(context: Context, *, source: bool) -> list[int]:
 
     Ids are partitions of the own replica if there are several partitions, else replicas.
     """
-    attributes = context.instruction.attributes.get("frontend_attributes") or {}
-    assert isinstance(attributes, Mapping), "frontend attributes are a mapping"
+    attributes = dict(context.instruction.attributes.get("frontend_attributes", ()))  # type: ignore[call-overload]  # pairs
     if RANGES in attributes:
         raise Violation("unsupported", RANGES, "given", "transfers in every iteration")
     own = context.partition if context.partitions > 1 else context.replica

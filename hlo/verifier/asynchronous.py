@@ -103,8 +103,8 @@ def _check_called(callee: Computation, starts: list[Instruction], report: Report
 
 def _check_body(callee: Computation, start: Instruction, report: Report) -> None:
     """V53: on the main thread one operation, unless it is a group of collectives."""
-    given = start.attributes.get("frontend_attributes") or {}
-    if callee.execution_thread != "main" or GROUP in given:  # type: ignore[operator]  # a mapping
+    given = dict(start.attributes.get("frontend_attributes", ()))  # type: ignore[call-overload]  # pairs
+    if callee.execution_thread != "main" or GROUP in given:
         return
     for instruction in callee.instructions:
         if instruction.opcode != "parameter" and not instruction.is_root:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from hlo.attributes.aliasing import OperandAlias
 from hlo.attributes.sharding import Sharding, TupleSharding
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
+from hlo.ir.dtype import BUFFER
 from hlo.ir.instruction import CALLING_ATTRIBUTES, Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, compatible, shape_text
@@ -95,8 +95,7 @@ def _check_composite(instruction: Instruction) -> None:
     """V40: what a composite call says of itself."""
     if instruction.opcode != "call" or not instruction.attributes.get("is_composite"):
         return
-    given = instruction.attributes.get("frontend_attributes") or {}
-    assert isinstance(given, Mapping), "frontend attributes are a mapping"
+    given = dict(instruction.attributes.get("frontend_attributes", ()))  # type: ignore[call-overload]  # pairs
     if not given.get("composite.name"):
         found, expected = "without a composite.name", "one in frontend_attributes"
         raise Violation("attribute-missing", "", found, expected, "V40")
@@ -111,19 +110,18 @@ def _check_composite(instruction: Instruction) -> None:
 
 def _check_aliasing(instruction: Instruction) -> None:
     """V44, V48: aliased outputs and operands exist and have one shape."""
-    given = instruction.attributes.get("frontend_attributes") or {}
-    assert isinstance(given, Mapping), "frontend attributes are a mapping"
+    given = dict(instruction.attributes.get("frontend_attributes", ()))  # type: ignore[call-overload]  # pairs
     for alias in instruction.attributes["output_to_operand_aliasing"]:  # type: ignore[attr-defined]  # aliases
         assert isinstance(alias, OperandAlias), "an alias"
         at = "output_to_operand_aliasing"
         result = instruction.shape
         if instruction.opcode == "async-start" and len(result.elements) > 1:
             result = result.elements[1]
-        output = subshape(result, alias.output)
+        output = _unpinned(subshape(result, alias.output))
         if not 0 <= alias.operand < len(instruction.operands):
             found, expected = f"operand {alias.operand}", f"below {len(instruction.operands)}"
             raise Violation("attribute-value", at, found, expected, "V48")
-        source = subshape(instruction.operands[alias.operand].shape, alias.index)
+        source = _unpinned(subshape(instruction.operands[alias.operand].shape, alias.index))
         if output is None or source is None:
             found = f"output {alias.output}, operand {alias.operand} at {alias.index}"
             raise Violation("attribute-value", at, found, "parts that exist", "V48")
@@ -139,6 +137,11 @@ def subshape(shape: Shape, index: tuple[int, ...]) -> Shape | None:
             return None
         shape = shape.elements[i]
     return shape
+
+
+def _unpinned(shape: Shape | None) -> Shape | None:
+    """What a buffer holds: custom calls pin arrays to memory and back."""
+    return shape.elements[0] if shape is not None and shape.dtype is BUFFER else shape
 
 
 def _check_fused(computation: Computation, report: Report) -> None:
