@@ -13,6 +13,7 @@ from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
 from hlo.backend.kernels.contraction_product import packing_kernel, product_kernel
 from hlo.backend.kernels.contraction_ring import SUPPORTED, ring_of
 from hlo.backend.kernels.convolution import convolution_contraction
+from hlo.backend.kernels.gemv import vector_kernel
 from hlo.backend.kernels.kernel import KernelCall, KernelSequence
 from hlo.backend.target import Target
 from hlo.errors import HloError
@@ -52,9 +53,14 @@ def sequence_of(
     c = normal(contraction)
     if c.batches * c.m * c.n == 0:
         return KernelSequence(())
-    plan = planned(c, ring_of(c.out, target))
+    ring = ring_of(c.out, target)
     calls, temporaries = list(before if c.k else ()), list(before_temporaries)
     buffers = [c.lhs.buffer, c.rhs.buffer, c.out_buffer]
+    streaming = vector_kernel(c, ring)
+    if streaming is not None:
+        call = KernelCall(streaming, tuple(buffers))
+        return KernelSequence((*calls, call), tuple(temporaries))
+    plan = planned(c, ring)
     for place, side in enumerate(("lhs", "rhs")):
         if getattr(plan, side) is Reading.PACKED:
             kernel_call, size = _packed(plan, side, FIRST_TEMPORARY + len(temporaries))

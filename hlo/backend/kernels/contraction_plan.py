@@ -15,7 +15,7 @@ from hlo.backend.kernels.contraction_ring import Ring, storage
 
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
-DEPTH_BLOCK = 512
+DEPTH_BLOCK = 1024
 UNIT_FLOPS = 1 << 20  # work of a unit below which splitting does not pay
 UNITS = 16
 WIDE = 128  # columns from which a packed lhs is read often enough
