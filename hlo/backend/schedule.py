@@ -2,8 +2,8 @@
 
     Module --schedule--> Schedule
 
-Two orders are tried, the module's own and a depth-first one that evaluates the operand with the
-larger result first; the one with the lower peak of live bytes is taken (the module's own for a
+Two orders are tried, the module's own and a depth-first one that evaluates first the operand that
+needs most; the one with the lower peak of live bytes is taken (the module's own for a
 module that says is_scheduled). Dead instructions without side effects are left out. O(edges).
 Does not know: offsets, kernels.
 """
@@ -36,6 +36,181 @@ class Schedule:
     invariant: dict[Computation, frozenset[int]]
 
     def resolve(self, instruction: Instruction, leaf: int) -> Source | None:
+        """What defines a leaf, seen through loops that leave it alone as well."""
+        return resolve_deep(self.invariant, instruction, leaf)
+
+    def operand_sources(self, instruction: Instruction) -> list[Source | None]:
+        """What defines each operand leaf, in order."""
+        return [
+            self.resolve(o, leaf)
+            for o in instruction.operands
+            for leaf in range(leaf_count(o.shape))
+        ]
+
+    def __str__(self) -> str:
+        rows = []
+        for computation, order in self.orders.items():
+            entry = " (entry)" if computation is self.module.entry else ""
+            rows.append(f"{computation.name}{entry}: peak {peak_bytes(order)} bytes")
+            rows += [f"  {n:4} {i.name} = {i.shape} {i.opcode}" for n, i in enumerate(order)]
+        return "\n".join(rows)
+
+
+def schedule(module: Module) -> Schedule:
+    """An order for the entry and for every computation that runs as control flow."""
+    orders: dict[Computation, tuple[Instruction, ...]] = {}
+    waiting = [module.entry]
+    while waiting:
+        computation = waiting.pop()
+        if computation in orders:
+            continue
+        order = orders[computation] = ordered(computation, keep=module.is_scheduled)
+        for instruction in order:
+            if instruction.opcode in CONTROL:
+                waiting += instruction.called_computations()
+    return Schedule(module, orders, invariants(module, orders))
+
+
+def invariants(
+    module: Module, orders: dict[Computation, tuple[Instruction, ...]]
+) -> dict[Computation, frozenset[int]]:
+    """Per while body that is scheduled, the state leaves that its root takes from its parameter."""
+    found: dict[Computation, frozenset[int]] = {}
+    for computation in callees_first(module):
+        for loop in orders.get(computation, ()):
+            if loop.opcode == "while":
+                body = loop.attributes["body"]
+                assert isinstance(body, Computation), "a while has a body"
+                (state,) = body.parameters
+                found[body] = frozenset(
+                    leaf
+                    for leaf in range(leaf_count(loop.shape))
+                    if resolve_deep(found, body.root, leaf) == (state, leaf)
+                )
+    return found
+
+
+def resolve_deep(
+    invariant: dict[Computation, frozenset[int]], instruction: Instruction, leaf: int
+) -> Source | None:
+    """What defines a leaf, through forwarding and through loops that hand it on."""
+    while True:
+        found = resolve(instruction, leaf)
+        if found is None or found[0].opcode != "while":
+            return found
+        instruction, leaf = found
+        body = instruction.attributes["body"]
+        assert isinstance(body, Computation), "a while has a body"
+        if leaf not in invariant.get(body, ()):
+            return found
+        instruction = instruction.operands[0]
+
+
+def ordered(computation: Computation, *, keep: bool) -> tuple[Instruction, ...]:
+    """The live instructions of one computation in the order in which they run."""
+    alive = live(computation)
+    own = computation.instructions
+    if not is_topological(own) or not _keeps_control(own):
+        own = tuple(post_order(computation))
+    own = tuple(i for i in own if i in alive)
+    if keep or _is_ordered_by_effects(own):
+        return own
+    deep = depth_first(computation, own)
+    return deep if peak_bytes(deep) < peak_bytes(own) else own
+
+
+def live(computation: Computation) -> set[Instruction]:
+    """What the root and side effects need, the parameters included."""
+    alive: set[Instruction] = set()
+    stack = [computation.root, *computation.parameters]
+    stack += [i for i in computation.instructions if has_side_effect(i)]
+    while stack:
+        instruction = stack.pop()
+        if instruction not in alive:
+            alive.add(instruction)
+            stack += instruction.operands
+            stack += control_predecessors(instruction)
+    return alive
+
+
+def has_side_effect(instruction: Instruction) -> bool:
+    """Whether it must run though nothing uses it, calls of such instructions included."""
+    pending, seen = [instruction], set[Computation]()
+    while pending:
+        now = pending.pop()
+        row = OPS.get(now.opcode)
+        if row is not None and row.traits & Trait.SIDE_EFFECT:
+            return True
+        if now.attributes.get("custom_call_has_side_effect"):
+            return True
+        if now.opcode in CONTROL or now.opcode == "fusion":
+            for callee in now.called_computations():
+                if callee not in seen:
+                    seen.add(callee)
+                    pending += callee.instructions
+    return False
+
+
+def _keeps_control(order: Iterable[Instruction]) -> bool:
+    seen: set[Instruction] = set()
+    for instruction in order:
+        if any(p not in seen for p in control_predecessors(instruction)):
+            return False
+        seen.add(instruction)
+    return True
+
+
+def _is_ordered_by_effects(order: Iterable[Instruction]) -> bool:
+    """Whether program order means something beyond data edges: effects, control edges."""
+    return any(control_predecessors(i) or has_side_effect(i) for i in order)
+
+
+def depth_first(computation: Computation, own: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """Operands before users, from the root down, what needs most beyond its result first.
+
+    Optimal for trees (Sethi and Ullman 1970); parameters lead.
+    """
+    needs = subtree_needs(own)
+    place = {instruction: n for n, instruction in enumerate(own)}
+    order: dict[Instruction, None] = dict.fromkeys(computation.parameters)
+    opened: set[Instruction] = set()
+    stack = [computation.root]
+    while stack:
+        top = stack[-1]
+        if top in order:
+            stack.pop()
+        elif top in opened:
+            stack.pop()
+            order[top] = None
+        else:
+            opened.add(top)
+            waiting = [o for o in dict.fromkeys(top.operands) if o not in order]
+            waiting.sort(key=lambda o: (needs[o] - _held(o), -place[o]))
+            stack += waiting
+    return tuple(order)
+
+
+def subtree_needs(own: tuple[Instruction, ...]) -> dict[Instruction, int]:
+    """The bytes that evaluating each instruction takes at its fullest, as if it were a tree."""
+    needs: dict[Instruction, int] = {}
+    for instruction in own:
+        operands = sorted(dict.fromkeys(instruction.operands), key=lambda o: _held(o) - needs[o])
+        held = most = 0
+        for operand in operands:
+            most = max(most, held + needs[operand])
+            held += _held(operand)
+        needs[instruction] = max(most, held + _held(instruction))
+    return needs
+
+
+def _held(instruction: Instruction) -> int:
+    """Bytes that an instruction's own result takes while it lives."""
+    if instruction.opcode in SOURCES or is_forwarding(instruction):
+        return 0
+    return instruction.shape.size_bytes
+
+
+def resolve(self, instruction: Instruction, leaf: int) -> Source | None:
         """What defines a leaf, seen through loops that leave it alone as well."""
         return resolve_deep(self.invariant, instruction, leaf)
 

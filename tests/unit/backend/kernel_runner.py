@@ -57,7 +57,11 @@ def leaves(value: object) -> list[np.ndarray]:
 
 
 def run(
-    instruction: Instruction, arguments: Sequence[object], *, splits: int = 3, target: Target = TARGET
+    instruction: Instruction,
+    arguments: Sequence[object],
+    *,
+    splits: int = 3,
+    target: Target = TARGET,
 ) -> list[np.ndarray]:
     """Result leaves of a lone instruction, its units run in several ranges."""
     sequence = as_sequence(instruction, staged_kernel(instruction, target))
@@ -74,7 +78,9 @@ def run(
     arrays = [*inputs, *results, *temporaries]
     for call in sequence.calls:
         kernel = call.kernel
-        scratch = [np.full(kernel.scratch_bytes + 64, 0xA5, np.uint8)] if kernel.scratch_bytes else []
+        scratch = (
+            [np.full(kernel.scratch_bytes + 64, 0xA5, np.uint8)] if kernel.scratch_bytes else []
+        )
         table = [arrays[k] for k in call.buffers] + scratch
         addresses = (ctypes.c_void_p * max(len(table), 1))(*(a.ctypes.data for a in table))
         function = compiled(kernel)

@@ -30,7 +30,9 @@ def elementwise(instruction: Instruction, target: Target) -> Kernel | None:
     """add, subtract, multiply, compare LT; anything else is declined."""
     del target
     opcode, shape = instruction.opcode, instruction.shape
-    if len(instruction.operands) != 2 or any(o.shape.dims != shape.dims for o in instruction.operands):
+    if len(instruction.operands) != 2 or any(
+        o.shape.dims != shape.dims for o in instruction.operands
+    ):
         return None
     name = instruction.operands[0].shape.dtype.name
     if name not in ("f32", "s32"):

@@ -1,0 +1,83 @@
+"""Orders: complete, topological, no worse than the text's, and the text's where it is bound."""
+
+from __future__ import annotations
+
+from hlo.backend.schedule import peak_bytes, schedule
+from hlo.parser.parse import parse
+
+WIDE = """HloModule wide{header}
+ENTRY e {{
+  x = f32[1024] parameter(0)
+  a = f32[1024] add(x, x)
+  b = f32[1024] multiply(x, x)
+  c = f32[1024] subtract(x, x)
+  d = f32[1024] maximum(x, x)
+  dead = f32[1024] divide(x, x)
+  ab = f32[1024] add(a, b)
+  abc = f32[1024] add(ab, c)
+  ROOT abcd = f32[1024] add(abc, d)
+}}"""
+
+
+def names(text: str) -> list[str]:
+    module = parse(text)
+    return [i.name for i in schedule(module).orders[module.entry]]
+
+
+def test_order_has_a_lower_peak_than_the_text() -> None:
+    module = parse(WIDE.format(header=""))
+    own = tuple(i for i in module.entry.instructions if i.name != "dead")
+    found = schedule(module).orders[module.entry]
+    assert set(found) == set(own)
+    assert peak_bytes(found) < peak_bytes(own)
+    place = {i: n for n, i in enumerate(found)}
+    assert all(place[o] < place[i] for i in found for o in i.operands)
+
+
+def test_scheduled_module_keeps_its_order() -> None:
+    kept = names(WIDE.format(header=", is_scheduled=true"))
+    assert kept == ["x", "a", "b", "c", "d", "ab", "abc", "abcd"]
+
+
+def test_dead_code_is_left_out_and_effects_stay() -> None:
+    text = """HloModule m
+    ENTRY e {
+      x = f32[2] parameter(0)
+      y = f32[2] add(x, x)
+      c = f32[2] custom-call(x), custom_call_target="effect", custom_call_has_side_effect=true
+      dead = f32[2] multiply(x, x)
+      ROOT z = f32[2] add(y, x)
+    }"""
+    assert names(text) == ["x", "y", "c", "z"]
+
+
+def test_control_predecessors_come_first() -> None:
+    text = """HloModule m
+    ENTRY e {
+      x = f32[2] parameter(0)
+      a = f32[2] add(x, x)
+      b = f32[2] multiply(x, x), control-predecessors={a}
+      ROOT z = f32[2] subtract(b, a)
+    }"""
+    found = names(text)
+    assert found.index("a") < found.index("b")
+
+
+def test_only_computations_that_run_are_scheduled() -> None:
+    text = """HloModule m
+    sum { a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      ROOT c = f32[] add(a, b) }
+    ENTRY e {
+      x = f32[2] parameter(0)
+      zero = f32[] constant(0)
+      ROOT r = f32[] reduce(x, zero), dimensions={0}, to_apply=sum
+    }"""
+    module = parse(text)
+    assert list(schedule(module).orders) == [module.entry]
+
+
+def test_printed_schedule_names_every_instruction() -> None:
+    text = str(schedule(parse(WIDE.format(header=""))))
+    assert "e (entry): peak" in text
+    assert "abcd = f32[1024]{0} add" in text

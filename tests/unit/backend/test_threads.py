@@ -1,0 +1,94 @@
+"""The pool: equal bits for every number of threads, several callers, forks."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from tests.unit.backend.tiny_kernels import compiled, planned
+
+from hlo.backend import native
+from hlo.backend.lowering import lower
+from hlo.backend.program import KernelStep
+
+N = 3_000_000
+LARGE = f"""HloModule m
+ENTRY e {{
+  a = f32[{N}] parameter(0)
+  x = f32[{N}] parameter(1)
+  m = f32[{N}] multiply(a, x)
+  n = f32[{N}] add(m, x)
+  ROOT r = f32[{N}] add(m, n)
+}}"""
+
+
+@pytest.fixture(scope="module")
+def arguments() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    a, x = rng.standard_normal((2, N)).astype(np.float32)
+    return a, x
+
+
+def expected(arguments: tuple[np.ndarray, np.ndarray]) -> bytes:
+    a, x = arguments
+    m = a * x
+    return (m + (m + x)).tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_same_bits_for_every_thread_count(
+    arguments: tuple[np.ndarray, np.ndarray], threads: int
+) -> None:
+    executable = compiled(LARGE, threads)
+    for _ in range(5):
+        assert executable(*arguments).tobytes() == expected(arguments)
+
+
+def test_large_kernels_are_split_and_small_programs_wake_nobody() -> None:
+    large = lower(planned(LARGE), 3)
+    assert large.wakes_pool
+    assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in large.steps)
+    small = lower(planned(LARGE.replace(str(N), "3000")), 3)
+    assert not small.wakes_pool
+    assert all(isinstance(s, KernelStep) and s.chunks == 1 for s in small.steps)
+
+
+def test_one_executable_from_several_threads(arguments: tuple[np.ndarray, np.ndarray]) -> None:
+    executable = compiled(LARGE, 2)
+    want = expected(arguments)
+    wrong: list[int] = []
+
+    def work() -> None:
+        for n in range(6):
+            if executable(*arguments).tobytes() != want:
+                wrong.append(n)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+def test_child_process_runs_without_its_parents_workers(
+    arguments: tuple[np.ndarray, np.ndarray],
+) -> None:
+    executable = compiled(LARGE, 2)
+    want = expected(arguments)
+    assert executable(*arguments).tobytes() == want
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if executable(*arguments).tobytes() == want else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_pool_grows_once() -> None:
+    pool = native.pool()
+    assert pool is not None
+    pool.grow(2)
+    before = pool._workers
+    pool.grow(2)
+    assert pool._workers == before >= 1
