@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.unit.backend.tiny_kernels import compiled, f32, planned
 
 from hlo.backend.cells import BufferPlan, Loop, Move, Node, Region, Run
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
+from tests.unit.backend.tiny_kernels import compiled, f32, planned
 
 
 def walk(nodes: tuple[Node, ...]) -> list[Node]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.backend.tiny_kernels import compiled, f32
 
 from hlo.backend import cache
 from hlo.backend import compile as code
+from tests.unit.backend.tiny_kernels import compiled, f32
 
 ADD = """HloModule m
 ENTRY e { x = f32[4] parameter(0)
