@@ -82,8 +82,10 @@ def _input_aliases_text(aliases: tuple[InputAlias, ...]) -> str:
 
 
 def _donations(tree: Tree) -> tuple[Donation, ...]:
-    found = {Donation(_number(d), _indices(d)[0]) for d in subtrees(tree, "donation")}
-    return tuple(sorted(found))
+    found = sorted({Donation(_number(d), _indices(d)[0]) for d in subtrees(tree, "donation")})
+    if found and found[0].parameter < 0:
+        raise Violation("attribute-value", "", f"parameter {found[0].parameter}", "0 or more")
+    return tuple(found)
 
 
 def _donations_text(donations: tuple[Donation, ...]) -> str:

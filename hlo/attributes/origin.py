@@ -39,29 +39,53 @@ def _origin(tree: Tree) -> Origin:
         if words != [SYNTHETIC_CALL]:
             raise Violation("attribute-value", "", f"[{words[0]}]", f"[{SYNTHETIC_CALL}]")
         return Origin(synthetic_call=True)
-    return Origin(_nested(_places(tree)))
+    return Origin(_tuples(_filled(tree))[0])
 
 
-def _places(tree: Tree) -> dict[Ints, OriginalArray | tuple[()] | None]:
-    """What stands at each index path: XLA's loose automaton (HLO_TEXT.md 2.9)."""
+def _filled(tree: Tree) -> list[object]:
+    """XLA's loose automaton (HLO_TEXT.md 2.9): what stands at each index path; the last one wins.
+
+    A node is a list of nodes or a leaf; the answer is a list with the root in it.
+    """
     path: list[int] = []
-    found: dict[Ints, OriginalArray | tuple[()] | None] = {}
+    opened = False
+    top: list[object] = [[]]
     for part in tree.children[1:-1]:
         kind = token_type(part)
         if kind == "LPAR":
             if len(path) == DEEPEST:
                 raise Violation("attribute-value", "", "deeper tuples", f"at most {DEEPEST} levels")
-            found.setdefault(tuple(path), ())
             path.append(0)
+            opened = True
         elif kind == "RPAR":
             del path[-1:]
         elif kind == "COMMA":
-            if not path:
+            if not opened:
                 raise Violation("attribute-value", "", "a comma outside ()", "one value")
-            path[-1] += 1
+            if path:
+                path[-1] += 1
         else:
-            found[tuple(path)] = _array(part)  # type: ignore[arg-type]  # a tree
-    return found
+            _put(top, [0, *path], _array(part))  # type: ignore[arg-type]  # a tree
+    return top
+
+
+def _put(top: list[object], path: list[int], leaf: OriginalArray | None) -> None:
+    """Set a leaf; nodes on the way that are none yet become lists."""
+    nodes = top
+    for k, index in enumerate(path):
+        nodes += ([] for _ in range(index + 1 - len(nodes)))
+        if k == len(path) - 1:
+            nodes[index] = leaf
+            continue
+        below = nodes[index]
+        if not isinstance(below, list):
+            below = nodes[index] = []
+        nodes = below
+
+
+def _tuples(nodes: list[object]) -> tuple[object, ...]:
+    """Recursive: at most DEEPEST levels."""
+    return tuple(_tuples(n) if isinstance(n, list) else n for n in nodes)
 
 
 def _array(tree: Tree) -> OriginalArray | None:

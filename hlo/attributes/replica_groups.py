@@ -21,9 +21,10 @@ from hlo.attributes.mesh import (
     mesh_text,
 )
 from hlo.attributes.tree import Tree, ints_of, subtrees
-from hlo.errors import Violation
+from hlo.errors import HloError, Violation
 
 Ints = tuple[int, ...]
+LARGEST = 1 << 24  # devices that are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,10 @@ class ListGroups:
 
     def groups(self) -> tuple[Ints, ...]:
         return self.lists
+
+    @property
+    def can_expand(self) -> bool:
+        return True
 
     def __str__(self) -> str:
         return ints_list_text(self.lists)
@@ -48,9 +53,17 @@ class IotaGroups:
     iota: Iota
 
     def groups(self) -> tuple[Ints, ...]:
+        if not self.can_expand:
+            raise HloError("unsupported", f"replica groups {self}, expected groups that fit")
         flat = self.iota.flat().tolist()
         size = self.size
         return tuple(tuple(flat[k * size : (k + 1) * size]) for k in range(self.count))
+
+    @property
+    def can_expand(self) -> bool:
+        """Whether the iota has as many devices as the groups; XLA reads other ones too."""
+        fits = self.count * self.size == self.iota.size and min(self.count, self.size) >= 0
+        return fits and self.iota.is_permutation and self.iota.size <= LARGEST
 
     def __str__(self) -> str:
         return f"[{self.count},{self.size}]<={self.iota}"
@@ -64,12 +77,25 @@ class MeshGroups:
     axes: tuple[AxisRef, ...]
 
     def groups(self) -> tuple[Ints, ...]:
+        if not self.can_expand:
+            raise HloError("unsupported", f"replica groups {self}, expected groups that fit")
+        if not self.mesh.size:
+            return ()
         sizes, place = _factored(self.mesh, self.axes)
         grouped = [place[(a.axis, a.pre_size)] for a in self.axes]
         others = [k for k in range(len(sizes)) if k not in grouped]
         size = int(np.prod([sizes[k] for k in grouped]))
         array = self.mesh.array().reshape(sizes).transpose((*others, *grouped))
         return tuple(tuple(g) for g in array.reshape(-1, size).tolist())
+
+    @property
+    def can_expand(self) -> bool:
+        """Whether the devices fill the mesh."""
+        devices = self.mesh.devices
+        fits = not isinstance(devices, Iota) or (
+            devices.size == self.mesh.size and devices.is_permutation
+        )
+        return fits and all(size >= 0 for _, size in self.mesh.axes) and self.mesh.size <= LARGEST
 
     def __str__(self) -> str:
         return f"{mesh_text(self.mesh)} {{{','.join(axis_texts(self.axes, self.mesh))}}}"
@@ -126,7 +152,7 @@ def _mesh_groups(tree: Tree) -> MeshGroups:
 
 def replica_groups_text(groups: ReplicaGroups, *, expanded: bool = False) -> str:
     """expanded: as explicit lists (the Fingerprint form)."""
-    if expanded:
+    if expanded and groups.can_expand:
         return "{" + ",".join(ints_text(g) for g in groups.groups()) + "}"
     return str(groups)
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.scalars import general_text
-from hlo.attributes.tree import Tree, double, fields, tokens, unknown_field
+from hlo.attributes.tree import (
+    Tree,
+    bounded_double,
+    key_of,
+    subtrees,
+    tokens,
+    unknown_field,
+)
 from hlo.errors import Violation
 
 _MODES = ("default", "highest")
@@ -35,15 +42,13 @@ class ResultAccuracy:
 
 
 def _result_accuracy(tree: Tree) -> ResultAccuracy:
-    found = ResultAccuracy()
-    for key, field in fields(tree, "accuracy_field"):
-        if key == "mode" and tokens(field, "IDENT"):
-            found = ResultAccuracy(_mode(tokens(field, "IDENT")[0]))
-        elif key == "tolerance" and not tokens(field, "IDENT"):
-            found = ResultAccuracy(tolerance=_tolerance(field))
-        else:
-            raise unknown_field(key, ("mode=default|highest", "tolerance={...}"))
-    return found
+    (field,) = subtrees(tree, "accuracy_field")
+    key, words = key_of(field), tokens(field, "IDENT")
+    if key == "mode" and words:
+        return ResultAccuracy(_mode(words[0]))
+    if key == "tolerance" and not words:
+        return ResultAccuracy(tolerance=_tolerance(field))
+    raise unknown_field(key, ("mode=default|highest", "tolerance={...}"))
 
 
 def _mode(text: str) -> str:
@@ -52,14 +57,16 @@ def _mode(text: str) -> str:
     return text.lower()
 
 
-def _tolerance(field: Tree) -> Tolerance:
+def _tolerance(tree: Tree) -> Tolerance:
+    """Any of the three, the last one written of each."""
     numbers: dict[str, float] = {}
-    for key, part in fields(field, "tolerance_field"):
+    for field in subtrees(tree, "tolerance_field"):
+        key = key_of(field)
         if key not in _TOLERANCES:
             raise unknown_field(key, _TOLERANCES)
-        numbers[key] = double(tokens(part, "INT", "DECIMAL", "INF", "NEG_INF")[0])
-    if any(n < 0 for n in numbers.values()):
-        raise Violation("attribute-value", "", "a negative tolerance", "0 or more")
+        numbers[key] = bounded_double(tokens(field, "INT", "DECIMAL", "INF", "NEG_INF")[0])
+        if not numbers[key] >= 0 or (key == "ulps" and numbers[key] >= 1 << 63):
+            raise Violation("attribute-value", "", f"{key}={numbers[key]:g}", "0 or more")
     return Tolerance(
         numbers.get("atol", 0.0), numbers.get("rtol", 0.0), int(numbers.get("ulps", 0.0))
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.kind import AttributeKind
-from hlo.attributes.tree import Tree, double, has, int64, tokens
+from hlo.attributes.tree import Tree, bounded_double, has, int64, tokens
 from hlo.errors import Violation
 
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
@@ -50,16 +48,14 @@ def checked_int32(number: int) -> int:
 
 def _float(tree: Tree) -> float:
     (text,) = tokens(tree, "INT", "DECIMAL", "INF", "NEG_INF")
-    number = double(text)
+    number = bounded_double(text)
     if abs(number) > _LARGEST_FLOAT:
         raise Violation("attribute-value", "", text, "a number in the range of f32")
     return float(np.float32(number))
 
 
 def general_text(number: float) -> str:
-    """Six significant digits, as C's `%g`."""
-    if math.isnan(number):
-        return "-nan" if math.copysign(1, number) < 0 else "nan"
+    """Six significant digits, as C's `%g`; a NaN without its sign."""
     return f"{number:g}"
 
 

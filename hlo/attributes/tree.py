@@ -82,6 +82,14 @@ def double(text: str) -> float:
     return float(text) if "." in text or "e" in text or "E" in text else float(int64(text))
 
 
+def bounded_double(text: str) -> float:
+    """As `double`, for the places that refuse a Decimal too large for a double."""
+    number = double(text)
+    if abs(number) == float("inf") and "inf" not in text:
+        raise Violation("attribute-value", "", text, "a number in the range of f64")
+    return number
+
+
 def fields(tree: Tree, rule: str) -> Iterator[tuple[str, Tree]]:
     """The `key=value` subtrees of a node with their keys; a repeated key is refused."""
     seen: set[str] = set()

@@ -11,7 +11,7 @@ from hlo.attributes.backend_config import BACKEND_CONFIG
 from hlo.attributes.frontend import FRONTEND_ATTRIBUTES
 from hlo.attributes.metadata import METADATA
 from hlo.attributes.names import INSTRUCTIONS
-from hlo.attributes.origin import ORIGIN, Origin
+from hlo.attributes.origin import ORIGIN
 from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy
 from hlo.attributes.scalars import BOOLS
 from hlo.attributes.sharding import SHARDING
@@ -27,7 +27,7 @@ INSTRUCTION_ATTRS: Mapping[str, Attr] = {
     "control-predecessors": Attr(INSTRUCTIONS, ()),
     "statistics": Attr(STATISTICS, Statistics()),
     "result_accuracy": Attr(RESULT_ACCURACY, ResultAccuracy()),
-    "origin": Attr(ORIGIN, Origin()),
+    "origin": Attr(ORIGIN, None),
     "metadata": Attr(METADATA, None),
     "backend_config": Attr(BACKEND_CONFIG, ""),
 }

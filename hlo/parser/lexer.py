@@ -159,7 +159,7 @@ class Lexer:
             return Token(kind, match[0], start, match.end())
         if kind is not None:
             return Token(kind, value, start, end)
-        if following == ">" and (match := _LABELS.match(text, start)):
+        if following in (">", "?") and (match := _LABELS.match(text, start)):
             return Token("DIM_LABELS", match[0], start, match.end())
         if value == "b" and self._opens_buffer(end):
             return Token("BUFFER", value, start, end)
