@@ -132,10 +132,10 @@ def tile_shape(m: int, n: int, ring: Ring) -> tuple[int, int]:
 
 
 def _cycles(rows: int, vectors: int, parts: int) -> float:
-    """Cycles of one depth: two products and two loads a cycle, a latency of four."""
+    """Cycles of one depth: two products a cycle, a latency of four, columns come from L2."""
     products = rows * vectors * parts * parts / 2
-    loads = (rows + vectors) * parts / 2
-    return max(products, loads, 4.0) + 0.5
+    loads = rows * parts / 2 + vectors * parts
+    return max(products, loads, 4.0) + 1.0
 
 
 def _readings(plan: Plan) -> dict[str, Reading]:
@@ -179,7 +179,11 @@ def _with_blocks(plan: Plan) -> Plan:
         return replace(plan, column_blocks=columns)
     tile_bytes = plan.lhs_packing.panel_size * ring.scalar_bytes
     rows = max(1, min(plan.rows.count, -(-plan.rows.count * tile_bytes // L2_BYTES)))
-    columns = min(plan.columns.count, -(-wanted // rows))
+    columns = -(-wanted // rows)
+    if rows == 1 and plan.rhs is Reading.IN_UNIT:  # then each unit packs its own columns
+        panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
+        columns = max(columns, plan.columns.count * panel_bytes // (L2_BYTES // 2))
+    columns = min(plan.columns.count, columns)
     if columns * rows < wanted:
         rows = min(plan.rows.count, -(-wanted // columns))
     return replace(plan, row_blocks=rows, column_blocks=columns)
