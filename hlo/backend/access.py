@@ -127,11 +127,10 @@ def _addresses(nest: Nest, memory: Memory, position: Expr, element: str, scale: 
     varying = {a: k * scale for a, k in position.terms.items() if a.lanes > 1}
     # A loop variable's lane 0 goes to the base, so that a constant stride leaves constant offsets.
     steps = {a: k for a, k in varying.items() if isinstance(a, Variable)}
-    base = nest.pointer(memory.base, uniform * scale, element)
+    base = nest.pointer(memory.base, uniform * scale + Expr(dict(steps), 0), element)
     w = nest.w
     offsets: Value | None = None
     if steps:
-        base = nest.pointer(base, Expr(dict(steps), 0), element)
         total = sum(steps.values())
         scalar = "i32" if abs(total) * lanes < 1 << 31 else "i64"
         listed = ", ".join(f"{scalar} {total * lane}" for lane in range(lanes))
