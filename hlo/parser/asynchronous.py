@@ -65,26 +65,46 @@ def _start(
     parts = shape.elements
     if not shape.is_tuple or len(parts) < 2 or not parts[0].is_tuple:
         raise Violation("shape-mismatch", "result", str(shape), "((operands), outputs, state)")
-    thread = str(attributes.get(_THREAD, "main"))
     if base:
-        own = {k: v for k, v in attributes.items() if not _stays(k)}
-        attributes = {k: v for k, v in attributes.items() if _stays(k)}
-        own.update((k, attributes[k]) for k in _COPIED if k in attributes)
+        own = {k: v for k, v in attributes.items() if not _stays(base, k)}
+        attributes = {k: v for k, v in attributes.items() if _stays(base, k)}
         attributes["calls"] = _wrapped(builder, base, parts[1], operands, own)
     callee = attributes.get("calls")
     if callee is None:
         raise Violation("attribute-missing", "", "written without it", "calls=")
     assert isinstance(callee, Computation), "resolved"
-    if _THREAD in attributes or base:
-        callee.execution_thread = thread
+    _set_thread(callee, str(attributes.get(_THREAD, "main")))
+    _copy_attributes(callee, attributes)
     return Instruction(name, "async-start", shape, operands, attributes)
 
 
-def _stays(attribute: str) -> bool:
+def _copy_attributes(callee: Computation, attributes: dict[str, object]) -> None:
+    """What XLA sets on the wrapped instruction as well."""
+    copied = {k: attributes[k] for k in _COPIED if k in attributes}
+    if copied:
+        callee.root.attributes = {**callee.root.attributes, **copied}
+
+
+def _stays(base: str, attribute: str) -> bool:
     """Whether a sugared start keeps the attribute; the others belong to the wrapped opcode."""
-    return (
-        attribute in INSTRUCTION_ATTRS and attribute != "result_accuracy"
-    ) or attribute in (_THREAD, "output_to_operand_aliasing")
+    if attribute in OPS[base].attrs or attribute == "result_accuracy":
+        return False
+    return attribute in INSTRUCTION_ATTRS or attribute in (_THREAD, "output_to_operand_aliasing")
+
+
+def _set_thread(callee: Computation, thread: str) -> None:
+    """The thread of the wrapped computation and of all that it calls without a start of its own."""
+    stack = [callee]
+    seen = set()
+    while stack:
+        computation = stack.pop()
+        if computation in seen:
+            continue
+        seen.add(computation)
+        computation.execution_thread = thread
+        for instruction in computation.instructions:
+            if not is_async(instruction.opcode):
+                stack += instruction.called_computations()
 
 
 def _wrapped(
@@ -101,6 +121,9 @@ def _wrapped(
         parameter = Instruction("async_param", "parameter", operand.shape, (), {"parameter_number": number})
         parameters.append(scope.computation.add(parameter))
         scope.numbers.add(number)
+    arity = OPS[base].arity
+    if arity is not None:  # XLA takes the first ones, and dies when there are too few
+        del parameters[arity:]
     try:
         root = builder.create(scope, base, base, result, tuple(parameters), attributes)
     except Violation:
@@ -133,7 +156,9 @@ def _continued(
         raise Violation("async-chain", "opcode", base, f"{callee.root.opcode}, the wrapped opcode")
     if attributes.get("calls", callee) is not callee:
         raise Violation("async-chain", "calls", "another computation", f"{callee.name}, as its start")
-    thread, given = callee.execution_thread, attributes.get(_THREAD, "main")
-    if given != thread and (_THREAD in attributes or not base):
-        raise Violation("async-chain", _THREAD, f"{given!r}", f"{thread!r}, the start's")
+    thread = attributes.get(_THREAD, callee.execution_thread)
+    if thread != callee.execution_thread:
+        expected = f"{callee.execution_thread!r}, the start's"
+        raise Violation("async-chain", _THREAD, f"{thread!r}", expected)
+    _copy_attributes(callee, attributes)
     return Instruction(name, f"async{suffix}", shape, operands, attributes)

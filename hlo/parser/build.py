@@ -207,10 +207,14 @@ class ModuleBuilder:
         """An instruction after the checks that XLA makes when it reads one, in no computation yet."""
         row = OPS.get(opcode)
         if row is None or is_async(opcode):
-            return build_async(self, name, opcode, shape, operands, attributes)
+            made = build_async(self, name, opcode, shape, operands, attributes)
+            _complete(made.opcode, made.shape, made.attributes)  # type: ignore[arg-type]  # our dict
+            return made
         if row.arity is not None and len(operands) != row.arity:
             found = f"given {len(operands)} operand{'' if len(operands) == 1 else 's'}"
             raise Violation("arity", "operands", found, str(row.arity))
+        if shape is None and not row.inferable:
+            raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
         check = CHECKS.get(opcode)
         if check is not None:
             draft = Draft(opcode, shape, operands, attributes)
@@ -225,11 +229,8 @@ class ModuleBuilder:
             assert isinstance(literal, Literal), "the reader built it"
             shape = literal.shape
         if shape is None:
-            shape = inferred(opcode, operands, attributes)
-        if "sharding" in attributes and shape.is_tuple:
-            attributes["sharding"] = repeated(attributes["sharding"], shape)  # type: ignore[arg-type]
-        if "parameter_replication" in attributes:
-            _check_replication(opcode, shape, attributes["parameter_replication"])
+            shape = inferred_shape(opcode, operands, attributes)
+        _complete(opcode, shape, attributes)
         return Instruction(name, opcode, shape, operands, attributes)
 
     def _check_number(self, scope: Scope, number: object) -> None:
@@ -264,13 +265,12 @@ def check_required(opcode: str, attrs: Mapping[str, object], given: Mapping[str,
         raise Violation("attribute-missing", "", "written without it", f"{min(missing)}=")
 
 
-def inferred(
-    opcode: str, operands: tuple[Instruction, ...], attributes: dict[str, object]
-) -> Shape:
-    """The shape that the text left out."""
-    if not OPS[opcode].inferable:
-        raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
-    return inferred_shape(opcode, operands, attributes)
+def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:
+    """What depends on the final shape: one sharding per leaf, one replication flag per leaf."""
+    if "sharding" in attributes and shape.is_tuple:
+        attributes["sharding"] = repeated(attributes["sharding"], shape)  # type: ignore[arg-type]
+    if "parameter_replication" in attributes:
+        _check_replication(opcode, shape, attributes["parameter_replication"])
 
 
 def _check_replication(opcode: str, shape: Shape, flags: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hlo.attributes.sparsity import SparsityConfig
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
@@ -66,8 +67,10 @@ def _one_dimension(draft: Draft) -> None:
 
 def _first_dimension(draft: Draft) -> None:
     """Only the first entry is kept."""
+    if "dimensions" not in draft.attributes:
+        return
     dimensions = draft.ints("dimensions")
-    if "dimensions" in draft.attributes and not dimensions:
+    if not dimensions:
         raise _wrong("dimensions", "{}", "one dimension", "attribute-value")
     draft.attributes["dimensions"] = dimensions[:1]
 
@@ -221,9 +224,10 @@ def _scanned(draft: Draft, root: Shape, carries: int) -> Shape:
 
 
 def _device_id(draft: Draft) -> None:
-    if draft.shape is not None and draft.shape != _CONTEXT:
+    if draft.shape is None:
+        draft.shape = _CONTEXT
+    elif not compatible(draft.shape, _CONTEXT):
         raise _wrong("result", str(draft.shape), "u32[]")
-    draft.shape = _CONTEXT
 
 
 def _conditional(draft: Draft) -> None:
@@ -241,10 +245,14 @@ def _conditional(draft: Draft) -> None:
     for name in needed:
         if draft.attributes.get(name) is None:
             raise Violation("attribute-missing", "", "written without it", f"{name}=")
-    if not on_pred:
-        branches = len(draft.ints("branch_computations"))
-        if not branches or branches + 1 != len(draft.operands):
-            raise _counted(len(draft.operands), f"1 + {branches}, the number of branches")
+    branches = 2 if on_pred else len(draft.ints("branch_computations"))
+    if not branches or branches + 1 != len(draft.operands):
+        raise _counted(len(draft.operands), f"1 + {branches}, the number of branches")
+
+
+def _convolution(draft: Draft) -> None:
+    if draft.attributes.get("sparsity_config") == SparsityConfig():
+        del draft.attributes["sparsity_config"]
 
 
 def _infeed(draft: Draft) -> None:
@@ -327,7 +335,7 @@ def _collective_permute(draft: Draft) -> None:
         assert isinstance(pair, tuple), "a list of lists"
         if len(pair) != 2:
             raise _wrong("source_target_pairs", str(pair), "pairs", "attribute-value")
-    if draft.ints("slice_sizes") and len(draft.operands) != 4:
+    if "slice_sizes" in draft.attributes and len(draft.operands) != 4:
         raise _counted(len(draft.operands), "4, because of slice_sizes")
 
 
@@ -390,4 +398,5 @@ CHECKS: dict[str, Check] = {
     "collective-permute": _collective_permute,
     "collective-permute-start": _collective_permute,
     "custom-call": _custom_call,
+    "convolution": _convolution,
 }
