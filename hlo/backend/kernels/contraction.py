@@ -50,10 +50,10 @@ def sequence_of(
     before_temporaries: tuple[int, ...] = (),
 ) -> KernelSequence:
     """What comes before, packing kernels, then the product. Nothing at all for an empty result."""
-    c = normal(contraction)
+    ring = ring_of(contraction.out, target)
+    c = normal(contraction, ring.lanes)
     if c.batches * c.m * c.n == 0:
         return KernelSequence(())
-    ring = ring_of(c.out, target)
     calls, temporaries = list(before if c.k else ()), list(before_temporaries)
     buffers = [c.lhs.buffer, c.rhs.buffer, c.out_buffer]
     streaming = vector_kernel(c, ring)

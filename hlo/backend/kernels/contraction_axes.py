@@ -4,7 +4,7 @@
 
 Every axis says how far one step of it moves in lhs, rhs and out (elements, 0: not at all), so that
 dimension numbers, transposes, strides, groups and windows are all gone from here on. `rows` do not
-move rhs, `columns` do not move lhs, `depth` does not move out.
+move rhs, `columns` do not move lhs (but see `normal`), `depth` does not move out.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Axis:
 
 
 Axes = tuple[Axis, ...]
+FEW_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,11 @@ class Contraction:
     @property
     def flops(self) -> int:
         return 2 * self.batches * self.m * self.n * self.k
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the columns move lhs too."""
+        return any(a.lhs for a in self.columns)
 
     @property
     def swapped(self) -> Contraction:
@@ -122,26 +128,41 @@ def row_major_strides(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def normal(contraction: Contraction) -> Contraction:
-    """Axes ordered and merged; the columns are the side whose innermost axis is out's.
+def normal(contraction: Contraction, lanes: int) -> Contraction:
+    """Axes ordered and merged; the columns are the set that holds out's innermost axis.
 
-    Columns that do not form one run of out beside the innermost ones become batch axes.
+    Columns that do not form one run of out beside the innermost ones become batch axes. When the
+    innermost axis is a batch's and runs through all three arrays (depthwise), it is the columns,
+    which then move lhs too.
     """
     c = replace(
         contraction,
-        batch=merged(sorted(contraction.batch, key=lambda a: -a.out)),
-        rows=merged(sorted(contraction.rows, key=lambda a: -a.out)),
-        columns=merged(sorted(contraction.columns, key=lambda a: -a.out)),
+        batch=_by_out(contraction.batch),
+        rows=_by_out(contraction.rows),
+        columns=_by_out(contraction.columns),
         depth=_ordered_depth(contraction.depth),
     )
+    if c.batch and c.batch[-1] == Axis(c.batch[-1].size, 1, 1, 1):
+        return replace(
+            c,
+            batch=_by_out((*c.batch[:-1], *c.columns, *c.rows[:-1])),
+            rows=c.rows[-1:],
+            columns=c.batch[-1:],
+        )
     if _innermost(c.rows) < _innermost(c.columns):
         c = c.swapped
     run = len(c.columns)
     while run > 1 and c.columns[run - 2].out == c.columns[run - 1].out * c.columns[run - 1].size:
         run -= 1
-    outer = c.columns[: max(run - 1, 0)] if c.columns else ()
-    batch = merged(sorted((*c.batch, *outer), key=lambda a: -a.out))
-    return replace(c, batch=batch, columns=c.columns[len(outer) :])
+    run = max(run - 1, 0)
+    if c.m <= FEW_ROWS and c.columns and c.columns[-1].rhs == 1 and c.columns[-1].size >= lanes:
+        run = len(c.columns) - 1  # each run is read in place: packing costs more than short units
+    outer = c.columns[:run]
+    return replace(c, batch=_by_out((*c.batch, *outer)), columns=c.columns[run:])
+
+
+def _by_out(axes: Axes) -> Axes:
+    return merged(sorted(axes, key=lambda a: -a.out))
 
 
 def _innermost(axes: Axes) -> int:

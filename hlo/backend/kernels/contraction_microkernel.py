@@ -25,6 +25,7 @@ class Factor:
     dtype: of the elements in memory, None for a panel of ring numbers. unit: elements to the next
     row (a factor of rows) or 1 (of columns); width: lanes of a panel. last: where a tile's last row
     lies (in elements from its first) when tiles differ in height, so that all are read alike.
+    spread: a factor of rows that differs in each column: vectors, where others have one number.
     """
 
     ring: Ring
@@ -32,6 +33,7 @@ class Factor:
     unit: int = 1
     width: int = 0
     last: tuple[int, Value] | None = None
+    spread: bool = False
 
     def moved(self, w: Writer, base: Value, steps: Value) -> Value:
         """base + steps, in elements or in ring scalars of the panel."""
@@ -39,23 +41,26 @@ class Factor:
             return advanced(w, base, steps, self.ring.scalar)
         return element_address(w, base, steps, self.dtype)
 
-    def number(self, w: Writer, at: Value, row: int) -> Parts:
-        """Row `row` at the depth to which `at` points, in every lane."""
+    def numbers(self, w: Writer, at: Value, row: int, masks: list[Value | None]) -> list[Parts]:
+        """Row `row` at the depth to which `at` points, for each vector of columns."""
+        offset = w.int(row * self.unit)
+        if self.last is not None and row == self.last[0]:
+            offset = self.last[1]
+        if self.spread:
+            moved = self.moved(w, at, offset)
+            return [self.vector(w, moved, v, mask) for v, mask in enumerate(masks)]
+        return [self._number(w, at, row, offset)] * len(masks)
+
+    def _number(self, w: Writer, at: Value, row: int, offset: Value) -> Parts:
         ring = self.ring
         if self.dtype is not None:
-            offset = w.int(row * self.unit)
-            if self.last is not None and row == self.last[0]:
-                offset = self.last[1]
-            parts = loaded(w, ring, self.dtype, element_address(w, at, offset, self.dtype), 1)
+            address = element_address(w, at, offset, self.dtype)
+            parts = loaded(w, ring, self.dtype, address, 1)
         else:
-            parts = tuple(
-                w.load(
-                    advanced(w, at, i * self.width + row, ring.scalar),
-                    ring.scalar,
-                    ring.scalar_bytes,
-                )
-                for i in range(ring.parts)
-            )
+            addresses = [
+                advanced(w, at, i * self.width + row, ring.scalar) for i in range(ring.parts)
+            ]
+            parts = tuple(w.load(a, ring.scalar, ring.scalar_bytes) for a in addresses)
         return tuple(w.splat(p, ring.lanes) for p in parts)
 
     def vector(self, w: Writer, at: Value, v: int, mask: Value | None) -> Parts:
@@ -176,10 +181,10 @@ def _outer_product(
     vectors = [micro.rhs.vector(w, b, v, masks[v]) for v in range(micro.vectors)]
     tile = _unflat(values, micro)
     for r in range(micro.rows):
-        number = micro.lhs.number(w, a, r)
+        numbers = micro.lhs.numbers(w, a, r, masks)
         tile[r] = [
             ring.multiply_add(w, total, number, vector)
-            for total, vector in zip(tile[r], vectors, strict=True)
+            for total, number, vector in zip(tile[r], numbers, vectors, strict=True)
         ]
     return _flat(tile)
 

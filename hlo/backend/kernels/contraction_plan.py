@@ -96,7 +96,7 @@ def _only(axes: Axes, side: str) -> Axes:
 
 def planned(c: Contraction, ring: Ring) -> Plan:
     """The plan of a normal contraction without empty sets."""
-    rows, vectors = tile_shape(c.m, c.n, ring)
+    rows, vectors = tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal)
     tiles = -(-c.m // rows)
     step = -(-c.m // tiles)
     width = vectors * ring.lanes
@@ -113,14 +113,14 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     return _with_depth_block(_with_packed(plan))
 
 
-def tile_shape(m: int, n: int, ring: Ring) -> tuple[int, int]:
+def tile_shape(m: int, n: int, ring: Ring, *, diagonal: bool = False) -> tuple[int, int]:
     """Rows and vectors of the register tile that needs the fewest cycles for all of the result."""
     best: tuple[float, int, int] | None = None
     for vectors in (1, 2, 3, 4, 6, 8):
         limit = (ring.registers - ring.parts * vectors - ring.parts) // (ring.parts * vectors)
         if limit < 1 or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
             continue
-        limit = min(limit, 14 if vectors == 2 else 24)
+        limit = min(limit, 14 if vectors == 2 else 24, 4 if diagonal else 24)
         tiles = -(-m // limit)
         rows = -(-m // tiles)
         panels = -(-n // (vectors * ring.lanes))
@@ -148,7 +148,7 @@ def _readings(plan: Plan) -> dict[str, Reading]:
     exact_lhs = _is_plain(c.lhs.dtype, plan.ring)
     exact_rhs = _is_plain(c.rhs.dtype, plan.ring)
     tiles = plan.rows.count
-    if c.k == 0:  # nothing is read
+    if c.k == 0 or c.is_diagonal:
         return {"lhs": Reading.IN_PLACE, "rhs": Reading.IN_PLACE}
     keep_lhs = lhs_lies_well and (c.n <= WIDE or (lhs_bytes <= L1_BYTES and exact_lhs) or c.k < 4)
     keep_rhs = rhs_lies_well and (

@@ -264,7 +264,9 @@ class _Product:
         if getattr(self.plan, side) is not Reading.IN_PLACE:
             return Factor(self.ring, None, width=packing.panels.width)
         free = packing.source.free
-        return Factor(self.ring, packing.source.dtype, unit=free[-1][1] if free else 1)
+        spread = side == "lhs" and self.c.is_diagonal
+        unit = free[-1][1] if free else 1
+        return Factor(self.ring, packing.source.dtype, unit=unit, spread=spread)
 
     # -- tiles ---------------------------------------------------------------------------------
 
@@ -275,6 +277,8 @@ class _Product:
         def at_tile(tile: Value) -> None:
             start = rows.start(w, tile)
             address = self._panel_address("lhs", self.lhs_at, tile, self.lhs_first, start)
+            if self.c.is_diagonal:
+                address = element_address(w, address, column, self.c.lhs.dtype)
 
             lhs, rhs = placed(address)
             self._tile(tile, size, lhs, rhs, start, first, column, masks)

@@ -42,7 +42,9 @@ CHUNK = 4096  # columns whose sums stay in L1
 
 def vector_kernel(c: Contraction, ring: Ring) -> Kernel | None:
     """A kernel for few rows; None where the blocked product is better. buffers: lhs, rhs, result."""
-    if c.m > MOST_ROWS or c.k < ring.lanes or (c.columns and c.columns[-1].out != 1):
+    if c.m > MOST_ROWS or c.k < ring.lanes or c.is_diagonal:
+        return None
+    if c.columns and c.columns[-1].out != 1:
         return None
     inner = c.depth[-1]
     if inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes and _at_once(c, ring):
