@@ -12,7 +12,7 @@ from hlo.ir.dtype import DType
 from tests.support.lanes_jit import host_target, lanes_function
 
 
-def run_emitted(  # noqa: PLR0913
+def run_emitted(
     opcode: str,
     operands: list[np.ndarray],
     types: list[DType],

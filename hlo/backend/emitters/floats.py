@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.backend.math.error_function import erf
 from hlo.backend.math.exponential import exp, expm1, logistic, tanh
+from hlo.backend.math.hyperbolic import acosh, asinh, atanh, cosh, sinh
+from hlo.backend.math.inverse_trigonometric import acos, asin, atan2
 from hlo.backend.math.logarithm import log, log1p
-from hlo.backend.math.roots import rsqrt
+from hlo.backend.math.power import power
+from hlo.backend.math.remainder import remainder
+from hlo.backend.math.roots import cbrt, rsqrt
 from hlo.backend.math.term import Term
+from hlo.backend.math.trigonometric import cos, sin, tan
 
 Emitter = Callable[..., Term]  # (*operands) -> Term
 
@@ -51,10 +57,25 @@ FLOAT: dict[str, Emitter] = {
     "log-plus-one": log1p,
     "logistic": logistic,
     "tanh": tanh,
+    "erf": erf,
+    "cbrt": cbrt,
+    "sine": sin,
+    "cosine": cos,
+    "tan": tan,
+    "sinh": sinh,
+    "cosh": cosh,
+    "asin": asin,
+    "acos": acos,
+    "asinh": asinh,
+    "acosh": acosh,
+    "atanh": atanh,
     "add": Term.__add__,
     "subtract": Term.__sub__,
     "multiply": Term.__mul__,
     "divide": Term.__truediv__,
+    "remainder": remainder,
+    "power": power,
+    "atan2": atan2,
     "maximum": _intrinsic("llvm.maximum"),
     "minimum": _intrinsic("llvm.minimum"),
 }

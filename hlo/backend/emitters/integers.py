@@ -135,7 +135,7 @@ def _mulhi(dtype: DType, a: Term, b: Term) -> Term:
 
 
 def _power(dtype: DType, x: Term, y: Term) -> Term:
-    return power(x, y, signed=dtype.is_signed)
+    return power(x, y)
 
 
 INTEGER: dict[str, Emitter] = {

@@ -1,31 +1,27 @@
-"""Modular integer power by squaring, as a function of its own: it loops as long as exponents do."""
+"""Modular integer power by squaring, as a function of its own: it loops as long as exponents do.
+
+The exponent is read as XLA:CPU reads it (shared/suites/conformance, int_bits_*): its low six bits
+count, and one with the lane's top bit set is negative, in unsigned types too.
+"""
 
 from __future__ import annotations
 
 from hlo.backend.math.term import Term, do_while, outlined
 
 
-def power(x: Term, y: Term, *, signed: bool) -> Term:
-    """x^y mod 2^w; for y < 0 (signed): 1 for x = 1, +-1 for x = -1 by y's parity, else 0."""
-    if signed:
-        return outlined("power.signed", [x, y], _signed)
-    return outlined("power.unsigned", [x, y], _loop)
+def power(x: Term, y: Term) -> Term:
+    """x^(y mod 64) mod 2^w; for y < 0: 1 for x = 1, +-1 for x = -1 by y's parity, else 0."""
+    return outlined("power", [x, y], _power)
 
 
-def _signed(x: Term, y: Term) -> Term:
-    negative = y < 0
-    modular = _loop(x, negative.select(0, y))
+def _power(x: Term, y: Term) -> Term:
     alternating = (y & 1).eq(0).select(1, x)
-    unit = x.eq(1) | x.eq(-1)
-    return negative.select(unit.select(alternating, 0), modular)
-
-
-def _loop(x: Term, y: Term) -> Term:
-    """While some lane's exponent has bits left: multiply where the bit is set, square."""
+    inverse = (x.eq(1) | x.eq(-1)).select(alternating, 0)
 
     def step(result: Term, base: Term, rest: Term) -> tuple[list[Term], Term]:
         factor = (rest & 1).ne(0).select(base, 1)
         left = rest >> 1
         return [result * factor, base * base, left], left.ne(0)
 
-    return do_while([x.const(1), x, y], step)[0]
+    modular = do_while([x.const(1), x, y & 63], step)[0]
+    return (y < 0).select(inverse, modular)

@@ -1,0 +1,226 @@
+"""Range reduction of sin, cos and tan: |x| = n pi/2 + r, |r| <= pi/4, for every finite x.
+
+Up to a bound: Cody and Waite, n pi/2 subtracted in parts of pi/2. Beyond, lane by lane behind a
+branch: Payne and Hanek (1983), x times the bits of 2/pi that matter, in integers.
+n is wanted modulo 4 only: it comes as integer lanes of the double's width.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from hlo.backend.math.scaling import FORMATS
+from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
+from hlo.backend.writer import Value, Writer, float_bits
+
+_MAGIC = FORMATS["double"].magic
+_TWO_OVER_PI = 2 / math.pi
+# pi/2 = the sum of three parts; n times the first two is exact for n < 2^20 (33 bits each).
+_PARTS = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
+_HALF_PI, _HALF_PI_LOW = math.pi / 2, 6.123233995736766036e-17
+_BOUND_F64 = 2.0**20
+_BOUND_F32 = 2.0**31
+
+
+def reduced_in_double(x: Term) -> tuple[Term, Term]:
+    """r as double lanes and n, for float lanes: a double has 29 bits to spare."""
+    size = x.abs().to("double")
+    shifted = fma(size, _TWO_OVER_PI, _MAGIC)
+    n = shifted - _MAGIC
+    r = fma(n, -_HALF_PI_LOW, fma(n, -_HALF_PI, size))
+    r, _, quadrant = _with_large(size, _BOUND_F32, r, r.const(0.0), shifted.bits)
+    return r, quadrant
+
+
+def reduced(x: Term) -> tuple[Term, Term, Term]:
+    """r as a sum of two doubles, and n, for double lanes."""
+    size = x.abs()
+    shifted = fma(size, _TWO_OVER_PI, _MAGIC)
+    n = shifted - _MAGIC
+    first, second, third = _PARTS
+    high, rest = two_sum(fma(n, -first, size), n * -second)
+    r, low = fast_two_sum(high, fma(n, -third, rest))
+    return _with_large(size, _BOUND_F64, r, low, shifted.bits)
+
+
+def _with_large(
+    size: Term, bound: float, r: Term, low: Term, quadrant: Term
+) -> tuple[Term, Term, Term]:
+    """The three results, those of lanes beyond the bound replaced; only in an outlined function."""
+    w = size.w
+    large = (size >= bound) & (size < float("inf"))
+    before, slow, after = (w.new_label(name) for name in ("before", "slow", "after"))
+    found = large.any()
+    w.branch(before)
+    w.label(before)
+    w.branch_if(found.value, slow, after)
+    w.label(slow)
+    known = w.scope()
+    patched = _patched(large.select(size, bound), large, (r, low, quadrant))
+    last = w.new_label("patched")
+    w.branch(last)
+    w.label(last)
+    w.branch(after)
+    w.label(after)
+    w.restore(known)
+    merged = []
+    for fast, exact in zip((r, low, quadrant), patched, strict=True):
+        text = f"phi {fast.type} [{fast.value}, %{before}], [{exact.value}, %{last}]"
+        merged.append(fast.of(w.assign(fast.type, text)))
+    return merged[0], merged[1], merged[2]
+
+
+def _patched(size: Term, large: Term, results: tuple[Term, ...]) -> list[Term]:
+    """Lane after lane through the scalar function; lanes that are not large keep their value."""
+    w = size.w
+    _define_payne_hanek(w)
+    if size.lanes == 1:
+        exact = _parts(w, size.value)
+        return [large.select(size.of(e), t) for e, t in zip(exact, results, strict=True)]
+    before, head, done = (w.new_label(name) for name in ("before", "head", "done"))
+    w.branch(before)
+    w.label(before)
+    w.branch(head)
+    w.label(head)
+    lane, following = w.fresh("lane"), w.fresh("lane")
+    w.emit(f"{lane} = phi i64 [0, %{before}], [{following}, %{head}]")
+    place = len(w.lines)
+    x = w.assign("double", f"extractelement {size.value.typed}, i64 {lane}")
+    merged = []
+    for part, result in zip(_parts(w, x), results, strict=True):
+        state = Value(w.fresh("p"), result.type)
+        text = f"insertelement {state.typed}, {part.typed}, i64 {lane}"
+        later = w.assign(result.type, text)
+        first = f"[{result.value}, %{before}], [{later}, %{head}]"
+        w.lines.insert(place, f"  {state} = phi {result.type} {first}")
+        merged.append(large.select(size.of(later), result))
+    w.emit(f"{following} = add i64 {lane}, 1")
+    more = w.assign("i1", f"icmp slt i64 {following}, {size.lanes}")
+    w.branch_if(more, head, done)
+    w.label(done)
+    return merged
+
+
+def _parts(w: Writer, x: Value) -> list[Value]:
+    """The scalar function's three results."""
+    triple = w.assign(_TRIPLE, f"call {_TRIPLE} @{_SYMBOL}(double {x})")
+    kinds = ("double", "double", "i64")
+    return [w.assign(k, f"extractvalue {_TRIPLE} {triple}, {i}") for i, k in enumerate(kinds)]
+
+
+_SYMBOL = "hlo.payne_hanek"
+_TRIPLE = "{double, double, i64}"
+
+
+def _define_payne_hanek(w: Writer) -> None:
+    """Put the scalar function and its table of 2/pi into the module."""
+    words = two_over_pi_words()
+    table = ", ".join(f"i64 {word}" for word in words)
+    name = f"{_SYMBOL}.bits"
+    w.globals[name] = f"@{name} = internal constant [{len(words)} x i64] [{table}]"
+    half_pi, low = (float_bits(v, "double") for v in (_HALF_PI, _HALF_PI_LOW))
+    text = _PAYNE_HANEK.replace("HALF_PI_LOW", low).replace("HALF_PI", half_pi)
+    w.globals[_SYMBOL] = text.replace("@BITS", f"@{name}").replace("@SELF", f"@{_SYMBOL}")
+    w.declare("i64", "llvm.fshl.i64", ["i64", "i64", "i64"])
+    w.declare("i128", "llvm.ctlz.i128", ["i128", "i1"])
+    w.declare("double", "llvm.fma.f64", ["double", "double", "double"])
+
+
+@lru_cache(maxsize=1)
+def two_over_pi_words() -> tuple[int, ...]:
+    """The bits of 2/pi in 64-bit words behind one word of zeros, the most significant first."""
+    bits = 64 * 19
+    scaled = (1 << (2 * bits + 65)) // _pi(bits + 64)
+    words = [scaled >> shift & (1 << 64) - 1 for shift in range(bits - 64, -1, -64)]
+    return (0, *words)
+
+
+def _pi(bits: int) -> int:
+    """pi 2^bits, by Machin's formula with guard bits."""
+    one = 1 << (bits + 32)
+
+    def arctan_inverse(n: int) -> int:
+        total = power = one // n
+        k, sign = 3, -1
+        while power:
+            power //= n * n
+            total += sign * (power // k)
+            k, sign = k + 2, -sign
+        return total
+
+    return 4 * (4 * arctan_inverse(5) - arctan_inverse(239)) >> 32
+
+
+# x = m 2^E; of 2/pi only the bits from 2^(1-E) on count modulo 4: the window (v0, v1, v2) starts
+# there, and the 192 low bits of m * window are x 2/pi / 4 modulo 1. f: its distance from the
+# nearest quadrant, normalised by the leading zeros so that two doubles hold 106 bits of it.
+_PAYNE_HANEK = """\
+define internal {double, double, i64} @SELF(double %x) nounwind {
+  %b = bitcast double %x to i64
+  %e = lshr i64 %b, 52
+  %fraction = and i64 %b, 4503599627370495
+  %m64 = or i64 %fraction, 4503599627370496
+  %m = zext i64 %m64 to i128
+  %start = sub i64 %e, 1013
+  %word = lshr i64 %start, 6
+  %shift = and i64 %start, 63
+  %a0 = getelementptr i64, ptr @BITS, i64 %word
+  %a1 = getelementptr i64, ptr %a0, i64 1
+  %a2 = getelementptr i64, ptr %a0, i64 2
+  %a3 = getelementptr i64, ptr %a0, i64 3
+  %w0 = load i64, ptr %a0
+  %w1 = load i64, ptr %a1
+  %w2 = load i64, ptr %a2
+  %w3 = load i64, ptr %a3
+  %v0 = call i64 @llvm.fshl.i64(i64 %w0, i64 %w1, i64 %shift)
+  %v1 = call i64 @llvm.fshl.i64(i64 %w1, i64 %w2, i64 %shift)
+  %v2 = call i64 @llvm.fshl.i64(i64 %w2, i64 %w3, i64 %shift)
+  %v1w = zext i64 %v1 to i128
+  %v2w = zext i64 %v2 to i128
+  %p0 = mul i64 %m64, %v0
+  %p1 = mul i128 %m, %v1w
+  %p2 = mul i128 %m, %v2w
+  %p2h = lshr i128 %p2, 64
+  %s = add i128 %p1, %p2h
+  %p0w = zext i64 %p0 to i128
+  %p0s = shl i128 %p0w, 64
+  %v = add i128 %p0s, %s
+  %vh = lshr i128 %v, 64
+  %hi = trunc i128 %vh to i64
+  %near = add i64 %hi, 2305843009213693952
+  %q = lshr i64 %near, 62
+  %f = shl i128 %v, 2
+  %negative = icmp slt i128 %f, 0
+  %minus = sub i128 0, %f
+  %a = select i1 %negative, i128 %minus, i128 %f
+  %zeros = call i128 @llvm.ctlz.i128(i128 %a, i1 false)
+  %normal = shl i128 %a, %zeros
+  %th = lshr i128 %normal, 64
+  %top = trunc i128 %th to i64
+  %bottom = trunc i128 %normal to i64
+  %high = and i64 %top, -2048
+  %low = call i64 @llvm.fshl.i64(i64 %top, i64 %bottom, i64 53)
+  %dh = uitofp i64 %high to double
+  %dl = uitofp i64 %low to double
+  %z = trunc i128 %zeros to i64
+  %zs = sub i64 959, %z
+  %zb = shl i64 %zs, 52
+  %scale = bitcast i64 %zb to double
+  %fh = fmul double %dh, %scale
+  %dls = fmul double %dl, 0x3CA0000000000000
+  %fl = fmul double %dls, %scale
+  %rh = fmul double %fh, HALF_PI
+  %mrh = fneg double %rh
+  %er = call double @llvm.fma.f64(double %fh, double HALF_PI, double %mrh)
+  %e1 = call double @llvm.fma.f64(double %fh, double HALF_PI_LOW, double %er)
+  %rl = call double @llvm.fma.f64(double %fl, double HALF_PI, double %e1)
+  %nh = fneg double %rh
+  %nl = fneg double %rl
+  %oh = select i1 %negative, double %nh, double %rh
+  %ol = select i1 %negative, double %nl, double %rl
+  %r0 = insertvalue {double, double, i64} poison, double %oh, 0
+  %r1 = insertvalue {double, double, i64} %r0, double %ol, 1
+  %r2 = insertvalue {double, double, i64} %r1, i64 %q, 2
+  ret {double, double, i64} %r2
+}"""
