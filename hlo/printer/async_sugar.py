@@ -1,4 +1,4 @@
-"""Asynchronous instructions that print as `X-start`, `X-update`, `X-done` of the opcode they wrap."""
+"""Asynchronous instructions that print as `X-start`, `X-update`, `X-done` of what they wrap."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hlo.printer.options import PrintOptions
 
 SUFFIXES = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
 # X-start of these is an opcode of its own, or its text cannot say what X needs.
-_NOT_READ_BACK = frozenset(
-    "all-gather all-reduce collective-permute copy send recv parameter constant async-start "
-    "async-update async-done".split()
-)
+_NOT_READ_BACK = (
+    "all-gather", "all-reduce", "collective-permute", "copy", "send", "recv", "parameter",
+    "constant", "async-start", "async-update", "async-done",
+)  # fmt: skip
 # Copied from the start to the wrapped instruction when the sugar is read.
 _SHARED = ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.attributes.literal_text import ELIDED, literal_text
+from hlo.ir import dtype as dt
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.printer.options import PrintOptions
@@ -24,23 +25,30 @@ def constant_text(literal: Literal, options: PrintOptions) -> str:
 
 def essential_text(literal: Literal) -> str:
     """`0`, `1`, integers in full, anything else left out."""
-    array = literal.value
-    if isinstance(array, np.ndarray):
-        if is_all_zero(literal.shape, array):
+    shape = literal.shape
+    if isinstance(literal.value, np.ndarray):
+        if is_all_zero(shape, literal.value):
             return "0"
-        if bool(np.all(array == np.ones((), array.dtype))):
+        if is_all_one(shape, literal.value):
             return "1"
-    if all(leaf.dtype.is_integral for leaf in literal.shape.leaves()) and (
-        literal.shape.size <= ESSENTIAL
-    ):
+    if all(leaf.dtype.is_integral for leaf in shape.leaves()) and shape.size <= ESSENTIAL:
         return literal_text(literal)
     return ELIDED
 
 
 def is_all_zero(shape: Shape, array: np.ndarray) -> bool:
-    """Zero or false everywhere; -0.0 is not zero; an empty array is all zero."""
-    if array.size == 0:
-        return True
-    if shape.dtype.is_float or shape.dtype.is_complex:
-        return not array.tobytes().strip(b"\0")
-    return not bool(np.any(array != np.zeros((), array.dtype)))
+    """Zero or false everywhere; -0.0 is not zero; an empty array is all zero.
+
+    By the bits, which f8e8m0fnu has no zero among.
+    """
+    if shape.dtype is dt.F8E8M0FNU:
+        return array.size == 0
+    return not array.tobytes().strip(b"\0")
+
+
+def is_all_one(shape: Shape, array: np.ndarray) -> bool:
+    """One or true everywhere."""
+    if shape.dtype.is_integral and shape.dtype.bits < 8:
+        array = array.astype(np.int64)  # one of s1 would wrap to -1
+    with np.errstate(invalid="ignore"):  # NaNs are not one
+        return bool(np.all(array == np.ones((), array.dtype)))

@@ -29,7 +29,7 @@ def _attribute_texts(module: Module) -> Iterator[str]:
         if key == "entry_computation_layout":
             value = value or module.entry.program_shape
             assert isinstance(value, ProgramShape), "the entry's layout is a program shape"
-        elif value is None or value == attr.default or value == ():
+        elif value in (None, (), attr.default):
             continue
         yield f", {key}={attr.kind.print(value)}"
 

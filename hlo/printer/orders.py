@@ -21,8 +21,11 @@ def printed_computations(module: Module, options: PrintOptions) -> list[Computat
 
 
 def xla_post_order(module: Module) -> list[Computation]:
-    """XLA's own order, which marks callees when it pushes them: a callee of the first callee that is
-    also the second comes after the first, and such a text cannot be read again."""
+    """XLA's own order, which marks callees when it pushes them.
+
+    A callee of the first callee that is also the second one therefore comes after the first, and
+    such a text cannot be read again.
+    """
     called = {c for computation in module.computations for c in callees(computation)}
     done: dict[Computation, None] = {}
     for root in module.computations:

@@ -27,13 +27,12 @@ LARGEST_FORM = 1 << 30  # characters: forms with full bodies can grow exponentia
 _COMPUTED = frozenset(("map", "outfeed", "compare"))  # attributes that depend on shapes
 # Keys of bodies that are printed in full; what else calls something says `calls=`, which for
 # reduce-scatter and scan is not the key that reads back.
-_FULL_KEYS = frozenset(
-    "condition body select scatter true_computation false_computation branch_computations "
-    "called_computations".split()
-)
-_APPLIES = frozenset(
-    "call map reduce reduce-window all-reduce all-reduce-start scatter sort".split()
-)
+_FULL_KEYS = (
+    "condition", "body", "select", "scatter", "true_computation", "false_computation",
+)  # fmt: skip
+_APPLIES = (
+    "call", "map", "reduce", "reduce-window", "all-reduce", "all-reduce-start", "scatter", "sort",
+)  # fmt: skip
 BodyKey = tuple[Computation, int]
 
 
@@ -61,7 +60,7 @@ class Writer:
         order = printed_instructions(computation, self._fusions, scheduled=self.module.is_scheduled)
         if self.options.print_subcomputation_bodies:
             self._prepare_bodies(order, indent + 1)
-        return f"{entry}{'  ' * indent}{head}{self._braces(computation, order, indent)}"
+        return f"{'  ' * indent}{entry}{head}{self._braces(computation, order, indent)}"
 
     def _braces(self, computation: Computation, order: Sequence[Instruction], indent: int) -> str:
         """From the signature to the execution thread."""
