@@ -19,7 +19,8 @@ class Code:
     def __init__(self, objects: Sequence[bytes]) -> None:
         with _lock:  # engines are made on one thread at a time
             toolchain.initialise()
-            module = llvm.parse_assembly("", context=llvm.create_context())
+            # in the global context: the collector may end a context before the engine that uses it
+            module = llvm.parse_assembly("")
             target = llvm.Target.from_triple(llvm.get_process_triple())
             self._engine = llvm.create_mcjit_compiler(
                 module, target.create_target_machine(jit=True)
