@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from hlo.attributes.escape import quoted
 from hlo.errors import HloError
@@ -33,7 +34,22 @@ _FULL_KEYS = (
 _APPLIES = (
     "call", "map", "reduce", "reduce-window", "all-reduce", "all-reduce-start", "scatter", "sort",
 )  # fmt: skip
-BodyKey = tuple[Computation, int]
+
+
+class Place(NamedTuple):
+    """Where an instruction is printed: its indentation, and whether frontend attributes show.
+
+    They do not inside what a sugared async-start wraps, when it has some itself.
+    """
+
+    indent: int
+    frontend: bool = True
+
+    def deeper(self) -> Place:
+        return Place(self.indent + 1, self.frontend)
+
+
+BodyKey = tuple[Computation, Place]
 
 
 class Writer:
@@ -54,23 +70,23 @@ class Writer:
 
     def computation(self, computation: Computation) -> str:
         """A computation at top level, without the blank line behind it."""
-        indent = self.options.indent_amount
+        place = Place(self.options.indent_amount, self.options.print_frontend_attributes)
         entry = "ENTRY " if computation is self.module.entry else ""
         head = "" if self.options.is_in_nested_computation else self.naming.head(computation)
         order = printed_instructions(computation, self._fusions, scheduled=self.module.is_scheduled)
         if self.options.print_subcomputation_bodies:
-            self._prepare_bodies(order, indent + 1)
-        return f"{'  ' * indent}{entry}{head}{self._braces(computation, order, indent)}"
+            self._prepare_bodies(order, place.deeper())
+        return f"{'  ' * place.indent}{entry}{head}{self._braces(computation, order, place)}"
 
-    def _braces(self, computation: Computation, order: Sequence[Instruction], indent: int) -> str:
+    def _braces(self, computation: Computation, order: Sequence[Instruction], place: Place) -> str:
         """From the signature to the execution thread."""
-        lines = "".join(self._lines(order, computation.root, indent + 1))
+        lines = "".join(self._lines(order, computation.root, place.deeper()))
         signature = self._signature(computation) if self.options.print_program_shape else ""
         thread = computation.execution_thread
         behind = ""
         if thread != "main" and self.options.print_ids:
             behind = f", execution_thread={self._often_raw(thread)}"
-        return f"{signature}{{\n{lines}{'  ' * indent}}}{behind}"
+        return f"{signature}{{\n{lines}{'  ' * place.indent}}}{behind}"
 
     def _signature(self, computation: Computation) -> str:
         parameters = ", ".join(
@@ -85,25 +101,28 @@ class Writer:
 
     # Bodies inside instructions: an explicit stack, for calls may be nested deeper than Python's.
 
-    def _prepare_bodies(self, order: Sequence[Instruction], indent: int) -> None:
+    def _prepare_bodies(self, order: Sequence[Instruction], place: Place) -> None:
         """Write every body that these instructions show inside themselves, the innermost first."""
-        wanted = [(c, indent) for i in order for c in self._bodies_in(i)]
-        deepest = indent + len(self.module.computations)
+        wanted = [key for i in order for key in self._bodies_in(i, place)]
+        deepest = place.indent + len(self.module.computations)
         while wanted:
-            key = computation, depth = wanted[-1]
-            if depth > deepest:
+            key = computation, where = wanted[-1]
+            if where.indent > deepest:
                 raise HloError("recursion", f"{computation.name} calls itself, expected no cycle")
-            inner = [(c, depth + 1) for i in computation.instructions for c in self._bodies_in(i)]
-            missing = [k for k in inner if k not in self._bodies]
-            if key in self._bodies or not missing:
+            inside = where.deeper()
+            inner = (k for i in computation.instructions for k in self._bodies_in(i, inside))
+            missing = [] if key in self._bodies else [k for k in inner if k not in self._bodies]
+            wanted += missing
+            if not missing:
                 wanted.pop()
-            if key not in self._bodies and not missing:
-                order = printed_instructions(computation, self._fusions, scheduled=False)
-                self._keep_body(key, "  " * depth + self._braces(computation, order, depth))
-            elif key not in self._bodies:
-                wanted += missing
+                self._write_body(key)
 
-    def _keep_body(self, key: BodyKey, text: str) -> None:
+    def _write_body(self, key: BodyKey) -> None:
+        if key in self._bodies:
+            return
+        computation, place = key
+        order = printed_instructions(computation, self._fusions, scheduled=False)
+        text = "  " * place.indent + self._braces(computation, order, place)
         self._bodies[key] = text
         self._bodies_size += len(text)
         if self._bodies_size > LARGEST_FORM:
@@ -111,21 +130,25 @@ class Writer:
                 "unsupported", "the form with full bodies is over 1 GiB, expected less nesting"
             )
 
-    def _bodies_in(self, instruction: Instruction) -> Iterator[Computation]:
+    def _bodies_in(self, instruction: Instruction, place: Place) -> Iterator[BodyKey]:
         """The computations that an instruction's text holds in full."""
         if not instruction.attributes or instruction.opcode in ("async-update", "async-done"):
             return
         for computation in instruction.called_computations():
             if computation in self.sugared and instruction.opcode == "async-start":
-                yield from computation.root.called_computations()
-            yield computation
+                inner = self._wrapped_place(instruction, place)
+                yield from ((c, inner) for c in computation.root.called_computations())
+            yield computation, place
+
+    def _wrapped_place(self, start: Instruction, place: Place) -> Place:
+        return Place(place.indent, place.frontend and "frontend_attributes" not in start.attributes)
 
     # Instructions
 
     def _lines(self, order: Sequence[Instruction], root: Instruction, indent: int) -> Iterator[str]:
         """One line per instruction. Hot: about 3 us each, most of it looking up cached texts."""
         names = self.naming.body(order)
-        tab, root_tab = "  " * indent, "  " * indent + "ROOT "
+        tab, root_tab = "  " * place.indent, "  " * place.indent + "ROOT "
         plans, shape, operands = self.plans, self._shape, self._operands
         with_shape = self.options.print_result_shape
         for instruction in order:
@@ -133,7 +156,7 @@ class Writer:
             front = root_tab if instruction is root else tab
             behind = ""
             if instruction.attributes or plans[opcode].always:
-                behind = self._attributes(instruction, indent)
+                behind = self._attributes(instruction, place)
             if opcode in SUFFIXES:
                 opcode = self._async_opcode(instruction)
             result = shape(instruction.shape) + " " if with_shape else ""
@@ -183,26 +206,24 @@ class Writer:
 
     # Attributes
 
-    def _attributes(self, instruction: Instruction, indent: int) -> str:
+    def _attributes(self, instruction: Instruction, place: Place) -> str:
         """Everything behind the operands, each with a comma in front."""
         attributes = instruction.attributes
-        pieces = self._passed_on(instruction, indent)
+        pieces = self._passed_on(instruction, place)
         pieces += [e.piece(attributes[e.key]) for e in self.plans.behind if e.key in attributes]
         return "".join(pieces)
 
-    def _passed_on(
-        self, instruction: Instruction, indent: int, *, frontend_attributes: bool = True
-    ) -> list[str]:
+    def _passed_on(self, instruction: Instruction, place: Place) -> list[str]:
         """What is printed also where the instruction is wrapped in an asynchronous one."""
         plans, attributes, options = self.plans, instruction.attributes, self.options
         plan = plans[instruction.opcode]
-        pieces = self._own(instruction, plan.own, indent) if options.print_extra_attributes else []
+        pieces = self._own(instruction, plan.own, place) if options.print_extra_attributes else []
         if plan.calls:
-            pieces += self._calls(instruction, plan.calls, indent)
+            pieces += self._calls(instruction, plan.calls, place)
             pieces += [e.piece(attributes[e.key]) for e in plan.last if e.key in attributes]
         if "sharding" in attributes:
             pieces.append(plans.sharding.piece(attributes["sharding"]))
-        if frontend_attributes and "frontend_attributes" in attributes:
+        if place.frontend and "frontend_attributes" in attributes:
             pieces.append(plans.frontend_attributes.piece(attributes["frontend_attributes"]))
         if "control-predecessors" in attributes and options.print_control_dependencies:
             pieces.append(self._control(instruction))
@@ -211,14 +232,14 @@ class Writer:
                 pieces.append(entry.piece(attributes[entry.key]))
         return pieces
 
-    def _own(self, instruction: Instruction, entries: tuple[Entry, ...], indent: int) -> list[str]:
+    def _own(self, instruction: Instruction, entries: tuple[Entry, ...], place: Place) -> list[str]:
         """The opcode's own attributes."""
         attributes = instruction.attributes
         if instruction.opcode in _COMPUTED:
             return [e.piece(own_value(instruction, e)) for e in entries]
         pieces = []
         if instruction.opcode == "async-start":
-            pieces += self._wrapped_attributes(instruction, indent)
+            pieces += self._wrapped_attributes(instruction, place)
         for e in entries:
             if e.key in attributes:
                 pieces.append(e.piece(attributes[e.key]))
@@ -228,7 +249,7 @@ class Writer:
             pieces.append(self.plans.replication.piece(attributes["parameter_replication"]))
         return pieces
 
-    def _wrapped_attributes(self, start: Instruction, indent: int) -> list[str]:
+    def _wrapped_attributes(self, start: Instruction, place: Place) -> list[str]:
         """The execution thread, and where sugar is printed the attributes of what it wraps."""
         computation = wrapped(start)
         if computation is None:
@@ -238,10 +259,7 @@ class Writer:
         if thread != "main":
             pieces.append(f", async_execution_thread={self._often_raw(thread)}")
         if computation in self.sugared:
-            own_frontend = "frontend_attributes" in start.attributes
-            pieces += self._passed_on(
-                computation.root, indent, frontend_attributes=not own_frontend
-            )
+            pieces += self._passed_on(computation.root, self._wrapped_place(start, place))
         return pieces
 
     def _control(self, instruction: Instruction) -> str:
@@ -249,7 +267,7 @@ class Writer:
         return f", control-predecessors={{{names}}}" if names else ""
 
     def _calls(
-        self, instruction: Instruction, keys: tuple[tuple[str, bool], ...], indent: int
+        self, instruction: Instruction, keys: tuple[tuple[str, bool], ...], place: Place
     ) -> Iterator[str]:
         """The called computations, by name or in full."""
         is_full = self.options.print_subcomputation_bodies
@@ -258,18 +276,18 @@ class Writer:
             if value is None or value == ():
                 continue
             if is_full:
-                yield self._full_call(instruction, key, value, indent)
+                yield self._full_call(instruction, key, value, place)
             elif is_list:
                 names = ", ".join(map(self.naming.computation, value))  # type: ignore[call-overload]
                 yield f", {key}={{{names}}}"
             elif not (instruction.opcode == "async-start" and value in self.sugared):
                 yield f", {key}={self.naming.computation(value)}"  # type: ignore[arg-type]
 
-    def _full_call(self, instruction: Instruction, key: str, value: object, indent: int) -> str:
+    def _full_call(self, instruction: Instruction, key: str, value: object, place: Place) -> str:
         """`key=` and a line break, then the body; several bodies in braces at the left margin."""
         if isinstance(value, tuple):
-            bodies = ",\n".join(self._bodies[(c, indent)] for c in value)
+            bodies = ",\n".join(self._bodies[(c, place)] for c in value)
             return f", {key}={{\n{bodies}\n}}"
         if key not in _FULL_KEYS:
             key = "to_apply" if instruction.opcode in _APPLIES else "calls"
-        return f", {key}=\n{self._bodies[(value, indent)]}"  # type: ignore[index]  # a computation
+        return f", {key}=\n{self._bodies[(value, place)]}"  # type: ignore[index]  # a computation
