@@ -226,8 +226,8 @@ class Compare(Op):
     def evaluate(x: Array, y: Array, *, direction: str, type: str | None = None) -> Array:
         x, y = common_extents((x, y))
         total = type == "TOTALORDER"
-        left, right = map(reals.total_order, (x, y)) if total else map(widen, (x, y))
         with np.errstate(invalid="ignore"):
+            left, right = map(reals.total_order, (x, y)) if total else map(widen, (x, y))
             return np.asarray(COMPARISONS[direction](left, right))
 
 

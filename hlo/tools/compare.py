@@ -94,7 +94,8 @@ class Report:
 def compare(actual: object, expected: object, budget: Budget = Budget()) -> Report:
     """Compares values of one structure; HloError `comparison` when structures or types differ."""
     pairs = list(_leaves(actual, expected, ()))
-    return Report(tuple(_array_report(*pair, budget) for pair in pairs), budget)
+    with np.errstate(all="ignore"):
+        return Report(tuple(_array_report(*pair, budget) for pair in pairs), budget)
 
 
 def _leaves(
@@ -119,8 +120,7 @@ def _array_report(
 ) -> ArrayReport:
     distance = _distance(actual, expected)
     absolute, relative = _errors(actual, expected)
-    with np.errstate(invalid="ignore"):
-        over = (distance > budget.ulp) & ~(absolute <= budget.atol + budget.rtol * _size(expected))
+    over = (distance > budget.ulp) & ~(absolute <= budget.atol + budget.rtol * _size(expected))
     count = int(np.count_nonzero(over))
     ranked = np.argsort(np.where(over, distance, -1.0), axis=None)[::-1][: min(WORST, count)]
     worst = tuple(
@@ -172,11 +172,9 @@ def _size(expected: np.ndarray) -> np.ndarray:
 
 def _errors(actual: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Absolute and relative errors as f64."""
-    with np.errstate(all="ignore"):
-        absolute = np.abs(_wide(actual) - _wide(expected))
-        absolute = np.where(actual == expected, 0.0, absolute)
-        relative = np.where(absolute == 0, 0.0, absolute / _size(expected))
-    return absolute, relative
+    absolute = np.abs(_wide(actual) - _wide(expected))
+    absolute = np.where(actual == expected, 0.0, absolute)
+    return absolute, np.where(absolute == 0, 0.0, absolute / _size(expected))
 
 
 def _histogram(distance: np.ndarray) -> tuple[tuple[str, float], ...]:
@@ -193,8 +191,7 @@ def _histogram(distance: np.ndarray) -> tuple[tuple[str, float], ...]:
 def _bias(actual: np.ndarray, expected: np.ndarray, distance: np.ndarray) -> float:
     if not _is_inexact(actual) or np.iscomplexobj(actual):
         return 0.0
-    with np.errstate(invalid="ignore"):
-        sign = np.sign(_wide(actual) - _wide(expected))
+    sign = np.sign(_wide(actual) - _wide(expected))
     usable = np.isfinite(distance) & np.isfinite(sign)
     return float(np.mean((sign * distance)[usable])) if usable.any() else 0.0
 

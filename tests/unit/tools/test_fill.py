@@ -1,0 +1,49 @@
+"""fill_elided: which constants get values, and that they make sense."""
+
+import numpy as np
+
+from hlo.interpreter.evaluate import evaluate
+from hlo.parser.parse import parse
+from hlo.tools.fill import fill_elided
+
+GATHER = """
+HloModule m
+
+ENTRY e {
+  table = f32[5,4] constant({...})
+  rows = s32[30] constant({...})
+  kept = s32[2] constant({7, 8})
+  taken = f32[30,4] gather(table, rows), offset_dims={1}, collapsed_slice_dims={0},
+    start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+  ROOT t = (f32[5,4], s32[30], s32[2], f32[30,4]) tuple(table, rows, kept, taken)
+}
+"""
+
+
+def test_values_are_small_and_indices_in_range() -> None:
+    module = parse(GATHER)
+    table, rows, kept, taken = evaluate(fill_elided(module))  # type: ignore[misc]  # a tuple
+    assert 0.02 < float(np.std(table)) < 0.3
+    assert rows.min() >= 0
+    assert rows.max() <= 4
+    assert kept.tolist() == [7, 8]
+    assert (taken == table[rows]).all()
+
+
+def test_seed_decides_and_the_module_stays_as_it_was() -> None:
+    module = parse(GATHER)
+    first, again, other = (evaluate(fill_elided(module, s)) for s in (3, 3, 4))
+    assert (first[0] == again[0]).all()  # type: ignore[index]  # a tuple
+    assert (first[0] != other[0]).any()  # type: ignore[index]  # a tuple
+    assert module.entry.instructions[0]["literal"].is_elided  # type: ignore[attr-defined]  # a Literal
+
+
+def test_every_type_is_filled() -> None:
+    types = ("pred", "s4", "u8", "s64", "bf16", "f8e4m3fn", "f8e8m0fnu", "f4e2m1fn", "c64", "c128")
+    rows = [f"c{i} = {t}[20] constant({{...}})" for i, t in enumerate(types)]
+    shapes, names = ", ".join(f"{t}[20]" for t in types), ", ".join(f"c{i}" for i in range(10))
+    body = "\n".join([*rows, f"ROOT t = ({shapes}) tuple({names})"])
+    values = evaluate(fill_elided(parse("HloModule m\nENTRY e {\n" + body + "\n}")))
+    assert isinstance(values, tuple)
+    assert [v.shape for v in values] == [(20,)] * 10
+    assert np.isfinite(values[6].astype(np.float32)).all()
