@@ -145,7 +145,9 @@ class Writer:
 
     # Instructions
 
-    def _lines(self, order: Sequence[Instruction], root: Instruction, indent: int) -> Iterator[str]:
+    def _lines(
+        self, order: Sequence[Instruction], root: Instruction, place: Place
+    ) -> Iterator[str]:
         """One line per instruction. Hot: about 3 us each, most of it looking up cached texts."""
         names = self.naming.body(order)
         tab, root_tab = "  " * place.indent, "  " * place.indent + "ROOT "
