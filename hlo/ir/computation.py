@@ -18,7 +18,9 @@ class Computation:
     `add` appends: after edits the order is no longer topological; `hlo.ir.graph.post_order` is.
     """
 
-    __slots__ = ("_by_order", "_instructions", "_root", "execution_thread", "module", "name")
+    __slots__ = (
+        "_by_order", "_instructions", "_next", "_root", "_taken", "execution_thread", "module", "name",
+    )  # fmt: skip
 
     def __init__(self, name: str, *, execution_thread: str = "main") -> None:
         self.name = name
@@ -27,6 +29,8 @@ class Computation:
         self._instructions: dict[Instruction, None] = {}
         self._by_order: tuple[Instruction, ...] | None = None
         self._root: Instruction | None = None
+        self._taken: set[str] | None = None  # names in use, known from the first edit on
+        self._next: dict[str, int] = {}  # the next number to try for a name in use
 
     def __repr__(self) -> str:
         return f"<computation {self.name}, {len(self._instructions)} instructions>"
@@ -70,6 +74,8 @@ class Computation:
         """Append an instruction and enter it among its operands' users."""
         assert instruction.computation is None, f"{instruction.name} already has a computation"
         instruction.computation = self
+        if self._taken is not None:
+            self._taken.add(instruction.name)
         self._instructions[instruction] = None
         self._by_order = None
         for operand in instruction.operands:
@@ -93,7 +99,26 @@ class Computation:
             metadata = like.attributes.get("metadata")
             if metadata is not None and "metadata" not in made.attributes:
                 made.attributes = {**made.attributes, "metadata": metadata}
-        return self.add(made)
+        return self.adopt(made)
+
+    def adopt(self, instruction: Instruction) -> Instruction:
+        """Append an instruction under a name that no other one here has."""
+        if self._taken is None:
+            self._taken = {i.name for i in self._instructions}
+        if instruction.name in self._taken:
+            instruction.name = self._fresh(instruction.name)
+        return self.add(instruction)
+
+    def _fresh(self, name: str) -> str:
+        root, dot, number = name.rpartition(".")
+        if not dot or not number.isdigit():
+            root = name
+        assert self._taken is not None, "names are known"
+        at = self._next.get(root, 1)
+        while f"{root}.{at}" in self._taken:
+            at += 1
+        self._next[root] = at + 1
+        return f"{root}.{at}"
 
     def set_operand(self, user: Instruction, index: int, new: Instruction) -> None:
         """Make `new` operand `index` of `user`."""

@@ -44,6 +44,15 @@ class Module:
             self.entry = computation
         return computation
 
+    def adopt(self, computation: Computation) -> Computation:
+        """Append a computation under a name that no other one has."""
+        taken = {c.name for c in self.computations}
+        root, number = computation.name, 0
+        while computation.name in taken:
+            number += 1
+            computation.name = f"{root}.{number}"
+        return self.add(computation)
+
     def remove(self, computation: Computation) -> None:
         assert computation is not self.entry, "the entry stays"
         self.computations.remove(computation)

@@ -116,7 +116,7 @@ class Builder:
     def finish(self, root: Instruction) -> Computation:
         """Set the root and enter the computation into the module."""
         self._computation.root = root
-        return self._module.add(self._computation)
+        return self._module.adopt(self._computation)
 
     def build(self, root: Instruction) -> Module:
         """The finished module, this computation its entry."""

@@ -51,7 +51,7 @@ def inline_call(call: Instruction) -> Instruction:
         if "control-predecessors" in new.attributes:
             before = tuple(twins[p] for p in control_predecessors(old))
             new.attributes = {**new.attributes, "control-predecessors": before}
-        twins[old] = computation.add(new)
+        twins[old] = computation.adopt(new)
     result = twins[callee.root]
     computation.replace_uses(call, result)
     computation.remove(call)

@@ -22,7 +22,7 @@ def flatten_call_graph(module: Module) -> bool:
         calls = [i for i in sites[computation] if i.opcode in CONTROL_FLOW]
         for site in _after_first(calls, computation):
             clone = clone_computation(computation)
-            module.add(clone)
+            module.adopt(clone)
             module.computations.insert(
                 module.computations.index(computation) + 1, module.computations.pop()
             )

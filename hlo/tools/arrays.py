@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import zipfile
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.printer.constants import constant_text
+from hlo.printer.options import PrintOptions
 from hlo.tools.files import read_bytes
 from hlo.tools.inputs import named_dtype
 
@@ -29,9 +32,9 @@ def leaves(value: object) -> Iterator[np.ndarray]:
 
 def load_npz(path: str) -> dict[str, np.ndarray]:
     """Arrays by name; `name:dtype` holds the bits of a type that NumPy cannot store."""
-    read_bytes(path)
+    data = io.BytesIO(read_bytes(path))
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(data, allow_pickle=False) as stored:
             return dict(_restored(name, stored[name]) for name in stored.files)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
         raise HloError("file", f"{path} is no readable npz file: {error}") from None
@@ -39,9 +42,9 @@ def load_npz(path: str) -> dict[str, np.ndarray]:
 
 def load_npy(path: str) -> np.ndarray:
     """The array of an npy file."""
-    read_bytes(path)
+    data = io.BytesIO(read_bytes(path))
     try:
-        loaded = np.load(path, allow_pickle=False)
+        loaded = np.load(data, allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise HloError("file", f"{path} is no readable npy file: {error}") from None
     if not isinstance(loaded, np.ndarray):
@@ -185,6 +188,12 @@ def describe(array: np.ndarray) -> str:
         low, high, mean = finite.min(), finite.max(), finite.mean()
     prefix = "|x| " if array.dtype.kind == "c" else ""
     return f"{text} {prefix}min {low:.6g}  max {high:.6g}  mean {mean:.6g}  NaN {nans}"
+
+
+def full_text(array: np.ndarray) -> str:
+    """Shape and all values as HLO writes a literal."""
+    literal = Literal.of(array[()] if array.ndim == 0 else array)
+    return f"{literal.shape} {constant_text(literal, PrintOptions())}"
 
 
 def digest(value: object) -> str:
