@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hlo.backend.emitters import conversion
 from hlo.backend.emitters.lanes import unsupported
+from hlo.backend.math import complex_arithmetic, complex_functions
+from hlo.backend.math.complex_arithmetic import Complex, outlined_pair
 from hlo.backend.math.term import Term
 from hlo.backend.target import Target
 from hlo.backend.types import Lanes
 from hlo.backend.writer import Value, Writer
 from hlo.ir.dtype import DType
-
-
-@dataclass(frozen=True, slots=True)
-class Complex:
-    """real + i imag."""
-
-    real: Term
-    imag: Term
-
 
 Emitter = Callable[..., Complex]  # (*operands) -> Complex
 
@@ -87,38 +79,58 @@ def _convert(x: Term | Complex, source: DType, target: DType) -> Lanes:
     return real.value, conversion.converted(x.imag, component, goal).value
 
 
-def _add(x: Complex, y: Complex) -> Complex:
-    return Complex(x.real + y.real, x.imag + y.imag)
+def _magnitude(z: Complex) -> Term:
+    return complex_arithmetic.magnitude(z.to("double"))
 
 
-def _subtract(x: Complex, y: Complex) -> Complex:
-    return Complex(x.real - y.real, x.imag - y.imag)
+def _in_double(name: str, function: Emitter) -> Emitter:
+    """`function` of doubles as a function of the module; c64 is rounded once."""
+
+    def emit_function(*operands: Complex) -> Complex:
+        return outlined_pair(name, list(operands), function)
+
+    return emit_function
 
 
-def _multiply(x: Complex, y: Complex) -> Complex:
-    """(ac - bd) + (ad + bc)i, each product rounded."""
-    return Complex(
-        x.real * y.real - x.imag * y.imag,
-        x.real * y.imag + x.imag * y.real,
-    )
-
-
-def _negate(x: Complex) -> Complex:
-    return Complex(-x.real, -x.imag)
-
+_FUNCTIONS: dict[str, Emitter] = {
+    "sign": complex_arithmetic.sign,
+    "divide": complex_arithmetic.divide,
+    "power": complex_arithmetic.power,
+    "sqrt": complex_arithmetic.sqrt,
+    "rsqrt": complex_arithmetic.rsqrt,
+    "exponential": complex_arithmetic.exp,
+    "log": complex_arithmetic.log,
+    "log-plus-one": complex_arithmetic.log1p,
+    "exponential-minus-one": complex_functions.expm1,
+    "logistic": complex_functions.logistic,
+    "sine": complex_functions.sin,
+    "cosine": complex_functions.cos,
+    "tan": complex_functions.tan,
+    "sinh": complex_functions.sinh,
+    "cosh": complex_functions.cosh,
+    "tanh": complex_functions.tanh,
+    "asin": complex_functions.asin,
+    "acos": complex_functions.acos,
+    "asinh": complex_functions.asinh,
+    "acosh": complex_functions.acosh,
+    "atanh": complex_functions.atanh,
+    "atan2": complex_functions.arctangent2,
+}
 
 REAL_RESULT: dict[str, Callable[[Complex], Term]] = {
     "real": lambda z: z.real,
     "imag": lambda z: z.imag,
+    "abs": lambda z: _magnitude(z).to(z.real.scalar) if not z.real.is_double else _magnitude(z),
 }
 
 COMPLEX: dict[str, Emitter] = {
     "copy": lambda z: z,
     "bitcast-convert": lambda z: z,
-    "add": _add,
-    "subtract": _subtract,
-    "multiply": _multiply,
-    "negate": _negate,
+    "add": Complex.__add__,
+    "subtract": Complex.__sub__,
+    "multiply": Complex.__mul__,
+    "negate": Complex.__neg__,
+    **{name: _in_double(name, function) for name, function in _FUNCTIONS.items()},
 }
 
 OPCODES = frozenset(COMPLEX) | frozenset(REAL_RESULT) | {"complex"}

@@ -1,0 +1,208 @@
+"""Complex numbers as pairs of double terms: magnitude, quotient, roots, e^z, log, power.
+
+Branch cuts as C99's; special values as OP_SEMANTICS.md 3 and 4 list them. c64 comes here as double,
+so that only c128 has to care for overflow in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend.math import exponential, logarithm
+from hlo.backend.math.inverse_trigonometric import atan2
+from hlo.backend.math.power import power as real_power
+from hlo.backend.math.roots import hypotenuse
+from hlo.backend.math.term import Term, fma
+from hlo.backend.math.trigonometric import cos, sin
+from hlo.backend.writer import Value, Writer
+
+_INF = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """real + i imag, lanes of one float type."""
+
+    real: Term
+    imag: Term
+
+    def __add__(self, other: Complex) -> Complex:
+        return Complex(self.real + other.real, self.imag + other.imag)
+
+    def __sub__(self, other: Complex) -> Complex:
+        return Complex(self.real - other.real, self.imag - other.imag)
+
+    def __mul__(self, other: Complex) -> Complex:
+        """(ac - bd) + (ad + bc)i, each product rounded."""
+        a, b, c, d = self.real, self.imag, other.real, other.imag
+        return Complex(a * c - b * d, a * d + b * c)
+
+    def __neg__(self) -> Complex:
+        return Complex(-self.real, -self.imag)
+
+    def to(self, scalar: str) -> Complex:
+        return Complex(*(p if p.scalar == scalar else p.to(scalar) for p in (self.real, self.imag)))
+
+    def times_i(self) -> Complex:
+        return Complex(-self.imag, self.real)
+
+    def over_i(self) -> Complex:
+        return Complex(self.imag, -self.real)
+
+
+def choose(mask: Term, then: Complex, otherwise: Complex) -> Complex:
+    """Lane by lane one or the other."""
+    return Complex(mask.select(then.real, otherwise.real), mask.select(then.imag, otherwise.imag))
+
+
+def magnitude(z: Complex) -> Term:
+    """|z| without overflow in between; NaN where a part is NaN."""
+    return hypotenuse(z.real, z.imag)
+
+
+def sign(z: Complex) -> Complex:
+    """z/|z|; 0 stays."""
+    size = magnitude(z)
+    zero = z.real.eq(0.0) & z.imag.eq(0.0)
+    return choose(zero, z, Complex(z.real / size, z.imag / size))
+
+
+def divide(x: Complex, y: Complex) -> Complex:
+    """Smith's algorithm (1962), then C99 Annex G.5.1's infinities where that is NaN + NaN i."""
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    swap = c.abs() < d.abs()
+    small, large = swap.select(c, d), swap.select(d, c)
+    ratio = small / large
+    scale = large + small * ratio
+    first, second = swap.select(b, a), swap.select(a, b)
+    real = (first + second * ratio) / scale
+    imag = swap.select(b * ratio - a, b - a * ratio) / scale
+    lost = real.is_nan & imag.is_nan
+    infinite_x, infinite_y = _infinite(a) | _infinite(b), _infinite(c) | _infinite(d)
+    finite_x, finite_y = _finite(a) & _finite(b), _finite(c) & _finite(d)
+    by_zero = lost & c.eq(0.0) & d.eq(0.0) & ~(a.is_nan & b.is_nan)
+    infinity = c.const(_INF).copysign(c)
+    a1, b1, c1, d1 = (_infinite(p).select(p.const(1.0), 0.0).copysign(p) for p in (a, b, c, d))
+    outward = Complex((a1 * c + b1 * d) * _INF, (b1 * c - a1 * d) * _INF)
+    inward = Complex((a * c1 + b * d1) * 0.0, (b * c1 - a * d1) * 0.0)
+    result = choose(lost & infinite_y & finite_x, inward, Complex(real, imag))
+    result = choose(lost & infinite_x & finite_y, outward, result)
+    return choose(by_zero, Complex(infinity * a, infinity * b), result)
+
+
+def _infinite(x: Term) -> Term:
+    return x.abs().eq(_INF)
+
+
+def _finite(x: Term) -> Term:
+    return x.abs() < _INF
+
+
+def sqrt(z: Complex) -> Complex:
+    """The root with a real part >= 0; a zero imaginary part says the side of the cut."""
+    a, b = z.real, z.imag
+    t = (a.abs() * 0.5 + magnitude(z) * 0.5).sqrt()
+    other = b.abs() / (t + t)
+    left = a.bits < 0
+    root = Complex(left.select(other, t), left.select(t, other).copysign(b))
+    root = choose(t.eq(0.0), Complex(t, b), root)
+    return choose(_infinite(b), Complex(b.abs(), b), root)
+
+
+def rsqrt(z: Complex) -> Complex:
+    """|z|^-1/2 (cos(-t/2) + i sin(-t/2)), t = arg z."""
+    size, half = 1.0 / magnitude(z).sqrt(), atan2(z.imag, z.real) * -0.5
+    return Complex(size * cos(half), size * sin(half))
+
+
+def exp(z: Complex) -> Complex:
+    """e^a (cos b + i sin b); where e^a overflows its root is multiplied twice."""
+    a, b = z.real, z.imag
+    big = (a > 709.0) & (a < 1500.0)
+    size = exponential.exp(big.select(a * 0.5, a))
+    again = big.select(size, 1.0)
+    real = _scaled(size, cos(b)) * again
+    imag = _scaled(size, sin(b)) * again
+    return Complex(real, b.eq(0.0).select(b, imag))
+
+
+def _scaled(size: Term, part: Term) -> Term:
+    """size * part, 0 where size is: e^-inf wins over a part that is not a number."""
+    return size.eq(0.0).select(size, size * part)
+
+
+def log(z: Complex) -> Complex:
+    """ln|z| + i arg z; near |z| = 1 from |z|^2 - 1, which does not cancel."""
+    return Complex(_log_size(z, z.real.abs() - 1.0), atan2(z.imag, z.real))
+
+
+def log1p(z: Complex) -> Complex:
+    """log(1 + z), accurate near 0."""
+    a, b = z.real, z.imag
+    one = a + 1.0
+    near = logarithm.log1p(fma(b, b, a * (a + 2.0))) * 0.5
+    far = _log_size(Complex(one, b), (one > 0.0).select(a, -one - 1.0))
+    return Complex(((a.abs() + b.abs()) < 0.5).select(near, far), atan2(b, one))
+
+
+def _log_size(z: Complex, excess: Term) -> Term:
+    """ln|z|; excess: |Re z| - 1, as exactly as it is known."""
+    a, b = z.real.abs(), z.imag.abs()
+    size = magnitude(z)
+    upright = b > a
+    larger_excess = upright.select(b - 1.0, excess)
+    larger, smaller = upright.select(b, a), upright.select(a, b)
+    square = fma(smaller, smaller, larger_excess * (larger + 1.0))
+    near = logarithm.log1p(square) * 0.5
+    return ((size > 0.6) & (size < 1.6)).select(near, logarithm.log(size))
+
+
+def power(z: Complex, w: Complex) -> Complex:
+    """|z|^c e^(-d arg z) (cos q + i sin q), q = c arg z + d ln|z|, for w = c + di."""
+    c, d = w.real, w.imag
+    size, angle = magnitude(z), atan2(z.imag, z.real)
+    q = c * angle + d.eq(0.0).select(0.0, d * logarithm.log(size))
+    scale = real_power(size, c) * exponential.exp(-(d * angle))
+    general = Complex(scale * cos(q), q.eq(0.0).select(q, scale * sin(q)))
+    zero, one, nan = c.const(0.0), c.const(1.0), c.const(float("nan"))
+    real = d.eq(0.0)
+    at_zero = z.real.eq(0.0) & z.imag.eq(0.0) & real
+    at_infinity = size.eq(_INF) & real
+    result = choose(at_infinity & (c < 0.0), Complex(zero, zero), general)
+    result = choose(at_infinity & (c > 0.0), Complex(c.const(_INF), zero), result)
+    result = choose(at_zero & (c < 0.0), Complex(nan, nan), result)
+    result = choose(at_zero & (c > 0.0), Complex(zero, zero), result)
+    identity = (c.eq(0.0) & real) | (z.real.eq(1.0) & z.imag.eq(0.0))
+    return choose(identity, Complex(one, zero), result)
+
+
+def outlined_pair(name: str, operands: list[Complex], body: Callable[..., Complex]) -> Complex:
+    """A call to an internal function of the module that computes `body` in double.
+
+    c64 is widened inside, and rounded once.
+    """
+    parts = [p for z in operands for p in (z.real, z.imag)]
+    first = parts[0]
+    symbol = f"hlo.complex.{name}.{first.type.strip('<>').replace(' ', '')}"
+    result = f"{{{first.type}, {first.type}}}"
+    if symbol not in first.w.globals:
+        first.w.globals[symbol] = _definition(symbol, len(operands), first, body)
+    arguments = ", ".join(p.value.typed for p in parts)
+    pair = first.w.pure(result, f"call {result} @{symbol}({arguments})")
+    halves = (first.w.pure(first.type, f"extractvalue {result} {pair}, {i}") for i in (0, 1))
+    return Complex(*(first.of(half) for half in halves))
+
+
+def _definition(symbol: str, count: int, like: Term, body: Callable[..., Complex]) -> str:
+    w = Writer(declarations=like.w.declarations, globals=like.w.globals)
+    names = [Value(f"%x{i}", like.type) for i in range(2 * count)]
+    terms = [Term(w, like.target, name) for name in names]
+    operands = [Complex(*terms[2 * i : 2 * i + 2]).to("double") for i in range(count)]
+    value = body(*operands).to(like.scalar)
+    result = f"{{{like.type}, {like.type}}}"
+    half = w.assign(result, f"insertvalue {result} poison, {value.real.value.typed}, 0")
+    whole = w.assign(result, f"insertvalue {half.typed}, {value.imag.value.typed}, 1")
+    w.emit(f"ret {whole.typed}")
+    head = f"define internal {result} @{symbol}({', '.join(n.typed for n in names)}) nounwind {{"
+    return "\n".join([head, *w.lines, "}"])
