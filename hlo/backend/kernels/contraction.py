@@ -1,28 +1,49 @@
 """Contraction kernels: dot and convolution, packed where that pays, as one sequence of kernels.
 
-contraction_kernels(instruction, target) -> KernelSequence
+    contraction_kernels(instruction, target) -> KernelSequence
+
+A fusion whose root hangs on a contraction gives an Epilogue and the Places of the buffers in its
+own list; without them the list is lhs, rhs, result, temporaries.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
-from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, normal
+from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, extent, normal
 from hlo.backend.kernels.contraction_padding import padding_kernel
 from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
 from hlo.backend.kernels.contraction_product import packing_kernel, product_kernel
+from hlo.backend.kernels.contraction_result import Epilogue
 from hlo.backend.kernels.contraction_ring import SUPPORTED, ring_of
 from hlo.backend.kernels.convolution import convolution_contraction
 from hlo.backend.kernels.gemv import vector_kernel
-from hlo.backend.kernels.kernel import KernelCall, KernelSequence
+from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.target import Target
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
-FIRST_TEMPORARY = 3  # after lhs, rhs and the result
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the arrays stand in the sequence's list of buffers; temporaries follow from there on."""
+
+    lhs: int = 0
+    rhs: int = 1
+    result: int = 2
+    temporaries: int = 3
 
 
-def contraction_kernels(instruction: Instruction, target: Target) -> KernelSequence:
+DOT_PLACES = Places()
+
+
+def contraction_kernels(
+    instruction: Instruction,
+    target: Target,
+    epilogue: Epilogue | None = None,
+    places: Places = DOT_PLACES,
+) -> KernelSequence:
     """The kernels of a dot or convolution; HloError "unsupported" for element types it has not."""
     types = {s.dtype for s in (instruction.shape, *(o.shape for o in instruction.operands))}
     if not types <= SUPPORTED:
@@ -32,52 +53,70 @@ def contraction_kernels(instruction: Instruction, target: Target) -> KernelSeque
             f"{instruction.opcode}: no kernel for element type {names}",
             instruction.span,
         )
+    sequence = _Sequence(target, epilogue, places)
     if instruction.opcode == "dot":
-        return sequence_of(dot_contraction(instruction), target)
-    contraction, base = convolution_contraction(instruction, FIRST_TEMPORARY)
-    if not base.padded:
-        return sequence_of(contraction, target)
-    source = instruction.operands[0].shape.dtype
-    kernel = padding_kernel(base.padded, source, base.dtype, target)
-    size = math.prod(base.dims) * base.dtype.item_bytes
-    return sequence_of(contraction, target, (KernelCall(kernel, (0, FIRST_TEMPORARY)),), (size,))
+        c = _placed(dot_contraction(instruction), places)
+    else:
+        contraction, base = convolution_contraction(instruction)
+        c = _placed(contraction, places)
+        if base.padded and min(c.batches, c.m, c.n, c.k) > 0:
+            source = instruction.operands[0].shape.dtype
+            kernel = padding_kernel(base.padded, source, base.dtype, target)
+            size = math.prod(base.dims) * base.dtype.item_bytes
+            place = sequence.add_before(kernel, places.lhs, size)
+            c = replace(c, lhs=replace(c.lhs, buffer=place))
+    return sequence.finished(c)
 
 
-def sequence_of(
-    contraction: Contraction,
-    target: Target,
-    before: tuple[KernelCall, ...] = (),
-    before_temporaries: tuple[int, ...] = (),
-) -> KernelSequence:
-    """What comes before, packing kernels, then the product. Nothing at all for an empty result."""
-    ring = ring_of(contraction.out, target)
-    c = normal(contraction, ring.lanes)
-    if c.batches * c.m * c.n == 0:
-        return KernelSequence(())
-    calls, temporaries = list(before if c.k else ()), list(before_temporaries)
-    buffers = [c.lhs.buffer, c.rhs.buffer, c.out_buffer]
-    streaming = vector_kernel(c, ring)
-    if streaming is not None:
-        call = KernelCall(streaming, tuple(buffers))
-        return KernelSequence((*calls, call), tuple(temporaries))
-    plan = planned(c, ring)
-    for place, side in enumerate(("lhs", "rhs")):
-        if getattr(plan, side) is Reading.PACKED:
-            kernel_call, size = _packed(plan, side, FIRST_TEMPORARY + len(temporaries))
-            buffers[place] = kernel_call.buffers[1]
-            calls.append(kernel_call)
-            temporaries.append(size)
-    calls.append(KernelCall(product_kernel(plan), tuple(buffers)))
-    return KernelSequence(tuple(calls), tuple(temporaries))
+def _placed(c: Contraction, places: Places) -> Contraction:
+    return replace(
+        c,
+        lhs=replace(c.lhs, buffer=places.lhs),
+        rhs=replace(c.rhs, buffer=places.rhs),
+        out_buffer=places.result,
+    )
 
 
-def _packed(plan: Plan, side: str, temporary: int) -> tuple[KernelCall, int]:
-    """The kernel that packs one factor, and the bytes of its panels."""
-    packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
-    operand = getattr(plan.contraction, side)
-    batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
-    kernel = packing_kernel(packing, batch, operand.offset, side)
-    count = 1
-    for axis in batch:
-        count *= axis.size
-    return KernelCall(kernel, (operand.buffer, temporary)), count * packing.size_bytes
+class _Sequence:
+    """The sequence being made."""
+
+    def __init__(self, target: Target, epilogue: Epilogue | None, places: Places) -> None:
+        self.target = target
+        self.epilogue = epilogue
+        self.places = places
+        self.calls: list[KernelCall] = []
+        self.temporaries: list[int] = []
+
+    def add_before(self, kernel: Kernel, source: int, size: int) -> int:
+        """A kernel that writes a new temporary from a buffer; the temporary's place."""
+        place = self.places.temporaries + len(self.temporaries)
+        self.temporaries.append(size)
+        self.calls.append(KernelCall(kernel, (source, place)))
+        return place
+
+    def finished(self, contraction: Contraction) -> KernelSequence:
+        """Packing kernels, then the product. Nothing at all for an empty result."""
+        ring = ring_of(contraction.out, self.target)
+        c = normal(contraction, ring.lanes)
+        if c.batches * c.m * c.n == 0:
+            return KernelSequence(())
+        others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
+        product = vector_kernel(c, ring, self.epilogue)
+        if product is not None:
+            factors = (c.lhs.buffer, c.rhs.buffer)
+        else:
+            plan = planned(c, ring)
+            factors = (self._packed(plan, "lhs"), self._packed(plan, "rhs"))
+            product = product_kernel(plan, self.epilogue)
+        self.calls.append(KernelCall(product, (*factors, *others)))
+        return KernelSequence(tuple(self.calls), tuple(self.temporaries))
+
+    def _packed(self, plan: Plan, side: str) -> int:
+        """Where the product finds a factor: as it is, or packed by a kernel of its own."""
+        operand = getattr(plan.contraction, side)
+        if getattr(plan, side) is not Reading.PACKED:
+            return operand.buffer  # type: ignore[no-any-return]  # an int
+        packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
+        batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
+        kernel = packing_kernel(packing, batch, operand.offset, side)
+        return self.add_before(kernel, operand.buffer, extent(batch) * packing.size_bytes)

@@ -19,7 +19,6 @@ from hlo.backend.kernels.contraction_loops import (
     split_index,
     strided,
     times,
-    when,
 )
 from hlo.backend.kernels.contraction_ring import (
     Parts,
@@ -27,7 +26,6 @@ from hlo.backend.kernels.contraction_ring import (
     element_address,
     gathered,
     loaded,
-    stored,
 )
 from hlo.backend.writer import Value, Writer
 from hlo.ir.dtype import DType

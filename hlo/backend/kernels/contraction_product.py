@@ -34,14 +34,10 @@ from hlo.backend.kernels.contraction_microkernel import (
     product,
     zero_tile,
 )
-from hlo.backend.kernels.contraction_packing import Block, Packing, below, iota, pack
+from hlo.backend.kernels.contraction_packing import Block, Packing, below, pack
 from hlo.backend.kernels.contraction_plan import Plan, Reading
-from hlo.backend.kernels.contraction_ring import (
-    Parts,
-    element_address,
-    scattered,
-    stored,
-)
+from hlo.backend.kernels.contraction_result import Epilogue, Result
+from hlo.backend.kernels.contraction_ring import Parts, element_address
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.writer import Value, Writer
 
@@ -105,18 +101,18 @@ def _kernel(w: Writer, units: int, scratch: int, bytes_moved: int, flops: int) -
 # -- the product -------------------------------------------------------------------------------
 
 
-def product_kernel(plan: Plan) -> Kernel:
-    """buffers: lhs (or its panels), rhs (or its panels), result, scratch if there is any."""
-    emitter = _Product(plan)
-    return emitter.kernel()
+def product_kernel(plan: Plan, epilogue: Epilogue | None = None) -> Kernel:
+    """buffers: lhs (or its panels), rhs (or its panels), result, what the epilogue reads, scratch."""
+    return _Product(plan, epilogue).kernel()
 
 
 class _Product:
     """One product kernel being written: the plan and what is known in the current loop."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, epilogue: Epilogue | None) -> None:
         self.w = Writer()
         self.plan = plan
+        self.epilogue = epilogue
         self.c: Contraction = plan.contraction
         self.ring = plan.ring
         self.lhs_packing = plan.lhs_packing
@@ -136,8 +132,11 @@ class _Product:
 
     def kernel(self) -> Kernel:
         w, c, plan = self.w, self.c, self.plan
-        lhs, rhs, self.result = (buffer_address(w, i) for i in range(3))
-        scratch = buffer_address(w, 3) if self.scratch_bytes else self.result
+        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        self.result = Result(w, self.ring, c.out, 2, self.epilogue)
+        scratch = lhs
+        if self.scratch_bytes:
+            scratch = buffer_address(w, 2 + self.result.buffers)
         self.lhs_scratch, self.rhs_scratch, self.stage = (
             advanced(w, scratch, at, "i8") for at in self.scratch_at
         )
@@ -161,9 +160,7 @@ class _Product:
         b, row_block, column_block = split_index(
             w, unit, (1 << 40, plan.row_blocks, plan.column_blocks)
         )
-        self.out = element_address(
-            w, self.result, strided(w, b, [(a.size, a.out) for a in c.batch]), c.out
-        )
+        self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
         tiles = _share(w, row_block, plan.rows.count, plan.row_blocks)
         panels = _share(w, column_block, plan.columns.count, plan.column_blocks)
         keys = [
@@ -419,20 +416,11 @@ class _Product:
     def _store_row(
         self, row: Sequence[Parts], offset: Value, column: Value, masks: list[Value | None]
     ) -> None:
-        w, c, ring = self.w, self.c, self.ring
-        stride = c.columns[-1].out if c.columns else 1
-        at = element_address(w, self.out, offset, c.out)
-        at = element_address(w, at, times(w, column, stride), c.out)
+        w, stride = self.w, self.c.columns[-1].out if self.c.columns else 1
+        index = add(w, add(w, self.out_index, offset), times(w, column, stride))
         for v, (parts, mask) in enumerate(zip(row, masks, strict=True)):
-            address = element_address(w, at, w.int(v * ring.lanes * stride), c.out)
-            if stride == 1:
-                stored(w, ring, c.out, parts, address, mask)
-                continue
-            offsets = w.binary(
-                "mul", iota(ring.lanes, "i64"), w.int(stride, f"<{ring.lanes} x i64>")
-            )
-            valid = mask or Value("splat (i1 true)", f"<{ring.lanes} x i1>")
-            scattered(w, ring, c.out, parts, address, offsets, valid)
+            at = add(w, index, w.int(v * self.ring.lanes * stride))
+            self.result.store(parts, at, stride, mask)
 
 
 def packed_strides(batch: Sequence[tuple[int, int]], packing: Packing) -> list[tuple[int, int]]:

@@ -178,7 +178,14 @@ def stored(
     w: Writer, ring: Ring, dtype: DType, parts: Parts, address: Value, mask: Value | None = None
 ) -> None:
     """Ring numbers as consecutive elements."""
-    value = _interleaved(w, narrowed(w, ring, dtype, parts))
+    written(w, dtype, narrowed(w, ring, dtype, parts), address, mask)
+
+
+def written(
+    w: Writer, dtype: DType, form: Parts, address: Value, mask: Value | None = None
+) -> None:
+    """Components in memory form as consecutive elements."""
+    value = _interleaved(w, form)
     if mask is None:
         w.store(value, address, dtype.component.item_bytes)
         return
@@ -191,11 +198,11 @@ def stored(
 
 
 def scattered(
-    w: Writer, ring: Ring, dtype: DType, parts: Parts, base: Value, offsets: Value, mask: Value
+    w: Writer, dtype: DType, form: Parts, base: Value, offsets: Value, mask: Value
 ) -> None:
-    """Ring numbers to elements at offsets, the masked lanes only."""
+    """Components in memory form to elements at offsets, the masked lanes only."""
     scalar, count = storage(dtype), components(dtype)
-    for part, value in enumerate(narrowed(w, ring, dtype, parts)):
+    for part, value in enumerate(form):
         index = offsets
         if count == 2:
             index = w.binary("shl", offsets, w.int(1, offsets.type))

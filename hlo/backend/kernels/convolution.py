@@ -37,8 +37,8 @@ class Base:
     dtype: DType
 
 
-def convolution_contraction(instruction: Instruction, temporary: int) -> tuple[Contraction, Base]:
-    """The contraction, whose lhs is buffer `temporary` if the base has to be padded, else buffer 0."""
+def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base]:
+    """The contraction, and the base that is its lhs."""
     lhs, rhs = (o.shape for o in instruction.operands)
     labels: DimLabels = attribute(instruction, "dim_labels")  # type: ignore[assignment]  # its kind
     window: Window = attribute(instruction, "window") or Window()  # type: ignore[assignment]
@@ -72,7 +72,7 @@ def convolution_contraction(instruction: Instruction, temporary: int) -> tuple[C
             ),
             Axis(features, ls[f], rs[i]),
         ),
-        lhs=Operand(base.dtype, temporary if base.padded else 0, base.offset),
+        lhs=Operand(base.dtype, 0, base.offset),
         rhs=Operand(
             rhs.dtype, 1, sum((w.size - 1) * rs[k] for w, _, k, _ in spatial if w.reversed)
         ),

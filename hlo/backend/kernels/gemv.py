@@ -23,13 +23,8 @@ from hlo.backend.kernels.contraction_loops import (
     times,
 )
 from hlo.backend.kernels.contraction_packing import below, iota
-from hlo.backend.kernels.contraction_ring import (
-    Parts,
-    Ring,
-    element_address,
-    loaded,
-    stored,
-)
+from hlo.backend.kernels.contraction_result import Epilogue, Result
+from hlo.backend.kernels.contraction_ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.writer import Value, Writer
 
@@ -40,19 +35,22 @@ STREAMED_BYTES = 8 << 20  # a matrix beyond this comes from memory
 CHUNK = 4096  # columns whose sums stay in L1
 
 
-def vector_kernel(c: Contraction, ring: Ring) -> Kernel | None:
-    """A kernel for few rows; None where the blocked product is better. buffers: lhs, rhs, result."""
+def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Kernel | None:
+    """A kernel for few rows; None where the blocked product is better.
+
+    buffers: lhs, rhs, result, what the epilogue reads, scratch.
+    """
     if c.m > MOST_ROWS or c.k < ring.lanes or c.is_diagonal:
         return None
     if c.columns and c.columns[-1].out != 1:
         return None
     inner = c.depth[-1]
     if inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes and _at_once(c, ring):
-        return _Dots(c, ring).kernel()
+        return _Dots(c, ring, epilogue).kernel()
     contiguous = len(c.columns) == 1 and c.columns[0].rhs == 1 and c.columns[0].lhs == 0
     large = c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
     if contiguous and large and c.n >= 8 * ring.lanes and len(c.depth) == 1:
-        return _Axpys(c, ring).kernel()
+        return _Axpys(c, ring, epilogue).kernel()
     return None
 
 
@@ -67,16 +65,19 @@ def _at_once(c: Contraction, ring: Ring) -> int:
 class _Streaming:
     """What both forms share: the addresses of one batch, and the kernel around its units."""
 
-    def __init__(self, c: Contraction, ring: Ring) -> None:
+    def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
         self.w = Writer()
         self.c = c
         self.ring = ring
+        self.epilogue = epilogue
 
     def _kernel(self, blocks: int, body: Callable[[Value], None], scratch_bytes: int) -> Kernel:
         """A unit is (batch, block); body(block) runs with the batch's addresses set."""
         w, c = self.w, self.c
-        lhs, rhs, out = (buffer_address(w, i) for i in range(3))
-        self.scratch = buffer_address(w, 3) if scratch_bytes else out
+        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        self.result = Result(w, self.ring, c.out, 2, self.epilogue)
+        if scratch_bytes:
+            self.scratch = buffer_address(w, 2 + self.result.buffers)
         lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
         rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
 
@@ -85,7 +86,7 @@ class _Streaming:
             moved = {s: [(a.size, getattr(a, s)) for a in c.batch] for s in ("lhs", "rhs", "out")}
             self.lhs = element_address(w, lhs, strided(w, b, moved["lhs"]), c.lhs.dtype)
             self.rhs = element_address(w, rhs, strided(w, b, moved["rhs"]), c.rhs.dtype)
-            self.out = element_address(w, out, strided(w, b, moved["out"]), c.out)
+            self.out_index = strided(w, b, moved["out"])
             body(block)
 
         ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
@@ -105,11 +106,10 @@ class _Streaming:
         size = c.k * c.n * c.rhs.dtype.item_bytes
         return max(1, min(things, UNITS, size // UNIT_BYTES))
 
-    def _row_out(self, row: int) -> Value:
-        c = self.c
-        return element_address(
-            self.w, self.out, self.w.int(static_offset(row, c.rows, "out")), c.out
-        )
+    def _store(self, row: int, column: Value, sums: Parts, mask: Value | None) -> None:
+        w = self.w
+        index = add(w, self.out_index, w.int(static_offset(row, self.c.rows, "out")))
+        self.result.store(sums, add(w, index, column), 1, mask)
 
 
 def static_offset(index: int, axes: Axes, side: str) -> int:
@@ -159,11 +159,7 @@ class _Dots(_Streaming):
         for r in range(c.m):
             row = sums[r * width : (r + 1) * width]
             totals = tuple(across(w, ring, row[i::parts]) for i in range(parts))
-            address = element_address(w, self._row_out(r), start, c.out)
-            self._store(totals, address, mask)
-
-    def _store(self, totals: Parts, address: Value, mask: Value | None) -> None:
-        stored(self.w, self.ring, self.c.out, totals, address, mask)
+            self._store(r, start, totals, mask)
 
     def _column_addresses(self, start: Value) -> list[Value]:
         """Where the columns begin; those beyond the last repeat it."""
@@ -367,8 +363,6 @@ class _Axpys(_Streaming):
         return tuple(w.splat(p, ring.lanes) for p in parts)
 
     def _finish(self, at: Value, mask: Value | None) -> None:
-        w, c = self.w, self.c
-        for r in range(c.m):
-            column = add(w, self.first_column, at)
-            address = element_address(w, self._row_out(r), column, c.out)
-            stored(w, self.ring, c.out, self._sums(r, at), address, mask)
+        column = add(self.w, self.first_column, at)
+        for r in range(self.c.m):
+            self._store(r, column, self._sums(r, at), mask)
