@@ -8,6 +8,7 @@ Source: shared/OP_SEMANTICS_CONTROL.md section 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -87,7 +88,7 @@ class AllGather(Op):
     """
 
     opcode = "all-gather"
-    attrs = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
+    attrs: ClassVar = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
     inferable = False
     traits = Trait.COLLECTIVE
     takes_shape = True
@@ -129,7 +130,7 @@ class AllGatherStart(Op):
     """
 
     opcode = "all-gather-start"
-    attrs = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
+    attrs: ClassVar = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
     takes_shape = True
@@ -183,7 +184,7 @@ class AllReduce(Op):
     """
 
     opcode = "all-reduce"
-    attrs = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **TO_APPLY}
+    attrs: ClassVar = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **TO_APPLY}
     inferable = False
     traits = Trait.COLLECTIVE
     takes_context = True
@@ -241,7 +242,7 @@ class AllReduceStart(Op):
     """
 
     opcode = "all-reduce-start"
-    attrs = AllReduce.attrs
+    attrs: ClassVar = AllReduce.attrs
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
     takes_context = True
@@ -275,7 +276,7 @@ class ReduceScatter(Op):
     """
 
     opcode = "reduce-scatter"
-    attrs = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **DIMENSIONS, **TO_APPLY}
+    attrs: ClassVar = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **DIMENSIONS, **TO_APPLY}
     inferable = False
     traits = Trait.COLLECTIVE
     takes_shape = True
@@ -352,7 +353,7 @@ class AllToAll(Op):
     """
 
     opcode = "all-to-all"
-    attrs = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "given")}
+    attrs: ClassVar = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "given")}
     inferable = False
     traits = Trait.COLLECTIVE
     takes_context = True
@@ -410,7 +411,7 @@ class CollectiveBroadcast(Op):
     """
 
     opcode = "collective-broadcast"
-    attrs = {**GROUPS, "has_dynamic_root": Attr(BOOL, False)}
+    attrs: ClassVar = {**GROUPS, "has_dynamic_root": Attr(BOOL, False)}
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
     takes_context = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class Dot(Op):
 
     opcode = "dot"
     arity = 2
-    attrs = {**DOT_DIMENSIONS, **HINTS}
+    attrs: ClassVar = {**DOT_DIMENSIONS, **HINTS}
     takes_shape = True
 
     @staticmethod
@@ -167,8 +168,8 @@ class RaggedDot(Op):
     """A dot whose groups (of rows, contracted elements or batches) use their own part of rhs.
 
     With e[i] the end of group i (prefix sums of group_sizes):
-    ragged free dimension: result[m, n] = sum over k of lhs[m, k] * rhs[i, k, n] for the first group i
-    with m < e[i], 0 beyond; ragged contracting dimension: result[i, m, n] sums k in [e[i-1], e[i]);
+    ragged free dimension: result[m, n] = sum over k of lhs[m, k] * rhs[i, k, n] for the first group
+    i with m < e[i], 0 beyond; ragged contracting dimension: result[i, m, n] sums k in [e[i-1], e[i]);
     ragged batch dimension: result[b] = dot(lhs[b], rhs[b]) for b < e[last], else 0.
     C1: three operands. C2: dot's C2-C6. C3: one ragged dimension of lhs. C4: group_sizes has shape
     [G], or one row per prefix of batch (and free or contracting) dimensions before the ragged one;
@@ -178,7 +179,7 @@ class RaggedDot(Op):
 
     opcode = "ragged-dot"
     arity = 3
-    attrs = {
+    attrs: ClassVar = {
         **DOT_DIMENSIONS,
         "lhs_ragged_dims": Attr(INTS, ()),
         "rhs_group_dims": Attr(INTS, ()),
@@ -300,7 +301,7 @@ def _check_group_dims(
 
 
 def _membership(lhs: Array, group_sizes: Array, dims: DotDims, ragged: int) -> Array:
-    """[groups, lhs dimensions or 1]: whether an index along the ragged dimension is in the group."""
+    """[groups, lhs dimensions or 1]: whether an index of the ragged dimension is in the group."""
     ends = np.cumsum(group_sizes.astype(np.int64), axis=-1)
     starts = ends - group_sizes.astype(np.int64)
     prefix = _prefix(lhs.ndim, dims, ragged) if group_sizes.ndim > 1 else []
@@ -363,7 +364,7 @@ class ScaledDot(Op):
 
     opcode = "scaled-dot"
     arity = 4
-    attrs = {**DOT_DIMENSIONS, **HINTS}
+    attrs: ClassVar = {**DOT_DIMENSIONS, **HINTS}
     takes_shape = True
 
     @staticmethod

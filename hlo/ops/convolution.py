@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,17 +42,16 @@ class Convolution(Op):
     [b / H, spatial, o] in the orders of dim_labels. It is a cross-correlation.
     C1: two operands. C2: G >= 1, H >= 1, not both above 1.
     C3: as many spatial dimensions in all labels and in the window.
-    C4: both operands have two more dimensions than that. C5: each part of
-    the labels is a permutation. C6: f is a multiple of G and f / G = i. C7: o is a multiple of G and
-    of H, b of H. C8: the window's sizes are rhs's spatial ones. C9: sizes, strides and dilations are
-    at least 1.
+    C4: both operands have two more dimensions than that. C5: each part of the labels is a
+    permutation. C6: f is a multiple of G and f / G = i. C7: o is a multiple of G and of H, b of H.
+    C8: the window's sizes are rhs's spatial ones. C9: sizes, strides, dilations are at least 1.
     Accumulates as dot does.
     Source: XLA OP_SEMANTICS "ConvGeneralDilated".
     """
 
     opcode = "convolution"
     arity = 2
-    attrs = {
+    attrs: ClassVar = {
         "window": Attr(WINDOW, NO_WINDOW),
         "dim_labels": Attr(DIM_LABELS),
         "feature_group_count": Attr(INT64, 1),
@@ -64,7 +64,7 @@ class Convolution(Op):
     takes_shape = True
 
     @staticmethod
-    def infer(
+    def infer(  # noqa: PLR0913  # HLO's attributes
         lhs: Shape,
         rhs: Shape,
         *,

@@ -7,6 +7,7 @@ Source: shared/OP_SEMANTICS_CONTROL.md section 4.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class GetDimensionSize(Op):
 
     opcode = "get-dimension-size"
     arity = 1
-    attrs = {"dimensions": Attr(INTS)}
+    attrs: ClassVar = {"dimensions": Attr(INTS)}
 
     @staticmethod
     def infer(x: Shape, *, dimensions: Ints) -> Shape:
@@ -56,7 +57,7 @@ class SetDimensionSize(Op):
 
     opcode = "set-dimension-size"
     arity = 2
-    attrs = {"dimensions": Attr(INTS)}
+    attrs: ClassVar = {"dimensions": Attr(INTS)}
     takes_shape = True
 
     @staticmethod

@@ -6,6 +6,7 @@ Source: shared/OP_SEMANTICS.md section 7.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class DynamicSlice(Op):
     """
 
     opcode = "dynamic-slice"
-    attrs = {"dynamic_slice_sizes": Attr(INTS)}
+    attrs: ClassVar = {"dynamic_slice_sizes": Attr(INTS)}
     traits = Trait.MOVEMENT
     inferable = False
     takes_operand_shapes = True

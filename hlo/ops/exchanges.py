@@ -5,6 +5,8 @@ Source: shared/OP_SEMANTICS_CONTROL.md sections 2.7 and 2.8.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from hlo.attributes.ints import INTS, INTS_LIST
@@ -39,7 +41,7 @@ class CollectivePermute(Op):
     """
 
     opcode = "collective-permute"
-    attrs = PERMUTE
+    attrs: ClassVar = PERMUTE
     inferable = False
     traits = Trait.COLLECTIVE
     takes_context = True
@@ -90,7 +92,7 @@ class CollectivePermuteStart(Op):
     """
 
     opcode = "collective-permute-start"
-    attrs = PERMUTE
+    attrs: ClassVar = PERMUTE
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
     takes_shape = True
@@ -159,7 +161,7 @@ class RaggedAllToAll(Op):
 
     opcode = "ragged-all-to-all"
     arity = 6
-    attrs = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "never")}
+    attrs: ClassVar = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "never")}
     inferable = False
     traits = Trait.COLLECTIVE
     takes_context = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Infeed(Op):
 
     opcode = "infeed"
     arity = 1
-    attrs = {"infeed_config": Attr(STRING, "")}
+    attrs: ClassVar = {"infeed_config": Attr(STRING, "")}
     traits = Trait.SIDE_EFFECT
     inferable = False
     takes_shape = True
@@ -66,7 +67,10 @@ class Outfeed(Op):
 
     opcode = "outfeed"
     arity = 2
-    attrs = {"outfeed_shape": Attr(SHAPE, None, "given"), "outfeed_config": Attr(STRING, "")}
+    attrs: ClassVar = {
+        "outfeed_shape": Attr(SHAPE, None, "given"),
+        "outfeed_config": Attr(STRING, ""),
+    }
     traits = Trait.SIDE_EFFECT
     inferable = False
     takes_context = True
@@ -101,7 +105,7 @@ class Send(Op):
 
     opcode = "send"
     arity = 2
-    attrs = CHANNEL
+    attrs: ClassVar = CHANNEL
     traits = Trait.SIDE_EFFECT
     inferable = False
     takes_context = True
@@ -136,7 +140,7 @@ class SendDone(Op):
 
     opcode = "send-done"
     arity = 1
-    attrs = CHANNEL
+    attrs: ClassVar = CHANNEL
     traits = Trait.SIDE_EFFECT
     inferable = False
 
@@ -158,7 +162,7 @@ class Recv(Op):
 
     opcode = "recv"
     arity = 1
-    attrs = CHANNEL
+    attrs: ClassVar = CHANNEL
     traits = Trait.SIDE_EFFECT
     inferable = False
     takes_shape = True
@@ -204,7 +208,7 @@ class RecvDone(Op):
 
     opcode = "recv-done"
     arity = 1
-    attrs = CHANNEL
+    attrs: ClassVar = CHANNEL
     traits = Trait.SIDE_EFFECT
     inferable = False
     takes_context = True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Gather(Op):
 
     opcode = "gather"
     arity = 2
-    attrs = {
+    attrs: ClassVar = {
         "offset_dims": Attr(INTS),
         "collapsed_slice_dims": Attr(INTS),
         "start_index_map": Attr(INTS),
@@ -323,7 +324,7 @@ class Scatter(Op):
     """
 
     opcode = "scatter"
-    attrs = {
+    attrs: ClassVar = {
         "update_window_dims": Attr(INTS),
         "inserted_window_dims": Attr(INTS),
         "scatter_dims_to_operand_dims": Attr(INTS),

@@ -6,6 +6,7 @@ Source: shared/OP_SEMANTICS.md section 7.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from hlo.ops.constraints import (
     same_size,
 )
 from hlo.ops.extents import reshaped_extents
+from hlo.ops.numerics.representation import rounded, wrapped
 from hlo.ops.shape_rules import (
     Ints,
     any_dynamic,
@@ -39,7 +41,6 @@ from hlo.ops.shape_rules import (
     text,
 )
 from hlo.ops.table import Attr, Op, Trait
-from hlo.ops.numerics.representation import rounded, wrapped
 
 Array = np.ndarray
 
@@ -55,7 +56,7 @@ class Iota(Op):
 
     opcode = "iota"
     arity = 0
-    attrs = {"iota_dimension": Attr(INT64)}
+    attrs: ClassVar = {"iota_dimension": Attr(INT64)}
     inferable = False
     takes_shape = True
 
@@ -93,7 +94,7 @@ class Broadcast(Op):
 
     opcode = "broadcast"
     arity = 1
-    attrs = {"dimensions": Attr(INTS, (), "always")}
+    attrs: ClassVar = {"dimensions": Attr(INTS, (), "always")}
     traits = Trait.MOVEMENT
     takes_shape = True
 
@@ -149,7 +150,7 @@ class Reshape(Op):
 
     opcode = "reshape"
     arity = 1
-    attrs = {"inferred_dimension": Attr(INT64, -1)}
+    attrs: ClassVar = {"inferred_dimension": Attr(INT64, -1)}
     traits = Trait.MOVEMENT
     inferable = False
     takes_shape = True
@@ -184,7 +185,7 @@ class Transpose(Op):
 
     opcode = "transpose"
     arity = 1
-    attrs = {"dimensions": Attr(INTS)}
+    attrs: ClassVar = {"dimensions": Attr(INTS)}
     traits = Trait.MOVEMENT
 
     @staticmethod
@@ -212,7 +213,7 @@ def _permuted(layout: Layout, dimensions: Ints) -> Layout:
 
 
 class Bitcast(Op):
-    """The same bytes under another shape: result's elements in its physical order are operand's in its.
+    """The same bytes under another shape: both sides' elements in physical order are the same.
 
     C1: (layout-sensitive) equal byte sizes and the same kind of memory.
     """
@@ -265,7 +266,7 @@ class CopyStart(Op):
 
     opcode = "copy-start"
     arity = 1
-    attrs = {"cross_program_prefetch_index": Attr(INT32, None, "given")}
+    attrs: ClassVar = {"cross_program_prefetch_index": Attr(INT32, None, "given")}
     traits = Trait.MOVEMENT
     inferable = False
 
@@ -311,7 +312,7 @@ class Reverse(Op):
 
     opcode = "reverse"
     arity = 1
-    attrs = {"dimensions": Attr(INTS)}
+    attrs: ClassVar = {"dimensions": Attr(INTS)}
     traits = Trait.MOVEMENT
 
     @staticmethod
@@ -335,7 +336,7 @@ class Slice(Op):
 
     opcode = "slice"
     arity = 1
-    attrs = {"slice": Attr(SLICE)}
+    attrs: ClassVar = {"slice": Attr(SLICE)}
     traits = Trait.MOVEMENT
     inferable = False
 
@@ -379,7 +380,7 @@ class Concatenate(Op):
     """
 
     opcode = "concatenate"
-    attrs = {"dimensions": Attr(INTS)}
+    attrs: ClassVar = {"dimensions": Attr(INTS)}
     traits = Trait.MOVEMENT
 
     @staticmethod
@@ -428,7 +429,7 @@ class Pad(Op):
 
     opcode = "pad"
     arity = 2
-    attrs = {"padding": Attr(PADDING)}
+    attrs: ClassVar = {"padding": Attr(PADDING)}
     traits = Trait.MOVEMENT
 
     @staticmethod

@@ -6,6 +6,7 @@ Source: shared/OP_SEMANTICS.md section 9.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Reduce(Op):
     """
 
     opcode = "reduce"
-    attrs = {"dimensions": Attr(INTS), "to_apply": Attr(COMPUTATION)}
+    attrs: ClassVar = {"dimensions": Attr(INTS), "to_apply": Attr(COMPUTATION)}
 
     @staticmethod
     def infer(*operands: Shape, dimensions: Ints, to_apply: ProgramShape) -> Shape:
@@ -108,7 +109,7 @@ class Map(Op):
     """
 
     opcode = "map"
-    attrs = {"dimensions": Attr(INTS, None, "given"), "to_apply": Attr(COMPUTATION)}
+    attrs: ClassVar = {"dimensions": Attr(INTS, None, "given"), "to_apply": Attr(COMPUTATION)}
 
     @staticmethod
     def infer(*xs: Shape, dimensions: Ints | None, to_apply: ProgramShape) -> Shape:
@@ -152,7 +153,7 @@ class Scan(Op):
     """
 
     opcode = "scan"
-    attrs = {
+    attrs: ClassVar = {
         "dimensions": Attr(INTS),
         "num_carries": Attr(INT64),
         "is_reverse": Attr(BOOL, False),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from hlo.attributes.ints import INTS
@@ -39,7 +41,7 @@ class Sort(Op):
     """
 
     opcode = "sort"
-    attrs = {
+    attrs: ClassVar = {
         "dimensions": Attr(INTS),
         "is_stable": Attr(BOOL, False),
         "to_apply": Attr(COMPUTATION),
@@ -104,7 +106,7 @@ class TopK(Op):
 
     opcode = "topk"
     arity = 1
-    attrs = {
+    attrs: ClassVar = {
         "k": Attr(INT64),
         "largest": Attr(BOOL, True, "always"),
         "is_stable": Attr(BOOL, True),

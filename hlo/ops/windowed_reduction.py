@@ -5,6 +5,8 @@ Source: shared/OP_SEMANTICS.md section 9.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from hlo.attributes.names import COMPUTATION
@@ -46,7 +48,7 @@ class ReduceWindow(Op):
     """
 
     opcode = "reduce-window"
-    attrs = {"window": Attr(WINDOW, NO_WINDOW), "to_apply": Attr(COMPUTATION)}
+    attrs: ClassVar = {"window": Attr(WINDOW, NO_WINDOW), "to_apply": Attr(COMPUTATION)}
 
     @staticmethod
     def infer(*operands: Shape, window: Window, to_apply: ProgramShape) -> Shape:
@@ -135,7 +137,7 @@ class SelectAndScatter(Op):
 
     opcode = "select-and-scatter"
     arity = 3
-    attrs = {
+    attrs: ClassVar = {
         "window": Attr(WINDOW, NO_WINDOW),
         "select": Attr(COMPUTATION),
         "scatter": Attr(COMPUTATION),
