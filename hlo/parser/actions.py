@@ -143,7 +143,7 @@ class Actions:
         return Token("HEADER", HEADER, parts[0].start_pos, parts[1].end_pos)
 
     def header(self, parts: tuple[Token, list[Written]]) -> None:
-        self.builder.module.attributes = self._built(HEADER, parts[1], None)
+        self.builder.module.attributes = self._built(HEADER, parts[1], None) or {}
 
     def tables(self, parts: list[object]) -> None:
         tree = type("Tables", (), {"children": parts, "data": "tables"})()
@@ -215,7 +215,16 @@ class Actions:
         token, shape = parts[-1], parts[0] if len(parts) == 2 else None
         assert isinstance(token, Token), "an opcode"
         assert shape is None or isinstance(shape, Shape), "a shape"
+        self._heads += 1
+        if shape is not None and self._heads > 1:
+            self._try_name(token, shape)
         return Head(shape, token.value, (token.start_pos, token.end_pos))
+
+    def _try_name(self, token: Token, shape: Shape) -> None:
+        """In a single instruction XLA first takes a nested opcode for a name, and defines it."""
+        builder, scope = self.builder, self.builder.scopes[-1]
+        if builder.single and len(builder.scopes) == 1 and token.value not in scope.names:
+            builder.missing(scope, token.value, shape)
 
     def call(self, parts: list[object]) -> Call:
         head, _, inside, _ = parts
@@ -292,6 +301,9 @@ class Actions:
     def instruction_text(self, parts: list[object]) -> None:
         token, root = parts[0] if len(parts) == 3 else (None, False)  # type: ignore[misc]  # left
         name = "_" if token is None else _name(token)
+        if token is None and parts[-2].head.shape is None:  # type: ignore[attr-defined]  # a Call
+            self.fault("syntax", "an instruction without a name and a shape, expected one", (0, 1))
+            return
         start = 0 if token is None else token.start_pos
         self._made(name, parts[-2], parts[-1], (start, self.last_end), root=root)  # type: ignore[arg-type]
 
@@ -340,7 +352,7 @@ class Actions:
             return place[0], place[0] + 1
         return call.head.place
 
-    def _built(self, opcode: str, attributes: list[Written], scope: Scope | None) -> dict[str, object]:
+    def _built(self, opcode: str, attributes: list[Written], scope: Scope | None) -> dict[str, object] | None:
         """The values of attributes; faults are recorded."""
         built: dict[str, object] = {}
         for written in attributes:
@@ -349,14 +361,15 @@ class Actions:
             try:
                 if written.name in built:
                     raise Violation("duplicate-name", "", "given twice", "each attribute once")
+                if written.name == "parameter_replication" and not _is_braced(written.tree):
+                    raise Violation("attribute-value", "", "written without braces", "{...}")
                 value = kind.build(written.tree)
                 if kind.refers:
                     assert scope is not None, "a header refers to nothing"
                     value = self.builder.resolved(scope, kind, value)
                 built[written.name] = value
             except Poisoned:
-                scope and scope.poisoned.add("")
-                return None  # type: ignore[return-value]
+                return None
             except Violation as error:
                 self.violated(f"{opcode}: {written.name}", error, (written.start, written.end))
         return built
@@ -364,6 +377,11 @@ class Actions:
 
 def _name(token: Token) -> str:
     return token.value.removeprefix("%").removesuffix(":")
+
+
+def _is_braced(tree: object) -> bool:
+    first = tree.children[0]  # type: ignore[attr-defined]  # a Lark tree
+    return isinstance(first, Token) and first.type == "LBRACE"
 
 
 def _flat(parts: Sequence[object]) -> list[Token]:

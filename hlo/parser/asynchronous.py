@@ -93,9 +93,8 @@ def _stays(base: str, attribute: str) -> bool:
 
 
 def _set_thread(callee: Computation, thread: str) -> None:
-    """The thread of the wrapped computation and of all that it calls without a start of its own."""
-    stack = [callee]
-    seen = set()
+    """The thread of the wrapped computation and of all that it calls, nested starts included."""
+    stack, seen = [callee], set()
     while stack:
         computation = stack.pop()
         if computation in seen:
@@ -103,8 +102,9 @@ def _set_thread(callee: Computation, thread: str) -> None:
         seen.add(computation)
         computation.execution_thread = thread
         for instruction in computation.instructions:
-            if not is_async(instruction.opcode):
-                stack += instruction.called_computations()
+            stack += instruction.called_computations()
+            if instruction.opcode == "async-start" and _THREAD in instruction.attributes:
+                instruction.attributes = {**instruction.attributes, _THREAD: thread}
 
 
 def _wrapped(

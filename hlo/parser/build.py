@@ -254,7 +254,7 @@ class ModuleBuilder:
         if self.entry is None:
             self.entry = self.module.computations[-1]
         self.module.entry = self.entry
-        finish_module(self.module, self.tables)
+        finish_module(self.module, self.tables, entry_first=self.single)
         return self.module
 
 

@@ -15,13 +15,20 @@ from hlo.ir.names import has_unique_names, unique_names
 from hlo.ir.shape import Shape
 
 
-def finish_module(module: Module, tables: object | None) -> None:
-    """Check what concerns the whole module, then number its frames and names as XLA does."""
+def finish_module(module: Module, tables: object | None, *, entry_first: bool = False) -> None:
+    """Check what concerns the whole module, then number its frames and names as XLA does.
+
+    entry_first: the entry chooses its names first (single-instruction texts).
+    """
     _check_aliases(module)
     _check_async_callers(module)
     _intern_frames(module, tables if isinstance(tables, StackFrames) else StackFrames())
     if not has_unique_names(module) or _has_odd_numbers(module):
+        order = module.computations
+        if entry_first:
+            module.computations = [module.entry, *(c for c in order if c is not module.entry)]
         unique_names(module)
+        module.computations = order
 
 
 def _has_odd_numbers(module: Module) -> bool:
