@@ -82,18 +82,17 @@ def evaluate_devices(  # noqa: PLR0913  # the public name's form is fixed
     Counts that are not given come from the module's header. Each device is a thread; a program
     whose devices wait for each other ends with the error `deadlock`.
     """
-    counts = [
+    rows, columns = (
         _count(module, "replica_count", replicas),
         _count(module, "num_partitions", partitions),
-    ]
-    total = counts[0] * counts[1]
+    )
+    total = rows * columns
     if len(arguments) != total:
         found = f"arguments for {len(arguments)} devices"
-        raise HloError(
-            "arguments", f"{found}, expected {counts[0]} replicas x {counts[1]} partitions"
-        )
+        raise HloError("arguments", f"{found}, expected {rows} replicas x {columns} partitions")
     surroundings = Surroundings(
-        *counts,
+        rows,
+        columns,
         max_steps,
         seed,
         infeed,

@@ -263,13 +263,14 @@ class Conditional(Op):
         if two != (operands[0].dtype is dt.PRED):
             expected = "true_computation and false_computation for pred[]"
             raise Violation("attribute-missing", "", "without them", expected, "C1")
-        branches = (true_computation, false_computation) if two else branch_computations or ()
+        branches = branch_computations or ()
+        if true_computation is not None and false_computation is not None:
+            branches = (true_computation, false_computation)
         if not branches or len(operands) != len(branches) + 1:
             found = f"{len(operands)} operands"
             raise Violation("arity", "operands", found, f"{len(branches) + 1}", "C2")
         names = BRANCH_NAMES if two else ("branch_computations",) * len(branches)
         for name, branch, operand in zip(names, branches, operands[1:], strict=True):
-            assert branch is not None, "a branch has a program shape"
             check_signature(name, branch, (operand,), "C3")
             check_result(name, branch, branches[0].result, "C4")
         return _any_branch_dynamic([b.result for b in branches])

@@ -15,10 +15,10 @@ from hlo.ops.bits import packed, unpacked
 from hlo.ops.elementwise_row import common_extents
 from hlo.ops.numerics.conversion import converted
 from hlo.ops.numerics.representation import (
-    UNSIGNED_OF_BYTES,
     Array,
     codes,
     dtype_of,
+    from_codes,
     rounded,
     widen,
 )
@@ -108,7 +108,7 @@ class BitcastConvert(Op):
         flat = np.ascontiguousarray(x).reshape(-1)
         raw = packed(flat.astype(np.uint8) if source is dt.PRED else flat, _storage(source))
         if target is dt.PRED:
-            return (unpacked(raw, dt.U8) != 0).reshape(dims)
+            return np.asarray((unpacked(raw, dt.U8) != 0).reshape(dims))
         return unpacked(raw, target).reshape(-1)[: int(np.prod(dims, dtype=np.int64))].reshape(dims)
 
 
@@ -238,5 +238,4 @@ def _stochastic_float(x: Array, random: Array, target: DType) -> Array:
 
 
 def _value(code: Array, dtype: DType) -> Array:
-    unsigned = UNSIGNED_OF_BYTES[dtype.item_bytes]
-    return np.asarray(code, unsigned).view(dtype.numpy).astype(np.float64)
+    return from_codes(code, dtype).astype(np.float64)

@@ -72,7 +72,7 @@ def _positive_zero(x: Array) -> Array:
 
 
 def _is_finite(x: Array) -> Array:
-    return np.isfinite(widen(x))
+    return np.asarray(np.isfinite(widen(x)))
 
 
 # fmt: off

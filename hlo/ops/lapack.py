@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from hlo.ops.linear_algebra import substituted
 Array = np.ndarray
 Config = dict[str, object]
 Single = Callable[..., tuple[object, ...]]
+Routine = Callable[..., tuple[Any, ...]]  # SciPy has no types
 
 TYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 REAL, COMPLEX = "sd", "cz"
@@ -36,23 +38,23 @@ def attributes(backend_config: str) -> Config:
     return found
 
 
-def routine(letter: str, name: str) -> Callable[..., tuple[object, ...]]:
+def routine(letter: str, name: str) -> Routine:
     """SciPy's wrapper of LAPACK's `name` for a type; an error where SciPy is missing."""
     found = getattr(_lapack(), letter + name, None)
     if found is None:
         raise Violation("unsupported", "custom_call_target", letter + name, "a routine of SciPy's")
-    return found  # type: ignore[no-any-return]  # SciPy has no types
+    return found  # type: ignore[no-any-return]  # as above
 
 
 def _lapack() -> ModuleType:
     try:
-        from scipy.linalg import lapack  # optional: only these targets need it
+        from scipy.linalg import lapack  # type: ignore[import-untyped]  # optional: only needed here
     except ImportError:
         raise Violation(
             "unsupported", "custom_call_target", "a LAPACK routine", "SciPy to be installed",
             help="pip install scipy",
         ) from None  # fmt: skip
-    return lapack  # type: ignore[no-any-return]  # SciPy has no types
+    return lapack  # type: ignore[no-any-return]  # as above
 
 
 def _batched(letter: str, single: Single, trailing: tuple[int, ...]) -> Callable[..., object]:

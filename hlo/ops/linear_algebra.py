@@ -136,7 +136,7 @@ def _check_square(a: Shape, at: str, label: str) -> None:
 
 def adjoint(a: Array) -> Array:
     """The conjugate transpose of the last two dimensions."""
-    return np.conj(np.swapaxes(a, -1, -2))
+    return np.asarray(np.conj(np.swapaxes(a, -1, -2)))
 
 
 def cholesky_lower(a: Array) -> Array:

@@ -166,14 +166,14 @@ class _Batch:
         return self.wide(feature).reshape(self.spread_shape)
 
     def sum(self, values: Array) -> Array:
-        return np.sum(values, axis=self.others)
+        return np.asarray(np.sum(values, axis=self.others))
 
     def mean(self, values: Array) -> Array:
         return np.asarray(self.sum(values)) / np.float64(self.count)
 
     def normalised(self, x: Array, mean: Array, variance: Array) -> Array:
         root = 1 / np.sqrt(self.spread(variance) + self.epsilon)
-        return (self.wide(x) - self.spread(mean)) * root
+        return np.asarray((self.wide(x) - self.spread(mean)) * root)
 
 
 def _feature_shape(x: Shape, per_feature: tuple[Shape, ...], feature_index: int) -> Shape:

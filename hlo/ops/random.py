@@ -118,7 +118,7 @@ class Rng(Op):
             if shape.dtype.is_float:
                 return _uniform_float(a, b, words, shape.dtype)
             if shape.dtype is dt.PRED:
-                return (words[0] & 1 == 1) & b | ~b & a
+                return np.asarray((words[0] & 1 == 1) & b | ~b & a)
             return _uniform_integer(a, b, words, shape.dtype)
 
 
@@ -127,7 +127,7 @@ def _unit_interval(words: Array) -> Array:
     bits = words[0].astype(np.uint64) << np.uint64(21) ^ (
         words[1].astype(np.uint64) >> np.uint64(11)
     )
-    return bits.astype(np.float64) * 2.0**-53
+    return np.asarray(bits.astype(np.float64) * 2.0**-53)
 
 
 def _uniform_float(a: Array, b: Array, words: Array, dtype: DType) -> Array:

@@ -167,7 +167,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def _size(expected: np.ndarray) -> np.ndarray:
-    return np.abs(_wide(expected))
+    return np.asarray(np.abs(_wide(expected)))
 
 
 def _errors(actual: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

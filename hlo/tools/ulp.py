@@ -23,14 +23,14 @@ def ordinals(array: np.ndarray) -> np.ndarray:
         return bits.astype(np.int64)
     top = bits.dtype.type(1 << (dtype.bits - 1))
     size = (bits & ~top).astype(np.int64)
-    return np.where(bits & top, -size, size)
+    return np.asarray(np.where(bits & top, -size, size))
 
 
 def ulp_distance(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """f64 distances; 0 for two NaNs, INCOMPARABLE for one. Complex: the larger of the parts'."""
     if np.iscomplexobj(actual):
         real = ulp_distance(actual.real.copy(), expected.real.copy())
-        return np.maximum(real, ulp_distance(actual.imag.copy(), expected.imag.copy()))
+        return np.asarray(np.maximum(real, ulp_distance(actual.imag.copy(), expected.imag.copy())))
     left, right = ordinals(actual), ordinals(expected)
     # Opposite signs of 64-bit floats overflow int64: f64 holds the distance well enough there.
     apart = left.astype(np.float64) - right.astype(np.float64)
@@ -51,4 +51,6 @@ def spacing(array: np.ndarray) -> np.ndarray:
         size = np.abs(array.astype(np.float64))
         exponent = np.frexp(size)[1] - 1
         least = 1 - fmt.bias
-        return np.ldexp(1.0, np.maximum(np.where(size == 0, least, exponent), least) - fmt.mantissa)
+        return np.asarray(
+            np.ldexp(1.0, np.maximum(np.where(size == 0, least, exponent), least) - fmt.mantissa)
+        )

@@ -39,7 +39,7 @@ def pair(real: Array, imag: Array) -> Array:
 def magnitude(z: Array) -> Array:
     """|z| without overflow; NaN when a part is NaN."""
     size = np.hypot(z.real, z.imag)
-    return np.where(np.isnan(z.real) | np.isnan(z.imag), size.dtype.type(np.nan), size)
+    return np.asarray(np.where(np.isnan(z.real) | np.isnan(z.imag), size.dtype.type(np.nan), size))
 
 
 def negate(z: Array) -> Array:

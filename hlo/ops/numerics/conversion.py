@@ -18,7 +18,7 @@ def converted(array: Array, target: DType) -> Array:
         if source.is_complex:
             return _from_complex(array, target)
         if target is dt.PRED:
-            return widen(array) != 0
+            return np.asarray(widen(array) != 0)
         if target.is_complex:
             return widen(array).astype(target.numpy)
         if target.is_float:

@@ -146,7 +146,7 @@ def _signed(x: Array, dtype: DType) -> Array:
     bits = codes(x)
     top = bits.dtype.type(1 << (dtype.bits - 1))
     signed_type = SIGNED_OF_BYTES[bits.dtype.itemsize]
-    return np.asarray(bits ^ top).view(signed_type) - top.view(signed_type)
+    return np.asarray(np.asarray(bits ^ top).view(signed_type) - top.view(signed_type))
 
 
 def high_product(x: Array, y: Array) -> Array:
@@ -169,4 +169,4 @@ def _high_unsigned(x: Array, y: Array) -> Array:
     x0, x1, y0, y1 = x & low32, x >> half, y & low32, y >> half
     middle = x1 * y0 + ((x0 * y0) >> half)
     carry = (middle & low32) + x0 * y1
-    return x1 * y1 + (middle >> half) + (carry >> half)
+    return np.asarray(x1 * y1 + (middle >> half) + (carry >> half))

@@ -93,12 +93,12 @@ def round_half_away(x: Array) -> Array:
 
 def reciprocal_root(x: Array) -> Array:
     """1/sqrt(x); rsqrt(-0) = -inf."""
-    return 1 / np.sqrt(x)
+    return np.asarray(1 / np.sqrt(x))
 
 
 def logistic(x: Array) -> Array:
     """1/(1+exp(-x))."""
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def erf(x: Array) -> Array:
@@ -121,7 +121,7 @@ def _erf_series(x: Array) -> Array:
         total /= 2 * n + 1
         total += 1
     scale = 2 / np.sqrt(np.asarray(PI, x.dtype))
-    return np.where(np.abs(x) >= 6.5, np.sign(x), scale * np.exp(-x * x) * x * total)
+    return np.asarray(np.where(np.abs(x) >= 6.5, np.sign(x), scale * np.exp(-x * x) * x * total))
 
 
 PI = np.longdouble(3.141592653589793) + np.longdouble(1.2246467991473532e-16)
@@ -138,4 +138,6 @@ def total_order(x: Array) -> Array:
     signed = SIGNED_OF_BYTES[bits.dtype.itemsize]
     unused = 8 * bits.dtype.itemsize - dtype.bits
     number = (bits << bits.dtype.type(unused)).view(signed)
-    return np.where(number < 0, number ^ np.iinfo(signed).max, number)
+    return np.asarray(
+        np.where(number < 0, number ^ signed((1 << (8 * bits.dtype.itemsize - 1)) - 1), number)
+    )

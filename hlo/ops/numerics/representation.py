@@ -6,7 +6,6 @@ array <--> codes: one unsigned integer per element, the element's bits
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 from hlo.ir import dtype as dt
@@ -94,7 +93,7 @@ def from_codes(bits: Array, dtype: DType) -> Array:
         extended = (bits.astype(np.uint8) ^ sign).astype(np.int8) - np.int8(sign)
         return extended.astype(dtype.numpy)
     if dtype is dt.PRED:
-        return bits != 0
+        return np.asarray(bits != 0)
     assert dtype.numpy is not None
     return np.ascontiguousarray(bits).reshape(bits.shape).view(dtype.numpy)
 
@@ -106,5 +105,6 @@ def nan_of(dtype: DType) -> object:
 
 def smallest_normal(dtype: DType) -> float:
     """The least positive normal value of a float type."""
-    limits = ml_dtypes.finfo(dtype.numpy) if dtype.bits < 32 else np.finfo(dtype.numpy)
-    return float(limits.smallest_normal)
+    fmt = dtype.float_format
+    assert fmt is not None, f"{dtype} is no float type"
+    return 2.0 ** (1 - fmt.bias) if fmt.has_sign else 2.0**-fmt.bias
