@@ -12,6 +12,7 @@ from hlo.backend import linking, native, toolchain
 from hlo.backend.buffers import assign
 from hlo.backend.cells import BufferPlan
 from hlo.backend.compile import objects
+from hlo.backend.constants import constants
 from hlo.backend.donation import donated_leaves
 from hlo.backend.host import HostCalls
 from hlo.backend.interpreted import InterpretedExecutable
@@ -65,7 +66,7 @@ def link(program: Program, bodies: list[bytes]) -> Executable:
     """The executable: code in this process, constants, memory."""
     module = program.plan.schedule.module
     signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
-    held = linking.constants(program.plan.cells)
+    held = constants(program.plan.cells)
     layout = linking.frame_layout(program, held)
     if program.wakes_pool:
         pool = native.pool()

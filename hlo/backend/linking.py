@@ -1,4 +1,4 @@
-"""Linking a program's table to memory: constants, frame layout, the native call's record.
+"""Linking a program's table to memory: the frame's layout, the native call's record.
 
 Program --frame_layout--> FrameLayout; Signature, FrameLayout --record--> int64 words
 """
@@ -11,76 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.backend import call_ir
-from hlo.backend.cells import Cell, Region
+from hlo.backend.cells import Region
+from hlo.backend.constants import Constants
 from hlo.backend.native import NativeCall
 from hlo.backend.packing import aligned
 from hlo.backend.program import HEADER_SLOTS, SLOT_THREADS, Program
-from hlo.errors import HloError
-from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.runtime.executable import Signature
 from hlo.runtime.frames import FrameLayout
 
 RELEASE_US = 2.0  # programs from this estimate on let other Python threads run
-
-
-@dataclass(slots=True, eq=False)
-class Constants:
-    """The bytes of all constant cells, equal ones once. arrays: what keeps them alive."""
-
-    addresses: dict[int, int]
-    arrays: list[np.ndarray]
-    total_bytes: int
-
-
-def constants(cells: tuple[Cell, ...]) -> Constants:
-    """Where each constant cell's bytes are."""
-    found = Constants({}, [], 0)
-    known: dict[tuple[int, bytes], int] = {}
-    for number, cell in enumerate(cells):
-        if cell.region is not Region.CONSTANT or not cell.size:
-            continue
-        array = constant_array(cell)
-        key = (array.nbytes, array.tobytes()) if array.nbytes <= 4096 else (id(array), b"")
-        if key not in known:
-            known[key] = array.__array_interface__["data"][0]
-            found.arrays.append(array)
-            found.total_bytes += array.nbytes
-        found.addresses[number] = known[key]
-    return found
-
-
-def constant_array(cell: Cell) -> np.ndarray:
-    """The array of a constant leaf; zeros for replica-id and partition-id on one device."""
-    instruction = cell.instruction
-    assert instruction is not None, "a constant cell has its instruction"
-    if instruction.opcode != "constant":
-        return np.zeros(max(1, cell.size), np.uint8)
-    literal = instruction.attributes["literal"]
-    assert isinstance(literal, Literal), "a constant holds a literal"
-    leaf = list(_literal_leaves(literal))[cell.index]
-    if leaf.value is None:
-        raise HloError(
-            "elided-constant",
-            f"constant: the value of {instruction.name} is {{...}}, expected a value",
-            instruction.span,
-            help="hlo.fill_elided(module) or --fill-elided[=SEED] makes one up",
-        )
-    return np.ascontiguousarray(leaf.array)
-
-
-def _literal_leaves(literal: Literal) -> list[Literal]:
-    found: list[Literal] = []
-    stack = [literal]
-    while stack:
-        top = stack.pop()
-        if top.shape.is_tuple and isinstance(top.value, tuple):
-            stack += reversed(top.value)
-        elif top.shape.is_tuple:
-            stack += [Literal.elided(s) for s in reversed(top.shape.elements)]
-        else:
-            found.append(top)
-    return found
 
 
 def frame_layout(program: Program, held: Constants) -> FrameLayout:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.program import (
     SLOT_FRAME,
     SLOT_HOST,
@@ -31,6 +32,7 @@ from hlo.backend.program import (
 ENTRY = "hlo_entry"
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/pool_ir.py
 WAKE = "hlo_wake"
+INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
 LINES_PER_MODULE = 1500
 FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
@@ -51,11 +53,14 @@ class IrModule:
 def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
     """The kernels' modules, then the entry's. flushes: denormals are zeros."""
     names = [symbol(kernel) for kernel in program.kernels]
-    plain = [(n, k) for n, k in zip(names, program.kernels, strict=True) if not k.needs_middle_end]
-    scalar = [(n, k) for n, k in zip(names, program.kernels, strict=True) if k.needs_middle_end]
+    entry = _Entry(program, names, flushes=flushes)
+    last = entry.module()
+    called = [(names[n], program.kernels[n]) for n in sorted(entry.called)]
+    plain = [(n, k) for n, k in called if not k.needs_middle_end]
+    scalar = [(n, k) for n, k in called if k.needs_middle_end]
     modules = [kernel_module(group) for group in grouped(plain)]
     modules += [kernel_module(group, optimised=True) for group in grouped(scalar)]
-    return (*modules, _Entry(program, names, flushes=flushes).module())
+    return (*modules, *entry.loop_modules(), last)
 
 
 def symbol(kernel: Kernel) -> str:
@@ -142,6 +147,11 @@ class _Entry:
         self.flushes = flushes
         self.functions: list[str] = []
         self.declarations: dict[str, None] = {}
+        self.loops: list[str] = []
+        self.loop_lines = 0
+        self.inlined: dict[int, None] = {}
+        self.called: dict[int, None] = {}
+        self.uses = cell_uses(program, program.steps)
 
     def module(self) -> IrModule:
         body = _Function()
@@ -220,6 +230,7 @@ class _Entry:
         ]
 
     def _kernel(self, function: _Function, step: KernelStep) -> None:
+        self.called[step.kernel] = None
         name, row = self.names[step.kernel], function.slot(step.slot)
         self.declarations[f"declare void @{name}(ptr, i64, i64)"] = None
         if step.chunks <= 1:
@@ -246,6 +257,8 @@ class _Entry:
         self._checked(function, f"call i32 {host}(ptr {context}, i64 {step.number})", (step,))
 
     def _loop(self, function: _Function, step: LoopStep) -> None:
+        if self._inlined(function, step):
+            return
         test, body, end = (function.fresh(p) for p in ("test", "body", "end"))
         function.lines += [f"  br label %{test}", f"{test}:"]
         self._steps(function, step.condition)
@@ -263,23 +276,45 @@ class _Entry:
         self._steps(function, step.body)
         function.lines += [f"  br label %{test}", f"{end}:"]
 
+    def _inlined(self, function: _Function, step: LoopStep) -> bool:
+        """Whether the loop is short and was written as a function of its own."""
+        if self.loop_lines > INLINED_LINES or not is_short(self.program, step, self.uses):
+            return False
+        name = f"hlo_loop_{len(self.loops)}"
+        loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)
+        text = loop.text(step)
+        self.loops.append(text)
+        self.inlined.update(loop.used)
+        self.loop_lines += text.count("\n")
+        self.declarations[f"declare void @{name}(ptr)"] = None
+        function.lines.append(f"  call void @{name}(ptr %frame)")
+        return True
+
+    def loop_modules(self) -> list[IrModule]:
+        """The short loops with copies of their kernels, if there are any."""
+        if not self.loops:
+            return []
+        declarations = {"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)": None}
+        parts: list[str] = []
+        for number in self.inlined:
+            kernel = self.program.kernels[number]
+            declarations.update(dict.fromkeys(kernel.declarations))
+            *lines, text = placed(f"{self.names[number]}.in", kernel)
+            parts += [*lines, inlinable(text)]
+        body = "\n".join([*declarations, *parts, *self.loops, ""])
+        return [IrModule(body, tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)]
+
     def _branch(self, function: _Function, step: BranchStep) -> None:
-        type = "i8" if step.by_predicate else "i32"
+        function.count += 1
+        prefix, end = f"case{function.count}.", f"end{function.count}"
+        type, rows = branch_rows(step, prefix)
         address, value = function.held(step.selector), "%" + function.fresh("v")
-        labels = [function.fresh("branch") for _ in step.branches]
-        end = function.fresh("end")
-        # pred: 0 is false, the second branch; s32: whatever is out of range is the last branch.
-        cases = ["0"] if step.by_predicate else [str(n) for n in range(len(labels) - 1)]
-        default, chosen = labels[-1], labels[:-1]
-        if step.by_predicate:
-            default, chosen = labels[0], labels[1:]
-        rows = " ".join(f"{type} {c}, label %{at}" for c, at in zip(cases, chosen, strict=True))
         function.lines += [
             f"  {value} = load {type}, ptr {address}",
-            f"  switch {type} {value}, label %{default} [ {rows} ]",
+            f"  switch {type} {value}, {rows}",
         ]
-        for label, branch in zip(labels, step.branches, strict=True):
-            function.lines.append(f"{label}:")
+        for number, branch in enumerate(step.branches):
+            function.lines.append(f"{prefix}{number}:")
             self._steps(function, branch)
             function.lines.append(f"  br label %{end}")
         function.lines.append(f"{end}:")

@@ -150,7 +150,8 @@ class _Lowering:
             stride = len(cells) + 1
         else:
             row = cells
-        return KernelStep(number, self._row(row), kernel.units, chunks, stride, node.instruction)
+        slot, width = self._row(row), len(cells)
+        return KernelStep(number, slot, width, kernel.units, chunks, stride, node.instruction)
 
     def _chunks(self, kernel: Kernel) -> int:
         us = kernel_us(kernel)

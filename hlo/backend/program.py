@@ -24,11 +24,14 @@ SLOT_HOST, SLOT_FRAME, SLOT_THREADS = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelStep:
-    """Run all units of a kernel. chunks > 1: split over the threads; stride: slots between the rows
-    of two threads (0: they share one)."""
+    """Run all units of a kernel on a row of `width` addresses.
+
+    chunks > 1: split over the threads; stride: slots between the rows of two threads (0: one row).
+    """
 
     kernel: int
     slot: int
+    width: int
     units: int
     chunks: int
     stride: int

@@ -132,6 +132,7 @@ class Executable:
                 array = None if leaf is None else np.ascontiguousarray(leaf).reshape(leaf.shape)
                 is_kept = number not in donate or array is None or not array.flags.writeable
                 given.append(_Given(array, is_kept))
+        check_donations([g.array for g in given], [g.is_kept for g in given])
         return given
 
     def _run(self, frame: Frame, given: list[_Given]) -> list[np.ndarray | None]:
@@ -228,6 +229,17 @@ class _Given:
 
     array: np.ndarray | None
     is_kept: bool
+
+
+def check_donations(arrays: Sequence[np.ndarray | None], kept: Sequence[bool]) -> None:
+    """Refuse memory that is given away and passed for another argument as well."""
+    for n, (array, is_kept) in enumerate(zip(arrays, kept, strict=True)):
+        if is_kept or array is None:
+            continue
+        for m, other in enumerate(arrays):
+            if m != n and other is not None and np.may_share_memory(array, other):
+                message = "an argument that is given away (donate) shares memory with another one"
+                raise HloError("arguments", f"{message}, expected memory of its own")
 
 
 def flattened(value: object) -> Iterator[np.ndarray | None]:

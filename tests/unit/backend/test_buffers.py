@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hlo.backend.cells import BufferPlan, Loop, Move, Node, Region, Run
+from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
 from tests.unit.backend.tiny_kernels import compiled, f32, planned
@@ -442,3 +443,9 @@ def test_swapped_donations() -> None:
     first, second = compiled(text)(X.copy(), Y.copy(), donate=(0, 1))
     np.testing.assert_array_equal(first, Y)
     np.testing.assert_array_equal(second, X)
+
+
+def test_given_away_memory_may_not_be_another_argument() -> None:
+    x = X.copy()
+    with pytest.raises(HloError, match="given away"):
+        compiled(DONATED)(x, x, donate=(0,))

@@ -1,0 +1,70 @@
+"""Constants: the bytes of constant cells, owned by the executable and not by the IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlo.backend.cells import Cell, Region
+from hlo.errors import HloError
+from hlo.ir.literal import Literal
+
+
+@dataclass(slots=True, eq=False)
+class Constants:
+    """The bytes of all constant cells, equal ones once. arrays: what keeps them alive."""
+
+    addresses: dict[int, int]
+    arrays: list[np.ndarray]
+    total_bytes: int
+
+
+def constants(cells: tuple[Cell, ...]) -> Constants:
+    """Where each constant cell's bytes are."""
+    found = Constants({}, [], 0)
+    known: dict[tuple[int, bytes], int] = {}
+    for number, cell in enumerate(cells):
+        if cell.region is not Region.CONSTANT or not cell.size:
+            continue
+        array = constant_array(cell)
+        key = (array.nbytes, array.tobytes()) if array.nbytes <= 4096 else (id(array), b"")
+        if key not in known:
+            known[key] = array.__array_interface__["data"][0]
+            found.arrays.append(array)
+            found.total_bytes += array.nbytes
+        found.addresses[number] = known[key]
+    return found
+
+
+def constant_array(cell: Cell) -> np.ndarray:
+    """The array of a constant leaf; zeros for replica-id and partition-id on one device."""
+    instruction = cell.instruction
+    assert instruction is not None, "a constant cell has its instruction"
+    if instruction.opcode != "constant":
+        return np.zeros(max(1, cell.size), np.uint8)
+    literal = instruction.attributes["literal"]
+    assert isinstance(literal, Literal), "a constant holds a literal"
+    leaf = list(_literal_leaves(literal))[cell.index]
+    if leaf.value is None:
+        raise HloError(
+            "elided-constant",
+            f"constant: the value of {instruction.name} is {{...}}, expected a value",
+            instruction.span,
+            help="hlo.fill_elided(module) or --fill-elided[=SEED] makes one up",
+        )
+    return np.ascontiguousarray(leaf.array)
+
+
+def _literal_leaves(literal: Literal) -> list[Literal]:
+    found: list[Literal] = []
+    stack = [literal]
+    while stack:
+        top = stack.pop()
+        if top.shape.is_tuple and isinstance(top.value, tuple):
+            stack += reversed(top.value)
+        elif top.shape.is_tuple:
+            stack += [Literal.elided(s) for s in reversed(top.shape.elements)]
+        else:
+            found.append(top)
+    return found
