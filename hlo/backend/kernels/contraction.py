@@ -16,12 +16,11 @@ from hlo.backend.kernels.contraction_padding import padding_kernel
 from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
 from hlo.backend.kernels.contraction_product import packing_kernel, product_kernel
 from hlo.backend.kernels.contraction_result import Epilogue
-from hlo.backend.kernels.contraction_ring import SUPPORTED, ring_of
+from hlo.backend.kernels.contraction_ring import ring_of
 from hlo.backend.kernels.convolution import convolution_contraction
 from hlo.backend.kernels.gemv import vector_kernel
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.target import Target
-from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
 
@@ -44,15 +43,7 @@ def contraction_kernels(
     epilogue: Epilogue | None = None,
     places: Places = DOT_PLACES,
 ) -> KernelSequence:
-    """The kernels of a dot or convolution; HloError "unsupported" for element types it has not."""
-    types = {s.dtype for s in (instruction.shape, *(o.shape for o in instruction.operands))}
-    if not types <= SUPPORTED:
-        names = ", ".join(sorted(t.name for t in types - SUPPORTED))
-        raise HloError(
-            "unsupported",
-            f"{instruction.opcode}: no kernel for element type {names}",
-            instruction.span,
-        )
+    """The kernels of a dot or convolution of any types; HloError for a convolution_kind it has not."""
     sequence = _Sequence(target, epilogue, places)
     if instruction.opcode == "dot":
         c = _placed(dot_contraction(instruction), places)

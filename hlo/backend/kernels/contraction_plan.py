@@ -11,7 +11,9 @@ from enum import Enum, auto
 
 from hlo.backend.kernels.contraction_axes import Axes, Axis, Contraction, extent, merged
 from hlo.backend.kernels.contraction_packing import Packing, Panels, Source
-from hlo.backend.kernels.contraction_ring import Ring, storage
+from hlo.backend.kernels.contraction_ring import Ring
+from hlo.backend.types import storage_scalar
+from hlo.ir.dtype import DType
 
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
@@ -143,8 +145,8 @@ def _readings(plan: Plan) -> dict[str, Reading]:
     lhs, rhs = plan.lhs_packing, plan.rhs_packing
     lhs_bytes, rhs_bytes = (p.source.free_size * p.source.depth_size * 4 for p in (lhs, rhs))
     few_axes = len(c.depth) <= 3
-    lhs_lies_well = len(lhs.source.free) <= 1 and few_axes
-    rhs_lies_well = rhs.source.is_free_contiguous and few_axes
+    lhs_lies_well = len(lhs.source.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype)
+    rhs_lies_well = rhs.source.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype)
     exact_lhs = _is_plain(c.lhs.dtype, plan.ring)
     exact_rhs = _is_plain(c.rhs.dtype, plan.ring)
     tiles = plan.rows.count
@@ -160,8 +162,13 @@ def _readings(plan: Plan) -> dict[str, Reading]:
     }
 
 
-def _is_plain(dtype: object, ring: Ring) -> bool:
-    return storage(dtype) == ring.scalar and ring.parts == 1  # type: ignore[arg-type]  # a DType
+def _is_cheap(dtype: DType) -> bool:
+    """Whether an element becomes a ring number in a few instructions."""
+    return not dtype.is_float or dtype.bits >= 16
+
+
+def _is_plain(dtype: DType, ring: Ring) -> bool:
+    return storage_scalar(dtype) == ring.scalar and ring.parts == 1
 
 
 def _with_blocks(plan: Plan) -> Plan:

@@ -12,23 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlo.backend.target import Target
+from hlo.backend.types import compute_scalar, decoded, encoded, rounded, storage_scalar
+from hlo.backend.types import parts as parts_of
 from hlo.backend.writer import Value, Writer, vector_of
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
 Parts = tuple[Value, ...]
-SUPPORTED = frozenset(
-    {
-        dt.PRED, dt.S8, dt.S16, dt.S32, dt.S64, dt.U8, dt.U16, dt.U32, dt.U64,
-        dt.BF16, dt.F16, dt.F32, dt.F64, dt.C64, dt.C128,
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
     """result: the type whose arithmetic it is; lanes: of one machine vector of `scalar`."""
 
+    target: Target
     result: DType
     scalar: str
     parts: int
@@ -90,19 +87,11 @@ def ring_of(result: DType, target: Target) -> Ring:
     lanes = target.vector_bytes // (8 if scalar in ("double", "i64") else 4)
     registers = 32 if target.vector_bytes == 64 else 16
     fused = target.has("fma") or target.has("avx512f")
-    return Ring(result, scalar, 2 if result is not component else 1, lanes, registers, fused)
+    parts = components(result)
+    return Ring(target, result, scalar, parts, lanes, registers, fused)
 
 
 # -- memory ------------------------------------------------------------------------------------
-
-
-def storage(dtype: DType) -> str:
-    """LLVM's type of one component of an element in memory."""
-    if dtype.is_pred:
-        return "i8"
-    component = dtype.component
-    named = {dt.F32: "float", dt.F64: "double", dt.F16: "half", dt.BF16: "i16"}.get(component)
-    return named or f"i{8 * component.item_bytes}"
 
 
 def components(dtype: DType) -> int:
@@ -113,7 +102,7 @@ def element_address(w: Writer, base: Value, index: Value, dtype: DType) -> Value
     """The address of an element; a complex one is a pair."""
     if index.text == "0":
         return base
-    scalar = storage(dtype)
+    scalar = storage_scalar(dtype)
     return w.address(base, index, scalar if components(dtype) == 1 else f"[2 x {scalar}]")
 
 
@@ -121,7 +110,7 @@ def loaded(
     w: Writer, ring: Ring, dtype: DType, address: Value, lanes: int, mask: Value | None = None
 ) -> Parts:
     """Consecutive elements as ring numbers; lanes that the mask leaves out are zero."""
-    scalar, count = storage(dtype), components(dtype)
+    scalar, count = storage_scalar(dtype), components(dtype)
     align = dtype.component.item_bytes
     if count == 2 and mask is not None:
         mask = _doubled(w, mask)
@@ -149,7 +138,7 @@ def read(w: Writer, type: str, address: Value, align: int, mask: Value | None = 
 
 def gathered(w: Writer, ring: Ring, dtype: DType, base: Value, offsets: Value) -> Parts:
     """Elements at offsets (a vector of i64); every offset has to be good."""
-    scalar, count, lanes = storage(dtype), components(dtype), offsets.lanes
+    scalar, count, lanes = storage_scalar(dtype), components(dtype), offsets.lanes
     parts = []
     for part in range(count):
         index = offsets
@@ -201,7 +190,7 @@ def scattered(
     w: Writer, dtype: DType, form: Parts, base: Value, offsets: Value, mask: Value
 ) -> None:
     """Components in memory form to elements at offsets, the masked lanes only."""
-    scalar, count = storage(dtype), components(dtype)
+    scalar, count = storage_scalar(dtype), components(dtype)
     for part, value in enumerate(form):
         index = offsets
         if count == 2:
@@ -263,21 +252,22 @@ def converted(w: Writer, ring: Ring, dtype: DType, raw: Parts) -> Parts:
 
 
 def _component(w: Writer, ring: Ring, dtype: DType, raw: Value) -> Value:
+    """One component in the ring's scalar; integers wrap, which does no harm before the end."""
     type = ring.type(raw.lanes)
+    value = decoded(w, ring.target, raw, dtype)
+    is_float = ring.scalar in ("float", "double")
     if dtype.is_float:
-        value = widened(w, dtype, raw)
-        if ring.scalar in ("float", "double"):
-            opcode = "fpext" if ring.scalar == "double" else "fptrunc"
-            return w.cast(opcode, value, type)
-        return _float_to_int(w, ring, value, type)
-    if ring.result.is_pred or dtype.is_pred:
-        flag = w.compare("icmp ne", raw, w.zero(raw.type))
-        return w.cast("uitofp" if ring.scalar in ("float", "double") else "zext", flag, type)
-    if ring.scalar in ("float", "double"):
-        return w.cast("sitofp" if dtype.is_signed else "uitofp", raw, type)
-    if 8 * dtype.item_bytes > 8 * ring.scalar_bytes:
-        return w.cast("trunc", raw, type)
-    return w.cast("sext" if dtype.is_signed else "zext", raw, type)
+        if not is_float:
+            return _float_to_int(w, ring, value, type)
+        return w.cast("fpext" if ring.scalar == "double" else "fptrunc", value, type)
+    if ring.result.is_pred and not dtype.is_pred:
+        value = w.compare("icmp ne", value, w.zero(value.type))
+        return w.cast("zext", value, type)
+    if is_float:
+        return w.cast("sitofp" if dtype.is_signed else "uitofp", value, type)
+    if dtype.bits > 8 * ring.scalar_bytes:
+        return w.cast("trunc", value, type)
+    return w.cast("sext" if dtype.is_signed else "zext", value, type)
 
 
 def _float_to_int(w: Writer, ring: Ring, value: Value, type: str) -> Value:
@@ -298,38 +288,18 @@ def _short(type: str) -> str:
     return {"float": "f32", "double": "f64", "half": "f16"}.get(type, type)
 
 
-def widened(w: Writer, dtype: DType, raw: Value) -> Value:
-    """A float component in f32, exact; f64 stays."""
-    type = vector_of("float", raw.lanes)
-    if dtype is dt.BF16:
-        bits = vector_of("i32", raw.lanes)
-        wide = w.binary("shl", w.cast("zext", raw, bits), w.int(16, bits))
-        return w.cast("bitcast", wide, type)
-    return w.cast("fpext", raw, type) if dtype is dt.F16 else raw
-
-
 def narrowed(w: Writer, ring: Ring, dtype: DType, parts: Parts) -> Parts:
     """Ring numbers as components in memory, rounded once."""
-    return tuple(_narrowed(w, dtype, value) for value in parts)
-
-
-def _narrowed(w: Writer, dtype: DType, value: Value) -> Value:
     component = dtype.component
-    if component is dt.BF16:
-        return _bfloat_bits(w, value)
-    if component is dt.F16:
-        return w.cast("fptrunc", value, vector_of("half", value.lanes))
-    return w.cast("trunc", value, vector_of(storage(dtype), value.lanes))
+    return tuple(_narrowed(w, ring, component, value) for value in parts)
 
 
-def _bfloat_bits(w: Writer, value: Value) -> Value:
-    """Round to nearest even in integers: the machine's instruction flushes subnormals."""
-    type = vector_of("i32", value.lanes)
-    bits = w.cast("bitcast", value, type)
-    shifted = w.binary("lshr", bits, w.int(16, type))
-    odd = w.binary("and", shifted, w.int(1, type))
-    sum = w.binary("add", w.binary("add", bits, w.int(0x7FFF, type)), odd)
-    nan = w.compare("fcmp uno", value, value)
-    quiet = w.binary("or", bits, w.int(0x400000, type))
-    kept = w.binary("lshr", w.select(nan, quiet, sum), w.int(16, type))
-    return w.cast("trunc", kept, vector_of("i16", value.lanes))
+def _narrowed(w: Writer, ring: Ring, dtype: DType, value: Value) -> Value:
+    if dtype.is_float:
+        value = w.cast("fptrunc", value, vector_of(compute_scalar(dtype), value.lanes))
+        (value,) = parts_of(rounded(w, ring.target, value, dtype))
+    elif dtype.is_pred:
+        value = w.compare("icmp ne", value, w.zero(value.type))
+    else:
+        value = w.cast("trunc", value, vector_of(f"i{dtype.bits}", value.lanes))
+    return encoded(w, ring.target, value, dtype)

@@ -16,7 +16,7 @@ from hlo.ir.shape import Shape
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67)
 TYPES = (
     dt.PRED, dt.S8, dt.S16, dt.S32, dt.S64, dt.U8, dt.U16, dt.U32, dt.U64,
-    dt.BF16, dt.F16, dt.F32, dt.F64, dt.C64, dt.C128,
+    dt.BF16, dt.F16, dt.F32, dt.F64, dt.C64, dt.C128, dt.S4, dt.U4, dt.F8E4M3FN, dt.F8E5M2,
 )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def check(instruction: Instruction, got: np.ndarray, exact: np.ndarray, k: int) 
         wrapped = (exact - low) % (1 << out.bits) + low
         np.testing.assert_array_equal(got.astype(object), wrapped)
         return
-    eps = {"bf16": 2**-8, "f16": 2**-10}.get(out.name, 0)
+    eps = {"bf16": 2**-8, "f16": 2**-10, "f8e4m3fn": 2**-4, "f8e5m2": 2**-3}.get(out.name, 0)
     eps += (2**-52 if out.component is dt.F64 else 2**-23) * (k + 4) * 2
     scale = np.maximum(np.abs(exact), np.sqrt(k + 1))
     assert np.all(np.abs(got.astype(exact.dtype) - exact) <= eps * scale)
@@ -159,7 +159,7 @@ MIXED = [
     (dt.S8, dt.S8, dt.S32), (dt.U8, dt.S8, dt.S32), (dt.PRED, dt.PRED, dt.S32),
     (dt.F32, dt.F32, dt.S32), (dt.BF16, dt.BF16, dt.F32), (dt.F32, dt.F32, dt.BF16),
     (dt.F32, dt.F32, dt.F64), (dt.BF16, dt.F32, dt.F32), (dt.S32, dt.F32, dt.F32),
-    (dt.F32, dt.C64, dt.C64), (dt.F16, dt.F16, dt.F32), (dt.S64, dt.S64, dt.S8),
+    (dt.S4, dt.S8, dt.S32), (dt.F8E4M3FN, dt.F8E4M3FN, dt.F32), (dt.F32, dt.C64, dt.C64), (dt.F16, dt.F16, dt.F32), (dt.S64, dt.S64, dt.S8),
 ]  # fmt: skip
 
 
