@@ -3,17 +3,18 @@ that says how to compute lost ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.ints import ints_text
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, ints_of, subtrees, token_type, tokens
-from hlo.errors import Violation
+from hlo.errors import HloError, Violation
 
 Ints = tuple[int, ...]
 SYNTHETIC_CALL = "synthetic_call"
+_BYTES = "surrogateescape"
 DEEPEST = 200  # levels of tuples; no program comes near
 
 
@@ -149,35 +150,70 @@ def array_text(array: OriginalArray | None, *, escape: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How to get a lost original value from another: by a module, given as its text, or as is."""
+    """How to get a lost original value from another: by a module, or as it is.
 
-    lost: OriginalArray | None
-    replacing: OriginalArray | None
+    module: the text of a module in the form that reads back, or "".
+    """
+
+    lost: OriginalArray
+    replacing: OriginalArray
     module: str = ""
 
 
-def _recovery_table(tree: Tree) -> tuple[Recovery, ...]:
-    return tuple(_recovery(t) for t in subtrees(tree, "recovery_entry"))
+RecoveryTable = tuple[Recovery, ...]
+
+# The parser stands above the attributes, so it enters itself here: one function text -> Module.
+MODULE_READERS: list[Callable[[str], object]] = []
 
 
-def _recovery(tree: Tree) -> Recovery:
-    lost, replacing = (_array(t) for t in subtrees(tree, "origin_array"))
-    texts = tokens(tree, "STRING")
-    return Recovery(lost, replacing, unquoted(texts[0]) if texts else "")
+def _recovery_table(tree: Tree) -> RecoveryTable:
+    """Sorted by what is lost; the first entry for it counts."""
+    found: dict[OriginalArray, Recovery] = {}
+    for entry in subtrees(tree, "recovery_entry"):
+        lost, replacing = (_array(t) or OriginalArray("") for t in subtrees(entry, "origin_array"))
+        texts = tokens(entry, "STRING")
+        module = _checked_module(unquoted(texts[0])) if texts else ""
+        found.setdefault(lost, Recovery(lost, replacing, module))
+    return tuple(
+        sorted(found.values(), key=lambda r: (r.lost.name.encode(errors=_BYTES), r.lost.index))
+    )
 
 
-def recovery_table_text(table: tuple[Recovery, ...]) -> str:
-    """Over several lines, each entry's module indented by four spaces."""
-    return "{\n" + "".join(map(_recovery_text, table)) + "}\n"
+def _checked_module(text: str) -> str:
+    for read in MODULE_READERS:
+        try:
+            return str(read(text))
+        except HloError as error:
+            found = f"a module that does not parse ({error.message})"
+            raise Violation("attribute-value", "", found, "the text of a module") from None
+    return text
 
 
-def _recovery_text(recovery: Recovery) -> str:
-    head = f"  {array_text(recovery.lost)} : {array_text(recovery.replacing)}"
+def recovery_table_text(
+    table: RecoveryTable, inner: Callable[[str], str] | None = None, *, escape: bool = True
+) -> str:
+    """Over several lines, each module inside indented by four spaces.
+
+    inner: the printer's way to write a module's text, indented; escape: XLA writes quotation marks
+    as they are.
+    """
+    write = inner or _indented
+    return "{\n" + "".join(_recovery_text(r, write, escape=escape) for r in table) + "}\n"
+
+
+def _recovery_text(recovery: Recovery, write: Callable[[str], str], *, escape: bool) -> str:
+    lost = array_text(recovery.lost, escape=escape)
+    head = f"  {lost} : {array_text(recovery.replacing, escape=escape)}"
     if not recovery.module:
         return head + "\n"
-    lines = (f"    {line}" if line else "" for line in recovery.module.splitlines())
-    body = "\n".join(lines).replace("\\", "\\\\").replace('"', '\\"')
-    return f'{head},\n  "\n{body}\n\n  "\n'
+    body = write(recovery.module)
+    if escape:
+        body = body.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{head},\n  "\n{body}\n  "\n'
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" if line else "\n" for line in text.split("\n")[:-1])
 
 
 ORIGIN = AttributeKind("ORIGIN", "kind_origin", _origin, origin_text)

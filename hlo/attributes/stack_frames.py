@@ -113,10 +113,12 @@ def interned(tables: StackFrames, ids: Iterable[int]) -> tuple[StackFrames, dict
     for wanted in ids:
         if wanted in numbers:
             continue
-        parent = 0
+        at = 0
         for frame in _chain(tables.frames, wanted):
-            parent = number(frame, parent)
-        numbers[wanted] = parent
+            at = number(frame, at)
+            if not at:
+                break
+        numbers[wanted] = at
     return StackFrames(tuple(files), tuple(functions), tuple(locations), tuple(frames)), numbers
 
 

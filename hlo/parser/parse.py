@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.attributes.origin import MODULE_READERS
 from hlo.errors import HloError, HloErrors, Violation
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -74,3 +75,6 @@ def _finished(builder: ModuleBuilder, start: str) -> Module:
 
 def _error(source: Source, fault: Fault) -> HloError:
     return HloError(fault.code, fault.message, Span(source, fault.start, fault.end), help=fault.help)
+
+
+MODULE_READERS[:] = [parse]  # an origin_recovery_table holds modules as text

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hlo.attributes.escape import quoted
+from hlo.attributes.origin import MODULE_READERS, RecoveryTable, recovery_table_text
 from hlo.attributes.stack_frames import StackFrames
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape
@@ -15,7 +17,7 @@ from hlo.printer.options import PrintOptions
 def header_text(module: Module, options: PrintOptions) -> str:
     """`HloModule name, ...` without a newline, and the tables where they are shown."""
     name = module.name if options.print_ids else ""
-    attributes = "".join(_attribute_texts(module))
+    attributes = "".join(_attribute_texts(module, options))
     frames = module.stack_frames
     tables = ""
     if options.print_metadata and isinstance(frames, StackFrames) and frames.frames:
@@ -23,7 +25,7 @@ def header_text(module: Module, options: PrintOptions) -> str:
     return f"HloModule {name}{attributes}{tables}"
 
 
-def _attribute_texts(module: Module) -> Iterator[str]:
+def _attribute_texts(module: Module, options: PrintOptions) -> Iterator[str]:
     for key, attr in MODULE_ATTRS.items():
         value = module.attributes.get(key)
         if key == "entry_computation_layout":
@@ -31,7 +33,23 @@ def _attribute_texts(module: Module) -> Iterator[str]:
             assert isinstance(value, ProgramShape), "the entry's layout is a program shape"
         elif value in (None, (), attr.default):
             continue
+        elif key == "origin_recovery_table":
+            yield f", {key}={_recovery_text(value, options)}"  # type: ignore[arg-type]  # a table
+            continue
         yield f", {key}={attr.kind.print(value)}"
+
+
+def _recovery_text(table: RecoveryTable, options: PrintOptions) -> str:
+    """The modules inside are printed in the default form, whatever the form outside."""
+    inside = PrintOptions() if options.reads_back else PrintOptions.xla_default()
+    indented = replace(inside, indent_amount=2)
+
+    def inner(text: str) -> str:
+        for read in MODULE_READERS:
+            return read(text).to_text(indented)  # type: ignore[attr-defined]  # a Module
+        return text
+
+    return recovery_table_text(table, inner, escape=options.reads_back)
 
 
 def stack_frames_text(tables: StackFrames) -> str:

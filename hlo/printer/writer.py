@@ -71,22 +71,25 @@ class Writer:
     def computation(self, computation: Computation) -> str:
         """A computation at top level, without the blank line behind it."""
         place = Place(self.options.indent_amount, self.options.print_frontend_attributes)
-        entry = "ENTRY " if computation is self.module.entry else ""
         head = "" if self.options.is_in_nested_computation else self.naming.head(computation)
         order = printed_instructions(computation, self._fusions, scheduled=self.module.is_scheduled)
         if self.options.print_subcomputation_bodies:
             self._prepare_bodies(order, place.deeper())
-        return f"{'  ' * place.indent}{entry}{head}{self._braces(computation, order, place)}"
+        return self._braces(computation, order, place, head)
 
-    def _braces(self, computation: Computation, order: Sequence[Instruction], place: Place) -> str:
-        """From the signature to the execution thread."""
+    def _braces(
+        self, computation: Computation, order: Sequence[Instruction], place: Place, head: str = ""
+    ) -> str:
+        """The whole text of a computation; head: its name."""
         lines = "".join(self._lines(order, computation.root, place.deeper()))
         signature = self._signature(computation) if self.options.print_program_shape else ""
         thread = computation.execution_thread
         behind = ""
         if thread != "main" and self.options.print_ids:
             behind = f", execution_thread={self._often_raw(thread)}"
-        return f"{signature}{{\n{lines}{'  ' * place.indent}}}{behind}"
+        tab = "  " * place.indent
+        entry = "ENTRY " if computation is self.module.entry else ""
+        return f"{tab}{entry}{head}{signature}{{\n{lines}{tab}}}{behind}"
 
     def _signature(self, computation: Computation) -> str:
         parameters = ", ".join(
@@ -122,7 +125,7 @@ class Writer:
             return
         computation, place = key
         order = printed_instructions(computation, self._fusions, scheduled=False)
-        text = "  " * place.indent + self._braces(computation, order, place)
+        text = self._braces(computation, order, place)
         self._bodies[key] = text
         self._bodies_size += len(text)
         if self._bodies_size > LARGEST_FORM:
