@@ -90,28 +90,53 @@ def grouped(kernels: Iterable[tuple[str, Kernel]]) -> Iterator[list[tuple[str, K
 
 
 def kernel_module(group: list[tuple[str, Kernel]], *, optimised: bool = False) -> IrModule:
-    """The kernels of a group, their globals made private to each."""
-    declarations: dict[str, None] = {}
-    parts: list[str] = []
-    for name, kernel in group:
-        declarations.update(dict.fromkeys(kernel.declarations))
-        parts += placed(name, kernel)
-    text = "\n".join([*declarations, *parts, ""])
+    """The kernels of a group and what they need beside them, once each."""
+    shared = Definitions()
+    parts = [shared.placed(name, kernel) for name, kernel in group]
+    text = "\n".join([*shared.lines(), *parts, ""])
     return IrModule(text, tuple(name for name, _ in group), optimised)
 
 
-def placed(name: str, kernel: Kernel) -> list[str]:
-    """A kernel's globals and text under its own names."""
-    text = kernel.text.replace("@KERNEL", f"@{name}")
-    lines = list(kernel.globals)
-    for line in kernel.globals:
-        found = re.match(r"@([\w.$-]+)\s*=", line)
-        if found:
-            old = re.compile(rf"@{re.escape(found[1])}(?![\w.$-])")
-            new = f"@{found[1]}.{name}"
-            text = old.sub(new, text)
-            lines = [old.sub(new, other) for other in lines]
-    return [*lines, text]
+@dataclass(slots=True)
+class Definitions:
+    """Declarations, constants and helper functions of a module's kernels.
+
+    Equal ones are there once; a symbol that two kernels define differently is renamed in one.
+    """
+
+    declarations: dict[str, None] = field(default_factory=dict)
+    by_symbol: dict[str, str] = field(default_factory=dict)
+
+    def placed(self, name: str, kernel: Kernel) -> str:
+        """The kernel's text under its own name; its globals are entered here."""
+        self.declarations.update(dict.fromkeys(kernel.declarations))
+        text = kernel.text.replace("@KERNEL", f"@{name}")
+        symbols = [symbol_of(line) for line in kernel.globals]
+        changed = {
+            old: f"{old}.{name}"
+            for old, line in zip(symbols, kernel.globals, strict=True)
+            if self.by_symbol.get(old, line) != line
+        }
+        for old, line in zip(symbols, kernel.globals, strict=True):
+            self.by_symbol[changed.get(old, old)] = renamed(line, changed)
+        return renamed(text, changed)
+
+    def lines(self) -> list[str]:
+        return [*self.declarations, *self.by_symbol.values()]
+
+
+def symbol_of(line: str) -> str:
+    """The symbol that a global or a function definition defines."""
+    found = re.search(r"@([\w.$-]+)", line)
+    assert found, f"a definition has a symbol: {line[:60]}"
+    return found[1]
+
+
+def renamed(text: str, changed: dict[str, str]) -> str:
+    """The text with these symbols replaced."""
+    for old, new in changed.items():
+        text = re.sub(rf"@{re.escape(old)}(?![\w.$-])", f"@{new}", text)
+    return text
 
 
 @dataclass(slots=True)
@@ -294,14 +319,12 @@ class _Entry:
         """The short loops with copies of their kernels, if there are any."""
         if not self.loops:
             return []
-        declarations = {"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)": None}
-        parts: list[str] = []
-        for number in self.inlined:
-            kernel = self.program.kernels[number]
-            declarations.update(dict.fromkeys(kernel.declarations))
-            *lines, text = placed(f"{self.names[number]}.in", kernel)
-            parts += [*lines, inlinable(text)]
-        body = "\n".join([*declarations, *parts, *self.loops, ""])
+        shared = Definitions({"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)": None})
+        parts = [
+            inlinable(shared.placed(f"{self.names[n]}.in", self.program.kernels[n]))
+            for n in self.inlined
+        ]
+        body = "\n".join([*shared.lines(), *parts, *self.loops, ""])
         return [IrModule(body, tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)]
 
     def _branch(self, function: _Function, step: BranchStep) -> None:
