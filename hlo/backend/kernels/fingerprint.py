@@ -13,8 +13,12 @@ SILENT = frozenset(
 
 
 def fingerprint(instruction: Instruction) -> object:
-    """A hashable key of opcode, shapes, attributes, and of what is called, in depth."""
-    return _one(instruction, tuple(o.shape for o in instruction.operands))
+    """A hashable key of opcode, shapes, attributes, and of what is called, in depth.
+
+    Operands that are the same value count as such: their kernel may read one of them only.
+    """
+    operands = instruction.operands
+    return _one(instruction, tuple((o.shape, operands.index(o)) for o in operands))
 
 
 def _one(instruction: Instruction, operands: object) -> object:
