@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, extent, normal
 from hlo.backend.kernels.contraction_padding import padding_kernel
+from hlo.backend.kernels.contraction_panels import packing_kernel
 from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
-from hlo.backend.kernels.contraction_product import packing_kernel, product_kernel
+from hlo.backend.kernels.contraction_product import product_kernel
 from hlo.backend.kernels.contraction_result import Epilogue
 from hlo.backend.kernels.contraction_ring import ring_of
 from hlo.backend.kernels.convolution import convolution_contraction

@@ -130,6 +130,31 @@ def strided(w: Writer, index: Value, axes: Sequence[tuple[int, int]]) -> Value:
     return offset
 
 
+def clipped(w: Writer, first: Value, size: int, total: int) -> Value:
+    """min(size, total - first)."""
+    if total % size == 0:
+        return w.int(size)
+    left = w.binary("sub", w.int(total), first)
+    return w.intrinsic("llvm.umin", "i64", left, w.int(size))
+
+
+def shared(w: Writer, block: Value, count: int, blocks: int) -> tuple[Value, Value]:
+    """Part [first, last) of `count` things that are shared out evenly to blocks."""
+    if blocks == 1:
+        return w.int(0), w.int(count)
+    if count == blocks:
+        return block, w.binary("add", block, w.int(1))
+    size = -(-count // blocks)
+    less = blocks * size - count  # the last `less` blocks hold one fewer
+    whole = blocks - less
+
+    def before(index: Value) -> Value:
+        beyond = w.intrinsic("llvm.smax", "i64", w.binary("sub", index, w.int(whole)), w.int(0))
+        return w.binary("sub", times(w, index, size), beyond)
+
+    return before(block), before(w.binary("add", block, w.int(1)))
+
+
 def advanced(w: Writer, base: Value, offset: Value | int, element: str) -> Value:
     """base + offset elements."""
     index = offset if isinstance(offset, Value) else w.int(offset)

@@ -92,16 +92,17 @@ class Panels:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How one factor is packed."""
+    """How one factor is packed; panel_depth: depths that a panel holds, 0 for all."""
 
     ring: Ring
     source: Source
     panels: Panels
+    panel_depth: int = 0
 
     @property
     def panel_size(self) -> int:
         """Ring scalars of one panel."""
-        return self.source.depth_size * self.k_step
+        return (self.panel_depth or self.source.depth_size) * self.k_step
 
     @property
     def k_step(self) -> int:

@@ -20,6 +20,9 @@ L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the re
 DEPTH_BLOCK = 1024
 UNIT_FLOPS = 1 << 20  # work of a unit below which splitting does not pay
 UNITS = 16
+LARGE_BYTES = 4 << 20  # of an rhs that is not read in place however few the rows
+BLOCK_BYTES = 512 << 10  # of rhs packed at a time in a depth-first plan
+DEPTH_FIRST_ROWS = 128
 WIDE = 128  # columns from which a packed lhs is read often enough
 
 
@@ -45,6 +48,7 @@ class Plan:
     depth_block: int = 0
     lhs: Reading = Reading.IN_PLACE
     rhs: Reading = Reading.IN_PLACE
+    depth_first: bool = False
 
     @property
     def units(self) -> int:
@@ -66,7 +70,8 @@ class Plan:
         c = self.contraction
         free = tuple((a.size, a.rhs) for a in merged(_only(c.columns, "rhs")))
         depth = tuple((a.size, a.rhs) for a in merged(_only(c.depth, "rhs")))
-        return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns)
+        panel_depth = self.depth_block if self.depth_first else 0
+        return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns, panel_depth)
 
     @property
     def tiles_per_block(self) -> int:
@@ -111,8 +116,43 @@ def planned(c: Contraction, ring: Ring) -> Plan:
         vectors=vectors,
         depth_block=max(c.k, 1),
     )
-    plan = _with_blocks(replace(plan, **_readings(plan)))
-    return _with_depth_block(_with_packed(plan))
+    lhs, rhs = _readings(plan)
+    plan = replace(plan, lhs=lhs, rhs=rhs)
+    if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
+        return first
+    return _with_depth_block(_with_packed(_with_blocks(plan)))
+
+
+def _is_depth_first(plan: Plan) -> bool:
+    """Whether few rows meet a large row-major rhs: panels of it would be read in short pieces."""
+    c, source = plan.contraction, plan.rhs_packing.source
+    size = source.free_size * source.depth_size * plan.ring.scalar_bytes
+    return (
+        not c.is_diagonal
+        and size >= LARGE_BYTES
+        and source.is_free_contiguous
+        and len(c.depth) == 1
+        and c.m <= DEPTH_FIRST_ROWS
+    )
+
+
+def _with_depth_first(plan: Plan) -> Plan:
+    """Blocks of rhs whose rows are long; the sums of all its columns wait in L2."""
+    c, ring = plan.contraction, plan.ring
+    width = ring.scalar_bytes * ring.parts
+    columns = max(BLOCK_BYTES // (8 * max(c.m, 32) * width), plan.columns.width)
+    columns = min(columns, -(-c.n // 4))
+    blocks = min(plan.columns.count, -(-c.n // columns))
+    panels = -(-plan.columns.count // blocks)
+    depth = max(32, BLOCK_BYTES // (panels * plan.columns.width * width))
+    depth = min(depth, c.k)
+    return replace(
+        plan,
+        column_blocks=blocks,
+        rhs=Reading.IN_UNIT,
+        depth_block=-(-c.k // -(-c.k // depth)),
+        depth_first=True,
+    )
 
 
 def tile_shape(m: int, n: int, ring: Ring, *, diagonal: bool = False) -> tuple[int, int]:
@@ -140,7 +180,8 @@ def _cycles(rows: int, vectors: int, parts: int) -> float:
     return max(products, loads, 4.0) + 1.0
 
 
-def _readings(plan: Plan) -> dict[str, Reading]:
+def _readings(plan: Plan) -> tuple[Reading, Reading]:
+    """In place where each element is read seldom or lies in L1, else packed."""
     c = plan.contraction
     lhs, rhs = plan.lhs_packing, plan.rhs_packing
     lhs_bytes, rhs_bytes = (p.source.free_size * p.source.depth_size * 4 for p in (lhs, rhs))
@@ -151,15 +192,15 @@ def _readings(plan: Plan) -> dict[str, Reading]:
     exact_rhs = _is_plain(c.rhs.dtype, plan.ring)
     tiles = plan.rows.count
     if c.k == 0 or c.is_diagonal:
-        return {"lhs": Reading.IN_PLACE, "rhs": Reading.IN_PLACE}
+        return Reading.IN_PLACE, Reading.IN_PLACE
     keep_lhs = lhs_lies_well and (c.n <= WIDE or (lhs_bytes <= L1_BYTES and exact_lhs) or c.k < 4)
     keep_rhs = rhs_lies_well and (
         tiles <= 2 or (rhs_bytes <= L1_BYTES and (exact_rhs or tiles <= 4))
     )
-    return {
-        "lhs": Reading.IN_PLACE if keep_lhs else Reading.IN_UNIT,
-        "rhs": Reading.IN_PLACE if keep_rhs else Reading.IN_UNIT,
-    }
+    return (
+        Reading.IN_PLACE if keep_lhs else Reading.IN_UNIT,
+        Reading.IN_PLACE if keep_rhs else Reading.IN_UNIT,
+    )
 
 
 def _is_cheap(dtype: DType) -> bool:
