@@ -55,7 +55,8 @@ def multiple(  # two shapes with their roles and labels
 
 def check_reduction(xs: Sequence[Shape], f: ProgramShape) -> None:
     """A reduction computation of two scalars of the operands' type."""
-    scalars = (*f.parameters, f.result)
+    alone = f.result.is_tuple and len(f.result.elements) == 1  # as reducers may return
+    scalars = (*f.parameters, f.result.elements[0] if alone else f.result)
     if len(f.parameters) != 2 or not all(s.is_scalar for s in scalars):
         found = f"a computation {f}"
         raise Violation("call-signature", "to_apply", found, "(T[], T[]) -> T[]", "C2")

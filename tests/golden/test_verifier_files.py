@@ -1,0 +1,48 @@
+"""tests/golden/verifier/*.hlo: modules whose lines say which errors the verifier must find there.
+
+    ROOT r = f32[3] add(p, q)  // expected-error {{shape-mismatch: result is f32[3]}}
+
+Modules are separated by `// -----`. Every expected error must be found on its line (the first one
+of an instruction), and nothing else; a module without expectations must verify.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hlo.errors import HloError, HloErrors
+from hlo.parser.parse import parse
+from hlo.verifier.verify import verify
+
+FOLDER = Path(__file__).parent / "verifier"
+EXPECTED = re.compile(r"// expected-error \{\{([a-z-]+): (.*?)\}\}(?:$|\s)", re.MULTILINE)
+
+
+def modules() -> list[tuple[str, int, str]]:
+    """Every module of every file with its place."""
+    found = []
+    for file in sorted(FOLDER.glob("*.hlo")):
+        parts = re.split(r"^// -----.*\n", file.read_text(), flags=re.MULTILINE)
+        found += [(file.stem, number, part) for number, part in enumerate(parts, start=1)]
+    return found
+
+
+def errors_of(text: str, *, layout_sensitive: bool) -> tuple[HloError, ...]:
+    try:
+        verify(parse(text), layout_sensitive=layout_sensitive)
+    except HloErrors as errors:
+        return errors.errors
+    return ()
+
+
+@pytest.mark.parametrize(("name", "number", "text"), modules())
+def test_verifier_file(name: str, number: int, text: str) -> None:
+    wanted = [(text.count("\n", 0, m.start()) + 1, m[1], m[2]) for m in EXPECTED.finditer(text)]
+    found = list(errors_of(text, layout_sensitive="layout-sensitive" in text.split("\n")[0]))
+    for line, code, message in wanted:
+        match = next((e for e in found if e.line == line and e.code == code
+                      and message in e.message), None)  # fmt: skip
+        assert match is not None, f"{name}:{number}: line {line} lacks {code}: {message}; {found}"
+        found.remove(match)
+    assert not found, f"{name}:{number}: unexpected {[f'{e.line}: {e.message}' for e in found]}"
