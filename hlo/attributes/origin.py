@@ -190,26 +190,29 @@ def _checked_module(text: str) -> str:
 
 
 def recovery_table_text(
-    table: RecoveryTable, inner: Callable[[str], str] | None = None, *, escape: bool = True
+    table: RecoveryTable,
+    inner: Callable[[str], str] | None = None,
+    *,
+    escape: bool = True,
+    indent: int = 0,
 ) -> str:
-    """Over several lines, each module inside indented by four spaces.
+    """Over several lines; the closing brace stands at the left margin.
 
-    inner: the printer's way to write a module's text, indented; escape: XLA writes quotation marks
-    as they are.
+    inner: the printer's way to write a module's text, two steps further in; escape: XLA writes
+    quotation marks as they are.
     """
-    write = inner or _indented
-    return "{\n" + "".join(_recovery_text(r, write, escape=escape) for r in table) + "}\n"
-
-
-def _recovery_text(recovery: Recovery, write: Callable[[str], str], *, escape: bool) -> str:
-    lost = array_text(recovery.lost, escape=escape)
-    head = f"  {lost} : {array_text(recovery.replacing, escape=escape)}"
-    if not recovery.module:
-        return head + "\n"
-    body = write(recovery.module)
-    if escape:
-        body = body.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{head},\n  "\n{body}\n  "\n'
+    tab, write = "  " * (indent + 1), inner or _indented
+    rows = []
+    for recovery in table:
+        lost = array_text(recovery.lost, escape=escape)
+        row = f"{tab}{lost} : {array_text(recovery.replacing, escape=escape)}"
+        if recovery.module:
+            body = write(recovery.module)
+            if escape:
+                body = body.replace("\\", "\\\\").replace('"', '\\"')
+            row += f',\n{tab}"\n{body}\n{tab}"'
+        rows.append(row + "\n")
+    return "{\n" + "".join(rows) + "}\n"
 
 
 def _indented(text: str) -> str:

@@ -6,7 +6,7 @@ Frames are numbered from 1 by position; a metadata's stack_frame_id points at on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hlo.attributes.escape import unquoted
@@ -79,6 +79,17 @@ def _rows(section: Tree, keys: tuple[str, ...]) -> Iterator[list[int]]:
         if len(row) != len(keys):
             raise Violation("attribute-value", "", ", ".join(row) or "no field", ", ".join(keys))
         yield [row[key] for key in keys]
+
+
+def call_chain(tables: StackFrames, wanted: int) -> tuple[tuple[str, str, FileLocation], ...]:
+    """File, function and place of each call that leads to a frame, outermost first."""
+    chain = []
+    for frame in _chain(tables.frames, wanted):
+        at = tables.locations[frame.location - 1]
+        file = tables.file_names[at.file_name_id - 1]
+        function = tables.function_names[at.function_name_id - 1]
+        chain.append((file, function, replace(at, file_name_id=0, function_name_id=0)))
+    return tuple(chain)
 
 
 def interned(tables: StackFrames, ids: Iterable[int]) -> tuple[StackFrames, dict[int, int]]:

@@ -42,14 +42,16 @@ def _attribute_texts(module: Module, options: PrintOptions) -> Iterator[str]:
 def _recovery_text(table: RecoveryTable, options: PrintOptions) -> str:
     """The modules inside are printed in the default form, whatever the form outside."""
     inside = PrintOptions() if options.reads_back else PrintOptions.xla_default()
-    indented = replace(inside, indent_amount=2)
+    indented = replace(inside, indent_amount=options.indent_amount + 2)
 
     def inner(text: str) -> str:
         for read in MODULE_READERS:
             return read(text).to_text(indented)  # type: ignore[attr-defined]  # a Module
         return text
 
-    return recovery_table_text(table, inner, escape=options.reads_back)
+    return recovery_table_text(
+        table, inner, escape=options.reads_back, indent=options.indent_amount
+    )
 
 
 def stack_frames_text(tables: StackFrames) -> str:
