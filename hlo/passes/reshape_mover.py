@@ -27,7 +27,9 @@ def reshape_mover(module: Module) -> bool:
 def _sink(computation: Computation, instruction: Instruction) -> bool:
     if not has_trait(instruction, Trait.ELEMENTWISE) or not is_plain(instruction.shape):
         return False
-    if len(instruction.operands) < 2 or "control-predecessors" in instruction.attributes:
+    if instruction.shape.is_scalar or len(instruction.operands) < 2:
+        return False
+    if "control-predecessors" in instruction.attributes:
         return False
     moves = [o for o in instruction.operands if o.opcode in ("reshape", "transpose")]
     if not moves or any(not _alike(m, moves[0]) or len(m.users) != 1 for m in moves):
