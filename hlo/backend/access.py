@@ -230,6 +230,13 @@ def _store_run(nest: Nest, pointer: Value, raw: Value, mask: Value | None) -> No
     if mask is None:
         nest.w.store(raw, pointer, 1)
         return
+    if mask.text.startswith("<") and mask.text.count("i1 1") == 1:
+        # LLVM 22 turns a masked store of truncated lanes with one lane on into a store of the wide
+        # lane, which writes past the element: store that one lane instead.
+        lane = mask.text.split(",").index(next(m for m in mask.text.split(",") if "i1 1" in m))
+        element = f"getelementptr inbounds {raw.scalar_type}, ptr {pointer}, i64 {lane}"
+        nest.w.store(nest.w.extract(raw, lane), nest.w.pure("ptr", element), 1)
+        return
     symbol = f"llvm.masked.store.{mangled(raw.type)}.p0"
     nest.w.declare("void", symbol, [raw.type, "ptr", mask.type])
     nest.w.emit(f"call void @{symbol}({raw.typed}, ptr align 1 {pointer}, {mask.typed})")
