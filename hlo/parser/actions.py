@@ -319,7 +319,7 @@ class Actions:
         try:
             self._take_payload(call, built)
             return builder.instruction(
-                scope, name, call.value, call.head.shape, tuple(call.operands), built, place,
+                scope, name, call.value, call.head.shape, tuple(call.operands), built, *place,
                 root=root, nested=nested,
             )  # fmt: skip
         except Violation as error:
@@ -361,8 +361,7 @@ class Actions:
             try:
                 if written.name in built:
                     raise Violation("duplicate-name", "", "given twice", "each attribute once")
-                if written.name == "parameter_replication" and not _is_braced(written.tree):
-                    raise Violation("attribute-value", "", "written without braces", "{...}")
+                check_form(written)
                 value = kind.build(written.tree)
                 if kind.refers:
                     assert scope is not None, "a header refers to nothing"
@@ -379,9 +378,12 @@ def _name(token: Token) -> str:
     return token.value.removeprefix("%").removesuffix(":")
 
 
-def _is_braced(tree: object) -> bool:
-    first = tree.children[0]  # type: ignore[attr-defined]  # a Lark tree
-    return isinstance(first, Token) and first.type == "LBRACE"
+def check_form(written: Written) -> None:
+    """A kind may have two forms where an attribute takes one: parameter_replication needs braces."""
+    if written.name == "parameter_replication":
+        first = written.tree.children[0]  # type: ignore[attr-defined]  # a Lark tree
+        if not isinstance(first, Token) or first.type != "LBRACE":
+            raise Violation("attribute-value", "", "written without braces", "{...}")
 
 
 def _flat(parts: Sequence[object]) -> list[Token]:

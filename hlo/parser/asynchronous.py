@@ -15,7 +15,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.table import OPS
-from hlo.parser.kinds import PAYLOADS, async_parts
+from hlo.parser.kinds import PAYLOADS, async_parts, is_async
 from hlo.parser.wording import near
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 _NATIVE = frozenset(("all-gather", "all-reduce", "collective-permute", "copy", "send", "recv"))
 _COPIED = ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")
 _THREAD = "async_execution_thread"
-
-
-def is_async(opcode: str) -> bool:
-    return opcode in ("async-start", "async-update", "async-done")
 
 
 def build_async(

@@ -22,9 +22,10 @@ from hlo.ir.names import NameTable, sanitised
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.builder import inferred_shape
 from hlo.ops.table import OPS, REQUIRED
-from hlo.parser.asynchronous import build_async, is_async
+from hlo.parser.asynchronous import build_async
 from hlo.parser.checks import CHECKS, Draft
 from hlo.parser.finish import finish_module
+from hlo.parser.kinds import is_async
 from hlo.parser.wording import near
 from hlo.source import Source
 
@@ -147,7 +148,7 @@ class ModuleBuilder:
         attributes: dict[str, object] = {"index": index}
         opcode = "get-tuple-element"
         return self.instruction(
-            self.scopes[-1], "", opcode, None, (of,), attributes, place, nested=True
+            self.scopes[-1], "", opcode, None, (of,), attributes, *place, nested=True
         )
 
     def anonymous(self, opcode: str) -> str:
@@ -174,14 +175,15 @@ class ModuleBuilder:
         shape: Shape | None,
         operands: tuple[Instruction, ...],
         attributes: dict[str, object],
-        place: tuple[int, int],
+        start: int,
+        end: int,
         *,
         root: bool = False,
         nested: bool = False,
     ) -> Instruction:
         """Make an instruction and add it to the computation that is being read."""
         made = self.create(scope, name, opcode, shape, operands, attributes)
-        made.start, made.end = place
+        made.start, made.end = start, end
         made.source = self.source
         if nested:
             made.name = self.anonymous(made.opcode)

@@ -23,6 +23,7 @@ from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds
 from hlo.parser.lexer import END, Lexer, Token
 from hlo.parser.wording import described, near, spelled
 
+Callbacks = dict[object, object]
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
 
 
@@ -41,16 +42,17 @@ class Fault(Exception):
 class Machine:
     """One run: a start rule over a text, with the actions that the rules' reductions call."""
 
-    __slots__ = ("_asks", "_lexer", "_states", "actions", "at", "previous", "state")
+    __slots__ = ("_asks", "_lexer", "_states", "actions", "at", "last_start", "previous", "state")
 
-    def __init__(self, start: str, text: str, at: int, actions: object, callbacks: object) -> None:
-        table, asks = _table()
+    def __init__(self, start: str, text: str, at: int, actions: object, callbacks: Callbacks) -> None:
+        table, asks = tables()
         self._states = table.states
         self._asks = asks
         self.state = ParserState(ParseConf(table, callbacks, start), None)
         self._lexer = Lexer(text)
         self.actions = actions
         self.at = at
+        self.last_start = at
         self.previous = ""
 
     def run(self, *, prefix: bool = False, first: Token | None = None) -> object:
@@ -74,6 +76,7 @@ class Machine:
             if kind == END:
                 return value
             self.at = actions.last_end = token.end_pos  # type: ignore[attr-defined]
+            self.last_start = token.start_pos
             self.previous = kind
             if prefix and END in states[stack[-1]]:
                 return feed(Token(END, "", self.at, self.at), True)
@@ -113,7 +116,7 @@ class Machine:
 
 
 @lru_cache(maxsize=1)
-def _table() -> tuple[ParseTable, frozenset[int]]:
+def tables() -> tuple[ParseTable, frozenset[int]]:
     """The tables, and the states in which `_asked` has something to say."""
     table = compiled().parser.parser._parse_table  # Lark offers no public door to its tables
     asks = frozenset(
@@ -124,6 +127,6 @@ def _table() -> tuple[ParseTable, frozenset[int]]:
     return table, asks
 
 
-def callbacks_for(actions: object) -> dict[object, object]:
+def callbacks_for(actions: object) -> Callbacks:
     """Lark's reductions, with the methods of `actions` for the rules that it names."""
     return ParseTreeBuilder(compiled().rules, Tree, False, False, False).create_callback(actions)

@@ -36,6 +36,7 @@ STARTS = (
     "instruction_prefix",
     "operands_text",
     "attributes_text",
+    "literal_text",
     "shape_text",
     "outline",
 )

@@ -62,6 +62,11 @@ def all_kinds() -> tuple[AttributeKind, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
+def is_async(opcode: str) -> bool:
+    """Whether it is one of the three asynchronous opcodes that the sugar stands for."""
+    return opcode in _ASYNC
+
+
 def async_parts(opcode: str) -> tuple[str, str] | None:
     """(wrapped opcode, suffix) of asynchronous sugar; a whole word that is an opcode is none."""
     if opcode in OPS:

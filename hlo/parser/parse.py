@@ -10,12 +10,23 @@ from hlo.parser.actions import Actions
 from hlo.parser.build import ModuleBuilder
 from hlo.parser.engine import Fault, Machine, callbacks_for
 from hlo.parser.lexer import Lexer
+from hlo.parser.outline import outlined
+from hlo.parser.pieces import Declined
 from hlo.source import Source, Span
+
+SMALL = 2000  # characters: shorter texts are read token by token at once
 
 
 def parse(text: str, name: str = "<string>") -> Module:
     """The module that a text says; raises HloErrors."""
-    return precise(Source(name, text))
+    source = Source(name, text)
+    start = start_rule(text)
+    if len(text) >= SMALL and start != "instruction_text":
+        try:
+            return fast(source, start)
+        except Declined:
+            pass
+    return precise(source, start)
 
 
 def parse_shape(text: str) -> Shape:
@@ -40,9 +51,17 @@ def start_rule(text: str) -> str:
     return "instruction_text"
 
 
-def precise(source: Source) -> Module:
+def fast(source: Source, start: str) -> Module:
+    """Reading line by line; raises Declined where the text is not plain or not right."""
+    builder = outlined(source, header=start == "module_text")
+    try:
+        return _finished(builder, start)
+    except Violation as error:
+        raise Declined from error
+
+
+def precise(source: Source, start: str) -> Module:
     """Reading token by token: slower, and knows all places."""
-    start = start_rule(source.text)
     builder = ModuleBuilder(source, single=start == "instruction_text")
     actions = Actions(builder)
     if builder.single:

@@ -1,0 +1,151 @@
+"""Pieces of lines, each distinct text read once by the grammar's own rules and remembered.
+
+    "f32[2,3]{1,0}" -> Shape      ", dimensions={0}, to_apply=%add" -> {"dimensions": (0,), ...}
+
+What is remembered depends on nothing but the text: names stay names until they are resolved. The
+memories are bounded: a full one is emptied.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from hlo.attributes.kind import AttributeKind
+from hlo.ir.instruction import NO_ATTRIBUTES, Attributes
+from hlo.ir.literal import Literal
+from hlo.ir.shape import Shape
+from hlo.parser.actions import Actions, Written, check_form
+from hlo.parser.build import ModuleBuilder, Scope
+from hlo.parser.engine import Callbacks, Fault, Machine, callbacks_for
+from hlo.parser.kinds import attribute_kind
+from hlo.parser.lexer import Token
+from hlo.parser.literals import LiteralTokens
+from hlo.source import Source
+
+LARGEST = 1 << 15  # entries of a memory
+LONGEST = 4096  # characters of a text that is worth remembering
+_METADATA = ", metadata={"
+_ONLY_METADATA = re.compile(r", metadata=\{[^{}]*\}")
+
+Reference = tuple[str, AttributeKind, object]  # attribute, kind, names
+
+
+class Declined(Exception):
+    """Fast reading meets what it does not read; token by token is the way."""
+
+
+class _PieceActions(Actions):
+    """Reading outside any computation: inline bodies and nested instructions have no place."""
+
+    def body_start(self, parts: list[Token]) -> Scope:
+        raise Declined
+
+    def nested_operand(self, parts: object) -> None:  # type: ignore[override]
+        raise Declined
+
+
+@lru_cache(maxsize=1)
+def _reading() -> tuple[Actions, Callbacks]:
+    actions = _PieceActions(ModuleBuilder(Source("", "")))
+    return actions, callbacks_for(actions)
+
+
+def _read(rule: str, text: str, first: Token | None = None) -> object:
+    actions, callbacks = _reading()
+    return Machine(rule, text, 0, actions, callbacks).run(first=first)
+
+
+class _Memory(dict):  # type: ignore[type-arg]
+    """A bounded dictionary."""
+
+    def keep(self, key: object, text: str, value: object) -> None:
+        if len(text) > LONGEST:
+            return
+        if len(self) >= LARGEST:
+            self.clear()
+        self[key] = value
+
+
+_shapes = _Memory()
+_lists = _Memory()
+_literals = _Memory()
+
+
+def shape_piece(text: str) -> Shape:
+    """A shape; raises Fault."""
+    found = _shapes.get(text)
+    if found is None:
+        (found,) = _read("shape_text", text).children  # type: ignore[attr-defined]  # a tree
+        _shapes.keep(text, text, found)
+    return found  # type: ignore[no-any-return]
+
+
+def literal_piece(text: str, shape: Shape) -> Literal:
+    """The value of a constant; raises Fault and Violation."""
+    key = (text, shape)
+    found = _literals.get(key)
+    if found is None:
+        (tokens,) = _read("literal_text", text).children  # type: ignore[attr-defined]
+        assert isinstance(tokens, LiteralTokens), "what rule literal gives"
+        found = tokens.literal(shape)
+        _literals.keep(key, text, found)
+    return found  # type: ignore[no-any-return]
+
+
+def attributes_piece(
+    opcode: str, text: str, builder: ModuleBuilder, scope: Scope
+) -> Attributes:
+    """The attributes of an instruction; the mapping may be shared. Raises Fault and Violation."""
+    split = text.rfind(_METADATA)
+    if split < 0:
+        values, references = _list(opcode, text)
+    else:
+        values, references = _list(opcode, text[:split]) if split else (NO_ATTRIBUTES, ())
+        last = text[split:]
+        owner = "parameter" if _ONLY_METADATA.fullmatch(last) else opcode
+        more, others = _list(owner, last)
+        if others:
+            raise Declined
+        if values or references:
+            if not values.keys().isdisjoint(more):
+                raise Declined
+            values = {**values, **more}
+        else:
+            values = more
+    if not references:
+        return values
+    resolved = dict(values)
+    for name, kind, names in references:
+        if name in resolved:
+            raise Declined
+        resolved[name] = builder.resolved(scope, kind, names)
+    return resolved
+
+
+def _list(opcode: str, text: str) -> tuple[Attributes, tuple[Reference, ...]]:
+    """The attributes of a list: values, and what is to be resolved."""
+    key = (opcode, text)
+    found = _lists.get(key)
+    if found is None:
+        first = Token("IDENT", opcode, 0, 0)
+        _, written = _read("attributes_text", text, first).children  # type: ignore[attr-defined]
+        found = _built(opcode, written)
+        _lists.keep(key, text, found)
+    return found  # type: ignore[no-any-return]
+
+
+def _built(opcode: str, written: list[Written]) -> tuple[Attributes, tuple[Reference, ...]]:
+    values: dict[str, object] = {}
+    references: list[Reference] = []
+    for attribute in written:
+        kind = attribute_kind(opcode, attribute.name)
+        if kind is None or attribute.name in values:
+            raise Declined
+        check_form(attribute)
+        value = kind.build(attribute.tree)
+        if kind.refers:
+            references.append((attribute.name, kind, value))
+        else:
+            values[attribute.name] = value
+    return values, tuple(references)
