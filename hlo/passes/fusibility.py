@@ -1,0 +1,87 @@
+"""What may stand in a fusion, and what its elements cost: the one predicate of pass and kernels.
+
+The backend's staged kernels make loops of every computation whose members are all `is_fusible`.
+Does not know: how the loops look.
+"""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ops.table import OPS, Trait
+
+# Ops that say where an element comes from and compute nothing.
+MOVEMENT = frozenset(
+    {
+        "broadcast", "reshape", "transpose", "reverse", "slice", "concatenate", "pad", "gather",
+        "dynamic-slice", "dynamic-update-slice", "copy", "bitcast",
+    }
+)  # fmt: skip
+_OTHERS = frozenset({"iota", "constant", "parameter", "reduce", "map", "reduce-window", "tuple"})
+_CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
+
+# Rough cost of one element beside an addition: a polynomial, a division, a slow path.
+_HEAVY = {
+    "divide": 4, "sqrt": 4, "rsqrt": 4, "remainder": 10, "exponential": 10, "logistic": 14,
+    "log": 12, "log-plus-one": 14, "exponential-minus-one": 14, "tanh": 16, "erf": 20, "sine": 16,
+    "cosine": 16, "tan": 24, "power": 30, "atan2": 24, "cbrt": 20, "sinh": 20, "cosh": 20,
+    "asin": 20, "acos": 20, "asinh": 24, "acosh": 24, "atanh": 24,
+}  # fmt: skip
+
+
+def is_elementwise(instruction: Instruction) -> bool:
+    row = OPS.get(instruction.opcode)
+    return row is not None and bool(row.traits & Trait.ELEMENTWISE)
+
+
+def is_fusible(instruction: Instruction) -> bool:
+    """Whether a staged kernel can hold the op."""
+    if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
+        return False
+    opcode = instruction.opcode
+    if opcode in MOVEMENT or opcode in _OTHERS:
+        return all(is_scalar_code(c) for c in instruction.called_computations())
+    return is_elementwise(instruction)
+
+
+def is_fusible_computation(computation: Computation) -> bool:
+    """Whether a staged kernel can run a fusion's computation."""
+    for member in computation.instructions:
+        if member.opcode == "fusion":
+            if not all(is_fusible_computation(c) for c in member.called_computations()):
+                return False
+        elif not is_fusible(member) and member.opcode not in _CALLS_INSIDE:
+            return False
+    return True
+
+
+def is_scalar_code(computation: Computation) -> bool:
+    """Whether a computation acts on scalars by elementwise ops only (a reducer, a map's function)."""
+    return all(
+        is_elementwise(i) or i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "copy")
+        for i in computation.instructions
+    ) and all(not i.shape.dims for i in computation.instructions)
+
+
+def op_cost(instruction: Instruction) -> int:
+    """Arithmetic of one result element, in additions; 0 for movement."""
+    opcode = instruction.opcode
+    if opcode in MOVEMENT or opcode in ("constant", "iota", "parameter"):
+        return 0
+    weight = _HEAVY.get(opcode, 1)
+    dtype = instruction.shape.dtype
+    return weight * _width(dtype) if instruction.shape.is_array else weight
+
+
+def _width(dtype: DType) -> int:
+    return 2 if dtype.component.item_bytes == 8 or dtype.is_complex else 1
+
+
+def is_scalar_constant(instruction: Instruction) -> bool:
+    """A constant that a fusion can hold as an immediate."""
+    if instruction.opcode != "constant" or not instruction.shape.is_scalar:
+        return False
+    literal = instruction["literal"]
+    return isinstance(literal, Literal) and not literal.is_elided

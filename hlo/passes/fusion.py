@@ -1,0 +1,118 @@
+"""Fusion: producers move into the kernels of their consumers, seen as `fusion(...), calls=%fused`.
+
+    fusion(module): 1. fusions that no loop kernel can hold are written out; 2. long folds with few
+    results are cut in two; 3. groups are planned per computation; 4. each becomes a computation.
+"""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import clone_instruction, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.passes.call_inliner import inline_call
+from hlo.passes.fusibility import is_fusible_computation, is_scalar_constant
+from hlo.passes.fusion_groups import Group, plan
+from hlo.passes.liveness import is_removable
+from hlo.passes.reduction_splitting import split_reductions
+
+
+def fusion(module: Module, *, max_size: int = 100) -> bool:
+    """Fuse producers into consumers where that saves memory traffic and repeats no costly work.
+
+    max_size: most members of a fusion. Sources: XLA's cpu_instruction_fusion for what is fused at
+    all; reductions in the middle of a kernel are our own (staged kernels).
+    """
+    changed = _write_out(module)
+    for computation in tuple(module.computations):
+        if computation in _called_by_ops(module):
+            continue
+        changed |= split_reductions(computation)
+        for group in plan(computation, max_size):
+            _fuse(module, computation, group)
+            changed = True
+        _sweep(computation)
+    return changed
+
+
+def _called_by_ops(module: Module) -> set[Computation]:
+    """Fused computations, reducers, comparators: code that belongs to one op's kernel."""
+    control = ("call", "while", "conditional", "async-start")
+    return {
+        callee
+        for computation in module.computations
+        for instruction in computation.instructions
+        if instruction.opcode not in control
+        for callee in instruction.called_computations()
+    }
+
+
+def _write_out(module: Module) -> bool:
+    """Fusions with members that need kernels of their own (a dot, a scatter) become their members."""
+    changed = False
+    for computation in tuple(module.computations):
+        for instruction in computation.instructions:
+            if instruction.opcode == "fusion":
+                (callee,) = instruction.called_computations()
+                if not is_fusible_computation(callee):
+                    inline_call(instruction)
+                    changed = True
+    return changed
+
+
+def _fuse(module: Module, computation: Computation, group: Group) -> None:
+    """Make the group a called computation and its root the call."""
+    members = [m for m in post_order_of(group)]
+    body = Computation("fused_computation")
+    twins: dict[Instruction, Instruction] = {}
+    operands: list[Instruction] = []
+    for member in members:
+        for operand in member.operands:
+            if operand in twins or operand in group.members:
+                continue
+            if is_scalar_constant(operand):
+                twins[operand] = body.add(clone_instruction(operand, ()))
+                continue
+            number = len(operands)
+            operands.append(operand)
+            twins[operand] = body.new(
+                "parameter", operand.shape, (), {"parameter_number": number}, name=f"param_{number}"
+            )
+        twins[member] = body.add(clone_instruction(member, tuple(twins[o] for o in member.operands)))
+    root = group.root
+    body.root = twins[root]
+    module.adopt(body)
+    # Callees stand before their callers.
+    module.computations.remove(body)
+    module.computations.insert(module.computations.index(computation), body)
+    kind = "kInput" if group.has_reduce else "kLoop"
+    call = computation.new(
+        "fusion", root.shape, operands, {"kind": kind, "calls": body}, like=root, name=_name(group)
+    )
+    computation.replace_uses(root, call)
+
+
+def post_order_of(group: Group) -> list[Instruction]:
+    """The members, operands first."""
+    order: dict[Instruction, None] = {}
+    stack = [(group.root, False)]
+    while stack:
+        top, is_ready = stack.pop()
+        if is_ready:
+            order[top] = None
+        elif top not in order:
+            stack.append((top, True))
+            stack += [(o, False) for o in reversed(top.operands) if o in group.members and o not in order]
+    return list(order)
+
+
+def _name(group: Group) -> str:
+    """The root's opcode, as XLA names fusions."""
+    return f"{group.root.opcode}_fusion"
+
+
+def _sweep(computation: Computation) -> None:
+    """Remove what only fused copies used."""
+    for instruction in reversed(post_order(computation)):
+        if is_removable(instruction):
+            computation.remove(instruction)

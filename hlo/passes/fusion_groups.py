@@ -1,0 +1,298 @@
+"""Which instructions form one kernel: the plan of the fusion pass.
+
+    computation --plan--> groups: a root and the producers computed with it
+
+Users are looked at before producers. A producer joins its users' group when each of its elements is
+computed once there (or costs next to nothing to compute again). A group's members know which root
+dimension each of their dimensions is; what depends on leading root dimensions only is computed once
+per row, so a reduction may stand between members (softmax, layer norm) without recomputation.
+Costs: bytes moved and ops per element (fusibility.op_cost). O(edges * members' rank).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import attribute
+from hlo.passes.fusibility import is_elementwise, is_fusible, is_scalar_constant, op_cost
+
+# Per dimension of a value: the root dimension it is, or the number of a folded one, or unknown.
+Axis = tuple[str, int]
+Axes = tuple[Axis, ...]
+UNKNOWN: Axis = ("?", 0)
+STAGES: Axis = ("s", 0)  # a folded or inner dimension, run over by several stages of a kernel
+
+_SMALL = 16 * 1024  # elements that one core handles in a few microseconds: parallelism is no issue
+_CHEAP = 3  # ops per element that may be computed again for every use
+_MOST_OPERANDS = 60
+_MOST_CONCATENATED = 8
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """root: its value is the kernel's result. members: all, the root too, with their axes."""
+
+    root: Instruction
+    members: dict[Instruction, Axes] = field(default_factory=dict)
+    folds: int = 0
+    repeated: int = 0  # ops per element that are computed more often than need be
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        shape = self.root.shape
+        return shape.elements[0].dims if shape.is_tuple else shape.dims
+
+    @property
+    def has_reduce(self) -> bool:
+        return self.folds > 0
+
+
+def plan(computation: Computation, max_size: int) -> list[Group]:
+    """Groups of a computation; those of one member are left out."""
+    homes: dict[Instruction, dict[Group, None]] = {}
+    groups: list[Group] = []
+    for instruction in reversed(post_order(computation)):
+        joined = _join(instruction, homes, max_size)
+        if joined is not None:
+            homes[instruction] = joined
+            continue
+        group = Group(instruction)
+        if is_fusible(instruction) and instruction.opcode not in ("parameter", "constant", "tuple"):
+            own = tuple(("d", k) for k in range(len(group.dims)))
+            _enter(group, instruction, own)
+            groups.append(group)
+        homes[instruction] = {group: None}
+    return [g for g in groups if any(m.opcode != "constant" and m is not g.root for m in g.members)]
+
+
+def _join(
+    producer: Instruction, homes: dict[Instruction, dict[Group, None]], max_size: int
+) -> dict[Group, None] | None:
+    """The groups that the producer is computed in, None where it has to be a root itself."""
+    if producer.is_root or not producer.users or producer.opcode in ("parameter", "tuple"):
+        return None
+    if not is_fusible(producer) or not producer.shape.is_array:
+        return None
+    if producer.opcode in ("dynamic-update-slice", "reduce-window", "map"):
+        return None
+    if producer.opcode == "constant" and not is_scalar_constant(producer):
+        return None
+    found: dict[Group, None] = {}
+    for user in producer.users:
+        found.update(homes[user])
+    if not all(g.members for g in found):
+        return None  # some user is no member of any kernel of ours
+    if len(found) > 1 and not _may_repeat(producer, len(found)):
+        return None
+    axes = {group: _joint_axes(group, producer) for group in found}
+    if not all(a is not None and _accepts(g, producer, a, max_size) for g, a in axes.items()):
+        return None
+    for group, own in axes.items():
+        assert own is not None
+        _enter(group, producer, own)
+    return found
+
+
+def _may_repeat(producer: Instruction, count: int) -> bool:
+    """Whether computing it in several kernels costs no more than keeping it in memory."""
+    if producer.opcode in ("constant", "iota"):
+        return True
+    if producer.opcode in ("gather", "dynamic-slice", "reduce", "concatenate", "pad"):
+        return False
+    size = producer.shape.size_bytes
+    read = sum(o.shape.size_bytes for o in producer.operands)
+    if producer.opcode in ("broadcast", "reshape", "transpose", "slice", "reverse"):
+        return read <= size
+    return op_cost(producer) <= _CHEAP and read <= size and count <= 3
+
+
+def _enter(group: Group, member: Instruction, axes: Axes) -> None:
+    group.members[member] = axes
+    if member.opcode == "reduce":
+        group.folds += 1
+
+
+# -- axes ------------------------------------------------------------------------------------
+
+
+def _joint_axes(group: Group, producer: Instruction) -> Axes | None:
+    """The producer's axes by all its users in the group; UNKNOWN where they disagree."""
+    found: Axes | None = None
+    for user in producer.users:
+        if user not in group.members:
+            continue
+        for number, operand in enumerate(user.operands):
+            if operand is producer:
+                axes = _operand_axes(group, user, number)
+                if found is None:
+                    found = axes
+                elif found != axes:
+                    found = tuple(_joint(a, b) for a, b in zip(found, axes, strict=True))
+    return found
+
+
+def _joint(a: Axis, b: Axis) -> Axis:
+    if a == b:
+        return a
+    inner = ("d", "r", "s")
+    if a[0] in inner and b[0] in inner and (a[0], b[0]) != ("d", "d"):
+        return STAGES
+    return UNKNOWN
+
+
+def _operand_axes(group: Group, user: Instruction, number: int) -> Axes:
+    """Which axes an operand's dimensions are, from those of the user."""
+    own = group.members[user]
+    operand = user.operands[number].shape
+    if not operand.dims:
+        return ()
+    match user.opcode:
+        case "broadcast":
+            return tuple(own[d] for d in attribute(user, "dimensions"))  # type: ignore[attr-defined]  # INTS
+        case "transpose":
+            permutation: Sequence[int] = attribute(user, "dimensions")  # type: ignore[assignment]  # INTS
+            return tuple(own[list(permutation).index(d)] for d in range(operand.rank))
+        case "reshape" | "bitcast":
+            return _reshaped_axes(own, user.shape.dims, operand.dims)
+        case "reduce":
+            kept = iter(own)
+            reduced: Sequence[int] = attribute(user, "dimensions")  # type: ignore[assignment]  # INTS
+            number_ = list(group.members).index(user)
+            return tuple(
+                ("r", 100 * number_ + d) if d in reduced else next(kept) for d in range(operand.rank)
+            )
+        case "concatenate" | "pad" | "slice" | "reverse" | "dynamic-slice":
+            same = operand.rank == user.shape.rank
+            pairs = zip(own, operand.dims, user.shape.dims, strict=True) if same else ()
+            return tuple(a if n == m and user.opcode != "reverse" else UNKNOWN for a, n, m in pairs)
+        case "dynamic-update-slice" if number == 1:
+            return tuple(
+                a if n == m else ("u", d)
+                for d, (a, n, m) in enumerate(zip(own, operand.dims, user.shape.dims, strict=True))
+            )
+    if is_elementwise(user) or user.opcode in ("copy", "map"):
+        return own if operand.dims == user.shape.dims else (UNKNOWN,) * operand.rank
+    return (UNKNOWN,) * operand.rank
+
+
+def _reshaped_axes(own: Axes, dims: tuple[int, ...], target: tuple[int, ...]) -> Axes:
+    """Axes that a reshape keeps: leading and trailing dimensions that stay themselves."""
+    source = [(a, n) for a, n in zip(own, dims, strict=True) if n != 1]
+    wanted = [d for d, n in enumerate(target) if n != 1]
+    result: list[Axis] = [UNKNOWN if n != 1 else ("1", 0) for n in target]
+    for (axis, n), d in zip(source, wanted, strict=False):
+        if n != target[d]:
+            break
+        result[d] = axis
+    for (axis, n), d in zip(reversed(source), reversed(wanted), strict=False):
+        if n != target[d]:
+            break
+        result[d] = axis
+    return tuple(result)
+
+
+def _fixed_dims(group: Group, axes: Axes) -> int | None:
+    """k where the axes are (some of) root dimensions 0..k-1 and nothing else; None otherwise."""
+    most = 0
+    for kind, number in axes:
+        if kind == "1":
+            continue
+        if kind != "d":
+            return None
+        most = max(most, number + 1)
+    return most
+
+
+# -- acceptance ------------------------------------------------------------------------------
+
+
+def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
+    """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
+    if len(group.members) >= max_size or _operand_count(group, producer) > _MOST_OPERANDS:
+        return False
+    if producer.opcode == "constant":
+        return True
+    if producer.opcode == "concatenate" and len(producer.operands) > _MOST_CONCATENATED:
+        return False
+    root = group.root
+    if root.opcode == "dynamic-update-slice" and not _leaves_updated_alone(root, producer):
+        return False
+    if root.opcode in ("reduce-window", "map"):
+        return op_cost(producer) == 0 and producer.shape.size >= root.shape.size
+    if producer.opcode == "reduce":
+        return _accepts_reduce(group, producer, axes)
+    cost = op_cost(producer)
+    if cost == 0 or _is_once(group, producer, axes):
+        return True
+    if group.repeated + cost > _CHEAP:
+        return False
+    group.repeated += cost
+    return True
+
+
+def _operand_count(group: Group, producer: Instruction) -> int:
+    outside = {o for m in group.members for o in m.operands if o not in group.members}
+    return len(outside | set(producer.operands))
+
+
+def _leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
+    """The array updated in place stays an operand that nothing else in the kernel reads."""
+    target = root.operands[0]
+    return producer is not target and target not in producer.operands
+
+
+def _volume(group: Group, axes: Axes) -> int:
+    """How often an expression on these axes is evaluated if each (row of) root element asks."""
+    fixed = _fixed_dims(group, axes)
+    if fixed is None:
+        return -1
+    return prod(group.dims[:fixed])
+
+
+def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
+    """Whether every element is computed once: by rows of the root, or by elements of a fold."""
+    if any(a == UNKNOWN for a in axes) and producer.shape.size > 1:
+        return all(u.opcode in ("reshape", "slice", "concatenate", "pad", "transpose", "bitcast",
+                                "dynamic-slice", "reverse", "copy") or is_elementwise(u)
+                   for u in producer.users) and producer.shape.size >= prod(group.dims)  # fmt: skip
+    fixed = _fixed_dims(group, axes)
+    if fixed is not None:
+        return _volume(group, axes) <= producer.shape.size or _volume(group, axes) <= 1
+    # Folded dimensions: once if all root dimensions that it is evaluated for are its own.
+    own = [n for kind, n in axes if kind == "d"]
+    leading = max(own, default=-1) + 1
+    if any(kind == "u" for kind, _ in axes):
+        return True
+    outer = max(leading, _fold_level(group, axes))
+    return prod(group.dims[:outer]) <= prod(group.dims[n] for n in own)
+
+
+def _fold_level(group: Group, axes: Axes) -> int:
+    """How many root dimensions the fold around an expression is evaluated for."""
+    members = list(group.members)
+    numbers = {n // 100 for kind, n in axes if kind == "r"}
+    if STAGES in axes:
+        numbers |= {n for n, m in enumerate(members) if m.opcode == "reduce" and m is not group.root}
+    levels = [_fixed_dims(group, group.members[members[n]]) for n in numbers if n < len(members)]
+    return max((len(group.dims) if n is None else n for n in levels), default=0)
+
+
+def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
+    """A fold inside a group: each result once, for leading dimensions with enough parallelism."""
+    inputs = producer.operands[0].shape
+    if any(u.opcode in ("gather", "dynamic-slice", "concatenate", "pad") for u in producer.users):
+        return False
+    fixed = _fixed_dims(group, axes)
+    if fixed is None or prod(group.dims[:fixed]) > max(1, producer.shape.size):
+        return False
+    if fixed < len(group.dims) and group.root.opcode in ("concatenate", "dynamic-update-slice"):
+        return False
+    if fixed == len(group.dims):
+        # At every root element: lanes or rows fold for themselves, which has to suit all members.
+        return producer.shape.size == prod(group.dims)
+    return fixed > 0 or inputs.size <= _SMALL

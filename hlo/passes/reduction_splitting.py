@@ -1,0 +1,108 @@
+"""Long folds with few results are cut in two, so that their parts run in parallel.
+
+reduce(x, z) over n elements  =>  reduce(reduce(reshape(x, [b, n/b]), e), z)     e f's identity
+
+How it is cut depends on shapes only, so the result is the same for every number of threads.
+Exact up to the association that HLO leaves open. Source: XLA's tree_reduction_rewriter.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.shape import Shape
+from hlo.ops.table import attribute
+
+_PART = 16 * 1024  # elements that one part folds at least
+_PARTS = 64  # parts that are enough
+_RESULTS = 2 * 1024  # with so many results there is parallelism without parts
+_IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
+
+
+def split_reductions(computation: Computation) -> bool:
+    """Cut the computation's long folds; whether there were any."""
+    changed = False
+    for instruction in computation.instructions:
+        if instruction.opcode == "reduce" and instruction.shape.is_array:
+            changed |= _split(instruction)
+    return changed
+
+
+def _split(reduce: Instruction) -> bool:
+    x, z = reduce.operands
+    reduced = sorted(attribute(reduce, "dimensions"))  # type: ignore[call-overload]  # INTS
+    identity = _identity(reduce, z.shape.dtype)
+    length = prod(x.shape.dims[d] for d in reduced)
+    if identity is None or reduce.shape.size >= _RESULTS or length < 2 * _PART:
+        return False
+    if x.shape.is_dynamic or "control-predecessors" in reduce.attributes:
+        return False
+    kept_after = prod(n for d, n in enumerate(x.shape.dims) if d not in reduced)
+    wanted = min(_PARTS, length * kept_after // _PART)
+    d = reduced[0]
+    parts = _parts(x.shape.dims[d], wanted)
+    if parts < 2:
+        return False
+    _rewrite(reduce, d, parts, identity)
+    return True
+
+
+def _parts(size: int, wanted: int) -> int:
+    """The divisor of size nearest below twice what is wanted, at least a quarter of it."""
+    for parts in range(min(2 * wanted, size), max(wanted // 4, 1), -1):
+        if size % parts == 0:
+            return parts
+    return 1
+
+
+def _rewrite(reduce: Instruction, d: int, parts: int, identity: Literal) -> None:
+    computation = reduce.computation
+    assert computation is not None, "a reduce in a computation"
+    x, z = reduce.operands
+    dims = x.shape.dims
+    reduced = attribute(reduce, "dimensions")
+    split = (*dims[:d], parts, dims[d] // parts, *dims[d + 1 :])
+    reshaped = computation.new("reshape", x.shape.with_dims(split), (x,), like=reduce)
+    start = computation.new("constant", identity.shape, (), {"literal": identity})
+    inner = tuple(k + (k >= d) for k in reduced)  # type: ignore[attr-defined]  # INTS
+    kept = [k for k in range(len(split)) if k not in inner]
+    partial = computation.new(
+        "reduce",
+        Shape.array(reduce.shape.dtype, [split[k] for k in kept]),
+        (reshaped, start),
+        {"dimensions": inner, "to_apply": reduce["to_apply"]},
+        like=reduce,
+    )
+    computation.set_operands(reduce, (partial, z))
+    computation.set_attributes(reduce, {**reduce.attributes, "dimensions": (kept.index(d),)})
+
+
+def _identity(reduce: Instruction, dtype: DType) -> Literal | None:
+    """e with f(e, x) = x, where f is one op known to be associative."""
+    body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
+    root = body.root
+    if set(root.operands) != set(body.parameters) or len(root.operands) != 2:
+        return None
+    shape = Shape.array(dtype)
+    if dtype.is_pred:
+        value = {"or": False, "add": False, "maximum": False, "and": True, "multiply": True}
+        found = value.get(root.opcode)
+        return None if found is None else Literal.of(np.bool_(found), shape)
+    if dtype.is_integral:
+        least, greatest = dtype.int_range
+        numbers = {
+            "add": 0, "multiply": 1, "maximum": least, "minimum": greatest, "or": 0, "xor": 0,
+            "and": -1 if dtype.is_signed else greatest,
+        }  # fmt: skip
+        whole = numbers.get(root.opcode)
+        return None if whole is None else Literal.of(np.array(whole).astype(dtype.numpy), shape)
+    # Narrow floats would round their parts' results; they are left whole.
+    if root.opcode not in _IDENTITIES or dtype.name not in ("f32", "f64"):
+        return None
+    return Literal.of(np.array(_IDENTITIES[root.opcode]).astype(dtype.numpy), shape)
