@@ -1,0 +1,69 @@
+"""Branches and open-ended loops inside a nest, for kernels whose course depends on the values.
+
+What is known inside (common subexpressions) is forgotten at the end, as with a nest's loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hlo.backend.nest import Level, Nest
+from hlo.backend.writer import Value
+
+
+def when(nest: Nest, condition: Value, body: Callable[[], None]) -> None:
+    """Run the body's code if the condition (one i1) holds."""
+    w = nest.w
+    then, after = w.new_label("then"), w.new_label("after")
+    w.branch_if(condition, then, after)
+    w.label(then)
+    with _inside(nest):
+        body()
+    w.branch(after)
+    w.label(after)
+
+
+def repeat_while(
+    nest: Nest,
+    first: list[Value],
+    test: Callable[[list[Value]], Value],
+    body: Callable[[list[Value]], list[Value]],
+) -> list[Value]:
+    """While test(state): state = body(state). The state at the end."""
+    w = nest.w
+    before, head, inside, latch, done = (
+        w.new_label(name) for name in ("before", "while", "do", "again", "done")
+    )
+    w.branch(before)
+    w.label(before)
+    w.branch(head)
+    w.label(head)
+    place = len(w.lines)
+    states = [Value(w.fresh("s"), v.type) for v in first]
+    w.branch_if(test(states), inside, done)
+    w.label(inside)
+    with _inside(nest):
+        following = body(states)
+    w.branch(latch)
+    w.label(latch)
+    w.branch(head)
+    w.label(done)
+    w.lines[place:place] = [
+        f"  {s} = phi {s.type} [ {f}, %{before} ], [ {later}, %{latch} ]"
+        for s, f, later in zip(states, first, following, strict=True)
+    ]
+    return states
+
+
+@contextmanager
+def _inside(nest: Nest) -> Iterator[None]:
+    """Lines of a region that does not dominate what follows."""
+    outer = nest.path
+    level = Level(len(outer), [], dict(outer[-1].known))
+    nest._enter([*outer, level])
+    try:
+        yield
+    finally:
+        nest._enter(outer)
+        nest.w.lines.extend(level.lines)
