@@ -27,7 +27,7 @@ from hlo.ir.instruction import Instruction
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the arrays stand in the sequence's list of buffers; temporaries follow from there on."""
+    """Where the arrays stand in the sequence's list of buffers; temporaries come from there on."""
 
     lhs: int = 0
     rhs: int = 1
@@ -44,7 +44,7 @@ def contraction_kernels(
     epilogue: Epilogue | None = None,
     places: Places = DOT_PLACES,
 ) -> KernelSequence:
-    """The kernels of a dot or convolution of any types; HloError for a convolution_kind it has not."""
+    """The kernels of a dot or convolution; HloError "unsupported" for a convolution_kind."""
     sequence = _Sequence(target, epilogue, places)
     if instruction.opcode == "dot":
         c = _placed(dot_contraction(instruction), places)

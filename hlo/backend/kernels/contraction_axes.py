@@ -103,7 +103,7 @@ def extent(axes: Axes) -> int:
 
 
 def merged(axes: Iterable[Axis]) -> Axes:
-    """Fewer axes with the same meaning: unit axes go, an axis joins the next where strides allow."""
+    """Fewer axes with the same meaning: unit axes go, axes join where strides allow."""
     result: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
@@ -180,7 +180,7 @@ def _ordered_depth(depth: Axes) -> Axes:
 def dot_contraction(instruction: Instruction) -> Contraction:
     """The index sets of a dot: its result is batch, then lhs's, then rhs's free dimensions."""
     lhs, rhs = (operand.shape for operand in instruction.operands)
-    lists = [
+    lists: list[tuple[int, ...]] = [
         tuple(attribute(instruction, name))  # type: ignore[arg-type]  # ints
         for name in (
             "lhs_batch_dims",

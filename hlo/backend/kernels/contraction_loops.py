@@ -89,6 +89,7 @@ def void(_: object) -> None:
 
 
 def add(w: Writer, a: Value, b: Value) -> Value:
+    """a + b, folded where known."""
     if a.text == "0":
         return b
     if b.text == "0":
@@ -99,6 +100,7 @@ def add(w: Writer, a: Value, b: Value) -> Value:
 
 
 def times(w: Writer, a: Value, factor: int) -> Value:
+    """a * factor, folded where known."""
     if factor == 0 or a.text == "0":
         return w.int(0)
     if a.text.isdigit():

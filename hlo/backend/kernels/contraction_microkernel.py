@@ -117,6 +117,7 @@ def product(
 
 
 def zero_tile(w: Writer, micro: Microkernel) -> Tile:
+    """Sums before the first product."""
     zero = micro.ring.zero(w, micro.ring.lanes)
     return [[zero] * micro.vectors for _ in range(micro.rows)]
 
@@ -199,7 +200,3 @@ def _unflat(values: list[Value], micro: Microkernel) -> Tile:
         [tuple(next(each) for _ in range(micro.ring.parts)) for _ in range(micro.vectors)]
         for _ in range(micro.rows)
     ]
-
-
-def depth_axis(w: Writer, size: int | Value, lhs: int, rhs: int) -> DepthAxis:
-    return DepthAxis(size if isinstance(size, Value) else w.int(size), lhs, rhs)

@@ -1,6 +1,7 @@
-"""Packing: one factor of a contraction copied into panels, as ring numbers, in the product's order.
+"""Packing: one factor of a contraction copied into panels, in the product's order.
 
-    memory, any strides --> element (p, k, part, lane) at ((p * depth + k) * parts + part) * width + lane
+    memory, any strides --> ring number (p, k, part, lane)
+    at ((p * depth + k) * parts + part) * width + lane
 
 A panel holds `width` consecutive indices of the free set (some more than a row tile needs, so that
 each k is whole vectors); what lies beyond the last index is never used. Three ways to read: along
@@ -187,6 +188,7 @@ def below(w: Writer, start: Value, total: int, lanes: int) -> Value:
 
 
 def iota(lanes: int, scalar: str) -> Value:
+    """0, 1, 2, ... as a constant."""
     if lanes == 1:
         return Value("0", scalar)
     text = ", ".join(f"{scalar} {i}" for i in range(lanes))

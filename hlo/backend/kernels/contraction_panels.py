@@ -25,7 +25,7 @@ CHUNK = 64  # depths that one unit copies
 
 
 def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Kernel:
-    """buffers: source, panels. batch: the axes on which the factor depends, panels in their order."""
+    """buffers: source, panels. batch: the axes that move the factor, in the panels' order."""
     w = Writer()
     ring, source, panels = packing.ring, packing.source, packing.panels
     group = -(-panels.count // max(1, min(8, panels.count // 4)))

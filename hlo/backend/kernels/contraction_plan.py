@@ -36,7 +36,7 @@ class Reading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """rows: tiles as panels (width: lanes of a packed one); columns: panels of `vectors` vectors."""
+    """rows: tiles as panels (width: lanes of a packed one); columns: panels of vectors."""
 
     contraction: Contraction
     ring: Ring
@@ -238,7 +238,7 @@ def _with_blocks(plan: Plan) -> Plan:
 
 
 def _columns_first(plan: Plan) -> bool:
-    """Whether a packed rhs would be far larger than what lies in memory (a convolution's windows)."""
+    """Whether a packed rhs would be far larger than what lies in memory (windows overlap)."""
     c = plan.contraction
     if plan.rhs is Reading.IN_PLACE:
         return plan.rows.count < plan.columns.count

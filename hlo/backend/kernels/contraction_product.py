@@ -66,7 +66,7 @@ class Depths:
 
 
 def product_kernel(plan: Plan, epilogue: Epilogue | None = None) -> Kernel:
-    """buffers: lhs (or its panels), rhs (or its panels), result, what the epilogue reads, scratch."""
+    """buffers: lhs and rhs (or their panels), result, what the epilogue reads, scratch."""
     return _Product(plan, epilogue).kernel()
 
 
@@ -313,7 +313,7 @@ class _Product:
             lhs = replace(lhs, last=(height - 1, w.select(tall, *at_last)))
         if self.staged:
             (axis,) = plan.nest
-            axes = (DepthAxis(depths.count, axis.lhs, axis.rhs),)
+            axes: tuple[DepthAxis, ...] = (DepthAxis(depths.count, axis.lhs, axis.rhs),)
         else:
             axes = tuple(DepthAxis(w.int(a.size), a.lhs, a.rhs) for a in plan.nest)
         unroll = _unroll(height * plan.vectors)

@@ -95,6 +95,7 @@ def ring_of(result: DType, target: Target) -> Ring:
 
 
 def components(dtype: DType) -> int:
+    """2 for a complex type."""
     return 1 if dtype.component is dtype else 2
 
 

@@ -28,7 +28,7 @@ def labels_of(text: str) -> DimLabels:
     return DimLabels(*part(lhs, "b", "f"), *part(rhs, "i", "o"), *part(out, "b", "f"))
 
 
-def convolution(  # noqa: PLR0913
+def convolution(
     text: str,
     sizes: dict[str, int],
     spatial: tuple[int, ...],
@@ -81,11 +81,13 @@ def reference(c: Instruction, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
                 p.append(q if rest == 0 and 0 <= q < size else -1)
             if min(p, default=0) < 0:
                 continue
-            at = tuple(w.size - 1 - t if w.reversed else t for w, t in zip(window.dims, tap, strict=True))
+            pairs = zip(window.dims, tap, strict=True)
+            at = tuple(w.size - 1 - t if w.reversed else t for w, t in pairs)
             for o in range(outputs):
                 g, h = o // (outputs // groups), o // (outputs // batch_groups)
                 a = x[h * images : (h + 1) * images, g * features : (g + 1) * features]
-                result[(slice(None), o, *y)] += a[(slice(None), slice(None), *p)] @ k[(o, slice(None), *at)]
+                read, weights = a[(slice(None), slice(None), *p)], k[(o, slice(None), *at)]
+                result[(slice(None), o, *y)] += read @ weights
     inverse = [0] * c.shape.rank
     for place, d in enumerate((n.out_batch, n.out_feature, *n.out_spatial)):
         inverse[d] = place
@@ -116,7 +118,8 @@ def shuffled(rng: np.random.Generator, letters: str) -> str:
 def random_convolution(rng: np.random.Generator, types: tuple[dt.DType, ...]) -> Instruction:
     rank = int(rng.choice([0, 1, 1, 2, 2, 2, 3]))
     digits = "".join(str(d) for d in range(rank))
-    text = f"{shuffled(rng, 'bf' + digits)}_{shuffled(rng, 'io' + digits)}->{shuffled(rng, 'bf' + digits)}"
+    lhs, rhs, out = (shuffled(rng, letters + digits) for letters in ("bf", "io", "bf"))
+    text = f"{lhs}_{rhs}->{out}"
     dims, spatial = [], []
     for _ in range(rank):
         size = int(rng.integers(1, 4))

@@ -6,12 +6,15 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.unit.backend.kernels.contraction_harness import Compiled, levels, target_of
 
-from hlo.backend.kernels.contraction import contraction_kernels
+from hlo.backend.kernels.contraction import Places, contraction_kernels
+from hlo.backend.kernels.contraction_result import Epilogue, Lanes
+from hlo.backend.kernels.contraction_ring import read
+from hlo.backend.writer import Value, Writer
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from tests.unit.backend.kernels.contraction_harness import Compiled, levels, target_of
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 67)
 TYPES = (
@@ -117,7 +120,7 @@ def random_dot(rng: np.random.Generator, types: tuple[dt.DType, ...]) -> Instruc
 
     while True:
         batch, depth, rows, columns = (sizes(int(n)) for n in counts)
-        if np.prod([*batch, *depth, *rows, *columns], initial=1) <= limit:
+        if np.prod([max(n, 1) for n in (*batch, *depth, *rows, *columns)]) <= limit:
             break
     sides = []
     for free in (rows, columns):
@@ -159,7 +162,8 @@ MIXED = [
     (dt.S8, dt.S8, dt.S32), (dt.U8, dt.S8, dt.S32), (dt.PRED, dt.PRED, dt.S32),
     (dt.F32, dt.F32, dt.S32), (dt.BF16, dt.BF16, dt.F32), (dt.F32, dt.F32, dt.BF16),
     (dt.F32, dt.F32, dt.F64), (dt.BF16, dt.F32, dt.F32), (dt.S32, dt.F32, dt.F32),
-    (dt.S4, dt.S8, dt.S32), (dt.F8E4M3FN, dt.F8E4M3FN, dt.F32), (dt.F32, dt.C64, dt.C64), (dt.F16, dt.F16, dt.F32), (dt.S64, dt.S64, dt.S8),
+    (dt.S4, dt.S8, dt.S32), (dt.F8E4M3FN, dt.F8E4M3FN, dt.F32), (dt.F32, dt.C64, dt.C64),
+    (dt.F16, dt.F16, dt.F32), (dt.S64, dt.S64, dt.S8),
 ]  # fmt: skip
 
 
@@ -177,7 +181,10 @@ def test_random_dot_on_level(level: str) -> None:
         run(random_dot(rng, (type, type, type)), seed, level)
 
 
-BLOCKED = [(70, 90, 1100), (1, 300, 2000), (300, 1, 2000), (3, 65, 5000), (257, 259, 40), (1, 1, 999)]
+BLOCKED = [
+    (70, 90, 1100), (1, 300, 2000), (300, 1, 2000), (3, 65, 5000), (257, 259, 40), (1, 1, 999),
+    (12, 1100, 1000), (2, 1100, 2000),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -201,3 +208,27 @@ def test_nan_times_zero_is_nan() -> None:
     compiled = Compiled(contraction_kernels(instruction, target_of()))
     lhs, rhs = np.array([[np.nan, 1]], np.float32), np.array([[0], [0]], np.float32)
     assert np.isnan(compiled([lhs, rhs], np.zeros((1, 1), np.float32))).all()
+
+
+@pytest.mark.parametrize("sizes", [(5, 40, 30), (1, 2000, 2000), (3, 40, 30), (70, 90, 2100)])
+def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    instruction = dot(Shape.array(dt.F32, (m, k)), Shape.array(dt.F32, (n, k)), dt.F32,
+                      lhs_contracting_dims=(1,), rhs_contracting_dims=(1,))  # fmt: skip
+
+    def biased(w: Writer, sums: tuple[Value, ...], lanes: Lanes) -> tuple[Value, ...]:
+        column = w.binary("urem", lanes.index, w.int(n))
+        bias = w.address(lanes.others[0], column, "float")
+        row = read(w, f"<{lanes.count} x float>", bias, 4, lanes.mask)
+        total = w.binary("fadd", sums[0], row)
+        return (w.cast("fptrunc", total, f"<{lanes.count} x half>"),)
+
+    places = Places(lhs=0, rhs=1, result=3, temporaries=4)
+    epilogue = Epilogue(dt.F16, biased, (2,))
+    compiled = Compiled(contraction_kernels(instruction, target_of(), epilogue, places))
+    rng = np.random.default_rng(0)
+    lhs, rhs = (values(rng, o.shape) for o in instruction.operands)
+    bias = values(rng, Shape.array(dt.F32, (n,)))
+    got = compiled([lhs, rhs, bias], np.zeros((m, n), np.float16))
+    expected = lhs.astype(np.float64) @ rhs.astype(np.float64).T + bias
+    np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3 * np.sqrt(k))
