@@ -112,8 +112,12 @@ def merged_size(a: int, b: int) -> int:
 
 
 def any_dynamic(shapes: Sequence[Shape]) -> tuple[bool, ...]:
-    """Per dimension: dynamic in any of the shapes (all of one rank)."""
-    return tuple(any(flags) for flags in zip(*(s.dynamic for s in shapes), strict=True))
+    """Per dimension: dynamic in any of the shapes (all of one rank); a known size replaces `?`."""
+    columns = zip(*(zip(s.dynamic, s.dims, strict=True) for s in shapes), strict=True)
+    return tuple(
+        any(flag and n != UNBOUNDED for flag, n in column) or all(n == UNBOUNDED for _, n in column)
+        for column in columns
+    )
 
 
 def dims_agree(a: Ints, b: Ints) -> bool:
