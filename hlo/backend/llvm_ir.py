@@ -32,9 +32,11 @@ from hlo.backend.program import (
 ENTRY = "hlo_entry"
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/pool_ir.py
 WAKE = "hlo_wake"
+COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
-LINES_PER_MODULE = 1500
+GROUPS = 4  # modules of a program of middle size, so that two processors share the work evenly
+LEAST_LINES, MOST_LINES = 400, 2000  # of a module
 FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
 
 
@@ -51,16 +53,23 @@ class IrModule:
 
 
 def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
-    """The kernels' modules, then the entry's. flushes: denormals are zeros."""
+    """The kernels' modules, the entry in the last of them. flushes: denormals are zeros."""
     names = [symbol(kernel) for kernel in program.kernels]
     entry = _Entry(program, names, flushes=flushes)
-    last = entry.module()
-    called = [(names[n], program.kernels[n]) for n in sorted(entry.called)]
-    plain = [(n, k) for n, k in called if not k.needs_middle_end]
-    scalar = [(n, k) for n, k in called if k.needs_middle_end]
-    modules = [kernel_module(group) for group in grouped(plain)]
+    entry.write()
+    called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
+    plain = {n: k for n, k in called.items() if not k.needs_middle_end}
+    scalar = {n: k for n, k in called.items() if k.needs_middle_end}
+    groups = grouped(plain)
+    modules = [kernel_module(group) for group in groups[:-1]]
     modules += [kernel_module(group, optimised=True) for group in grouped(scalar)]
-    return (*modules, *entry.loop_modules(), last)
+    modules += entry.loop_modules()
+    last = kernel_module(groups[-1] if groups else {})
+    if entry.length() > LEAST_LINES and groups:
+        return (*modules, last, IrModule(entry.text(frozenset()), (ENTRY,)))
+    declared = re.findall(r"^declare [^@]*@([\w.$-]+)", last.text, re.MULTILINE)
+    together = last.text + entry.text(frozenset((*last.symbols, *declared)))
+    return (*modules, IrModule(together, (*last.symbols, ENTRY)))
 
 
 def symbol(kernel: Kernel) -> str:
@@ -71,30 +80,27 @@ def symbol(kernel: Kernel) -> str:
     return f"k_{digest.hexdigest()[:20]}"
 
 
-def grouped(kernels: Iterable[tuple[str, Kernel]]) -> Iterator[list[tuple[str, Kernel]]]:
-    """Kernels in groups of about LINES_PER_MODULE lines: a module each costs 1 ms of set-up."""
-    group: list[tuple[str, Kernel]] = []
-    lines, seen = 0, set[str]()
-    for name, kernel in kernels:
-        if name in seen:
-            continue
-        seen.add(name)
-        length = kernel.text.count("\n")
-        if group and lines + length > LINES_PER_MODULE:
-            yield group
-            group, lines = [], 0
-        group.append((name, kernel))
-        lines += length
-    if group:
-        yield group
+def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
+    """Kernels in groups of like length, a few for each processor: a module costs 3 ms of set-up."""
+    lines = sum(k.text.count("\n") for k in kernels.values())
+    limit = min(MOST_LINES, max(LEAST_LINES, -(-lines // GROUPS)))
+    groups: list[dict[str, Kernel]] = []
+    length = limit
+    for name, kernel in kernels.items():
+        if length >= limit:
+            groups.append({})
+            length = 0
+        groups[-1][name] = kernel
+        length += kernel.text.count("\n")
+    return groups
 
 
-def kernel_module(group: list[tuple[str, Kernel]], *, optimised: bool = False) -> IrModule:
+def kernel_module(group: dict[str, Kernel], *, optimised: bool = False) -> IrModule:
     """The kernels of a group and what they need beside them, once each."""
     shared = Definitions()
-    parts = [shared.placed(name, kernel) for name, kernel in group]
+    parts = [shared.placed(name, kernel) for name, kernel in group.items()]
     text = "\n".join([*shared.lines(), *parts, ""])
-    return IrModule(text, tuple(name for name, _ in group), optimised)
+    return IrModule(text, tuple(group), optimised)
 
 
 @dataclass(slots=True)
@@ -171,31 +177,43 @@ class _Entry:
         self.names = names
         self.flushes = flushes
         self.functions: list[str] = []
-        self.declarations: dict[str, None] = {}
+        self.declarations: dict[str, str] = {}
         self.loops: list[str] = []
         self.loop_lines = 0
         self.inlined: dict[int, None] = {}
         self.called: dict[int, None] = {}
         self.uses = cell_uses(program, program.steps)
 
-    def module(self) -> IrModule:
+    def write(self) -> None:
+        """Write all functions."""
         body = _Function()
         if self.program.wakes_pool:
-            self.declarations[f"declare void @{WAKE}()"] = None
+            self._declare(WAKE, f"void @{WAKE}()")
             body.lines.append(f"  call void @{WAKE}()")
         run = self._outlined(self.program.steps, "steps")
         if self.flushes:
             self._flushing(body, run)
         else:
             body.lines += [f"  %status = call i32 @{run}(ptr %frame)", "  ret i32 %status"]
-        head = [f"define i32 @{ENTRY}(ptr %frame) {{", *body.lines, "}"]
-        text = "\n".join([*self.declarations, *self.functions, *head, ""])
-        return IrModule(text, (ENTRY,))
+        head = f"define i32 @{ENTRY}(ptr %frame) {{"
+        self.functions.append("\n".join([head, *body.lines, "}"]))
+
+    def text(self, defined: frozenset[str]) -> str:
+        """The functions, and declarations of what is not defined beside them."""
+        needed = [line for symbol, line in self.declarations.items() if symbol not in defined]
+        return "\n".join([*needed, *self.functions, ""])
+
+    def length(self) -> int:
+        """Lines of the functions."""
+        return sum(f.count("\n") for f in self.functions)
+
+    def _declare(self, symbol: str, signature: str) -> None:
+        self.declarations[symbol] = f"declare {signature}"
 
     def _flushing(self, body: _Function, run: str) -> None:
         """Run with denormals as zeros, and put the caller's mode back."""
-        for line in ("void @llvm.x86.sse.stmxcsr(ptr)", "void @llvm.x86.sse.ldmxcsr(ptr)"):
-            self.declarations[f"declare {line}"] = None
+        for name in ("llvm.x86.sse.stmxcsr", "llvm.x86.sse.ldmxcsr"):
+            self._declare(name, f"void @{name}(ptr)")
         body.lines += [
             "  %old = alloca i32",
             "  %new = alloca i32",
@@ -257,11 +275,11 @@ class _Entry:
     def _kernel(self, function: _Function, step: KernelStep) -> None:
         self.called[step.kernel] = None
         name, row = self.names[step.kernel], function.slot(step.slot)
-        self.declarations[f"declare void @{name}(ptr, i64, i64)"] = None
+        self._declare(name, f"void @{name}(ptr, i64, i64)")
         if step.chunks <= 1:
             function.lines.append(f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})")
             return
-        self.declarations[f"declare void @{PARALLEL}(ptr, ptr, i64, i64, i64, i64)"] = None
+        self._declare(PARALLEL, f"void @{PARALLEL}(ptr, ptr, i64, i64, i64, i64)")
         slot, threads = function.slot(SLOT_THREADS), "%" + function.fresh("n")
         function.lines += [
             f"  {threads} = load i64, ptr {slot}, align 8",
@@ -271,8 +289,8 @@ class _Entry:
 
     def _copy(self, function: _Function, step: CopyStep) -> None:
         source, target = function.held(step.source), function.held(step.target)
-        copy = "void @llvm.memcpy.p0.p0.i64"
-        self.declarations[f"declare {copy}(ptr, ptr, i64, i1)"] = None
+        copy = f"void @{COPY}"
+        self._declare(COPY, f"{copy}(ptr, ptr, i64, i1)")
         function.lines.append(
             f"  call {copy}(ptr {target}, ptr {source}, i64 {step.size}, i1 false)"
         )
@@ -311,7 +329,7 @@ class _Entry:
         self.loops.append(text)
         self.inlined.update(loop.used)
         self.loop_lines += text.count("\n")
-        self.declarations[f"declare void @{name}(ptr)"] = None
+        self._declare(name, f"void @{name}(ptr)")
         function.lines.append(f"  call void @{name}(ptr %frame)")
         return True
 
@@ -319,7 +337,7 @@ class _Entry:
         """The short loops with copies of their kernels, if there are any."""
         if not self.loops:
             return []
-        shared = Definitions({"declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)": None})
+        shared = Definitions({f"declare void @{COPY}(ptr, ptr, i64, i1)": None})
         parts = [
             inlinable(shared.placed(f"{self.names[n]}.in", self.program.kernels[n]))
             for n in self.inlined
