@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -42,7 +43,7 @@ def kernel_function(
             addresses[operand] = addresses[len(inputs) + result]
         table = (ctypes.c_void_p * len(addresses))(*addresses)
         cuts = [kernel.units * k // ranges for k in range(ranges + 1)]
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        for begin, end in itertools.pairwise(cuts):
             call(ctypes.addressof(table), begin, end)
         for block in blocks:
             assert (block[:_GUARD] == _POISON).all(), "a write before a buffer"

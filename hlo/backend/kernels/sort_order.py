@@ -47,7 +47,7 @@ class Order:
 
     @property
     def reads_codes(self) -> bool:
-        """Whether keys come from the elements' codes as they lie in memory, NaN payloads and all."""
+        """Whether keys come from the codes as they lie in memory, NaN payloads and all."""
         return self.invertible and self.dtype.is_float and self.dtype.bits < 32
 
     def key_of_code(self, elemental: Elemental, code: Value) -> Value:
