@@ -11,6 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from hlo.backend.kernels.contraction_amx import (
+    tile_packing_kernel,
+    tile_plan,
+    tile_product_kernel,
+)
 from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, extent, normal
 from hlo.backend.kernels.contraction_padding import padding_kernel
 from hlo.backend.kernels.contraction_panels import packing_kernel
@@ -94,8 +99,13 @@ class _Sequence:
             return KernelSequence(())
         others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
         product = vector_kernel(c, ring, self.epilogue)
+        tiles = None if product is not None else tile_plan(c, ring)
         if product is not None:
             factors = (c.lhs.buffer, c.rhs.buffer)
+        elif tiles is not None:
+            kernel, size = tile_packing_kernel(tiles)
+            factors = (c.lhs.buffer, self.add_before(kernel, c.rhs.buffer, size))
+            product = tile_product_kernel(tiles, self.epilogue)
         else:
             plan = planned(c, ring)
             factors = (self._packed(plan, "lhs"), self._packed(plan, "rhs"))

@@ -232,3 +232,24 @@ def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
     got = compiled([lhs, rhs, bias], np.zeros((m, n), np.float16))
     expected = lhs.astype(np.float64) @ rhs.astype(np.float64).T + bias
     np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3 * np.sqrt(k))
+
+
+TILED = [(64, 64, 128), (33, 90, 192), (9, 200, 777), (200, 17, 1024), (100, 70, 200)]
+
+
+@pytest.mark.parametrize("types", [
+    (dt.BF16, dt.BF16, dt.F32), (dt.BF16, dt.BF16, dt.BF16), (dt.S8, dt.S8, dt.S32),
+    (dt.U8, dt.S8, dt.S32), (dt.S8, dt.U8, dt.S16),
+], ids=lambda t: "-".join(x.name for x in t))  # fmt: skip
+@pytest.mark.parametrize("sizes", TILED)
+def test_dot_of_narrow_types_in_tiles(
+    types: tuple[dt.DType, ...], sizes: tuple[int, int, int]
+) -> None:
+    m, n, k = sizes
+    lhs, rhs = Shape.array(types[0], (2, m, k)), Shape.array(types[1], (k, n))
+    numbers = {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (0,)}
+    run(dot(lhs, rhs, types[2], **numbers))
+    lhs, rhs = Shape.array(types[0], (2, m, k)), Shape.array(types[1], (2, n, k))
+    numbers = {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (2,),
+               "lhs_batch_dims": (0,), "rhs_batch_dims": (0,)}  # fmt: skip
+    run(dot(lhs, rhs, types[2], **numbers))
