@@ -1,6 +1,6 @@
 """Context: what an op that reaches outside its operands may ask of the run that evaluates it.
 
-A row with `takes_context` gets it as `context=`; hlo/interpreter/context.py implements it, one per
+A row with `takes_context` gets it as `context=`; hlo/interpreter/device.py implements it, one per
 device. Devices are numbered g = replica * partitions + partition.
 """
 

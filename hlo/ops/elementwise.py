@@ -225,6 +225,8 @@ class Compare(Op):
     @staticmethod
     def evaluate(x: Array, y: Array, *, direction: str, type: str | None = None) -> Array:
         x, y = common_extents((x, y))
+        if not dtype_of(x).is_float:
+            return np.asarray(COMPARISONS[direction](widen(x), widen(y)))
         total = type == "TOTALORDER"
         with np.errstate(invalid="ignore"):
             left, right = map(reals.total_order, (x, y)) if total else map(widen, (x, y))

@@ -76,7 +76,11 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
 
     def evaluate(*values: Array, **_: object) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(functions[dtype_of(values[0]).kind](*common_extents(values)))
+            kind = dtype_of(values[0]).kind
+            if kind not in functions:
+                found = f"of type {values[0].dtype}"
+                raise Violation("unsupported", "operand 0", found, "a type with a meaning here")
+            return np.asarray(functions[kind](*common_extents(values)))
 
     def check(*operands: Shape, shape: Shape, **_: object) -> None:
         for i, operand in enumerate(operands):

@@ -9,29 +9,29 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.ir import dtype as dt
-from hlo.ir.dtype import DType, from_numpy
+from hlo.ir.dtype import DType
 
 Array = np.ndarray
 
 UNSIGNED_OF_BYTES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 SIGNED_OF_BYTES = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+BY_NUMPY: dict[np.dtype, DType] = {t.numpy: t for t in dt.ARRAY_TYPES if t.numpy is not None}
+WIDER: dict[np.dtype, type[np.generic]] = {
+    **{n: np.float32 for n, t in BY_NUMPY.items() if t.is_float and t.bits < 32},
+    **{n: np.int8 for n, t in BY_NUMPY.items() if t.is_signed and t.bits < 8},
+    **{n: np.uint8 for n, t in BY_NUMPY.items() if t.is_unsigned and t.bits < 8},
+}
 
 
 def dtype_of(array: Array) -> DType:
     """The element type of an array that the program handed on."""
-    found = from_numpy(array.dtype)
-    assert found is not None, f"an HLO element type, not {array.dtype}"
-    return found
+    return BY_NUMPY[array.dtype]
 
 
 def widen(array: Array) -> Array:
     """The same values in a type that NumPy computes in: f32 for narrower floats, a byte for s4."""
-    dtype = dtype_of(array)
-    if dtype.is_float and dtype.bits < 32:
-        return array.astype(np.float32)
-    if dtype.is_integral and dtype.bits < 8:
-        return array.astype(np.int8 if dtype.is_signed else np.uint8)
-    return array
+    wide = WIDER.get(array.dtype)
+    return array if wide is None else array.astype(wide)
 
 
 def wrapped(wide: Array, dtype: DType) -> Array:
