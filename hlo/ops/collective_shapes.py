@@ -45,7 +45,7 @@ def multiple(  # two shapes with their roles and labels
     check_arrays((part, whole), range_label)
     check_dimension("dimensions", d, min(part.rank, whole.rank), range_label)
     small, large = part.dims[d], whole.dims[d]
-    if UNBOUNDED not in (small, large) and (small == 0 or large % small):
+    if UNBOUNDED not in (small, large) and (small == 0 or large < small or large % small):
         found = f"{text(whole)}, {large} in dimension {d}"
         raise Violation("shape-mismatch", roles[1], found, f"a multiple of {small}", label)
     if roles[0] == "result":

@@ -120,7 +120,9 @@ class AllGather(Op):
         mode = group_mode(channel_id, use_global_device_ids)
         group = check_member(own_group(mode, replica_groups.groups(), context), context)
         every = context.exchange(group, xs)
-        return _bare([np.concatenate(column, dimensions[0]) for column in _columns(every)])
+        gathered = [np.concatenate(column, dimensions[0]) for column in _columns(every)]
+        _check_group_fits(gathered, shape, len(group))
+        return _bare(gathered)
 
 
 class AllGatherStart(Op):
@@ -340,7 +342,9 @@ class ReduceScatter(Op):
         every = context.exchange(group, xs)
         rank = group.index(context.replica * context.partitions + context.partition)
         columns = [_reduced(to_apply, column) for column in _columns(every)]
-        return _bare([_block(c, dimensions[0], len(group), rank) for c in columns])
+        blocks = [_block(c, dimensions[0], len(group), rank) for c in columns]
+        _check_group_fits(blocks, shape, len(group))
+        return _bare(blocks)
 
 
 class AllToAll(Op):
@@ -451,6 +455,14 @@ class CollectiveBroadcast(Op):
                 found, expected = f"a root of rank {root}", f"below {len(group)}"
                 raise Violation("arguments", operand(len(sent)), found, expected, "C2")
         return _bare([every[root][k] for k, root in enumerate(roots)])  # type: ignore[index]  # operands
+
+
+def _check_group_fits(values: Sequence[Array], shape: Shape, members: int) -> None:
+    """The written shape is for a group of this size."""
+    for value, part in zip(values, parts(shape, len(values)), strict=True):
+        if value.shape != part.dims and not part.is_dynamic:
+            expected = f"a number that gives {text(part)}"
+            raise Violation("arguments", "replica_groups", f"a group of {members}", expected)
 
 
 def _second(x: Shape, *, exactly: bool) -> Shape:

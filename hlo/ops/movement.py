@@ -215,7 +215,7 @@ def _permuted(layout: Layout, dimensions: Ints) -> Layout:
 class Bitcast(Op):
     """The same bytes under another shape: both sides' elements in physical order are the same.
 
-    C1: (layout-sensitive) equal byte sizes and the same kind of memory.
+    C1: arrays of equal byte sizes (checked where layouts are: V29 of the verifier).
     """
 
     opcode = "bitcast"
@@ -227,6 +227,8 @@ class Bitcast(Op):
 
     @staticmethod
     def infer(x: Shape, *, shape: Shape) -> Shape:
+        check_array(x, "operand 0", "C1")
+        check_array(shape, "result", "C1")
         return shape
 
     @staticmethod

@@ -6,6 +6,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.verifier.report import Report
+from hlo.verifier.transfers import in_entry
 
 # Ops with a start and a done of their own.
 DONES = {
@@ -48,7 +49,7 @@ def _check_start(start: Instruction, report: Report) -> None:
     done = DONES[start.opcode]
     users = list(start.users)
     carried = len(users) == 1 and users[0].opcode in CARRYING
-    if (start.is_root and not users) or carried:
+    if (start.is_root and not users and not in_entry(start)) or carried:
         return
     if len(users) != 1 or users[0].opcode != done:
         found = f"used by {', '.join(u.name for u in users) or 'nothing'}"
@@ -76,7 +77,9 @@ def _check_chain(start: Instruction, report: Report) -> None:
     link = start
     while True:
         users = list(link.users)
-        if (link.is_root and not users) or any(u.opcode in CARRYING for u in users):
+        if (link.is_root and not users and not in_entry(link)) or any(
+            u.opcode in CARRYING for u in users
+        ):
             return
         wrong = [u for u in users if u.opcode not in ("async-update", "async-done")]
         if wrong or len(users) != 1:

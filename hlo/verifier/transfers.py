@@ -27,11 +27,21 @@ def check(module: Module, report: Report) -> None:
 def _check_start(start: Instruction, report: Report) -> None:
     if start.attributes.get("channel_id") is None:
         report.broken(start, "attribute-missing", "", "no channel_id", "it to be given", "V57")
-    if start.is_root and start.computation is not None and not start.users:
+    if start.is_root and not start.users and not in_entry(start):
         return  # the whole of an asynchronous computation
     if len(start.users) != 1:
         found = f"used by {', '.join(u.name for u in start.users) or 'nothing'}"
         report.broken(start, "async", "", found, f"one user, its {DONES[start.opcode]}", "V57")
+
+
+def in_entry(instruction: Instruction) -> bool:
+    """Whether nothing calls what the instruction stands in."""
+    computation = instruction.computation
+    return (
+        computation is not None
+        and computation.module is not None
+        and (computation.module.entry is computation)
+    )
 
 
 def _check_done(done: Instruction, report: Report) -> None:
