@@ -19,8 +19,9 @@ from hlo.backend.emitters import constants, elementwise
 from hlo.backend.emitters.movement import CASES, Case, Condition, cases
 from hlo.backend.indexing import Expr, Index, Opaque
 from hlo.backend.nest import Nest
+from hlo.backend.transposed import is_square, load_square
 from hlo.backend.types import Lanes, parts
-from hlo.backend.writer import Value, vector_of
+from hlo.backend.writer import Value
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
@@ -119,7 +120,7 @@ class Elemental:
     def _computed(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         memory = self.memory.get((instruction, path))
         if memory is not None:
-            return [self._loaded(instruction, memory, index, path) for index in indices]
+            return self._loaded(instruction, memory, indices, path)
         if is_elementwise(instruction):
             return self._elementwise(instruction, indices)
         in_order, self._in_order = self._in_order, False
@@ -134,13 +135,20 @@ class Elemental:
         raise unsupported(instruction)
 
     def _loaded(
-        self, instruction: Instruction, memory: Memory, index: Index, path: Path
-    ) -> Lanes:
-        position = indexing.linear(index, self.dims(instruction, path))
+        self, instruction: Instruction, memory: Memory, indices: list[Index], path: Path
+    ) -> list[Lanes]:
+        dims = self.dims(instruction, path)
+        positions = [indexing.linear(index, dims) for index in indices]
+        if not self.guards and not memory.dtype.is_complex and is_square(positions):
+            return load_square(self.nest, memory, positions)
         guard = self.test(self.guards) if self.guards else None
-        if guard is not None and guard.lanes > 1 and position.lanes == 1:
-            guard = Value("true", "i1")  # any lane's guard puts a shared index in bounds, or clamps
-        return access.load(self.nest, memory, position, guard)
+        results = []
+        for position in positions:
+            own = guard
+            if own is not None and own.lanes > 1 and position.lanes == 1:
+                own = Value("true", "i1")  # some lane's guard puts a shared index in bounds, or clamps
+            results.append(access.load(self.nest, memory, position, own))
+        return results
 
     @staticmethod
     def dims(instruction: Instruction, path: Path) -> tuple[int, ...]:
@@ -253,6 +261,11 @@ class Elemental:
             pairs = zip(parts(self.splat(value, lanes)), parts(self.splat(result, lanes)), strict=True)
             result = types.joined([w.select(condition, a, b) for a, b in pairs])
         return result
+
+    def end_stage(self) -> None:
+        """A stage over whole rows is written: what it kept is there for the next ones."""
+        for row in self.saved.values():
+            row.is_filled = row.is_filled or row.is_touched
 
     @contextmanager
     def under(self, conditions: tuple[Condition, ...]) -> Iterator[None]:
@@ -368,24 +381,28 @@ class Elemental:
 class SavedRow:
     """An expensive element that several stages read: kept in a row of memory by the first.
 
-    row: where it lies; position(index) -> the element's place in the row. Decided by kernels/.
+    row: where it lies; inner: the dimensions that make up the row. Decided by kernels/rows.py.
     """
 
-    def __init__(self, row: Memory, position: Callable[[Index], Expr]) -> None:
+    def __init__(self, row: Memory, dims: tuple[int, ...], inner: tuple[int, ...]) -> None:
         self.row = row
-        self.position = position
+        self.dims = dims
+        self.inner = inner
+        self.is_touched = False
         self.is_filled = False
 
     def lanes_at(
         self, elemental: Elemental, instruction: Instruction, indices: list[Index]
     ) -> list[Lanes]:
         nest = elemental.nest
-        places = [self.position(index) for index in indices]
+        sizes = [self.dims[d] for d in self.inner]
+        places = [indexing.linear([i[d] for d in self.inner], sizes) for i in indices]
         if self.is_filled:
             return [access.load(nest, self.row, place, None) for place in places]
+        self.is_touched = True
         results = elemental._computed(instruction, indices, ())
         for place, lanes in zip(places, results, strict=True):
-            access.store(nest, self.row, place, lanes)
+            access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
         return results
 
 

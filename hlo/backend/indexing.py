@@ -10,7 +10,7 @@ Immutable values. Does not know: LLVM (an atom only carries the value it stands 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 Index = tuple["Expr", ...]
 
@@ -195,6 +195,13 @@ class Expr:
         """Whether the variable occurs, also inside quotients and in what run-time values stand at."""
         return any(_depends(a, variable) for a in self.terms)
 
+    def substituted(self, values: Mapping[Atom, Expr]) -> Expr:
+        """The index with variables replaced by indices."""
+        total = number(self.constant)
+        for atom, k in self.terms.items():
+            total = total + values.get(atom, of(atom)) * k
+        return total
+
     def parts(self) -> Iterable[Part]:
         """Quotients and remainders, innermost first."""
         for atom in self.terms:
@@ -313,7 +320,7 @@ def _contains(e: Expr, quotient: Expr) -> bool:
     return len(quotient.terms) == 1 and all(e.terms.get(a) == k for a, k in quotient.terms.items())
 
 
-def linear(index: Index, dims: Sequence[int]) -> Expr:
+def linear(index: Sequence[Expr], dims: Sequence[int]) -> Expr:
     """The row-major position of an index in an array."""
     total, stride = ZERO, 1
     for e, size in zip(reversed(index), reversed(dims), strict=True):

@@ -40,6 +40,7 @@ class Trace:
     reductions: list[tuple[Instruction, Index]] = field(default_factory=list)
     ops: int = 0
     heavy: int = 0
+    heavy_at: dict[Instruction, list[Index]] = field(default_factory=dict)
 
     def expressions(self) -> list[Expr]:
         """Everything whose form the loops have to suit."""
@@ -78,7 +79,9 @@ def trace(
         operands = instruction.operands
         if is_elementwise(instruction):
             found.ops += 1
-            found.heavy += instruction.opcode in HEAVY
+            if instruction.opcode in HEAVY:
+                found.heavy += 1
+                found.heavy_at.setdefault(instruction, []).append(index)
             stack += [(o, index if o.shape.dims else (), (), folded) for o in operands]
         elif instruction.opcode in CASES:
 

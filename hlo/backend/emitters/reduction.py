@@ -79,8 +79,12 @@ def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accu
 
     space = _Space(elemental, reducer, kinds, inits, extents, full, element, instruction)
     if lanes == 1 and reducer.reassociates and prod(extents) >= _UNROLLED:
-        return space.across_lanes(indices)
-    return space.in_order(indices, lanes)
+        results = space.across_lanes(indices)
+    else:
+        results = space.in_order(indices, lanes)
+    if lanes == 1:
+        elemental.end_stage()
+    return results
 
 
 @dataclass(slots=True)

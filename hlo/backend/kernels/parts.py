@@ -28,6 +28,7 @@ class Part:
 
     outputs: written in the innermost loop; outer: written where their fewer dimensions are fixed.
     in_lanes: whether the last loop runs over lanes. blocks: units per prefix index; block: elements.
+    tile: the loop whose steps are taken `lanes` at a time, so that squares can be turned in registers.
     """
 
     outputs: list[Output]
@@ -37,6 +38,8 @@ class Part:
     extents: tuple[int, ...] = ()
     prefix: int = 0
     in_lanes: bool = True
+    lanes: int = 1
+    tile: int | None = None
     block: int = 0
     copies: int = 1
     flops: int = 0
@@ -53,7 +56,12 @@ class Part:
 
     @property
     def units(self) -> int:
-        return prod(self.extents[: self.prefix]) * self.blocks
+        return prod(self.rounds(k) for k in range(self.prefix)) * self.blocks
+
+    def rounds(self, k: int) -> int:
+        """How often loop k runs."""
+        n = self.extents[k]
+        return n if k != self.tile else -(-n // self.lanes)
 
     def index(self, variables: list[Expr]) -> Index:
         """The result's index for values of the loop variables."""
@@ -165,7 +173,9 @@ def _planned(elemental: Elemental, part: Part) -> Part:
     part.variables = spaces.variables_of(part.extents)
     part.trace = _traced(elemental, part, part.index([indexing.of(v) for v in part.variables]))
     part.in_lanes = bool(part.extents) and not _is_row_fold(part, elemental)
-    _choose_units(elemental, part)
+    part.lanes = elemental.lanes
+    _choose_tile(elemental, part)
+    _choose_units(part)
     part.flops = _flops(part)
     return part
 
@@ -196,7 +206,26 @@ def _fixed_by(part: Part, index: Index) -> int:
     return max(needed, default=-1) + 1
 
 
-def _choose_units(elemental: Elemental, part: Part) -> None:
+def _choose_tile(elemental: Elemental, part: Part) -> None:
+    """The loop along which reads that are strided for the lanes are contiguous."""
+    if not part.in_lanes or part.trace.reductions or part.outer:
+        return
+    last = part.variables[-1]
+    lanes = min(part.lanes, 16)
+    counts: dict[int, int] = {}
+    for read in part.trace.reads:
+        step = read.position.coefficient(last)
+        if step is None or abs(step) < 2 or read.dtype.is_complex:
+            continue
+        for k, v in enumerate(part.variables[:-1]):
+            if read.position.coefficient(v) == 1 and part.extents[k] >= lanes:
+                counts[k] = counts.get(k, 0) + 1
+    if counts and part.extents[-1] >= 4:
+        part.tile = max(counts, key=lambda k: counts[k])
+        part.lanes = lanes
+
+
+def _choose_units(part: Part) -> None:
     loops = len(part.extents) - part.in_lanes
     levels = [
         _fixed_by(part, index)
@@ -211,11 +240,11 @@ def _choose_units(elemental: Elemental, part: Part) -> None:
     most = min([loops, *shared, *outer])
     units = 1
     while part.prefix < most and (units < _UNITS or part.prefix == 0):
-        units *= part.extents[part.prefix]
+        units *= part.rounds(part.prefix)
         part.prefix += 1
     if not part.in_lanes:
         return
-    length, lanes = part.extents[-1], elemental.lanes
+    length, lanes = part.extents[-1], part.lanes
     vertical = [n for n in levels if n > loops]
     part.copies = _copies(part, bool(vertical), -(-length // lanes))
     if shared or outer:
@@ -236,6 +265,8 @@ def reduce_dims(reduce: object) -> tuple[int, ...]:
 
 def _copies(part: Part, is_fold: bool, vectors: int) -> int:
     """Vectors per round of the lane loop."""
+    if part.tile is not None:
+        return 1
     if is_fold:
         return max(1, min(8 // max(1, len(part.trace.reductions)), vectors))
     weight = part.trace.ops + 8 * part.trace.heavy

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from hlo.backend import access, indexing
 from hlo.backend.elemental import Elemental
-from hlo.backend.indexing import Expr
+from hlo.backend.indexing import Expr, Variable
 from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.writer import Value
+from hlo.ir.instruction import Instruction
 
 
 def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None:
     """The code for units [low, high) of the part."""
     nest = elemental.nest
+    elemental.lanes = part.lanes
+    elemental.saved = dict(saved_rows(elemental, part))
 
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, part.units - 1)
-        extents = (*part.extents[: part.prefix], part.blocks)
+        extents = (*(part.rounds(k) for k in range(part.prefix)), part.blocks)
         *outer, block = indexing.delinearized(position, extents)
         _Emission(elemental, part, block).run(list(outer))
         return []
 
     nest.loop(low, high, 1, [], unit)
+    elemental.saved = {}
 
 
 class _Emission:
@@ -32,10 +37,12 @@ class _Emission:
         self.part = part
         self.block = block
         self.waiting = list(part.outer)
+        self.folded: set[Instruction] = set()
 
     def run(self, outer: list[Expr]) -> None:
         """Loops over what `outer` does not fix yet."""
         part, nest = self.part, self.elemental.nest
+        self._fold(outer)
         self._store_outer(outer)
         depth = len(outer)
         if depth == len(part.extents) - part.in_lanes:
@@ -43,10 +50,24 @@ class _Emission:
             return
 
         def body(counter: Value, _: list[Value]) -> list[Value]:
-            self.run([*outer, nest.variable(counter, 0, part.extents[depth] - 1)])
+            self.run([*outer, nest.variable(counter, 0, part.rounds(depth) - 1)])
             return []
 
-        nest.loop(0, part.extents[depth], 1, [], body)
+        nest.loop(0, part.rounds(depth), 1, [], body)
+
+    def _fold(self, fixed: list[Expr]) -> None:
+        """Reductions whose index is fixed by now are stages of their own, before the inner loops."""
+        part = self.part
+        free = part.variables[len(fixed) :]
+        outer = dict(zip(part.variables, fixed, strict=False))
+        for reduce, index in reversed(part.trace.reductions):
+            if reduce in self.folded or any(e.depends_on(v) for e in index for v in free):
+                continue
+            if any(not isinstance(a, Variable) or a not in outer for e in index for a in e.terms):
+                continue
+            self.folded.add(reduce)
+            path = (0,) if reduce.shape.is_tuple else ()
+            self.elemental.lanes_at(reduce, [tuple(e.substituted(outer) for e in index)], path)
 
     def _store_outer(self, fixed: list[Expr]) -> None:
         """Outputs of fewer dimensions whose index is fixed by now."""
@@ -70,7 +91,7 @@ class _Emission:
             self._store(outer, list(variables))
             return carried
 
-        length, lanes = part.extents[-1], self.elemental.lanes
+        length, lanes = part.extents[-1], part.lanes
         if not part.block:
             lane_loop(nest, 0, length, lanes, part.copies, [], static)
             return
@@ -88,11 +109,24 @@ class _Emission:
     def _store(self, outer: list[Expr], last: list[Expr | None]) -> None:
         """Everything is evaluated before the first store: an output may lie over an operand."""
         elemental, part = self.elemental, self.part
-        indices = [part.index(outer if v is None else [*outer, v]) for v in last]
+        outers = [outer] if part.tile is None else self._tiled(outer)
+        indices = [part.index(o if v is None else [*o, v]) for v in last for o in outers]
         found = [elemental.lanes_at(o.source, indices, o.path) for o in part.outputs]
         places = [[o.place(index) for index in indices] for o in part.outputs]
         for output, lanes, at in zip(part.outputs, found, places, strict=True):
             for value, position in zip(lanes, at, strict=True):
                 access.store(elemental.nest, output.memory, position, value)
 
-
+    def _tiled(self, outer: list[Expr]) -> list[list[Expr]]:
+        """The outer variables for each step of a tile; the last tile overlaps the one before."""
+        nest, part = self.elemental.nest, self.part
+        k = part.tile
+        assert k is not None
+        most = part.extents[k] - part.lanes
+        block = outer[k]
+        start = block * part.lanes
+        if start.high > most:
+            with nest.at(block.depth):
+                value = nest.w.intrinsic("llvm.smin", "i64", nest.scalar(start), nest.w.int(most))
+                start = nest.variable(value, 0, most)
+        return [[*outer[:k], start + step, *outer[k + 1 :]] for step in range(part.lanes)]

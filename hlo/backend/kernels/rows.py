@@ -1,0 +1,59 @@
+"""Saved rows: expensive elements that several stages of a kernel read are computed by the first only.
+
+The exponential of a softmax is asked for by the sum and by the division: it is kept in a row of the
+inner dimensions, on the stack, so it stays in the first level of cache.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hlo.backend import indexing
+from hlo.backend.access import Memory
+from hlo.backend.elemental import Elemental, SavedRow
+from hlo.backend.indexing import Index, Variable
+from hlo.backend.kernels.parts import Part
+from hlo.ir.instruction import Instruction
+
+_ROW_BYTES = 64 * 1024  # of one row; beyond it, computing again is as fast as memory
+_ALL_BYTES = 256 * 1024  # of all rows of a kernel: they lie on the stack
+
+
+def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
+    """Rows for the part's elements that are asked for at several indices with one outer part."""
+    if not part.trace.reductions or part.block:
+        return {}
+    found: dict[Instruction, SavedRow] = {}
+    total = 0
+    for instruction, indices in part.trace.heavy_at.items():
+        inner = _inner(indices, instruction.shape.dims)
+        if inner is None or instruction.shape.dtype.is_complex:
+            continue
+        size = prod(instruction.shape.dims[d] for d in inner)
+        size_bytes = size * instruction.shape.dtype.item_bytes
+        if size < elemental.lanes or size_bytes > _ROW_BYTES or total + size_bytes > _ALL_BYTES:
+            continue
+        total += size_bytes
+        with elemental.nest.at(0):
+            w = elemental.nest.w
+            base = w.assign("ptr", f"alloca [{size_bytes} x i8], align 64")
+        memory = Memory(base, instruction.shape.dtype, size)
+        found[instruction] = SavedRow(memory, instruction.shape.dims, inner)
+    return found
+
+
+def _inner(indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The dimensions in which the indices differ, if each index runs over all of them; else None."""
+    if len(indices) < 2:
+        return None
+    inner = tuple(d for d in range(len(dims)) if any(i[d] != indices[0][d] for i in indices))
+    for index in indices:
+        place = indexing.linear([index[d] for d in inner], [dims[d] for d in inner])
+        if not all(isinstance(a, Variable) for a in place.terms):
+            return None
+        if (place.low, place.high) != (0, prod(dims[d] for d in inner) - 1):
+            return None
+        outer = {a for d in range(len(dims)) if d not in inner for a in index[d].terms}
+        if outer & set(place.terms):
+            return None
+    return inner
