@@ -12,7 +12,7 @@ from hlo.backend import linking, native, toolchain
 from hlo.backend.buffers import assign
 from hlo.backend.cells import BufferPlan
 from hlo.backend.compile import objects
-from hlo.backend.constants import constants
+from hlo.backend.constants import Constants, constants
 from hlo.backend.donation import donated_leaves
 from hlo.backend.host import HostCalls
 from hlo.backend.interpreted import InterpretedExecutable
@@ -41,8 +41,9 @@ def compile_module(
         return InterpretedExecutable(module)
     count = thread_count(threads)
     program = build_program(module, mode=mode, threads=count)
+    held = constants(program.plan.cells)
     modules = emit_llvm(program, mode=mode)
-    return link(program, objects(modules, cache=cache))
+    return link(program, held, objects(modules, cache=cache))
 
 
 def build_program(module: Module, *, mode: str = "strict", threads: int = 1) -> Program:
@@ -62,11 +63,10 @@ def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]
     return emit(program, flushes=mode == "fast" and can_flush)
 
 
-def link(program: Program, bodies: list[bytes]) -> Executable:
+def link(program: Program, held: Constants, bodies: list[bytes]) -> Executable:
     """The executable: code in this process, constants, memory."""
     module = program.plan.schedule.module
     signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
-    held = constants(program.plan.cells)
     layout = linking.frame_layout(program, held)
     if program.wakes_pool:
         pool = native.pool()

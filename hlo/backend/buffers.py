@@ -21,7 +21,7 @@ from collections.abc import Generator, Iterable, Sequence
 from hlo.backend.cells import Branch, BufferPlan, Loop, Move, Node, Region, Run
 from hlo.backend.donation import donated_leaves
 from hlo.backend.kernels.build import Implementations
-from hlo.backend.leaves import leaf_bytes, leaf_count, leaves_of
+from hlo.backend.leaves import leaf_count, leaf_sizes
 from hlo.backend.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.moves import in_sequence
 from hlo.backend.occupancy import NOTHING, Occupancy, Scope
@@ -59,12 +59,10 @@ class _Assigner:
         donated = donated_leaves(self.schedule.module)
         bound: list[int] = []
         for parameter in entry.parameters:
-            for leaf in leaves_of(parameter.shape):
-                size = leaf_bytes(leaf)
+            for size in leaf_sizes(parameter.shape):
                 bound.append(self.at.new(Region.ARGUMENT, size, parameter, index=len(bound)))
         targets: list[int] = []
-        for number, leaf in enumerate(leaves_of(entry.root.shape)):
-            size = leaf_bytes(leaf)
+        for number, size in enumerate(leaf_sizes(entry.root.shape)):
             argument = donated.get(number)
             if argument is not None and size:
                 cell = self.at.cells[bound[argument]]
@@ -109,8 +107,8 @@ class _Assigner:
                 yield from self._control(scope, instruction)
             else:
                 self._run(scope, instruction)
-        shapes = leaves_of(computation.root.shape)
-        found = [self._of(scope, s, leaf_bytes(t)) for s, t in zip(roots, shapes, strict=True)]
+        sizes = leaf_sizes(computation.root.shape)
+        found = [self._of(scope, s, size) for s, size in zip(roots, sizes, strict=True)]
         if settle:
             self._settle(scope, found, targets)
         scope.last_use, scope.position = {}, FOREVER
@@ -134,8 +132,7 @@ class _Assigner:
         implementation = self.implementations[instruction]
         operands = self._operands(scope, instruction)
         results: list[int] = []
-        for number, leaf in enumerate(leaves_of(instruction.shape)):
-            size = leaf_bytes(leaf)
+        for number, size in enumerate(leaf_sizes(instruction.shape)):
             if not size:
                 results.append(NOTHING)
                 continue
@@ -217,7 +214,7 @@ class _Assigner:
         """A call is its callee, in place; async-start holds operands, result, and context."""
         (callee,) = list(instruction.called_computations())[:1]
         operands = self._operands(scope, instruction)
-        leaves = leaves_of(instruction.shape)
+        sizes = leaf_sizes(instruction.shape)
         first = len(operands) if instruction.opcode == "async-start" else 0
         count = leaf_count(callee.root.shape)
         wanted = [scope.wanted.get((instruction, first + n)) for n in range(count)]
@@ -226,8 +223,8 @@ class _Assigner:
         for number, cell in enumerate((*operands[:first], *results)):
             self.at.touch(cell)
             self.at.bind(scope, (instruction, number), cell)
-        for number in range(first + count, len(leaves)):
-            cell = self.at.new(Region.ARENA, leaf_bytes(leaves[number]), instruction)
+        for number in range(first + count, len(sizes)):
+            cell = self.at.new(Region.ARENA, sizes[number], instruction)
             self.at.touch(cell)
             self.at.bind(scope, (instruction, number), cell)
         return []
@@ -297,10 +294,9 @@ class _Assigner:
         planned = []
         for number, branch in enumerate(branches):
             operand = instruction.operands[number + 1]
-            leaves = leaves_of(operand.shape)
             bound = [
-                self._of(scope, self.schedule.resolve(operand, n), leaf_bytes(leaf))
-                for n, leaf in enumerate(leaves)
+                self._of(scope, self.schedule.resolve(operand, n), size)
+                for n, size in enumerate(leaf_sizes(operand.shape))
             ]
             nodes: list[Node] = []
             for cell in bound:
@@ -323,8 +319,7 @@ class _Assigner:
     ) -> list[int]:
         """Cells for a conditional's result: where it is wanted, a dying operand's, or new ones."""
         results: list[int] = []
-        for number, leaf in enumerate(leaves_of(instruction.shape)):
-            size = leaf_bytes(leaf)
+        for number, size in enumerate(leaf_sizes(instruction.shape)):
             if not size:
                 results.append(NOTHING)
                 continue
@@ -413,9 +408,12 @@ class _Assigner:
 
     def _operands(self, scope: Scope, instruction: Instruction) -> list[int]:
         """The cell of every operand leaf."""
-        shapes = [leaf for o in instruction.operands for leaf in leaves_of(o.shape)]
-        sources = self.schedule.operand_sources(instruction)
-        return [self._of(scope, s, leaf_bytes(t)) for s, t in zip(sources, shapes, strict=True)]
+        resolve = self.schedule.resolve
+        return [
+            self._of(scope, resolve(operand, leaf), size)
+            for operand in instruction.operands
+            for leaf, size in enumerate(leaf_sizes(operand.shape))
+        ]
 
     def _of(self, scope: Scope, source: Source | None, size: int) -> int:
         """The cell of a value; constants and undefined values get theirs when first asked for."""

@@ -7,7 +7,7 @@ that memory in place; the runtime hands it a copy of any argument that the calle
 from __future__ import annotations
 
 from hlo.attributes.aliasing import InputAlias
-from hlo.backend.leaves import leaf_bytes, leaf_offset, leaves_of
+from hlo.backend.leaves import leaf_offset, leaves_of, value_bytes
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 
@@ -30,7 +30,7 @@ def donated_leaves(module: Module) -> dict[int, int]:
         if result is None or argument is None:
             continue
         same = leaves_of(entry.root.shape)[result], leaves_of(shape)[argument]
-        if leaf_bytes(same[0]) == leaf_bytes(same[1]) and same[0].dtype is same[1].dtype:
+        if value_bytes(same[0]) == value_bytes(same[1]) and same[0].dtype is same[1].dtype:
             number = first[alias.parameter] + argument
             if number not in found.values():
                 found[result] = number

@@ -1,7 +1,7 @@
 """Leaves: a value of any shape seen as the flat sequence of its arrays and tokens.
 
-Positions are counted once per shape object: tuples of a thousand elements are common, and each of
-their get-tuple-elements asks.
+Counted once per shape object: tuples of a thousand elements are common, each of their
+get-tuple-elements asks, and so does every stage.
 """
 
 from __future__ import annotations
@@ -13,46 +13,68 @@ from hlo.ir.shape import Shape
 
 Leaves = tuple[Shape, ...]
 
-_LIMIT = 4096
-_known: dict[int, tuple[Shape, Leaves, tuple[int, ...]]] = {}
+_LIMIT = 65536
 
 
-def _entry(shape: Shape) -> tuple[Shape, Leaves, tuple[int, ...]]:
-    """(shape, leaves, offsets of the elements), found by identity: hashing a wide tuple is slow."""
+class _Counted:
+    """A shape with its leaves, the offsets of a tuple's elements, and bytes by leaf and in all."""
+
+    __slots__ = ("leaves", "offsets", "shape", "sizes", "total")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.leaves: Leaves = tuple(shape.leaves())
+        counts = [_counted(e).count if e.is_tuple else 1 for e in shape.elements]
+        self.offsets = (0, *accumulate(counts))
+        self.sizes = tuple(leaf.size_bytes if leaf.is_array else 0 for leaf in self.leaves)
+        self.total = sum(self.sizes)
+
+    @property
+    def count(self) -> int:
+        return len(self.leaves)
+
+
+_known: dict[int, _Counted] = {}
+
+
+def _counted(shape: Shape) -> _Counted:
+    """What is known of a shape, found by identity: hashing a wide tuple is slow."""
     found = _known.get(id(shape))
-    if found is not None and found[0] is shape:
+    if found is not None and found.shape is shape:
         return found
     if len(_known) > _LIMIT:
         _known.clear()
-    leaves = tuple(shape.leaves())
-    counts = [1 if not e.is_tuple else len(_entry(e)[1]) for e in shape.elements]
-    offsets = (0, *accumulate(counts))
-    made = _known[id(shape)] = (shape, leaves, offsets)
+    made = _known[id(shape)] = _Counted(shape)
     return made
 
 
 def leaves_of(shape: Shape) -> Leaves:
     """The leaves in order."""
-    return _entry(shape)[1] if shape.is_tuple else (shape,)
+    return _counted(shape).leaves
+
+
+def leaf_sizes(shape: Shape) -> tuple[int, ...]:
+    """The bytes that each leaf holds in memory: none for tokens and opaques."""
+    return _counted(shape).sizes
 
 
 def leaf_count(shape: Shape) -> int:
     """How many leaves there are."""
-    return len(_entry(shape)[1]) if shape.is_tuple else 1
+    return len(_counted(shape).leaves)
+
+
+def value_bytes(shape: Shape) -> int:
+    """The bytes of all leaves."""
+    return _counted(shape).total
 
 
 def leaf_offset(shape: Shape, index: int) -> int:
     """The number of leaves before element `index` of a tuple."""
-    return _entry(shape)[2][index]
+    return _counted(shape).offsets[index]
 
 
 def leaf_element(shape: Shape, leaf: int) -> tuple[int, int]:
     """The element of a tuple that holds the leaf, and the leaf's number within it."""
-    offsets = _entry(shape)[2]
+    offsets = _counted(shape).offsets
     element = bisect_right(offsets, leaf) - 1  # the last of equal offsets: empty tuples hold none
     return element, leaf - offsets[element]
-
-
-def leaf_bytes(leaf: Shape) -> int:
-    """Bytes that the leaf holds in memory: none for tokens and opaques."""
-    return leaf.size_bytes if leaf.is_array else 0

@@ -40,6 +40,9 @@ FORWARDING = frozenset(
         "reshape", "tuple",
     }
 )  # fmt: skip
+SOMETIMES = frozenset(
+    {"bitcast-convert", "broadcast", "concatenate", "convert", "custom-call", "slice", "transpose"}
+)
 FAMILIES = {
     "dot": Way.CONTRACTION,
     "convolution": Way.CONTRACTION,
@@ -91,7 +94,7 @@ def is_forwarding(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     if opcode in FORWARDING:
         return opcode != "bitcast" or bitcast_keeps_order(instruction)
-    if not instruction.operands:
+    if opcode not in SOMETIMES or not instruction.operands:
         return False
     operand, shape = instruction.operands[0].shape, instruction.shape
     match opcode:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.cells import Cell, Region
-from hlo.backend.leaves import leaf_bytes, leaves_of
+from hlo.backend.leaves import value_bytes
 from hlo.backend.program import Program
 from hlo.runtime.memory import BufferRow, MemoryReport
 
@@ -17,8 +17,8 @@ def memory_report(program: Program, constant_bytes: int) -> MemoryReport:
     moment, peak_bytes = peak(cells)
     held = [c for c in cells if c.start <= moment <= c.end]
     held.sort(key=lambda c: (-c.size, c.start))
-    arguments = sum(leaf_bytes(s) for p in entry.parameters for s in leaves_of(p.shape))
-    results = sum(leaf_bytes(s) for s in leaves_of(entry.root.shape))
+    arguments = sum(value_bytes(p.shape) for p in entry.parameters)
+    results = value_bytes(entry.root.shape)
     return MemoryReport(
         program.plan.arena_bytes,
         arguments,

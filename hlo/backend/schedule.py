@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hlo.backend.leaves import leaf_bytes, leaf_count, leaves_of
+from hlo.backend.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.backend.legality import CONTROL, SOURCES, alias, is_forwarding
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, control_predecessors, is_topological, post_order
@@ -21,6 +21,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
 
+CALLERS = CONTROL | {"fusion", "custom-call"}
 Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
 
 
@@ -59,12 +60,13 @@ class Schedule:
 def schedule(module: Module) -> Schedule:
     """An order for the entry and for every computation that runs as control flow."""
     orders: dict[Computation, tuple[Instruction, ...]] = {}
+    effects = Effects(module)
     waiting = [module.entry]
     while waiting:
         computation = waiting.pop()
         if computation in orders:
             continue
-        order = orders[computation] = ordered(computation, keep=module.is_scheduled)
+        order = orders[computation] = ordered(computation, effects, keep=module.is_scheduled)
         for instruction in order:
             if instruction.opcode in CONTROL:
                 waiting += instruction.called_computations()
@@ -106,24 +108,24 @@ def resolve_deep(
         instruction = instruction.operands[0]
 
 
-def ordered(computation: Computation, *, keep: bool) -> tuple[Instruction, ...]:
+def ordered(computation: Computation, effects: Effects, *, keep: bool) -> tuple[Instruction, ...]:
     """The live instructions of one computation in the order in which they run."""
-    alive = live(computation)
+    alive = live(computation, effects)
     own = computation.instructions
     if not is_topological(own) or not _keeps_control(own):
         own = tuple(post_order(computation))
     own = tuple(i for i in own if i in alive)
-    if keep or _is_ordered_by_effects(own):
-        return own
+    if keep or any("control-predecessors" in i.attributes or effects.has(i) for i in own):
+        return own  # program order means something beyond data edges
     deep = depth_first(computation, own)
     return deep if peak_bytes(deep) < peak_bytes(own) else own
 
 
-def live(computation: Computation) -> set[Instruction]:
+def live(computation: Computation, effects: Effects) -> set[Instruction]:
     """What the root and side effects need, the parameters included."""
     alive: set[Instruction] = set()
     stack = [computation.root, *computation.parameters]
-    stack += [i for i in computation.instructions if has_side_effect(i)]
+    stack += [i for i in computation.instructions if effects.has(i)]
     while stack:
         instruction = stack.pop()
         if instruction not in alive:
@@ -133,22 +135,24 @@ def live(computation: Computation) -> set[Instruction]:
     return alive
 
 
-def has_side_effect(instruction: Instruction) -> bool:
-    """Whether it must run though nothing uses it, calls of such instructions included."""
-    pending, seen = [instruction], set[Computation]()
-    while pending:
-        now = pending.pop()
-        row = OPS.get(now.opcode)
-        if row is not None and row.traits & Trait.SIDE_EFFECT:
+class Effects:
+    """Which instructions must run though nothing uses them, callers of such ones included."""
+
+    def __init__(self, module: Module) -> None:
+        self._opcodes = frozenset(o for o, row in OPS.items() if row.traits & Trait.SIDE_EFFECT)
+        self._computations: set[Computation] = set()
+        for computation in callees_first(module):
+            if any(self.has(i) for i in computation.instructions):
+                self._computations.add(computation)
+
+    def has(self, instruction: Instruction) -> bool:
+        if instruction.opcode in self._opcodes:
             return True
-        if now.attributes.get("custom_call_has_side_effect"):
-            return True
-        if now.opcode in CONTROL or now.opcode == "fusion":
-            for callee in now.called_computations():
-                if callee not in seen:
-                    seen.add(callee)
-                    pending += callee.instructions
-    return False
+        if instruction.opcode in CALLERS:
+            if instruction.attributes.get("custom_call_has_side_effect"):
+                return True
+            return any(c in self._computations for c in instruction.called_computations())
+        return False
 
 
 def _keeps_control(order: Iterable[Instruction]) -> bool:
@@ -158,11 +162,6 @@ def _keeps_control(order: Iterable[Instruction]) -> bool:
             return False
         seen.add(instruction)
     return True
-
-
-def _is_ordered_by_effects(order: Iterable[Instruction]) -> bool:
-    """Whether program order means something beyond data edges: effects, control edges."""
-    return any(control_predecessors(i) or has_side_effect(i) for i in order)
 
 
 def depth_first(computation: Computation, own: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
@@ -207,7 +206,7 @@ def _held(instruction: Instruction) -> int:
     """Bytes that an instruction's own result takes while it lives."""
     if instruction.opcode in SOURCES or is_forwarding(instruction):
         return 0
-    return instruction.shape.size_bytes
+    return value_bytes(instruction.shape)
 
 
 def resolve(instruction: Instruction, leaf: int) -> Source | None:
@@ -243,13 +242,13 @@ def peak_bytes(order: tuple[Instruction, ...]) -> int:
     dying: dict[int, int] = {}
     for (instruction, leaf), position in last.items():
         if instruction.opcode not in SOURCES:
-            size = leaf_bytes(leaves_of(instruction.shape)[leaf])
+            size = leaf_sizes(instruction.shape)[leaf]
             dying[position] = dying.get(position, 0) + size
     peak = now = 0
     for position, instruction in enumerate(order):
         if instruction.opcode in SOURCES or is_forwarding(instruction):
             continue
-        now += instruction.shape.size_bytes
+        now += value_bytes(instruction.shape)
         peak = max(peak, now)
         now -= dying.get(position, 0)
     return peak

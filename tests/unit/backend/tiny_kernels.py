@@ -11,6 +11,7 @@ from hlo.backend import toolchain
 from hlo.backend.backend import emit_llvm, link
 from hlo.backend.buffers import assign
 from hlo.backend.compile import objects
+from hlo.backend.constants import constants
 from hlo.backend.kernels.build import implementations
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.legality import Way
@@ -122,7 +123,8 @@ def planned(text: str):  # type: ignore[no-untyped-def]
 def compiled(text: str, threads: int = 1, *, cache: bool = False) -> Executable:
     """An executable made with the tiny kernels."""
     program = lower(planned(text), threads)
-    return link(program, objects(emit_llvm(program), cache=cache))
+    held = constants(program.plan.cells)
+    return link(program, held, objects(emit_llvm(program), cache=cache))
 
 
 def f32(*values: float) -> np.ndarray:
