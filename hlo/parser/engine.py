@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from lark import Tree
 from lark.exceptions import UnexpectedToken
+from lark.grammar import Rule
 from lark.parse_tree_builder import ParseTreeBuilder
-from lark.parsers.lalr_analysis import IntParseTable as ParseTable
 from lark.parsers.lalr_parser_state import ParseConf, ParserState
 
 from hlo.parser.grammar import compiled, marker
@@ -42,12 +42,15 @@ class Fault(Exception):
 class Machine:
     """One run: a start rule over a text, with the actions that the rules' reductions call."""
 
-    __slots__ = ("_asks", "_lexer", "_states", "actions", "at", "last_start", "previous", "state")
+    __slots__ = (
+        "_asks", "_finals", "_lexer", "_states", "actions", "at", "last_start", "previous", "state",
+    )  # fmt: skip
 
     def __init__(self, start: str, text: str, at: int, actions: object, callbacks: Callbacks) -> None:
-        table, asks = tables()
+        table = tables()
         self._states = table.states
-        self._asks = asks
+        self._asks = table.asks
+        self._finals = table.finals
         self.state = ParserState(ParseConf(table, callbacks, start), None)
         self._lexer = Lexer(text)
         self.actions = actions
@@ -57,7 +60,7 @@ class Machine:
 
     def run(self, *, prefix: bool = False, first: Token | None = None) -> object:
         """The start rule's value; raises Fault. `at` is then behind the last token."""
-        stack, states, asks = self.state.state_stack, self._states, self._asks
+        stack, asks, finals = self.state.state_stack, self._asks, self._finals
         feed, lexer, actions = self.state.feed_token, self._lexer, self.actions
         if first is not None:
             feed(first)
@@ -78,7 +81,7 @@ class Machine:
             self.at = actions.last_end = token.end_pos  # type: ignore[attr-defined]
             self.last_start = token.start_pos
             self.previous = kind
-            if prefix and END in states[stack[-1]]:
+            if prefix and stack[-1] in finals:
                 return feed(Token(END, "", self.at, self.at), True)
             if len(stack) > DEEPEST:
                 raise Fault("nesting", "the text nests too deeply", token.start_pos, token.end_pos)
@@ -115,18 +118,59 @@ class Machine:
         return Fault("syntax", message, token.start_pos, token.end_pos)
 
 
+class _Reduction:
+    """A rule as the machine asks for it, looked up by identity: Lark's own rules hash their text,
+    and their names compare in Python.
+    """
+
+    __slots__ = ("expansion", "name", "rule")
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.expansion = rule.expansion
+        self.name = str(rule.origin.name)
+
+    @property
+    def origin(self) -> _Reduction:
+        return self
+
+
+class Tables:
+    """Lark's tables with slim rules, and what the loop wants to know of each state."""
+
+    def __init__(self) -> None:
+        table = compiled().parser.parser._parse_table  # Lark offers no public door to its tables
+        self.start_states = table.start_states
+        self.end_states = table.end_states
+        reductions: dict[int, _Reduction] = {}
+        self.states: dict[int, dict[str, tuple[object, object]]] = {
+            number: {str(kind): _slim(step, reductions) for kind, step in row.items()}
+            for number, row in table.states.items()
+        }
+        self.reductions = tuple(reductions.values())
+        self.asks = frozenset(
+            number
+            for number, row in table.states.items()
+            if any(kind == "DICT" or kind.startswith("AS_") for kind in row)
+        )
+        self.finals = frozenset(n for n, row in table.states.items() if row.keys() == {END})
+
+
+def _slim(step: tuple[object, object], reductions: dict[int, _Reduction]) -> tuple[object, object]:
+    action, argument = step
+    if not isinstance(argument, Rule):
+        return step
+    return action, reductions.setdefault(id(argument), _Reduction(argument))
+
+
 @lru_cache(maxsize=1)
-def tables() -> tuple[ParseTable, frozenset[int]]:
-    """The tables, and the states in which `_asked` has something to say."""
-    table = compiled().parser.parser._parse_table  # Lark offers no public door to its tables
-    asks = frozenset(
-        number
-        for number, row in table.states.items()
-        if any(kind == "DICT" or kind.startswith("AS_") for kind in row)
-    )
-    return table, asks
+def tables() -> Tables:
+    """The tables, made when the first text is read."""
+    return Tables()
 
 
 def callbacks_for(actions: object) -> Callbacks:
     """Lark's reductions, with the methods of `actions` for the rules that it names."""
-    return ParseTreeBuilder(compiled().rules, Tree, False, False, False).create_callback(actions)
+    rules = [reduction.rule for reduction in tables().reductions]
+    made = ParseTreeBuilder(rules, Tree, False, False, False).create_callback(actions)
+    return {reduction: made[reduction.rule] for reduction in tables().reductions}

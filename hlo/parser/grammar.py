@@ -32,6 +32,7 @@ STARTS = (
     "computations_text",
     "instruction_text",
     "header_prefix",
+    "tables_prefix",
     "computation_prefix",
     "instruction_prefix",
     "operands_text",

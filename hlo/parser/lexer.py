@@ -4,6 +4,7 @@ A token's `value` is its text (a STRING with its quotes, a NAME with its `%` or 
 `=`). What no rule matches is an ERROR token, which no grammar rule accepts. Three tokens exist for
 the grammar's sake, because one token of look-ahead does not tell them apart: LAYOUT (the `{` of a
 layout: after `]`, before an INT or `:`), BUFFER (the `b` before `(`), and DICT, lexed on request.
+A plain array shape such as `f32[2,3]{1,0}` is one token, SHAPE.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from hlo.attributes.escape import dict_end, unquoted
 from hlo.errors import Violation
 from hlo.ir.dtype import DTYPES
+from hlo.parser.plain_shape import PLAIN, plain_shape
 
 
 class Token:
@@ -158,6 +160,10 @@ class Lexer:
             kind = kind if _is_in_range("NAN", match[0]) else "ERROR"
             return Token(kind, match[0], start, match.end())
         if kind is not None:
+            if kind == "TYPE" and following == "[":
+                plain = PLAIN.match(text, start)
+                if plain is not None and plain_shape(plain[0]) is not None:
+                    return Token("SHAPE", plain[0], start, plain.end())
             return Token(kind, value, start, end)
         if following in (">", "?") and (match := _LABELS.match(text, start)):
             return Token("DIM_LABELS", match[0], start, match.end())

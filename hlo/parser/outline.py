@@ -25,10 +25,10 @@ from hlo.parser.actions import Actions
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.checks import CHECKS
 from hlo.parser.engine import Fault, Machine, callbacks_for, tables
-from hlo.parser.grammar import compiled
 from hlo.parser.kinds import PAYLOADS, is_async
 from hlo.parser.lexer import BLANK, END, WORDS, Token
 from hlo.parser.pieces import Declined, attributes_piece, literal_piece, shape_piece
+from hlo.parser.plain_tables import plain_tables
 from hlo.source import Source
 
 
@@ -79,13 +79,14 @@ class _Reader:
     def read(self, *, header: bool) -> ModuleBuilder:
         """Feed the outline's tokens to Lark; the callback of a line builds its instruction."""
         callbacks: dict[object, Callable[[object], object]] = {"OUTLINE_LINE": self._line}
-        for rule in compiled().rules:
-            if rule.origin.name.lstrip("_").startswith("outline"):
-                callbacks[rule] = _nothing
-        state = ParserState(ParseConf(tables()[0], callbacks, "outline"), None)
+        for reduction in tables().reductions:
+            if "outline" in reduction.origin.name:
+                callbacks[reduction] = _nothing
+        state = ParserState(ParseConf(tables(), callbacks, "outline"), None)
         feed = state.feed_token
         if header:
             self._slow("header_prefix")
+            self._tables()
             feed(Token("OUTLINE_HEADER", "", 0, self.at))
         for token in self._tokens():
             feed(token)
@@ -112,8 +113,17 @@ class _Reader:
         machine.run(prefix=True)
         if self.actions.errors:
             raise Declined
-        # a computation's head ends with its `{`; the other rules end with the token behind the part
-        self.at = machine.at if rule == "computation_prefix" else machine.last_start
+        self.at = machine.last_start  # a prefix rule ends with the token behind the part
+
+    def _tables(self) -> None:
+        """Read the stack frame tables, where there are any."""
+        if not self.text.startswith("FileNames", self.at):
+            return
+        found = plain_tables(self.text, self.at)
+        if found is None:
+            self._slow("tables_prefix")
+        else:
+            self.builder.tables, self.at = found
 
     def _open(self) -> bool:
         """Read a computation's head; False at the end of the text."""
@@ -171,7 +181,11 @@ class _Reader:
                 if operands is None:
                     self._slow_line()
                     return
-        attributes = attributes_piece(opcode, listed, builder, scope) if listed else {}
+        try:
+            attributes = attributes_piece(opcode, listed, builder, scope) if listed else {}
+        except Fault:  # the list may go on in the next line
+            self._slow_line()
+            return
         if opcode in PAYLOADS:
             attributes = {**attributes, **_payload(opcode, inside, shape)}
         elif opcode in CHECKS or shape.elements or is_async(opcode):

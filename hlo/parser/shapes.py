@@ -14,6 +14,7 @@ from hlo.ir.layout import COMBINE, Layout, SplitConfig
 from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.parser.engine import Fault
 from hlo.parser.lexer import Token
+from hlo.parser.plain_shape import plain_shape
 
 DEEPEST_TUPLE = 100
 
@@ -25,9 +26,13 @@ def number(token: Token) -> int:
 
 
 def array_shape(parts: Sequence[object]) -> Shape:
-    """TYPE, dimensions as (size, dynamic), at the end perhaps a Layout."""
+    """SHAPE; or TYPE, dimensions as (size, dynamic), at the end perhaps a Layout."""
     word, *rest = parts
     assert isinstance(word, Token), "a shape begins with its type"
+    if word.type == "SHAPE":
+        plain = plain_shape(word.value)
+        assert plain is not None, "the lexer has read it"
+        return plain
     dtype = DTYPES[word.value]
     layout = rest.pop() if rest and isinstance(rest[-1], Layout) else None
     dims: list[tuple[int, bool]] = rest  # type: ignore[assignment]  # what `dim` gives

@@ -12,6 +12,7 @@ _NAMED = {
     "IDENT": "a name",
     "ATTR": "an attribute",
     "TYPE": "a shape",
+    "SHAPE": "a shape",
     "BUFFER": "a shape",
     "DECIMAL": "a number",
     "INT": "an integer",
