@@ -180,7 +180,7 @@ class _Entry:
         self.declarations: dict[str, str] = {}
         self.loops: list[str] = []
         self.loop_lines = 0
-        self.inlined: dict[int, None] = {}
+        self.inlined: dict[str, Kernel] = {}
         self.called: dict[int, None] = {}
         self.uses = cell_uses(program, program.steps)
 
@@ -327,7 +327,7 @@ class _Entry:
         loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)
         text = loop.text(step)
         self.loops.append(text)
-        self.inlined.update(loop.used)
+        self.inlined.update({self.names[n]: self.program.kernels[n] for n in loop.used})
         self.loop_lines += text.count("\n")
         self._declare(name, f"void @{name}(ptr)")
         function.lines.append(f"  call void @{name}(ptr %frame)")
@@ -339,8 +339,8 @@ class _Entry:
             return []
         shared = Definitions({f"declare void @{COPY}(ptr, ptr, i64, i1)": None})
         parts = [
-            inlinable(shared.placed(f"{self.names[n]}.in", self.program.kernels[n]))
-            for n in self.inlined
+            inlinable(shared.placed(f"{name}.in", kernel))
+            for name, kernel in self.inlined.items()
         ]
         body = "\n".join([*shared.lines(), *parts, *self.loops, ""])
         return [IrModule(body, tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)]
