@@ -11,7 +11,7 @@ import numpy as np
 
 from hlo.ops.applying import applied
 from hlo.ops.callee import Callee
-from hlo.ops.folding import ARITHMETIC, narrowed, operations, widened
+from hlo.ops.folding import ARITHMETIC, combined, narrowed, operations, widened
 from hlo.ops.numerics.representation import Array, dtype_of
 
 
@@ -35,14 +35,19 @@ def _has_ufunc(operation: str, result: Array) -> bool:
 
 
 def _summed_at(operation: str, result: Array, targets: Array, updates: Array) -> Array:
-    dtype = dtype_of(result)
-    touched = np.unique(targets)
+    """All updates of an element folded with it at once: sorted by element, one run each."""
     flat = np.array(result).reshape(-1)
-    wide = widened(flat[touched], dtype)
+    if not len(targets):
+        return flat.reshape(result.shape)
+    dtype = dtype_of(result)
+    order = np.argsort(targets, kind="stable")
+    in_order = targets[order]
+    starts = np.flatnonzero(np.diff(in_order, prepend=-1))
+    touched = in_order[starts]
     with np.errstate(all="ignore"):
-        where = np.searchsorted(touched, targets)
-        ARITHMETIC[operation].at(wide, where, widened(updates, dtype))
-    flat[touched] = narrowed(wide, dtype)
+        sums = ARITHMETIC[operation].reduceat(widened(updates[order], dtype), starts)
+        sums = sums.astype(widened(flat[:0], dtype).dtype)  # NumPy widens sums of small integers
+    flat[touched] = narrowed(combined(operation, widened(flat[touched], dtype), sums), dtype)
     return flat.reshape(result.shape)
 
 
