@@ -17,6 +17,7 @@ from hlo.runtime.arguments import checked_argument
 FIRST_STATE = 117515157  # of every rng-get-and-update-state (OP_SEMANTICS section 15)
 
 Infeed = Iterable[object] | Callable[[int, Shape], object]
+Progress = Callable[[int, int], None]  # steps of the entry done, and all of them
 Outfeed = list[object] | Callable[[int, object], None]
 
 
@@ -38,6 +39,7 @@ class Surroundings:
     seed: int = 0
     infeed: Infeed = ()
     outfeed: Outfeed = field(default_factory=list)
+    progress: Progress | None = None
     channels: Mapping[object, HostChannel] = field(default_factory=dict)
     rendezvous: Rendezvous = field(default_factory=lambda: Rendezvous(1))
 
@@ -50,6 +52,7 @@ class Device:
     def __init__(self, surroundings: Surroundings, number: int = 0) -> None:
         self.surroundings = surroundings
         self.number = number
+        self.seed = surroundings.seed
         self.replicas = surroundings.replicas
         self.partitions = surroundings.partitions
         self.replica, self.partition = divmod(number, surroundings.partitions)
@@ -62,7 +65,7 @@ class Device:
     def random_words(self, count: int) -> np.ndarray:
         """Words of Philox keyed by the seed; each device has its own range of counters."""
         counter = (self.number << 96) + self._drawn
-        words, after = philox_words(self.surroundings.seed % 2**64, counter, count)
+        words, after = philox_words(self.seed % 2**64, counter, count)
         self._drawn = after - (self.number << 96)
         return words
 

@@ -16,6 +16,7 @@ from hlo.interpreter.device import (
     HostChannel,
     Infeed,
     Outfeed,
+    Progress,
     Surroundings,
     fresh,
 )
@@ -34,11 +35,13 @@ def evaluate(
     infeed: Infeed = (),
     outfeed: Outfeed | None = None,
     channels: Mapping[object, HostChannel] | None = None,
+    progress: Progress | None = None,
 ) -> object:
     """The entry's result on one device: an array or nested tuples, aliasing nothing.
 
-    max_steps limits the iterations of all loops together; seed starts `rng`. Raises HloError:
-    `arguments`, `elided-constant`, `max-steps`, `unsupported`.
+    max_steps limits the iterations of all loops together; seed starts `rng`; progress hears of the
+    entry's steps, done and total. Raises HloError: `arguments`, `elided-constant`, `max-steps`,
+    `unsupported`.
     """
     surroundings = Surroundings(
         max_steps=max_steps,
@@ -46,6 +49,7 @@ def evaluate(
         infeed=infeed,
         outfeed=[] if outfeed is None else outfeed,
         channels=channels or {},
+        progress=progress,
     )
     return _on_device(module, arguments, Device(surroundings))
 
@@ -91,14 +95,14 @@ def evaluate_devices(  # noqa: PLR0913  # the public name's form is fixed
         found = f"arguments for {len(arguments)} devices"
         raise HloError("arguments", f"{found}, expected {rows} replicas x {columns} partitions")
     surroundings = Surroundings(
-        rows,
-        columns,
-        max_steps,
-        seed,
-        infeed,
-        [] if outfeed is None else outfeed,
-        channels or {},
-        Rendezvous(total),
+        replicas=rows,
+        partitions=columns,
+        max_steps=max_steps,
+        seed=seed,
+        infeed=infeed,
+        outfeed=[] if outfeed is None else outfeed,
+        channels=channels or {},
+        rendezvous=Rendezvous(total),
     )
     return _in_threads(module, arguments, surroundings)
 

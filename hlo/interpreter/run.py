@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.errors import HloError, Violation
-from hlo.interpreter.device import Device
+from hlo.interpreter.device import Device, Progress
 from hlo.ir.computation import Computation
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
@@ -112,13 +112,18 @@ class Run:
         for slot, value in zip(plan.inputs, values, strict=True):
             if slot is not None:
                 slots[slot] = value
-        self._perform(plan.steps, slots)
+        progress = self.device.surroundings.progress if self._depth == 1 else None
+        self._perform(plan.steps, slots, progress)
         return slots[plan.root]
 
-    def _perform(self, steps: list[Step], slots: list[object]) -> None:
+    def _perform(
+        self, steps: list[Step], slots: list[object], progress: Progress | None = None
+    ) -> None:
         """Runs steps on slots. Hot: about 1 us a step beside the op itself."""
         device = self.device
-        for step in steps:
+        for done, step in enumerate(steps):
+            if progress is not None:
+                progress(done, len(steps))
             device.instruction = step.instruction
             try:
                 value = step.evaluate(*[slots[i] for i in step.operands], **step.keywords)

@@ -38,6 +38,7 @@ class CustomCall:
     operand_shapes: tuple[Shape, ...]
     backend_config: str
     called: tuple[object, ...]  # Callees
+    context: Context
 
 
 Target = Callable[..., object]  # (*operands, call: CustomCall) -> value of call.shape
@@ -128,6 +129,7 @@ class CustomCallOp(Op):
             tuple(o.shape for o in instruction.operands),
             str(instruction.attributes.get("backend_config", "")),
             called_computations,
+            context,
         )
         return target_function(custom_call_target)(*operands, call=call)
 
@@ -145,8 +147,8 @@ def _uninitialised(*operands: object, call: CustomCall) -> object:
 
 
 def _seed(*operands: object, call: CustomCall) -> object:
-    """The run's seed: always 0 here, so that runs are reproducible."""
-    return np.zeros((), np.uint64)
+    """The run's seed."""
+    return np.array(call.context.seed % 2**64, np.uint64)
 
 
 def _refused_callback(*operands: object, call: CustomCall) -> object:

@@ -176,3 +176,17 @@ ENTRY e {
     y, s = run(text, np.array([1, 2, 3], np.float32))  # type: ignore[misc]  # a tuple
     assert y.tolist() == [-1, -2, -3]
     assert s == 6
+
+
+def test_progress_hears_of_every_step() -> None:
+    heard: list[tuple[int, int]] = []
+    text = """HloModule m
+ENTRY e { x = f32[] parameter(0) y = f32[] negate(x) ROOT z = f32[] add(y, y) }"""
+    evaluate(parse(text), 1.0, progress=lambda done, total: heard.append((done, total)))
+    assert heard == [(0, 2), (1, 2)]
+
+
+def test_seed_of_the_run_can_be_read() -> None:
+    text = """HloModule m
+ENTRY e { ROOT s = u64[] custom-call(), custom_call_target="GetRngSeed" }"""
+    assert evaluate(parse(text), seed=42) == np.uint64(42)
