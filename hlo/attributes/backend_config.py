@@ -13,9 +13,12 @@ def string_or_dict(tree: Tree) -> str:
     return text if has(tree, "DICT") else unquoted(text)
 
 
-def string_or_dict_text(text: str) -> str:
-    """Raw where it reads as one JSON dict, else quoted."""
-    return text if is_raw_dict(text) else quoted(text)
+def string_or_dict_text(text: str, *, reads_back: bool = True) -> str:
+    """Raw where it reads as one JSON dict, else quoted.
+
+    reads_back: XLA leaves blanks and comments around the dict, which then are lost or end the text.
+    """
+    return text if is_raw_dict(text, alone=reads_back) else quoted(text)
 
 
 BACKEND_CONFIG = AttributeKind(

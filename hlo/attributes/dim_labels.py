@@ -48,21 +48,25 @@ def _part(labels: str, letters: str) -> tuple[int, int, Ints]:
     return first, second, tuple(labels.index(d) for d in digits)
 
 
-def dim_labels_text(n: DimLabels) -> str:
-    """As long as the largest position asks; `?` where nothing stands."""
-    lhs = _labels(n.lhs_batch, n.lhs_feature, n.lhs_spatial, "bf")
-    rhs = _labels(n.rhs_input_feature, n.rhs_output_feature, n.rhs_spatial, "io")
-    return f"{lhs}_{rhs}->{_labels(n.out_batch, n.out_feature, n.out_spatial, 'bf')}"
+def dim_labels_text(n: DimLabels, *, reads_back: bool = True) -> str:
+    """As long as the largest position asks; `?` where nothing stands.
+
+    reads_back: XLA writes a single letter, which is no label again.
+    """
+    width = 2 if reads_back else 1
+    lhs = _labels(n.lhs_batch, n.lhs_feature, n.lhs_spatial, "bf", width)
+    rhs = _labels(n.rhs_input_feature, n.rhs_output_feature, n.rhs_spatial, "io", width)
+    return f"{lhs}_{rhs}->{_labels(n.out_batch, n.out_feature, n.out_spatial, 'bf', width)}"
 
 
-def _labels(first: int, second: int, spatial: Ints, letters: str) -> str:
+def _labels(first: int, second: int, spatial: Ints, letters: str, width: int) -> str:
     """Later labels overwrite earlier ones at the same place, as XLA writes `f0` for `?0`."""
     row = ["?"] * (max(first, second, *spatial) + 1)
     row[first] = letters[0]
     row[second] = letters[1]
     for k, at in enumerate(spatial):
         row[at] = str(k)
-    return "".join(row)
+    return "".join(row).ljust(width, "?")
 
 
 DIM_LABELS = AttributeKind("DIM_LABELS", "kind_dim_labels", _dim_labels, dim_labels_text)

@@ -37,10 +37,11 @@ def _domain(tree: Tree) -> Domain:
     return Domain(sides["entry"], sides["exit"])
 
 
-def domain_text(domain: Domain) -> str:
+def domain_text(domain: Domain, *, reads_back: bool = True) -> str:
     """XLA never prints the shardings' metadata here."""
-    entry = sharding_text(domain.entry, metadata=False)
-    return f'{{kind="sharding", entry={entry}, exit={sharding_text(domain.exit, metadata=False)}}}'
+    entry = sharding_text(domain.entry, metadata=reads_back, reads_back=reads_back)
+    exit_ = sharding_text(domain.exit, metadata=reads_back, reads_back=reads_back)
+    return f'{{kind="sharding", entry={entry}, exit={exit_}}}'
 
 
 DOMAIN = AttributeKind("DOMAIN", "kind_domain", _domain, domain_text)

@@ -60,12 +60,18 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return chr(point).encode()
 
 
+_UNFIT = re.compile(r"[\0\ud800-\udfff]")
 _BLANK = re.compile(r"(?:[ \t\r\n]|/\*.*?\*/|//[^\r\n]*)*", re.DOTALL)
 
 
 @lru_cache(maxsize=16384)
-def is_raw_dict(text: str) -> bool:
-    """Whether the text lexes as one `{...}` with nothing but blanks and comments around it."""
+def is_raw_dict(text: str, *, alone: bool = False) -> bool:
+    """Whether the text lexes as one `{...}` with nothing but blanks and comments around it.
+
+    alone: nothing at all around it, and no character that a text cannot hold.
+    """
+    if alone and (not text.startswith("{") or not text.endswith("}") or _UNFIT.search(text)):
+        return False
     match = _BLANK.match(text)
     start = match.end() if match else 0
     if not text.startswith("{", start):

@@ -15,9 +15,10 @@ def _frontend_attributes(tree: Tree) -> FrontendAttributes:
     return tuple(sorted(pairs.items()))
 
 
-def frontend_attributes_text(pairs: FrontendAttributes) -> str:
+def frontend_attributes_text(pairs: FrontendAttributes, *, reads_back: bool = True) -> str:
     """Pairs joined by a comma alone."""
-    return "{" + ",".join(f"{key}={string_or_dict_text(value)}" for key, value in pairs) + "}"
+    texts = (f"{key}={string_or_dict_text(value, reads_back=reads_back)}" for key, value in pairs)
+    return "{" + ",".join(texts) + "}"
 
 
 FRONTEND_ATTRIBUTES = AttributeKind(

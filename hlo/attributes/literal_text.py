@@ -11,29 +11,30 @@ from hlo.ir.shape import shape_text
 ELIDED = "{...}"
 
 
-def literal_text(literal: Literal) -> str:
+def literal_text(literal: Literal, *, reads_back: bool = True) -> str:
     """The value without its shape; `{...}` where the text of the program left it out."""
     value = literal.value
     if value is None:
         return ELIDED
     if isinstance(value, tuple):
-        return "( " + ", ".join(map(literal_text, value)) + " )"
-    return array_text(literal, value)
+        return "( " + ", ".join(literal_text(e, reads_back=reads_back) for e in value) + " )"
+    return array_text(literal, value, reads_back=reads_back)
 
 
-def typed_literal_text(literal: Literal) -> str:
+def typed_literal_text(literal: Literal, *, reads_back: bool = True) -> str:
     """A shape before every array, as in custom-call's `literal=`."""
     if isinstance(literal.value, tuple):
-        return "( " + ", ".join(map(typed_literal_text, literal.value)) + " )"
-    return f"{shape_text(literal.shape)} {literal_text(literal)}"
+        texts = (typed_literal_text(e, reads_back=reads_back) for e in literal.value)
+        return "( " + ", ".join(texts) + " )"
+    return f"{shape_text(literal.shape)} {literal_text(literal, reads_back=reads_back)}"
 
 
-def array_text(literal: Literal, array: np.ndarray) -> str:
+def array_text(literal: Literal, array: np.ndarray, *, reads_back: bool = True) -> str:
     """Braces by dimension, in logical order."""
     dtype, dims = literal.shape.dtype, literal.shape.dims
     if not dims and dtype.is_pred:
         return "true" if array else "false"
-    texts = element_texts(dtype, array)
+    texts = element_texts(dtype, array, reads_back=reads_back)
     if not dims:
         return texts[0]
     if len(dims) == 1:

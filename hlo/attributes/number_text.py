@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 
 import numpy as np
@@ -10,12 +11,29 @@ import numpy as np
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, FloatFormat
 
+# 2^-127 of f8e8m0fnu: XLA reads the text that it writes as 2^-126.
+_READS_BACK = (("-0", "-0.0"), ("5.9e-39", "5.8e-39"))
+_NEGATIVE_ZERO = re.compile(r"-0(?=[,)])")
 _SHOWS_PAYLOAD = ("f64", "f32", "f16", "bf16", "f8e5m2", "f8e4m3", "f8e3m4")
 
 
-def element_texts(dtype: DType, array: np.ndarray) -> list[str]:
-    """One text per element in logical order; pred as `1` and `0`."""
-    flat = np.ascontiguousarray(array).reshape(-1)
+def element_texts(dtype: DType, array: np.ndarray, *, reads_back: bool = True) -> list[str]:
+    """One text per element in logical order; pred as `1` and `0`.
+
+    reads_back: XLA writes -0.0 as `-0`, which is an integer and reads as 0.
+    """
+    texts = _element_texts(dtype, np.ascontiguousarray(array).reshape(-1))
+    if not reads_back or not (dtype.is_float or dtype.is_complex):
+        return texts
+    if dtype.is_complex:
+        return [_NEGATIVE_ZERO.sub("-0.0", t) if "-0" in t else t for t in texts]
+    for wrong, right in _READS_BACK:
+        if wrong in texts and (wrong == "-0" or dtype is dt.F8E8M0FNU):
+            texts = [right if t == wrong else t for t in texts]
+    return texts
+
+
+def _element_texts(dtype: DType, flat: np.ndarray) -> list[str]:
     if dtype.is_pred:
         return ["1" if b else "0" for b in flat.tolist()]
     if dtype.is_complex:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hlo.attributes.kind import AttributeKind
@@ -72,13 +73,17 @@ def _tolerance(tree: Tree) -> Tolerance:
     )
 
 
-def result_accuracy_text(accuracy: ResultAccuracy) -> str:
+def result_accuracy_text(accuracy: ResultAccuracy, *, reads_back: bool = True) -> str:
     """A tolerance with all three numbers, or the mode."""
     tolerance = accuracy.tolerance
     if tolerance is None:
         return f"{{mode={accuracy.mode}}}"
-    atol, rtol = general_text(tolerance.atol), general_text(tolerance.rtol)
+    atol, rtol = (_bound_text(n, reads_back=reads_back) for n in (tolerance.atol, tolerance.rtol))
     return f"{{tolerance={{atol={atol},rtol={rtol},ulps={tolerance.ulps}}}}}"
+
+
+def _bound_text(number: float, *, reads_back: bool) -> str:
+    return "inf" if math.isinf(number) else general_text(number, exact=reads_back)
 
 
 RESULT_ACCURACY = AttributeKind(

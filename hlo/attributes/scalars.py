@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hlo.attributes.escape import quoted, unquoted
@@ -54,9 +56,29 @@ def _float(tree: Tree) -> float:
     return float(np.float32(number))
 
 
-def general_text(number: float) -> str:
-    """Six significant digits, as C's `%g`; a NaN without its sign."""
-    return f"{number:g}"
+def general_text(number: float, *, exact: bool = False) -> str:
+    """Six significant digits, as C's `%g`; a NaN without its sign.
+
+    exact: as many digits as it takes to read the same number again.
+    """
+    text = f"{number:g}"
+    if not exact or number != number:  # noqa: PLR0124  # a NaN
+        return text
+    if math.isinf(number):
+        return "1e999" if number > 0 else "-1e999"
+    if text == "-0":
+        return "-0.0"
+    return text if float(text) == number else repr(number)
+
+
+def float_text(number: float, *, reads_back: bool = True) -> str:
+    """An f32 with six digits, or with as many as it takes to read it again."""
+    text = general_text(number)
+    if not reads_back or number != number:  # noqa: PLR0124  # a NaN
+        return text
+    if text == "-0":
+        return "-0.0"
+    return text if float(np.float32(text)) == number else f"{number:.9g}"
 
 
 def _string(tree: Tree) -> str:
@@ -68,5 +90,5 @@ BOOL = AttributeKind("BOOL", "kind_bool", _bool, bool_text)
 BOOLS = AttributeKind("BOOLS", "kind_bools", _bools, bools_text)
 INT64 = AttributeKind("INT64", "kind_int64", _int64, str)
 INT32 = AttributeKind("INT32", "kind_int32", _int32, str)
-FLOAT = AttributeKind("FLOAT", "kind_float", _float, general_text)
+FLOAT = AttributeKind("FLOAT", "kind_float", _float, float_text)
 STRING = AttributeKind("STRING", "kind_string", _string, quoted)

@@ -177,22 +177,24 @@ def _fitting(items: _Items) -> Ints | Iota:
     return devices + (0,) * (count - len(devices))
 
 
-def sharding_text(sharding: Sharding, *, metadata: bool = True) -> str:
+def sharding_text(sharding: Sharding, *, metadata: bool = True, reads_back: bool = True) -> str:
     """metadata: whether it is shown (not in the Short, Canonical and Fingerprint forms)."""
     if isinstance(sharding, TupleSharding):
-        parts = [sharding_text(e, metadata=metadata) for e in sharding.elements]
+        parts = [
+            sharding_text(e, metadata=metadata, reads_back=reads_back) for e in sharding.elements
+        ]
         return "{" + join_indexed(parts) + "}"
     if isinstance(sharding, MeshSharding):
         return mesh_sharding_text(sharding, metadata=metadata)
-    return "{" + " ".join(_tile_texts(sharding, metadata=metadata)) + "}"
+    return "{" + " ".join(_tile_texts(sharding, metadata=metadata, reads_back=reads_back)) + "}"
 
 
-def _tile_texts(s: TileSharding, *, metadata: bool) -> list[str]:
+def _tile_texts(s: TileSharding, *, metadata: bool, reads_back: bool) -> list[str]:
     texts = [s.kind]
     if s.kind == "maximal":
         texts = [f"maximal device={s.device}"]
     elif s.tile is not None:
-        texts = _tile_text(s.tile)
+        texts = _tile_text(_readable(s.tile) if reads_back else s.tile)
     if s.shard_group is not None:
         texts.append(f"{s.shard_group[0]} {s.shard_group[1]}")
     if metadata and s.metadata:
@@ -200,10 +202,21 @@ def _tile_texts(s: TileSharding, *, metadata: bool) -> list[str]:
     return texts
 
 
+def _readable(tile: Tile) -> Tile:
+    """XLA would read a tile that is all one unreduced subgroup as `{unreduced}`.
+
+    A further subgroup of size 1 keeps it from that, and is dropped again.
+    """
+    if tile.subgroups == ("unreduced",) and math.prod(tile.dims[:-1]) == 1:
+        return Tile((*tile.dims, 1), tile.devices, ("unreduced", "replicated"))
+    return tile
+
+
 def _tile_text(tile: Tile) -> list[str]:
-    devices = (
-        f"<={tile.devices}" if isinstance(tile.devices, Iota) else ",".join(map(str, tile.devices))
-    )
+    if isinstance(tile.devices, Iota):
+        devices = f"<={tile.devices}"
+    else:
+        devices = ",".join(map(str, tile.devices))
     texts = [f"devices=[{','.join(map(str, tile.dims))}]{devices}"]
     if tile.subgroups == ("replicated",):
         texts.append("last_tile_dim_replicate")

@@ -30,9 +30,12 @@ def _statistics(tree: Tree) -> Statistics:
     return Statistics(int64(index), tuple(numbers))
 
 
-def statistics_text(statistics: Statistics) -> str:
-    """The index first, then the numbers with six digits."""
-    pairs = [f"{key}={general_text(number)}" for key, number in statistics.entries]
+def statistics_text(statistics: Statistics, *, reads_back: bool = True) -> str:
+    """The index first, then the numbers with six digits.
+
+    reads_back: with more where six do not read as the same number.
+    """
+    pairs = [f"{key}={general_text(n, exact=reads_back)}" for key, n in statistics.entries]
     return "{" + ",".join([f"visualizing_index={statistics.visualizing_index}", *pairs]) + "}"
 
 

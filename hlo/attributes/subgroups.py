@@ -91,6 +91,8 @@ def _sorted_groups(tile: Tile) -> Tile:
         return tile
     groups = flat.reshape(-1, tile.dims[-1])
     ordered = np.sort(groups, axis=1)
+    if np.array_equal(ordered, groups) and _is_kept(tile.devices, groups.shape):
+        return tile
     devices = _like(tile.devices, ordered.reshape(-1), groups.shape)
     return Tile(tile.dims, devices, tile.subgroups)
 
@@ -102,6 +104,10 @@ def _like(devices: Ints | Iota, flat: np.ndarray, dims: Ints) -> Ints | Iota:
         if found is not None:
             return found
     return tuple(flat.tolist())
+
+
+def _is_kept(devices: Ints | Iota, dims: Ints) -> bool:
+    return not isinstance(devices, Iota) or _is_aligned(devices, dims)
 
 
 def _is_aligned(iota: Iota, dims: Ints) -> bool:

@@ -18,8 +18,9 @@ def constant_text(literal: Literal, options: PrintOptions) -> str:
     """The value, `{...}`, or a digest of it in the Fingerprint form."""
     if options.print_only_essential_constants:
         return essential_text(literal)
+    reads_back = options.reads_back
     if options.print_large_constants or (literal.shape.is_array and literal.shape.size <= LARGE):
-        return literal_text(literal)
+        return literal_text(literal, reads_back=reads_back)
     return ELIDED
 
 

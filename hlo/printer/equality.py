@@ -19,6 +19,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape, shape_text
 from hlo.printer.header import header_text
 from hlo.printer.options import PrintOptions
+from hlo.printer.orders import fusion_bodies
 from hlo.printer.plans import Plans, own_value
 
 _OPTIONS = PrintOptions()
@@ -44,6 +45,7 @@ class _Comparison:
         self._computations: dict[Computation, Computation] = {}
         self._partners: set[Computation] = set()
         self._waiting: list[tuple[Computation, Computation]] = []
+        self._fusions = fusion_bodies(first) if first.is_scheduled else set()
 
     def run(self) -> str | None:
         first, second = self._modules
@@ -99,7 +101,7 @@ class _Comparison:
     def _compare_schedules(
         self, a: Computation, b: Computation, pairs: dict[Instruction, Instruction]
     ) -> str | None:
-        if not self._modules[0].is_scheduled:
+        if not self._modules[0].is_scheduled or a in self._fusions:
             return None
         for x, y in zip(a.instructions, b.instructions, strict=True):
             if pairs[x] is not y:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hlo.attributes.escape import quoted
+from hlo.attributes.frontend import frontend_attributes_text
 from hlo.attributes.origin import MODULE_READERS, RecoveryTable, recovery_table_text
 from hlo.attributes.stack_frames import StackFrames
 from hlo.ir.module import Module
@@ -35,6 +36,9 @@ def _attribute_texts(module: Module, options: PrintOptions) -> Iterator[str]:
             continue
         elif key == "origin_recovery_table":
             yield f", {key}={_recovery_text(value, options)}"  # type: ignore[arg-type]  # a table
+            continue
+        elif key == "frontend_attributes" and not options.reads_back:
+            yield f", {key}={frontend_attributes_text(value, reads_back=False)}"  # type: ignore[arg-type]
             continue
         yield f", {key}={attr.kind.print(value)}"
 

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+from hlo.attributes.backend_config import BACKEND_CONFIG, string_or_dict_text
+from hlo.attributes.dim_labels import DIM_LABELS, dim_labels_text
+from hlo.attributes.domain import DOMAIN, domain_text
 from hlo.attributes.enums import OPERAND_PRECISION
+from hlo.attributes.frontend import FRONTEND_ATTRIBUTES, frontend_attributes_text
 from hlo.attributes.kind import AttributeKind
+from hlo.attributes.literal_text import typed_literal_text
+from hlo.attributes.literal_value import LITERAL
 from hlo.attributes.metadata import METADATA, Metadata, metadata_text
-from hlo.attributes.origin import ORIGIN, Origin, origin_text
+from hlo.attributes.origin import ORIGIN, origin_text
 from hlo.attributes.replica_groups import (
     REPLICA_GROUPS,
     ListGroups,
     ReplicaGroups,
     replica_groups_text,
 )
-from hlo.attributes.result_accuracy import ResultAccuracy
-from hlo.attributes.sharding import SHARDING, Sharding, sharding_text
-from hlo.attributes.statistics import Statistics
+from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy, result_accuracy_text
+from hlo.attributes.scalars import FLOAT, float_text
+from hlo.attributes.sharding import SHARDING, sharding_text
+from hlo.attributes.statistics import STATISTICS, Statistics, statistics_text
 from hlo.ir.instruction import Instruction
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.table import OPS, Attr
@@ -135,21 +143,26 @@ class Plans:
 
 def _texts_by_kind(options: PrintOptions) -> dict[AttributeKind, TextOf]:
     """The kinds whose text depends on an option."""
-
-    def sharding(value: Sharding) -> str:
-        return sharding_text(value, metadata=options.print_metadata)
+    back = options.reads_back
 
     def groups(value: ReplicaGroups | None) -> str:
         expanded = options.print_full_replica_group_list
         return replica_groups_text(value or ListGroups(), expanded=expanded)
 
-    def metadata(value: Metadata) -> str:
-        return metadata_text(value, raw_scheduling_name=not options.reads_back)
-
-    def origin(value: Origin) -> str:
-        return origin_text(value, escape=options.reads_back)
-
-    return {SHARDING: sharding, REPLICA_GROUPS: groups, METADATA: metadata, ORIGIN: origin}
+    return {
+        SHARDING: partial(sharding_text, metadata=options.print_metadata, reads_back=back),
+        REPLICA_GROUPS: groups,
+        METADATA: partial(metadata_text, raw_scheduling_name=not back),
+        ORIGIN: partial(origin_text, escape=back),
+        BACKEND_CONFIG: partial(string_or_dict_text, reads_back=back),
+        FRONTEND_ATTRIBUTES: partial(frontend_attributes_text, reads_back=back),
+        LITERAL: partial(typed_literal_text, reads_back=back),
+        DOMAIN: partial(domain_text, reads_back=back),
+        DIM_LABELS: partial(dim_labels_text, reads_back=back),
+        FLOAT: partial(float_text, reads_back=back),
+        RESULT_ACCURACY: partial(result_accuracy_text, reads_back=back),
+        STATISTICS: partial(statistics_text, reads_back=back),
+    }
 
 
 def default_comparison_type(instruction: Instruction) -> str:
