@@ -18,6 +18,7 @@ from hlo.passes.fusion import fusion
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.tuple_simplifier import tuple_simplifier
+from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 
 Pass = Callable[..., bool]
 
@@ -32,6 +33,7 @@ CATALOGUE: dict[str, Pass] = {
     "reshape-mover": reshape_mover,
     "sharding-remover": sharding_remover,
     "tuple-simplifier": tuple_simplifier,
+    "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
 }
 
 SIMPLIFY = (
@@ -41,6 +43,8 @@ SIMPLIFY = (
     "fixpoint(algsimp,constant_folding,tuple-simplifier,cse,dce)",
 )
 
+LOOPS = ("flatten-call-graph", "while-loop-invariant-code-motion", "tuple-simplifier", "dce")
+
 PIPELINES: dict[str, tuple[str, ...]] = {
     "": (),
     "simplify": SIMPLIFY,
@@ -48,9 +52,9 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         *SIMPLIFY,
         "reshape-mover",
         "algsimp",
+        *LOOPS,
         "cse",
         "dce",
-        "flatten-call-graph",
         "fusion",
     ),
     "fast": (
@@ -60,9 +64,9 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "fixpoint(algsimp{inexact=true},constant_folding,tuple-simplifier,cse,dce)",
         "reshape-mover",
         "algsimp{inexact=true}",
+        *LOOPS,
         "cse",
         "dce",
-        "flatten-call-graph",
         "fusion",
     ),
 }
@@ -77,6 +81,16 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("call-inliner", "cse", "equal values in two callees merge only when they stand side by side"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
+    (
+        "flatten-call-graph",
+        "while-loop-invariant-code-motion",
+        "a body that two loops share cannot be changed for one of them",
+    ),
+    (
+        "while-loop-invariant-code-motion",
+        "fusion",
+        "a value inside a fusion does not leave the loop",
+    ),
     ("flatten-call-graph", "fusion", "clones made later would not share fused computations' names"),
 )
 

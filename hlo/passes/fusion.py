@@ -10,9 +10,11 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ir.shape import Shape
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.fusibility import is_fusible_computation, is_scalar_constant
-from hlo.passes.fusion_groups import Group, plan
+from hlo.passes.fusion_groups import Group, is_worth_a_call, plan
+from hlo.passes.fusion_siblings import joined
 from hlo.passes.liveness import is_removable
 from hlo.passes.reduction_splitting import split_reductions
 
@@ -28,9 +30,10 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
         if computation in _called_by_ops(module):
             continue
         changed |= split_reductions(computation)
-        for group in plan(computation, max_size):
-            _fuse(module, computation, group)
-            changed = True
+        for group in joined(plan(computation, max_size), max_size):
+            if is_worth_a_call(group):
+                _fuse(module, computation, group)
+                changed = True
         _sweep(computation)
     return changed
 
@@ -79,23 +82,35 @@ def _fuse(module: Module, computation: Computation, group: Group) -> None:
                 "parameter", operand.shape, (), {"parameter_number": number}, name=f"param_{number}"
             )
         twins[member] = body.add(clone_instruction(member, tuple(twins[o] for o in member.operands)))
-    root = group.root
-    body.root = twins[root]
+    body.root = _body_root(body, [twins[r] for r in group.roots])
     module.adopt(body)
     # Callees stand before their callers.
     module.computations.remove(body)
     module.computations.insert(module.computations.index(computation), body)
     kind = "kInput" if group.has_reduce else "kLoop"
+    name = f"{group.root.opcode}_fusion"
+    attributes = {"kind": kind, "calls": body}
     call = computation.new(
-        "fusion", root.shape, operands, {"kind": kind, "calls": body}, like=root, name=_name(group)
+        "fusion", body.root.shape, operands, attributes, like=group.root, name=name
     )
-    computation.replace_uses(root, call)
+    if len(group.roots) == 1:
+        computation.replace_uses(group.root, call)
+        return
+    for k, root in enumerate(group.roots):
+        part = computation.new("get-tuple-element", root.shape, (call,), {"index": k}, like=root)
+        computation.replace_uses(root, part)
+
+
+def _body_root(body: Computation, roots: list[Instruction]) -> Instruction:
+    if len(roots) == 1:
+        return roots[0]
+    return body.new("tuple", Shape.tuple(r.shape for r in roots), roots)
 
 
 def post_order_of(group: Group) -> list[Instruction]:
     """The members, operands first."""
     order: dict[Instruction, None] = {}
-    stack = [(group.root, False)]
+    stack = [(root, False) for root in reversed(group.roots)]
     while stack:
         top, is_ready = stack.pop()
         if is_ready:
@@ -104,11 +119,6 @@ def post_order_of(group: Group) -> list[Instruction]:
             stack.append((top, True))
             stack += [(o, False) for o in reversed(top.operands) if o in group.members and o not in order]
     return list(order)
-
-
-def _name(group: Group) -> str:
-    """The root's opcode, as XLA names fusions."""
-    return f"{group.root.opcode}_fusion"
 
 
 def _sweep(computation: Computation) -> None:

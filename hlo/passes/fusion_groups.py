@@ -35,9 +35,10 @@ _MOST_CONCATENATED = 8
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """root: its value is the kernel's result. members: all, the root too, with their axes."""
+    """roots: the kernel's results, root the first. members: all, roots too, with their axes."""
 
     root: Instruction
+    roots: list[Instruction]
     members: dict[Instruction, Axes] = field(default_factory=dict)
     folds: int = 0
     repeated: int = 0  # ops per element that are computed more often than need be
@@ -53,7 +54,7 @@ class Group:
 
 
 def plan(computation: Computation, max_size: int) -> list[Group]:
-    """Groups of a computation; those of one member are left out."""
+    """Groups of a computation, users first; some have one member only."""
     homes: dict[Instruction, dict[Group, None]] = {}
     groups: list[Group] = []
     for instruction in reversed(post_order(computation)):
@@ -61,13 +62,20 @@ def plan(computation: Computation, max_size: int) -> list[Group]:
         if joined is not None:
             homes[instruction] = joined
             continue
-        group = Group(instruction)
+        group = Group(instruction, [instruction])
         if is_fusible(instruction) and instruction.opcode not in ("parameter", "constant", "tuple"):
             own = tuple(("d", k) for k in range(len(group.dims)))
             _enter(group, instruction, own)
             groups.append(group)
         homes[instruction] = {group: None}
-    return [g for g in groups if any(m.opcode != "constant" and m is not g.root for m in g.members)]
+    return groups
+
+
+def is_worth_a_call(group: Group) -> bool:
+    """Whether there is anything beside the root and constants."""
+    return len(group.roots) > 1 or any(
+        m.opcode != "constant" and m is not group.root for m in group.members
+    )
 
 
 def _join(
