@@ -30,7 +30,15 @@ from hlo.backend.kernels.contraction_loops import (
     strided,
     times,
 )
-from hlo.backend.kernels.contraction_packing import Block, Packing, Panels, Source, below, pack
+from hlo.backend.kernels.contraction_packing import (
+    Block,
+    Packing,
+    Panels,
+    Source,
+    below,
+    pack,
+    transposed,
+)
 from hlo.backend.kernels.contraction_result import Epilogue, Result
 from hlo.backend.kernels.contraction_ring import Ring, element_address, read, ring_of
 from hlo.backend.kernels.kernel import Kernel
@@ -79,6 +87,10 @@ class TilePlan:
         return 4 // self.group
 
     @property
+    def element(self) -> str:
+        return f"i{8 * self.item_bytes}"
+
+    @property
     def steps(self) -> int:
         return -(-self.c.k // self.depths)
 
@@ -107,8 +119,29 @@ class TilePlan:
         return min(self.column_tiles // 2, wanted)
 
     @property
+    def is_lhs_along_depth(self) -> bool:
+        return self._runs(self.c.depth, "lhs", self.depths)
+
+    @property
     def is_rhs_along_depth(self) -> bool:
-        return self.c.depth[0].rhs == 1
+        """Whether the columns lie along depth, in words that hold whole groups."""
+        inner, *axes = reversed(self.c.depth)
+        strides = [a.rhs for a in (*axes, *self.c.columns, *self.c.batch)] + [self.c.rhs.offset]
+        whole = self.c.k % self.depths == 0 and inner.size % self.group == 0
+        return inner.rhs == 1 and whole and all(s % self.group == 0 for s in strides)
+
+    @property
+    def fits(self) -> bool:
+        """Whether both factors lie so that they can be packed."""
+        lhs = self.is_lhs_along_depth or self._runs(self.c.rows, "lhs", TILE)
+        return lhs and (self.is_rhs_along_depth or self._runs(self.c.columns, "rhs", TILE))
+
+    @staticmethod
+    def _runs(axes: Axes, side: str, length: int) -> bool:
+        """Whether `length` indices from a multiple of it are neighbours in memory."""
+        if not axes or getattr(axes[-1], side) != 1:
+            return False
+        return len(axes) == 1 or axes[-1].size % length == 0
 
 
 def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
@@ -117,15 +150,7 @@ def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
     if form is None or c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS:
         return None
     plan = TilePlan(c, ring, *form)
-    if len(c.depth) != 1 or c.depth[0].lhs != 1 or c.k < plan.depths or c.is_diagonal:
-        return None
-    if not c.columns or c.columns[-1].out != 1:
-        return None
-    if plan.is_rhs_along_depth:
-        strides = [a.rhs for a in (*c.columns, *c.batch)] + [c.rhs.offset]
-        if c.k % plan.depths or any(s % plan.group for s in strides):
-            return None
-    elif len(c.columns) != 1 or c.columns[0].rhs != 1:
+    if c.k < plan.depths or c.is_diagonal or c.columns[-1].out != 1 or not plan.fits:
         return None
     return plan if is_permitted() else None
 
@@ -177,10 +202,10 @@ def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value
     c, group = plan.c, plan.group
     words = ring_of(dt.S32, plan.ring.target)
     free = tuple((a.size, a.rhs // group) for a in c.columns)
+    inner = c.depth[-1].size // group
+    depth = (*((a.size, a.rhs // group) for a in c.depth[:-1]), (inner, 1))
     count = -(-c.n // TILE)
-    packing = Packing(
-        words, Source(dt.S32, free, ((c.k // group, 1),)), Panels(count, TILE, TILE, count)
-    )
+    packing = Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count))
     exists = w.compare("icmp ult", tile, w.int(count))
     some = w.cast("zext", exists, "i64")
     target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
@@ -191,33 +216,46 @@ def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value
 def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -> None:
     """One step of depth of all columns, which lie along rows: rows of a group are interleaved."""
     c, group = plan.c, plan.group
-    element = f"i{8 * plan.item_bytes}"
-    stride = c.depth[0].rhs
+    axes = [(a.size, a.rhs) for a in c.columns]
+    depth = [(a.size, a.rhs) for a in c.depth]
 
     def at_tile(tile: Value) -> None:
         column = times(w, tile, TILE)
         exists = below(w, column, c.n, TILE)
         target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
         target = advanced(w, target, times(w, step, TILE_BYTES), "i8")
+        start = w.address(base, strided(w, column, axes), plan.element)
 
         def at_group(g: Value, _: list[Value]) -> list[Value]:
             first = add(w, times(w, step, plan.depths), times(w, g, group))
-            rows = []
-            for i in range(group):
-                k = add(w, first, w.int(i))
-                mask = exists
-                if c.k % plan.depths:
-                    inside = w.compare("icmp ult", k, w.int(c.k))
-                    mask = w.binary("and", exists, w.splat(inside, TILE))
-                at = add(w, times(w, k, stride), column)
-                address = w.address(base, at, element)
-                rows.append(read(w, f"<{TILE} x {element}>", address, plan.item_bytes, mask))
-            w.store(_interleaved(w, rows), advanced(w, target, times(w, g, STEP_BYTES), "i8"), 4)
+            joined = _group(w, plan, start, first, depth, exists)
+            w.store(joined, advanced(w, target, times(w, g, STEP_BYTES), "i8"), 4)
             return []
 
         loop(w, w.int(TILE), [], at_group)
 
     ranged(w, w.int(0), w.int(plan.column_tiles), at_tile)
+
+
+def _group(
+    w: Writer,
+    plan: TilePlan,
+    start: Value,
+    first: Value,
+    depth: list[tuple[int, int]],
+    exists: Value,
+) -> Value:
+    """The depths of one group of 16 neighbours, as 16 words; zero beyond the last depth."""
+    rows = []
+    for i in range(plan.group):
+        k = add(w, first, w.int(i))
+        mask = exists
+        if plan.c.k % plan.depths:
+            inside = w.compare("icmp ult", k, w.int(plan.c.k))
+            mask = w.binary("and", exists, w.splat(inside, TILE))
+        address = w.address(start, strided(w, k, depth), plan.element)
+        rows.append(read(w, f"<{TILE} x {plan.element}>", address, plan.item_bytes, mask))
+    return _interleaved(w, rows)
 
 
 def _interleaved(w: Writer, rows: list[Value]) -> Value:
@@ -322,35 +360,71 @@ class _TileProduct:
         return [key]
 
     def _pack_rows(self, base: Value, pairs: tuple[Value, Value]) -> None:
-        """Rows of the unit, 64 bytes of depth at a time, to their tiles."""
-        w, c, plan = self.w, self.c, self.plan
-        first = times(w, pairs[0], 2 * TILE)
-        end = times(w, pairs[1], 2 * TILE)
+        """Rows of the unit to their tiles."""
+        w, c = self.w, self.c
+        first, end = (times(w, pair, 2 * TILE) for pair in pairs)
         last = w.intrinsic("llvm.umin", "i64", end, w.int(c.m))
-        axes = [(a.size, a.lhs) for a in c.rows]
-        element = f"i{8 * plan.item_bytes}"
+        if self.plan.is_lhs_along_depth:
+            ranged(w, first, last, lambda row: self._copy_row(base, row, first))
+            return
+        begin = w.binary("udiv", first, w.int(TILE))
+        beyond = w.binary("udiv", add(w, last, w.int(TILE - 1)), w.int(TILE))
+        ranged(w, begin, beyond, lambda tile: self._transpose_tile(base, tile, begin))
+
+    def _copy_row(self, base: Value, row: Value, first: Value) -> None:
+        """One row, 64 bytes of depth at a time."""
+        w, c, plan = self.w, self.c, self.plan
+        tile, r = split_index(w, w.binary("sub", row, first), (1 << 40, TILE))
+        to = advanced(w, self.scratch, times(w, tile, plan.strip_bytes), "i8")
+        to = advanced(w, to, times(w, r, STEP_BYTES), "i8")
+        source = w.address(base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), plan.element)
+        depth = [(a.size, a.lhs) for a in c.depth]
+
+        def copy(step: Value, mask: Value | None) -> list[Value]:
+            offset = strided(w, times(w, step, plan.depths), depth)
+            address = w.address(source, offset, plan.element)
+            type = f"<{plan.depths} x {plan.element}>"
+            value = read(w, type, address, plan.item_bytes, mask)
+            w.store(value, advanced(w, to, times(w, step, TILE_BYTES), "i8"), 4)
+            return []
+
         whole, rest = divmod(c.k, plan.depths)
+        loop(w, w.int(whole), [], lambda step, _: copy(step, None))
+        if rest:
+            kept = ", ".join(f"i1 {int(i < rest)}" for i in range(plan.depths))
+            copy(w.int(whole), Value(f"<{kept}>", f"<{plan.depths} x i1>"))
 
-        def at_row(row: Value) -> None:
-            local = w.binary("sub", row, first)
-            tile, r = split_index(w, local, (1 << 40, TILE))
-            to = advanced(w, self.scratch, times(w, tile, plan.strip_bytes), "i8")
-            to = advanced(w, to, times(w, r, STEP_BYTES), "i8")
-            source = w.address(base, strided(w, row, axes), element)
+    def _transpose_tile(self, base: Value, tile: Value, first: Value) -> None:
+        """16 rows that are neighbours: squares of 4 x 4 words in each 128 bits, stored by these."""
+        w, c, plan = self.w, self.c, self.plan
+        row = times(w, tile, TILE)
+        exists = below(w, row, c.m, TILE)
+        start = w.address(base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), plan.element)
+        local = times(w, w.binary("sub", tile, first), plan.strip_bytes)
+        to = advanced(w, self.scratch, local, "i8")
+        depth = [(a.size, a.lhs) for a in c.depth]
 
-            def copy(step: Value, mask: Value | None) -> list[Value]:
-                address = advanced(w, source, times(w, step, STEP_BYTES), "i8")
-                type = f"<{plan.depths} x {element}>"
-                value = read(w, type, address, plan.item_bytes, mask)
-                w.store(value, advanced(w, to, times(w, step, TILE_BYTES), "i8"), 4)
-                return []
+        def at_quarter(i: Value, _: list[Value]) -> list[Value]:
+            step, quarter = split_index(w, i, (1 << 40, 4))
+            k = times(w, i, plan.depths // 4)
+            words = [
+                _group(w, plan, start, add(w, k, w.int(g * plan.group)), depth, exists)
+                for g in range(4)
+            ]
+            words = [w.cast("bitcast", x, "<16 x i32>") for x in words]
+            target = advanced(w, to, times(w, step, TILE_BYTES), "i8")
+            target = advanced(w, target, times(w, quarter, 16), "i8")
+            for j, vector in enumerate(transposed(w, words)):
+                for part in range(4):
+                    order = ", ".join(f"i32 {4 * part + lane}" for lane in range(4))
+                    piece = w.pure(
+                        "<4 x i32>",
+                        f"shufflevector {vector.typed}, <16 x i32> poison, <4 x i32> <{order}>",
+                    )
+                    w.store(piece, advanced(w, target, (4 * part + j) * STEP_BYTES, "i8"), 4)
+            return []
 
-            loop(w, w.int(whole), [], lambda step, _: copy(step, None))
-            if rest:
-                kept = ", ".join(f"i1 {int(i < rest)}" for i in range(plan.depths))
-                copy(w.int(whole), Value(f"<{kept}>", f"<{plan.depths} x i1>"))
-
-        ranged(w, first, last, at_row)
+        loop(w, w.int(4 * plan.steps), [], at_quarter)
 
     def _square(self, pair: Value, first: Value, strip: Value, column: Value) -> None:
         """2 x 2 tiles of sums over all of depth."""

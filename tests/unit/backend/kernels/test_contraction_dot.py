@@ -253,3 +253,9 @@ def test_dot_of_narrow_types_in_tiles(
     numbers = {"lhs_contracting_dims": (2,), "rhs_contracting_dims": (2,),
                "lhs_batch_dims": (0,), "rhs_batch_dims": (0,)}  # fmt: skip
     run(dot(lhs, rhs, types[2], **numbers))
+    lhs, rhs = Shape.array(types[0], (k, m)), Shape.array(types[1], (k, n))
+    numbers = {"lhs_contracting_dims": (0,), "rhs_contracting_dims": (0,)}
+    run(dot(lhs, rhs, types[2], **numbers))
+    lhs, rhs = Shape.array(types[0], (3, m, 64)), Shape.array(types[1], (3, 64, 2, 32))
+    numbers = {"lhs_contracting_dims": (0, 2), "rhs_contracting_dims": (0, 1)}
+    run(dot(lhs, rhs, types[2], **numbers))
