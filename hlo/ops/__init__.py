@@ -7,6 +7,7 @@ from hlo.ops import (  # noqa: F401  # each module enters its rows
     conversion,
     convolution,
     custom_call,
+    device_ids,
     dynamic,
     dynamic_slicing,
     elementwise,

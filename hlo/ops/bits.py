@@ -14,6 +14,7 @@ def reinterpreted(flat: np.ndarray, source: DType, target: DType) -> np.ndarray:
     """The bits of flat[n] as elements of `target`; the last, incomplete element is left out."""
     if source is target:
         return flat
+    assert target.numpy is not None, f"{target} has elements"
     if source.bits == target.bits:
         return np.ascontiguousarray(flat).view(target.numpy)
     return unpacked(packed(flat, source), target)

@@ -1,4 +1,4 @@
-"""Ops in which the devices of a group take part together; also replica-id and partition-id.
+"""Ops in which the devices of a group take part together.
 
 Rank order is the order inside the written group. `-start` does the work, `-done` hands it on.
 What depends on the numbers of replicas and partitions is checked in hlo/verifier/collectives.py.
@@ -46,38 +46,6 @@ GLOBAL_IDS = {"use_global_device_ids": Attr(BOOL, False)}
 MODE = {"mode": Attr(COLLECTIVE_MODE, None, "never")}
 DIMENSIONS = {"dimensions": Attr(INTS)}
 TO_APPLY = {"to_apply": Attr(COMPUTATION)}
-
-
-class ReplicaId(Op):
-    """The number of the executing replica, u32[]."""
-
-    opcode = "replica-id"
-    arity = 0
-    takes_context = True
-
-    @staticmethod
-    def infer() -> Shape:
-        return Shape.array(dt.U32)
-
-    @staticmethod
-    def evaluate(*, context: Context) -> Array:
-        return np.array(context.replica, np.uint32)
-
-
-class PartitionId(Op):
-    """The number of the executing partition, u32[]."""
-
-    opcode = "partition-id"
-    arity = 0
-    takes_context = True
-
-    @staticmethod
-    def infer() -> Shape:
-        return Shape.array(dt.U32)
-
-    @staticmethod
-    def evaluate(*, context: Context) -> Array:
-        return np.array(context.partition, np.uint32)
 
 
 class AllGather(Op):
@@ -454,7 +422,7 @@ class CollectiveBroadcast(Op):
             if not 0 <= root < len(group):
                 found, expected = f"a root of rank {root}", f"below {len(group)}"
                 raise Violation("arguments", operand(len(sent)), found, expected, "C2")
-        return _bare([every[root][k] for k, root in enumerate(roots)])  # type: ignore[index]  # operands
+        return _bare([every[root][k] for k, root in enumerate(roots)])
 
 
 def _check_group_fits(values: Sequence[Array], shape: Shape, members: int) -> None:
@@ -477,7 +445,7 @@ def _bare(values: Sequence[object]) -> object:
 
 def _columns(every: Sequence[object]) -> list[list[Array]]:
     """Per operand the values of all members, from per member the values of all operands."""
-    return [list(column) for column in zip(*every, strict=True)]  # type: ignore[call-overload]  # tuples
+    return [list(column) for column in zip(*every, strict=True)]
 
 
 def _reduced(f: Callee, values: Sequence[Array]) -> Array:

@@ -211,7 +211,7 @@ def _merged_places(f: Callee, xs: Sequence[Array], order: Array, width: int) -> 
         # equal elements keep their order: those of the left run come first
         passes = np.where(is_left, theirs_first, ~mine_first) & (low < high)
         low, high = np.where(passes, probe + 1, low), np.where(passes | (low >= high), high, probe)
-    return np.where(is_left, at, start + at - middle) + (low - first)
+    return np.asarray(np.where(is_left, at, start + at - middle) + (low - first))
 
 
 def _before(f: Callee, left: Sequence[Array], right: Sequence[Array]) -> Array:

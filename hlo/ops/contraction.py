@@ -238,21 +238,16 @@ class RaggedDot(Op):
         if mode == "batch":
             kept = np.where(belongs.any(0), lhs, np.zeros((), lhs.dtype))
             return dot(kept, rhs, dims, shape.dtype)
-        parts = []
+        result = np.zeros(shape.dims, shape.dtype.numpy)
         for group, mask in enumerate(belongs):
             masked = np.where(mask, lhs, np.zeros((), lhs.dtype))
             if mode == "contracting":
                 finite = _contracted_part(rhs, mask, dims)
-                parts.append(dot(masked, finite, dims, shape.dtype))
+                result[group] = dot(masked, finite, dims, shape.dtype)
             else:
                 own = np.take(rhs, group, rhs_group_dims[0])
-                parts.append(_in_rows(dot(masked, own, _without_group(dims, rhs_group_dims[0]),
-                                          shape.dtype), mask, dims, lhs.ndim))  # fmt: skip
-        if mode == "contracting":
-            return np.stack(parts) if parts else np.zeros(shape.dims, shape.dtype.numpy)
-        result = np.zeros(shape.dims, shape.dtype.numpy)
-        for part, inside in parts:
-            result = np.where(inside, part, result)
+                part = dot(masked, own, _without_group(dims, rhs_group_dims[0]), shape.dtype)
+                result = np.where(_own_rows(part, mask, dims, lhs.ndim), part, result)
         return result
 
 
@@ -309,10 +304,10 @@ def _membership(lhs: Array, group_sizes: Array, dims: DotDims, ragged: int) -> A
     along = [1] * lhs.ndim
     for d in prefix:
         along[d] = lhs.shape[d]
-    order = np.argsort(prefix) if prefix else []
+    order = [int(k) for k in np.argsort(prefix)]
     ends, starts = (np.moveaxis(e, -1, 0) for e in (ends, starts))
     ends, starts = (
-        e.transpose(0, *(1 + int(k) for k in order)).reshape(len(e), *along) for e in (ends, starts)
+        e.transpose(0, *(1 + k for k in order)).reshape(len(e), *along) for e in (ends, starts)
     )
     position = [1] * lhs.ndim
     position[ragged] = -1
@@ -345,12 +340,11 @@ def _without_group(dims: DotDims, group: int) -> DotDims:
     )
 
 
-def _in_rows(part: Array, mask: Array, dims: DotDims, lhs_rank: int) -> tuple[Array, Array]:
-    """A group's product with the mask of the rows that are its own, in the result's dimensions."""
+def _own_rows(part: Array, mask: Array, dims: DotDims, lhs_rank: int) -> Array:
+    """The mask of the rows that are a group's own, in the dimensions of its product."""
     kept = [*dims.lhs_batch, *dims.lhs_free(lhs_rank)]
     rows = mask.transpose(*kept, *dims.lhs_contracting)
-    shape = rows.shape[: len(kept)] + (1,) * (part.ndim - len(kept))
-    return part, rows.reshape(shape)
+    return rows.reshape(rows.shape[: len(kept)] + (1,) * (part.ndim - len(kept)))
 
 
 class ScaledDot(Op):

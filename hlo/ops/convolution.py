@@ -130,7 +130,7 @@ class Convolution(Op):
         labels, groups, batches = dim_labels, feature_group_count, batch_group_count
         x = lhs.transpose(labels.lhs_batch, labels.lhs_feature, *labels.lhs_spatial)
         y = rhs.transpose(*labels.rhs_spatial, labels.rhs_input_feature, labels.rhs_output_feature)
-        y = np.flip(y, [k for k, w in enumerate(window.dims) if w.reversed])
+        y = np.flip(y, tuple(k for k, w in enumerate(window.dims) if w.reversed))
         total = _convolved(terms(x, shape.dtype), terms(y, shape.dtype), window, groups, batches)
         order = (labels.out_batch, labels.out_feature, *labels.out_spatial)
         return summed(total, shape.dtype).transpose(np.argsort(order))
@@ -169,7 +169,7 @@ def _rows_at(x: Array, window: Window, position: Ints, sizes: Ints) -> Array:
     for at, w, size in zip(position, window.dims, sizes, strict=True):
         start = at * w.window_dilation
         parts.append(np.s_[start : start + (size - 1) * w.stride + 1 : w.stride])
-    met = np.moveaxis(x[(..., *parts)] if parts else x, 2, -1)
+    met = np.moveaxis(x[(np.s_[:],) * 3 + tuple(parts)], 2, -1)
     return np.ascontiguousarray(met).reshape(x.shape[0], -1, x.shape[2])
 
 

@@ -6,6 +6,7 @@ Source: shared/OP_SEMANTICS.md section 7.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -120,7 +121,7 @@ class DynamicUpdateSlice(Op):
                 raise Violation("shape-mismatch", "operand 1", text(update), expected, "C2")
         flags = zip(x.dynamic, update.dynamic, x.dims, update.dims, strict=True)
         dynamic = tuple(f or (g and n == dim) for f, g, dim, n in flags)
-        return x if dynamic == x.dynamic else x.with_dims(x.dims, dynamic).with_layout(x.layout)
+        return x if dynamic == x.dynamic else replace(x, dynamic=dynamic)
 
     @staticmethod
     def evaluate(*operands: Array, operand_shapes: tuple[Shape, ...]) -> Array:

@@ -208,7 +208,8 @@ class RaggedAllToAll(Op):
         taken = np.zeros(len(result), bool)
         expected = _per_member(xs[5], len(group))
         for i, sent in enumerate(every):
-            data, _, offsets, sizes, targets, _ = sent  # type: ignore[misc]  # six operands
+            assert isinstance(sent, tuple), "what a member deposits: its six operands"
+            data, _, offsets, sizes, targets, _ = sent
             parts = zip(
                 *(_per_member(a, len(group))[rank] for a in (offsets, sizes, targets)),
                 expected[i],
@@ -247,13 +248,17 @@ def _permuted_in_place(
     every: tuple[object, ...], me: int, pairs: IntsList, slice_sizes: IntsList
 ) -> object:
     """The k-th pair of a target writes its k-th slice; the k-th of a source reads its k-th."""
-    _, output, _, indices = every[me]  # type: ignore[misc]  # four operands
+    mine = every[me]
+    assert isinstance(mine, tuple), "what a member deposits: its four operands"
+    _, output, _, indices = mine
     single = not isinstance(output, tuple)
     results = [np.array(b) for b in ((output,) if single else output)]
     written, read = 0, dict.fromkeys(range(len(every)), 0)
     for source, target in pairs:
         if target == me:
-            data, _, starts, _ = every[source]  # type: ignore[misc]  # four operands
+            sent = every[source]
+            assert isinstance(sent, tuple), "what a member deposits: its four operands"
+            data, _, starts, _ = sent
             k = written
             sizes = slice_sizes[min(k, len(slice_sizes) - 1)]
             buffer = data[min(k, len(data) - 1)] if isinstance(data, tuple) else data

@@ -87,16 +87,13 @@ def folded(operation: str, x: Array, axes: tuple[int, ...], dtype: DType) -> Arr
     if operation in ("add", "multiply"):
         rows = np.ascontiguousarray(rows)  # NumPy sums pairwise along a contiguous last axis
     with np.errstate(all="ignore"):
-        reduced = np.asarray(
-            ARITHMETIC[operation].reduce(rows, axis=-1, **_kept_type(operation, x))
-        )
+        if operation in ("add", "multiply"):  # whose default is to widen small integers
+            reduced = np.asarray(ARITHMETIC[operation].reduce(rows, axis=-1, dtype=x.dtype))
+        else:
+            reduced = np.asarray(ARITHMETIC[operation].reduce(rows, axis=-1))
     if operation in ("maximum", "minimum") and dtype.is_float and not np.all(reduced):
         reduced = _with_ordered_zeros(operation, rows, reduced)
     return reduced
-
-
-def _kept_type(operation: str, x: Array) -> dict[str, np.dtype]:
-    return {"dtype": x.dtype} if operation in ("add", "multiply") else {}
 
 
 def _with_ordered_zeros(operation: str, rows: Array, reduced: Array) -> Array:

@@ -188,14 +188,11 @@ def _gathered(
             _offset(starts.get(d), part.index(d) if d in part else -1, sizes[d], batch, len(part))
             for d in indexed
         ]
-        moved = x.transpose(*indexed, *whole)[..., *(np.s_[: _length(x, sizes, d)] for d in whole)]
+        blocks = tuple(np.s_[: min(x.shape[d], sizes[d])] for d in whole)
+        moved = x.transpose(*indexed, *whole)[(np.s_[:],) * len(indexed) + blocks]
         core = np.broadcast_to(moved[tuple(index)], axes + moved.shape[len(indexed) :])
     order = [*places, *(labels[d] for d in part), *(labels[d] for d in whole)]
     return core.transpose(np.argsort(order))
-
-
-def _length(x: Array, sizes: Ints, d: int) -> int:
-    return min(x.shape[d], sizes[d])
 
 
 def _offset(start: Array | None, axis: int, size: int, batch: Ints, parts: int) -> Array:

@@ -199,6 +199,7 @@ class Transpose(Op):
         moved = Shape.array(
             x.dtype, (x.dims[d] for d in dimensions), dynamic=(x.dynamic[d] for d in dimensions)
         )
+        assert x.layout is not None, "an array has a layout"
         return moved.with_layout(_permuted(x.layout, dimensions))
 
     @staticmethod
@@ -234,6 +235,8 @@ class Bitcast(Op):
     @staticmethod
     def evaluate(x: Array, *, shape: Shape, operand_shapes: tuple[Shape, ...]) -> Array:
         source = operand_shapes[0]
+        assert source.layout is not None, "an array has a layout"
+        assert shape.layout is not None, "an array has a layout"
         flat = np.transpose(x, source.layout.minor_to_major[::-1]).reshape(-1)
         bits = reinterpreted(flat, source.dtype, shape.dtype)
         if bits.size != shape.size:

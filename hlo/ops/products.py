@@ -48,7 +48,7 @@ def _prepared(x: Array, result: DType) -> Array:
     dtype = dtype_of(x)
     if result.is_float or result.is_complex:
         if dtype.is_complex and not result.is_complex:
-            x = x.real
+            x = np.asarray(x.real)
         return widen(x).astype(_accumulator(result))
     if result.is_pred:
         return (x != 0).astype(np.float64)
@@ -59,8 +59,9 @@ def _prepared(x: Array, result: DType) -> Array:
 
 def _multiplied(x: Array, y: Array) -> Array:
     if x.dtype.kind in "fc":
-        return np.matmul(x, y)
+        return np.asarray(np.matmul(x, y))
     bits = 8 * (x.dtype.itemsize + y.dtype.itemsize) + max(x.shape[-1] - 1, 0).bit_length()
     if bits <= EXACT_IN_F64:  # NumPy multiplies matrices of floats much faster than of integers
-        return np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64)
-    return np.matmul(x.astype(np.int64), y.astype(np.int64))
+        wide = np.matmul(x.astype(np.float64), y.astype(np.float64))
+        return np.asarray(wide).astype(np.int64)
+    return np.asarray(np.matmul(x.astype(np.int64), y.astype(np.int64)))

@@ -152,8 +152,9 @@ def _check_sizes(instruction: Instruction, size: int) -> None:
         return
     if not dimensions or not operands:
         return
-    (d, *_), source = dimensions, operands[0].shape  # type: ignore[misc]  # a tuple of ints
-    result = _result(instruction)
+    assert isinstance(dimensions, tuple), "a tuple of ints"
+    d: int = dimensions[0]
+    source, result = operands[0].shape, _result(instruction)
     if not 0 <= d < min(source.rank, result.rank):
         return  # infer has reported it
     if opcode == "all-to-all" and source.dims[d] % size:

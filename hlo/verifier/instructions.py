@@ -77,13 +77,13 @@ def _check_shape(instruction: Instruction, signatures: Signatures) -> None:
     }
     shape = instruction.shape
     shapes = [o.shape for o in instruction.operands]
-    special = _special_shape(instruction)
-    if special is None:
+    inferred: object = _special_shape(instruction)
+    if inferred is None:
         written = {"shape": shape} if row.takes_shape else {}
-        special = row.infer(*shapes, **keywords, **written)
-    assert isinstance(special, Shape), f"{instruction.opcode}.infer gives a Shape"
-    if not compatible(special, shape):
-        raise Violation("shape-mismatch", "result", _text(shape), _text(special), "V20")
+        inferred = row.infer(*shapes, **keywords, **written)
+    assert isinstance(inferred, Shape), f"{instruction.opcode}.infer gives a Shape"
+    if not compatible(inferred, shape):
+        raise Violation("shape-mismatch", "result", _text(shape), _text(inferred), "V20")
     if hasattr(row, "check"):
         row.check(*shapes, shape=shape, **keywords)
 

@@ -82,7 +82,7 @@ def _check_parameters(computation: Computation, report: Report) -> None:
         return
     for parameter in parameters:
         number = parameter.attributes["parameter_number"]
-        alone = numbers.count(number) == 1  # type: ignore[arg-type]  # an int
+        alone = numbers.count(number) == 1
         if not alone or not 0 <= number < len(numbers):  # type: ignore[operator]  # an int
             expected = f"the numbers 0 to {len(numbers) - 1}, each once, in {computation.name}"
             report.broken(parameter, "structure", "", f"number {number}", expected, "V5")

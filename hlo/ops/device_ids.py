@@ -1,0 +1,44 @@
+"""Which device executes: replica-id, partition-id."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo.ir import dtype as dt
+from hlo.ir.shape import Shape
+from hlo.ops.context import Context
+from hlo.ops.table import Op
+
+Array = np.ndarray
+
+
+class ReplicaId(Op):
+    """The number of the executing replica, u32[]."""
+
+    opcode = "replica-id"
+    arity = 0
+    takes_context = True
+
+    @staticmethod
+    def infer() -> Shape:
+        return Shape.array(dt.U32)
+
+    @staticmethod
+    def evaluate(*, context: Context) -> Array:
+        return np.array(context.replica, np.uint32)
+
+
+class PartitionId(Op):
+    """The number of the executing partition, u32[]."""
+
+    opcode = "partition-id"
+    arity = 0
+    takes_context = True
+
+    @staticmethod
+    def infer() -> Shape:
+        return Shape.array(dt.U32)
+
+    @staticmethod
+    def evaluate(*, context: Context) -> Array:
+        return np.array(context.partition, np.uint32)
