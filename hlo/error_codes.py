@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "printed. Give it made-up values with --fill-elided or hlo.fill_elided.",
     "arguments": "The values given to a program do not fit its parameters. Nothing is cast "
     "silently.",
+    "comparison": "Two results cannot be compared: their structures or types differ.",
     "file": "A file cannot be read or written.",
     "pipeline": "The text of a pipeline is not understood.",
     "unknown-pass": "No pass or pipeline has this name; `hlo-opt --list-passes` prints them all.",

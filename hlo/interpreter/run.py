@@ -96,7 +96,7 @@ class Run:
             plan = self._plans[computation] = self._planned(computation)
         if self._depth >= DEEPEST_CALL:
             message = f"{computation.name} is called {self._depth} calls deep"
-            raise HloError("unsupported", f"{message}, expected at most {DEEPEST_CALL}")
+            raise HloError("limit", f"{message}, expected at most {DEEPEST_CALL}")
         self._depth += 1
         try:
             return self._evaluated(plan, values)

@@ -38,7 +38,7 @@ class Convert(Op):
 
     Integers wrap; numbers to floats round to nearest even, once; floats to integers truncate and
     saturate, NaN gives 0; anything to pred is x != 0; complex to real drops the imaginary part.
-    C1: operand and result are arrays. C2: equal dimensions.
+    C1: operand and result are arrays. C2: equal dimensions, the same ones dynamic.
     """
 
     opcode = "convert"
@@ -52,8 +52,13 @@ class Convert(Op):
         target = written(shape)
         check_array(x, "operand 0", "C1")
         check_array(target, "result", "C1")
-        return Shape.array(target.dtype, x.dims, layout=target.layout if target.rank == x.rank
-                           else None, dynamic=x.dynamic)  # fmt: skip
+        return x.with_dtype(target.dtype)
+
+    @staticmethod
+    def check(x: Shape, *, shape: Shape) -> None:
+        if x.dynamic != shape.dynamic:
+            expected = f"the dynamic dimensions of {text(x)}"
+            raise Violation("shape-mismatch", "result", text(shape), expected, "C2")
 
     @staticmethod
     def evaluate(x: Array, *, shape: Shape) -> Array:

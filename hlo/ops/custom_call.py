@@ -72,7 +72,7 @@ def _conforming(value: object, shape: Shape, name: str) -> object:
 
 
 def _wrong_result(name: str, found: str, shape: Shape) -> Violation:
-    return Violation("custom-call-result", f"the result of {name!r}", found, str(shape))
+    return Violation("arguments", f"the result of {name!r}", found, str(shape))
 
 
 def target_function(name: str) -> Target:

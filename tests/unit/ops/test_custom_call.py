@@ -48,7 +48,7 @@ def test_registered_function_must_give_the_right_shape() -> None:
     register_custom_call("wrong", lambda x: x.astype(np.float64))
     with pytest.raises(HloError, match="float64\\[2\\], expected f32\\[2\\]") as caught:
         call("wrong", [np.ones(2, np.float32)], "f32[2]")
-    assert caught.value.code == "custom-call-result"
+    assert caught.value.code == "arguments"
 
 
 def test_unknown_target_suggests_a_near_one() -> None:
