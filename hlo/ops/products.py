@@ -51,7 +51,7 @@ def _prepared(x: Array, result: DType) -> Array:
             x = np.asarray(x.real)
         return widen(x).astype(_accumulator(result))
     if result.is_pred:
-        return (x != 0).astype(np.float64)
+        return np.asarray(x != 0).astype(np.float64)
     if dtype.is_float or dtype.is_complex:
         x = converted(x, result)  # as XLA: operands of an integer product are integers first
     return widen(x).astype(np.int8) if dtype.is_pred else widen(x)
