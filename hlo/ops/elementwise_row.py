@@ -68,25 +68,6 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
         Kind.COMPLEX: complex_,
     }
     functions = {k: f for k, f in by_kind.items() if f is not None and f is not refuse}
-    kinds = frozenset(functions) | refused
-    rule = _unary_shape if arity == 1 else _binary_shape
-
-    def infer(*operands: Shape, **_: object) -> Shape:
-        return rule(operands, kinds, result)
-
-    def evaluate(*values: Array, **_: object) -> Array:
-        with np.errstate(all="ignore"):
-            kind = dtype_of(values[0]).kind
-            if kind not in functions:
-                found = f"of type {values[0].dtype}"
-                raise Violation("unsupported", "operand 0", found, "a type with a meaning here")
-            return np.asarray(functions[kind](*common_extents(values)))
-
-    def check(*operands: Shape, shape: Shape, **_: object) -> None:
-        for i, operand in enumerate(operands):
-            check_dims(operand, shape, f"operand {i}", "C4")
-        check_kind(operands[0], frozenset(functions), "operand 0", "C7")
-
     row = {
         "__doc__": doc,
         "__module__": __name__,
@@ -95,11 +76,43 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
         "attrs": attrs,
         "traits": traits | Trait.ELEMENTWISE,
         "ulp": ulp,
-        "infer": staticmethod(infer),
-        "evaluate": staticmethod(evaluate),
-        "check": staticmethod(check),
+        "infer": staticmethod(_infer(arity, frozenset(functions) | refused, result)),
+        "evaluate": staticmethod(_evaluate(functions)),
+        "check": staticmethod(_check(frozenset(functions))),
     }
     type("".join(w.capitalize() for w in opcode.split("-")), (Op,), row)
+
+
+def _infer(
+    arity: int, kinds: frozenset[Kind], result: Callable[[DType], DType]
+) -> Callable[..., Shape]:
+    rule = _unary_shape if arity == 1 else _binary_shape
+
+    def infer(*operands: Shape, **_: object) -> Shape:
+        return rule(operands, kinds, result)
+
+    return infer
+
+
+def _evaluate(functions: Mapping[Kind, Function]) -> Callable[..., Array]:
+    def evaluate(*values: Array, **_: object) -> Array:
+        kind = dtype_of(values[0]).kind
+        if kind not in functions:
+            found = f"of type {values[0].dtype}"
+            raise Violation("unsupported", "operand 0", found, "a type with a meaning here")
+        with np.errstate(all="ignore"):
+            return np.asarray(functions[kind](*common_extents(values)))
+
+    return evaluate
+
+
+def _check(kinds: frozenset[Kind]) -> Callable[..., None]:
+    def check(*operands: Shape, shape: Shape, **_: object) -> None:
+        for i, operand in enumerate(operands):
+            check_dims(operand, shape, f"operand {i}", "C4")
+        check_kind(operands[0], kinds, "operand 0", "C7")
+
+    return check
 
 
 def refuse(*_: Array) -> Array:
