@@ -81,7 +81,7 @@ def _check_shardings(instruction: Instruction) -> None:
             sharding = other.attributes.get("sharding")
             if sharding is not None and _plain(sharding) != _plain(own):  # type: ignore[arg-type]  # shardings
                 found = f"another than that of {other.name} in {callee.name}"
-                raise Violation("call-signature", "sharding", found, "the same", "V47")
+                raise Violation("sharding", "sharding", found, "the same", "V47")
 
 
 def _plain(sharding: Sharding) -> Sharding:

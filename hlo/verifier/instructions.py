@@ -110,7 +110,8 @@ def _check_precision(instruction: Instruction, signatures: Signatures) -> None:
                     continue
                 if first is not None and leaf.dtype is not first:
                     found = _text(operand.shape)
-                    raise Violation("dtype", f"operand {i}", found, f"{first} as before", "MP")
+                    expected = f"{first} as before"
+                    raise Violation("mixed-precision", f"operand {i}", found, expected, "MP")
                 first = leaf.dtype
     if instruction.opcode in REDUCING:
         f = signatures.of(instruction.attributes["to_apply"])
@@ -121,7 +122,7 @@ def _check_precision(instruction: Instruction, signatures: Signatures) -> None:
             if operand.shape.dtype is not parameter.dtype:
                 expected = f"{parameter.dtype}, as parameter {i} of to_apply"
                 found = _text(operand.shape)
-                raise Violation("dtype", f"operand {i}", found, expected, "MP")
+                raise Violation("mixed-precision", f"operand {i}", found, expected, "MP")
 
 
 def _text(shape: Shape) -> str:

@@ -32,7 +32,7 @@ class Report:
                 violation.code,
                 f"{instruction.opcode}: {subject}{violation.found}, "
                 f"expected {violation.expected}{label}",
-                self._place(instruction, violation.at),
+                self._place(instruction, violation.at) or instruction.span,
                 label=violation.found,
                 notes=_notes(instruction, violation.at),
                 help=violation.help,

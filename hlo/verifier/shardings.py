@@ -33,12 +33,12 @@ def _check_sharding(instruction: Instruction, partitions: int) -> None:
     if isinstance(sharding, TupleSharding):
         if not shape.is_tuple:
             found, expected = "one of a tuple", f"one of an array, {shape_text(shape)}"
-            raise Violation("shape-mismatch", "sharding", found, expected, "V65")
+            raise Violation("sharding", "sharding", found, expected, "V65")
         leaves = list(shape.leaves())
         if len(sharding.elements) != max(len(leaves), 1):
             found = f"one of {len(sharding.elements)} parts"
             expected = f"{len(leaves)}, the leaves of {shape_text(shape)}"
-            raise Violation("shape-mismatch", "sharding", found, expected, "V65")
+            raise Violation("sharding", "sharding", found, expected, "V65")
         for leaf, part in zip(leaves, sharding.elements, strict=False):
             _check_leaf(leaf, part, partitions)
     elif not shape.is_tuple:
@@ -51,10 +51,10 @@ def _check_leaf(leaf: Shape, sharding: TileSharding | MeshSharding, partitions: 
         if sharding.kind == "tiled" and leaf.is_array and len(sharding.dims) != leaf.rank:
             found = f"one of {len(sharding.dims)} dimensions"
             expected = f"{leaf.rank}, the rank of {shape_text(leaf)}"
-            raise Violation("shape-mismatch", "sharding", found, expected, "V65")
+            raise Violation("sharding", "sharding", found, expected, "V65")
         return
     if sharding.kind == "maximal" and sharding.device < 0:
-        raise Violation("attribute-value", "sharding", f"on device {sharding.device}", "0 or more")
+        raise Violation("sharding", "sharding", f"on device {sharding.device}", "0 or more", "V65")
     if sharding.tile is not None:
         _check_tile(leaf, sharding.tile, partitions)
 
@@ -64,15 +64,15 @@ def _check_tile(leaf: Shape, tile: Tile, partitions: int) -> None:
     if leaf.is_array and rank != leaf.rank:
         found = f"one of {rank} dimensions"
         expected = f"{leaf.rank}, the rank of {shape_text(leaf, layout=False)}"
-        raise Violation("shape-mismatch", "sharding", found, expected, "V65")
+        raise Violation("sharding", "sharding", found, expected, "V65")
     if isinstance(tile.devices, tuple):
         listed = tile.devices
         if len(set(listed)) != len(listed) or min(listed, default=0) < 0:
             found, expected = f"devices {listed}", "distinct ones of at least 0"
-            raise Violation("attribute-value", "sharding", found, expected, "V65")
+            raise Violation("sharding", "sharding", found, expected, "V65")
         if len(listed) != tile.size:
             found, expected = f"{len(listed)} devices", f"{tile.size}, the product of its sizes"
-            raise Violation("attribute-value", "sharding", found, expected, "V65")
+            raise Violation("sharding", "sharding", found, expected, "V65")
     if partitions > 1 and tile.size != partitions:
         found, expected = f"over {tile.size} devices", f"num_partitions={partitions}"
-        raise Violation("attribute-value", "sharding", found, expected, "V65")
+        raise Violation("sharding", "sharding", found, expected, "V65")

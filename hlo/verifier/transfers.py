@@ -56,7 +56,7 @@ def _check_done(done: Instruction, report: Report) -> None:
             if (mine or None) != (other or None):
                 at = name if name in done.attributes else ""
                 found, expected = f"{mine or 'not given'}", f"{other}, as {start.name} has"
-                report.broken(done, "async", at, found, expected, "V57")
+                report.broken(done, "channel", at, found, expected, "V57")
 
 
 def _check_host(
@@ -67,4 +67,4 @@ def _check_host(
     if not compatible(first.shape, start.shape):
         found = shape_text(start.shape, layout=False)
         expected = f"{shape_text(first.shape, layout=False)}, as {first.name} on this channel"
-        report.broken(start, "async", "result", found, expected, "V57")
+        report.broken(start, "channel", "result", found, expected, "V57")

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hlo.driver import parse, verify
 from hlo.errors import HloError, HloErrors
-from hlo.parser.parse import parse
-from hlo.verifier.verify import verify
 
 FOLDER = Path(__file__).parent / "verifier"
 EXPECTED = re.compile(r"// expected-error \{\{([a-z-]+): (.*?)\}\}(?:$|\s)", re.MULTILINE)
@@ -46,3 +45,25 @@ def test_verifier_file(name: str, number: int, text: str) -> None:
         assert match is not None, f"{name}:{number}: line {line} lacks {code}: {message}; {found}"
         found.remove(match)
     assert not found, f"{name}:{number}: unexpected {[f'{e.line}: {e.message}' for e in found]}"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "caret"),
+    [
+        ("f32[2] add(p, q)", "q"),
+        ("f32[4] negate(p)", "f32[4]"),
+        ("f32[2] transpose(p), dimensions={1}", "dimensions={1}"),
+        ("f32[2] negate(p), control-predecessors={q}", None),
+    ],
+)
+def test_caret_stands_under_the_part_that_is_wrong(instruction: str, caret: str | None) -> None:
+    text = f"HloModule m\nENTRY e {{\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = {instruction}\n}}\n"  # noqa: E501  # a program
+    found = errors_of(text, layout_sensitive=False)
+    assert [e.span.text if e.span else "" for e in found] == ([caret] if caret else [])
+
+
+def test_operand_errors_say_where_the_operand_is_defined() -> None:
+    text = "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = f32[2] add(p, q)\n}\n"  # noqa: E501  # a program
+    (error,) = errors_of(text, layout_sensitive=False)
+    assert [note.message for note in error.notes] == ["'q' is defined here"]
+    assert "5:" in str(error)
