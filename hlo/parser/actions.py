@@ -92,7 +92,8 @@ class Actions:
 
     def violated(self, subject: str, violation: Violation, place: Place) -> None:
         """Record a broken rule at its place."""
-        found = f"{violation.at} is {violation.found}" if violation.at else violation.found
+        at = violation.at if violation.at != "opcode" else ""
+        found = f"{at} is {violation.found}" if at else violation.found
         message = f"{found}, expected {violation.expected}"
         if subject:
             message = f"{subject}: {message}"
@@ -323,7 +324,7 @@ class Actions:
                 root=root, nested=nested,
             )  # fmt: skip
         except Violation as error:
-            subject = call.value if error.at not in ("opcode",) else ""
+            subject = "" if error.at == "opcode" else call.value
             self.violated(subject, error, self._place(error, call, attributes, place))
             return None
 

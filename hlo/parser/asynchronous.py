@@ -39,10 +39,10 @@ def build_async(
     if not is_async(opcode):
         parts = async_parts(opcode)
         if parts is None:
-            raise Violation("unknown-opcode", "opcode", opcode, "an opcode", help=near(opcode, OPS))
+            raise Violation("unknown-opcode", "opcode", f"{opcode} unknown", "an opcode", help=near(opcode, OPS))
         base, suffix = parts
         if base in _NATIVE or base in PAYLOADS:
-            raise Violation("unknown-opcode", "opcode", opcode, f"another form: {base} has none")
+            raise Violation("unknown-opcode", "opcode", f"{opcode} unknown", f"another form of {base}")
     if shape is None:
         raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
     if suffix == "-start":
@@ -67,7 +67,7 @@ def _start(
         attributes["calls"] = _wrapped(builder, base, parts[1], operands, own)
     callee = attributes.get("calls")
     if callee is None:
-        raise Violation("attribute-missing", "", "written without it", "calls=")
+        raise Violation("attribute-missing", "", "no attribute calls", "calls=")
     assert isinstance(callee, Computation), "resolved"
     _set_thread(callee, str(attributes.get(_THREAD, "main")))
     _copy_attributes(callee, attributes)
@@ -140,7 +140,7 @@ def _continued(
 ) -> Instruction:
     """async-update or async-done: of one operand that is an async-start or async-update itself."""
     if len(operands) != 1 or operands[0].opcode not in ("async-start", "async-update"):
-        raise Violation("async-chain", "operands", "another operand", "one async-start or async-update")
+        raise Violation("async-chain", "", "another operand", "one async-start or async-update")
     if suffix == "-update" and shape != operands[0].shape:
         raise Violation("shape-mismatch", "result", str(shape), f"{operands[0].shape}, the operand's shape")
     start = operands[0]

@@ -115,7 +115,7 @@ class ModuleBuilder:
             if name in self.broken or name.startswith("{"):
                 raise Poisoned
             expected = "the name of a computation before this one"
-            raise Violation("unknown-name", "", name, expected, help=near(name, self.by_name))
+            raise Violation("unknown-name", "", f"{name} is not defined", expected, help=near(name, self.by_name))
         return found
 
     # --- instructions
@@ -129,7 +129,7 @@ class ModuleBuilder:
             if shape is not None and self.single and len(self.scopes) == 1:
                 return self.missing(scope, name, shape)
             expected = f"an instruction before this one in {scope.computation.name}"
-            raise Violation("unknown-name", "", name, expected, help=near(name, scope.names))
+            raise Violation("unknown-name", "", f"{name} is not defined", expected, help=near(name, scope.names))
         if shape is not None and shape is not found.shape and not compatible(shape, found.shape):
             raise Violation("shape-mismatch", "", f"written as {shape}", f"{found.shape}, the shape of {name}")
         return found
@@ -165,7 +165,7 @@ class ModuleBuilder:
         if name in scope.names or name in scope.poisoned:
             raise Violation("duplicate-name", "", f"a second {name}", "another name")
         if sanitised(name) != name:
-            raise Violation("illegal-name", "", name, f"a legal name, for example {sanitised(name)}")
+            raise Violation("illegal-name", "", f"the name {name}", f"a legal name, for example {sanitised(name)}")
 
     def instruction(
         self,
@@ -214,7 +214,7 @@ class ModuleBuilder:
             return made
         if row.arity is not None and len(operands) != row.arity:
             found = f"given {len(operands)} operand{'' if len(operands) == 1 else 's'}"
-            raise Violation("arity", "operands", found, str(row.arity))
+            raise Violation("arity", "", found, str(row.arity))
         if shape is None and not row.inferable:
             raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
         check = CHECKS.get(opcode)
@@ -264,7 +264,8 @@ def check_required(opcode: str, attrs: Mapping[str, object], given: Mapping[str,
     """Every attribute without a default is written."""
     missing = [n for n, a in attrs.items() if a.default is REQUIRED and n not in given]  # type: ignore[attr-defined]
     if missing:
-        raise Violation("attribute-missing", "", "written without it", f"{min(missing)}=")
+        name = min(missing)
+        raise Violation("attribute-missing", "", f"no attribute {name}", f"{name}=")
 
 
 def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:

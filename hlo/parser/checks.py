@@ -46,7 +46,7 @@ def _wrong(at: str, found: str, expected: str, code: str = "shape-mismatch") -> 
 
 
 def _counted(found: int, expected: str) -> Violation:
-    return Violation("arity", "operands", f"given {found} operand{'' if found == 1 else 's'}", expected)
+    return Violation("arity", "", f"given {found} operand{'' if found == 1 else 's'}", expected)
 
 
 def _even(draft: Draft) -> None:
@@ -100,7 +100,7 @@ def _broadcast(draft: Draft) -> None:
     elif draft[0].is_scalar:
         draft.attributes.setdefault("dimensions", ())
     if "dimensions" not in draft.attributes:
-        raise Violation("attribute-missing", "", "written without it", "dimensions=")
+        raise Violation("attribute-missing", "", "no attribute dimensions", "dimensions=")
     if draft.shape is None:
         sizes = draft.ints("dimensions")
         if any(n < 0 for n in sizes):
@@ -244,7 +244,7 @@ def _conditional(draft: Draft) -> None:
             raise Violation("attribute-unknown", name, f"given with {draft[0]}", " and ".join(needed))
     for name in needed:
         if draft.attributes.get(name) is None:
-            raise Violation("attribute-missing", "", "written without it", f"{name}=")
+            raise Violation("attribute-missing", "", f"no attribute {name}", f"{name}=")
     branches = 2 if on_pred else len(draft.ints("branch_computations"))
     if not branches or branches + 1 != len(draft.operands):
         raise _counted(len(draft.operands), f"1 + {branches}, the number of branches")

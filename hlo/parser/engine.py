@@ -43,15 +43,17 @@ class Machine:
     """One run: a start rule over a text, with the actions that the rules' reductions call."""
 
     __slots__ = (
-        "_asks", "_finals", "_lexer", "_states", "actions", "at", "last_start", "previous", "state",
+        "_asks", "_finals", "_lexer", "actions", "at", "last_start", "previous", "state", "states",
+        "text",
     )  # fmt: skip
 
     def __init__(self, start: str, text: str, at: int, actions: object, callbacks: Callbacks) -> None:
         table = tables()
-        self._states = table.states
+        self.states = table.states
         self._asks = table.asks
         self._finals = table.finals
         self.state = ParserState(ParseConf(table, callbacks, start), None)
+        self.text = text
         self._lexer = Lexer(text)
         self.actions = actions
         self.at = at
@@ -88,7 +90,7 @@ class Machine:
 
     def _asked(self, top: int) -> Token | None:
         """What stands before the next plain token: a marker, or a DICT in its place."""
-        row = self._states[top]
+        row = self.states[top]
         if "DICT" in row:
             return self._lexer.dict(self.at)
         values = self.state.value_stack
@@ -111,7 +113,7 @@ class Machine:
 
     def unexpected(self, token: Token) -> Fault:
         """The fault of a token that cannot stand where it stands."""
-        row = self._states[self.state.state_stack[-1]]
+        row = self.states[self.state.state_stack[-1]]
         expected = sorted(k for k in row if k.isupper() or k == END)
         seen = spelled(token)
         message = f"{seen}, expected {described(expected)}"

@@ -16,8 +16,10 @@ from hlo.parser.engine import Fault, Machine, callbacks_for
 from hlo.parser.lexer import Lexer
 from hlo.parser.outline import outlined
 from hlo.parser.pieces import Declined
+from hlo.parser.recovery import next_head, resume
 from hlo.source import Source, Span
 
+MOST_ERRORS = 20
 SMALL = 2000  # characters: shorter texts are read token by token at once
 
 
@@ -83,25 +85,46 @@ def fast(source: Source, start: str) -> Module:
 
 
 def precise(source: Source, start: str) -> Module:
-    """Reading token by token: slower, and knows all places."""
+    """Reading token by token: slower, and knows all places. Raises HloErrors."""
     builder = ModuleBuilder(source, single=start == "instruction_text")
     actions = Actions(builder)
     if builder.single:
         builder.open("_", 0, entry=True)
-    try:
-        Machine(start, source.text, 0, actions, callbacks_for(actions)).run()
-        if builder.single and not actions.errors:
-            builder.close()
-    except Fault as fault:
-        actions.errors.append(_error(source, fault))
-    except Violation as error:
-        actions.violated("", error, (0, 1))
+    _read_all(source, start, actions)
     if not actions.errors:
         try:
+            if builder.single:
+                builder.close()
             return _finished(builder, start)
         except Violation as error:
-            actions.violated("", error, (0, 1))
-    raise HloErrors(actions.errors)
+            actions.violated("", error, _place_of_whole(source))
+    errors = sorted(actions.errors, key=lambda e: e.span.start if e.span else 0)
+    raise HloErrors(errors[:MOST_ERRORS])
+
+
+def _read_all(source: Source, start: str, actions: Actions) -> None:
+    """Run the machine to the end, past errors where that makes sense."""
+    callbacks = callbacks_for(actions)
+    machine = Machine(start, source.text, 0, actions, callbacks)
+    while len(actions.errors) < MOST_ERRORS:
+        try:
+            machine.run()
+            return
+        except Fault as fault:
+            actions.errors.append(_error(source, fault))
+            if resume(machine, actions, fault.start):
+                continue
+            at = next_head(source.text, max(fault.start, machine.at))
+            if at is None or start == "instruction_text":
+                return
+            actions.builder.scopes.clear()
+            machine = Machine("computations_text", source.text, at, actions, callbacks)
+
+
+def _place_of_whole(source: Source) -> tuple[int, int]:
+    """Where an error stands that concerns the whole module: its first word."""
+    first = Lexer(source.text).token(0)
+    return first.start_pos, first.end_pos
 
 
 def _finished(builder: ModuleBuilder, start: str) -> Module:

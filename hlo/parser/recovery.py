@@ -1,0 +1,87 @@
+"""After a syntax error: where reading goes on, so that one text gives all its independent errors.
+
+Inside a computation the machine forgets the faulty instruction (what is named after it is poisoned)
+and goes on at the next `name =` or at the computation's end; elsewhere at the next line that looks
+like a computation's head.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hlo.parser.actions import Actions
+from hlo.parser.build import Scope
+from hlo.parser.engine import Machine
+from hlo.parser.lexer import END, Lexer, Token
+
+_HEAD = re.compile(
+    r"^[ \t]*(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*[ \t]*(?:\([^\n]*\)[ \t]*->[^\n]*)?\{[ \t\r]*$",
+    re.MULTILINE | re.ASCII,
+)
+
+
+def resume(machine: Machine, actions: Actions, fault_start: int) -> bool:
+    """Set the machine behind the faulty instruction; False where it is in no computation."""
+    states, stack = machine.states, machine.state.state_stack
+    values = machine.state.value_stack
+    level = next((i for i in range(len(stack) - 1, -1, -1) if "instruction" in states[stack[i]]), -1)
+    if level < 0:
+        return False
+    forgotten = values[level:]
+    depth = sum(_brace(v) for v in forgotten)
+    at = _next_instruction(machine.text, max(fault_start, machine.at), depth)
+    if at is None:
+        return False
+    del stack[level + 1 :]
+    del values[level:]
+    _poison(actions, forgotten, values)
+    stack.append(states[stack[-1]]["instruction"][1])
+    values.append(None)
+    machine.at, machine.previous = at, ""
+    return True
+
+
+def next_head(text: str, at: int) -> int | None:
+    """Where the next computation seems to begin."""
+    line = text.find("\n", at)
+    match = _HEAD.search(text, line) if line >= 0 else None
+    return None if match is None else match.start()
+
+
+def _brace(value: object) -> int:
+    return int(isinstance(value, Token) and value.type in ("LBRACE", "LAYOUT"))
+
+
+def _poison(actions: Actions, forgotten: list[object], kept: list[object]) -> None:
+    """What the faulty instruction would have defined is no news when it is missing."""
+    builder = actions.builder
+    del builder.scopes[max(1, sum(isinstance(v, Scope) for v in kept)) :]
+    for value in forgotten:
+        if isinstance(value, tuple) and value and isinstance(value[0], Token) and builder.scopes:
+            name = value[0].value.removeprefix("%").removesuffix(":")
+            builder.scopes[-1].poisoned.add(name)
+
+
+def _next_instruction(text: str, at: int, depth: int) -> int | None:
+    """The next `ROOT? name =`, or the `}` that ends the computation."""
+    lexer = Lexer(text)
+    before = lexer.token(at)
+    token = lexer.token(before.end_pos, before.type)
+    if before.type == "RBRACE" and depth <= 0:
+        return before.start_pos
+    root: Token | None = before if before.type == "ROOT" else None
+    depth += _brace(before) - (before.type == "RBRACE")
+    while token.type != END:
+        if token.type == "RBRACE" and (depth <= 0 or _begins_line(text, token.start_pos)):
+            return token.start_pos
+        depth += _brace(token) - (token.type == "RBRACE")
+        after = lexer.token(token.end_pos, token.type)
+        if token.type in ("NAME", "IDENT") and after.type == "EQUAL":
+            return token.start_pos if root is None else root.start_pos
+        root = token if token.type == "ROOT" else None
+        token = after
+    return None
+
+
+def _begins_line(text: str, at: int) -> bool:
+    return at == 0 or text[at - 1] == "\n"
