@@ -1,7 +1,8 @@
 """Siblings: groups that read the same arrays become one kernel with several results.
 
-Two groups join when their roots have equal dimensions, they share a large operand (or one reads the
-other's root element by element), and no value outside leads from one to the other. O(groups * reach).
+Two groups join when their roots have equal dimensions and they share a large operand, or one reads
+the other's root element by element. No cycle can arise: every value has a rank, greater than those of
+all it rests on, and joining keeps that true. O(groups * operands).
 """
 
 from __future__ import annotations
@@ -11,56 +12,92 @@ from hlo.ir.instruction import Instruction
 from hlo.passes.fusion_groups import Group
 
 _MOST_RESULTS = 8
-_MOST_VISITED = 2000  # instructions looked at for one pair
-_NO_SIBLINGS = frozenset({"dynamic-update-slice", "concatenate", "pad", "reduce-window", "map", "gather"})
+_NO_SIBLINGS = frozenset(
+    {"dynamic-update-slice", "concatenate", "pad", "reduce-window", "map", "gather"}
+)
 
 
 def joined(groups: list[Group], max_size: int) -> list[Group]:
-    """The groups after joining; each keeps the root that stands last as its first."""
+    """The groups after joining."""
     if len(groups) < 2:
         return groups
-    computation = groups[0].root.computation
-    assert computation is not None, "a root in a computation"
-    place = {i: n for n, i in enumerate(post_order(computation))}
+    siblings = _Siblings(groups)
     readers: dict[Instruction, list[Group]] = {}
-    alive = dict.fromkeys(groups)
     for group in groups:
         for operand in _shared_values(group):
             readers.setdefault(operand, []).append(group)
-    merged: dict[Group, Group] = {}
-    for sharing in readers.values():
+    for _ in range(2):  # a group that reads two others joins when these have joined
+        for sharing in readers.values():
+            siblings.join(sharing, max_size)
+    return [g for g in groups if siblings.final(g) is g]
+
+
+class _Siblings:
+    """Ranks of values, and which group each joined group has become part of."""
+
+    def __init__(self, groups: list[Group]) -> None:
+        self.merged: dict[Group, Group] = {}
+        self.by_root = {g.root: g for g in groups}
+        self.ranks: dict[Instruction, int] = {}
+        computation = groups[0].root.computation
+        assert computation is not None, "a root in a computation"
+        for instruction in post_order(computation):
+            group = self.by_root.get(instruction)
+            operands = _outside(group) if group is not None else instruction.operands
+            # A member that is fused everywhere is in no order with kernels; its rank is not asked.
+            self.ranks[instruction] = 1 + max((self.ranks[o] for o in operands), default=0)
+
+    def final(self, group: Group) -> Group:
+        while group in self.merged:
+            group = self.merged[group]
+        return group
+
+    def rank(self, value: Instruction) -> int:
+        group = self.by_root.get(value)
+        return self.ranks[value if group is None else self.final(group).root]
+
+    def join(self, sharing: list[Group], max_size: int) -> None:
+        """Join what can be joined among groups that share an operand."""
         first: Group | None = None
         for group in sharing:
-            current = _final(merged, group)
-            if first is None or first is current:
-                first = current if _may_have_siblings(current) else first
+            current = self.final(group)
+            if first is None or self.final(first) is current:
+                first = current
                 continue
-            if _may_join(first, current, place, max_size):
-                _absorb(first, current)
-                merged[current] = first
-                alive.pop(current)
-    return list(alive)
+            first = self.final(first)
+            low, high = sorted((first, current), key=lambda g: self.ranks[g.root])
+            if _may_join(low, high, max_size) and self._keeps_order(low, high):
+                _absorb(low, high)
+                self.merged[high] = low
+
+    def _keeps_order(self, low: Group, high: Group) -> bool:
+        rank = self.ranks[low.root]
+        if self.ranks[high.root] == rank:
+            return True
+        others = [o for o in _outside(high) if self._group_of(o) is not low]
+        return all(self.rank(o) < rank for o in others)
+
+    def _group_of(self, value: Instruction) -> Group | None:
+        group = self.by_root.get(value)
+        return None if group is None else self.final(group)
 
 
-def _final(merged: dict[Group, Group], group: Group) -> Group:
-    while group in merged:
-        group = merged[group]
-    return group
+def _outside(group: Group) -> list[Instruction]:
+    return list(dict.fromkeys(o for m in group.members for o in m.operands if o not in group.members))
 
 
 def _shared_values(group: Group) -> list[Instruction]:
     """Operands at least as large as the result, and the root itself."""
     size = max(group.root.shape.size if group.root.shape.is_array else 0, 1)
-    outside = {o: None for m in group.members for o in m.operands if o not in group.members}
-    large = [o for o in outside if o.shape.is_array and o.shape.size >= size and o.shape.size > 1]
-    return [*large, group.root]
+    large = [o for o in _outside(group) if o.shape.is_array and o.shape.size >= size]
+    return [*(o for o in large if o.shape.size > 1), group.root]
 
 
 def _may_have_siblings(group: Group) -> bool:
     return group.root.shape.is_array and group.root.opcode not in _NO_SIBLINGS
 
 
-def _may_join(a: Group, b: Group, place: dict[Instruction, int], max_size: int) -> bool:
+def _may_join(a: Group, b: Group, max_size: int) -> bool:
     if not (_may_have_siblings(a) and _may_have_siblings(b)) or a.dims != b.dims:
         return False
     if a.has_reduce != b.has_reduce or (a.has_reduce and not _fold_alike(a, b)):
@@ -69,10 +106,7 @@ def _may_join(a: Group, b: Group, place: dict[Instruction, int], max_size: int) 
         return False
     if len(a.roots) + len(b.roots) > _MOST_RESULTS:
         return False
-    for one, other in ((a, b), (b, a)):
-        if not _reads_at_own_index(one, other) or _leads_to(one, other, place):
-            return False
-    return True
+    return _reads_at_own_index(a, b) and _reads_at_own_index(b, a)
 
 
 def _fold_alike(a: Group, b: Group) -> bool:
@@ -94,28 +128,6 @@ def _reads_at_own_index(reader: Group, source: Group) -> bool:
                 if user.opcode in ("reverse", "transpose", "reshape", "broadcast"):
                     return False
     return True
-
-
-def _leads_to(source: Group, target: Group, place: dict[Instruction, int]) -> bool:
-    """Whether a path leaves the source's roots and enters the target through other instructions."""
-    least = min(place[r] for r in source.roots)
-    inside = source.members.keys() | target.members.keys()
-    stack = [o for m in target.members for o in m.operands if o not in inside]
-    # Copies of members in other kernels do not matter: a member's own operands were looked at.
-    seen = set(stack)
-    while stack:
-        top = stack.pop()
-        if len(seen) > _MOST_VISITED:
-            return True
-        for operand in top.operands:
-            if operand in source.roots:
-                return True
-            if operand not in seen and place[operand] > least:
-                seen.add(operand)
-                stack.append(operand)
-        if top in source.roots:
-            return True
-    return False
 
 
 def _absorb(a: Group, b: Group) -> None:
