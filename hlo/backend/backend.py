@@ -5,22 +5,21 @@ Module -> Schedule -> BufferPlan -> Program -> IrModules -> objects -> Executabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hlo.backend import linking, native, toolchain
+from hlo.backend import linking, native, recall, toolchain
 from hlo.backend.buffers import assign
 from hlo.backend.cells import BufferPlan
 from hlo.backend.compile import objects
-from hlo.backend.constants import Constants, constants
 from hlo.backend.donation import donated_leaves
 from hlo.backend.host import HostCalls
 from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.jit import Code
 from hlo.backend.kernels.build import implementations
+from hlo.backend.link_table import LinkTable, link_table
 from hlo.backend.llvm_ir import ENTRY, IrModule, emit
 from hlo.backend.lowering import lower
-from hlo.backend.memory import memory_report
 from hlo.backend.program import Program
 from hlo.backend.schedule import Schedule, schedule
 from hlo.ir.module import Module
@@ -30,20 +29,44 @@ from hlo.runtime.threads import thread_count
 
 
 def compile_module(
-    module: Module, *, mode: str = "strict", threads: int | None = None, cache: bool = True
+    module: Module,
+    *,
+    mode: str = "strict",
+    threads: int | None = None,
+    cache: bool = True,
+    key: str = "",
 ) -> Executable | InterpretedExecutable:
     """Machine code for an optimised module.
 
     mode: "fast" runs with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS, else
     what the process may use). Sizes that change at run time are left to the reference.
+    key: keep the result on disk for `recalled`, under what `program_key` said of the module before
+    it was optimised.
     """
     if has_dynamic_sizes(module):
         return InterpretedExecutable(module)
     count = thread_count(threads)
     program = build_program(module, mode=mode, threads=count)
-    held = constants(program.plan.cells)
+    table = link_table(program)
     modules = emit_llvm(program, mode=mode)
-    return link(program, held, objects(modules, cache=cache))
+    bodies = objects(modules, cache=cache)
+    if cache and key and not program.hosts:
+        recall.store(key, table, bodies)
+    return link(module, table, bodies, HostCalls(program) if program.hosts else None)
+
+
+def program_key(
+    module: Module, *, passes: str = "default", mode: str = "strict", threads: int | None = None
+) -> str:
+    """The name under which what this module compiles to is kept on disk, before any pass runs."""
+    options = (passes, mode, str(thread_count(threads)), toolchain.identity())
+    return recall.key(module, *options)
+
+
+def recalled(module: Module, key: str) -> Executable | None:
+    """The executable that `compile_module(..., key=key)` made from this module, in any process."""
+    found = recall.load(key)
+    return None if found is None else link(module, found.table, found.bodies)
 
 
 def build_program(module: Module, *, mode: str = "strict", threads: int = 1) -> Program:
@@ -63,29 +86,30 @@ def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]
     return emit(program, flushes=mode == "fast" and can_flush)
 
 
-def link(program: Program, held: Constants, bodies: list[bytes]) -> Executable:
+def link(
+    module: Module, table: LinkTable, bodies: Sequence[bytes], host: HostCalls | None = None
+) -> Executable:
     """The executable: code in this process, constants, memory."""
-    module = program.plan.schedule.module
     signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
-    layout = linking.frame_layout(program, held)
-    if program.wakes_pool:
+    if table.wakes_pool:
         pool = native.pool()
         if pool is not None:
-            pool.grow(program.threads)
+            pool.grow(table.threads)
     code = Code(bodies)
     entry = code.address(ENTRY)
+    layout = table.frame_layout()
     call = native.native_call()
     fast = None
     if call is not None:
-        fast = linking.fast_call(call, signature, layout, entry, program.cost_us)
+        fast = linking.fast_call(call, signature, layout, entry, table.cost_us)
     return Executable(
         signature,
         layout,
         entry,
-        memory=memory_report(program, held.total_bytes),
-        host=HostCalls(program) if program.hosts else None,
+        memory=table.memory,
+        host=host,
         fast_call=fast,
-        keeps=(code, held),
+        keeps=(code, table),
     )
 
 

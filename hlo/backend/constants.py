@@ -10,31 +10,37 @@ from hlo.backend.cells import Cell, Region
 from hlo.errors import HloError
 from hlo.ir.literal import Literal
 
+SHARED_BYTES = 4096  # constants up to this size are compared
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Constants:
-    """The bytes of all constant cells, equal ones once. arrays: what keeps them alive."""
+    """numbers: which array each constant cell is; equal small ones are one array."""
 
-    addresses: dict[int, int]
-    arrays: list[np.ndarray]
-    total_bytes: int
+    numbers: dict[int, int]
+    arrays: tuple[np.ndarray, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(a.nbytes for a in self.arrays)
 
 
 def constants(cells: tuple[Cell, ...]) -> Constants:
-    """Where each constant cell's bytes are."""
-    found = Constants({}, [], 0)
-    known: dict[tuple[int, bytes], int] = {}
+    """The arrays of all constant cells; raises HloError for one that was left out of the text."""
+    numbers: dict[int, int] = {}
+    arrays: list[np.ndarray] = []
+    known: dict[object, int] = {}
     for number, cell in enumerate(cells):
         if cell.region is not Region.CONSTANT or not cell.size:
             continue
         array = constant_array(cell)
-        key = (array.nbytes, array.tobytes()) if array.nbytes <= 4096 else (id(array), b"")
+        small = array.nbytes <= SHARED_BYTES
+        key: object = array.tobytes() if small else array.__array_interface__["data"]
         if key not in known:
-            known[key] = array.__array_interface__["data"][0]
-            found.arrays.append(array)
-            found.total_bytes += array.nbytes
-        found.addresses[number] = known[key]
-    return found
+            known[key] = len(arrays)
+            arrays.append(array)
+        numbers[number] = known[key]
+    return Constants(numbers, tuple(arrays))
 
 
 def constant_array(cell: Cell) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Linking a program's table to memory: the frame's layout, the native call's record.
+"""Linking code to this process: the native call's record of an executable.
 
-Program --frame_layout--> FrameLayout; Signature, FrameLayout --record--> int64 words
+Signature, FrameLayout, entry address --fast_call--> a Python built-in function
 """
 
 from __future__ import annotations
@@ -11,63 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.backend import call_ir
-from hlo.backend.cells import Region
-from hlo.backend.constants import Constants
 from hlo.backend.native import NativeCall
-from hlo.backend.packing import aligned
-from hlo.backend.program import HEADER_SLOTS, SLOT_THREADS, Program
 from hlo.ir.shape import Shape
 from hlo.runtime.executable import Signature
 from hlo.runtime.frames import FrameLayout
 
 RELEASE_US = 2.0  # programs from this estimate on let other Python threads run
-
-
-def frame_layout(program: Program, held: Constants) -> FrameLayout:
-    """What every slot of the program's table holds."""
-    cells = program.plan.cells
-    arena: list[tuple[int, int, int]] = []
-    fixed: list[tuple[int, int]] = []
-    arguments: list[tuple[int, int]] = []
-    results: list[tuple[int, int]] = []
-    scratch_base = aligned(program.plan.arena_bytes)
-    for slot, number in enumerate(program.table, HEADER_SLOTS):
-        if number < 0:
-            thread = -1 - number
-            offset = scratch_base + thread * program.scratch_bytes
-            arena.append((slot, offset, number))
-            continue
-        cell = cells[number]
-        match cell.region:
-            case Region.ARENA:
-                arena.append((slot, cell.offset, number))
-            case Region.ARGUMENT:
-                arguments.append((slot, cell.index))
-            case Region.RESULT:
-                results.append((slot, cell.index))
-            case Region.DONATED:
-                results.append((slot, cell.result))
-            case Region.CONSTANT:
-                fixed.append((slot, held.addresses.get(number, 0)))
-    used = {number for _, _, number in arena}
-    sizes = {n: cells[n].size if n >= 0 else program.scratch_bytes for n in used}
-    head = [0] * HEADER_SLOTS
-    head[SLOT_THREADS] = program.threads
-    columns = np.array(arena, np.int64).reshape(-1, 3)
-    constant = np.array(fixed, np.uint64).reshape(-1, 2)
-    return FrameLayout(
-        HEADER_SLOTS + len(program.table),
-        scratch_base + program.threads * program.scratch_bytes,
-        columns[:, 0].copy(),
-        columns[:, 1].copy(),
-        columns[:, 2].copy(),
-        sizes,
-        constant[:, 0].astype(np.int64),
-        constant[:, 1].copy(),
-        np.array(arguments, np.int64).reshape(-1, 2),
-        np.array(results, np.int64).reshape(-1, 2),
-        tuple(head),
-    )
 
 
 def fast_call(

@@ -339,8 +339,7 @@ class _Entry:
             return []
         shared = Definitions({f"declare void @{COPY}(ptr, ptr, i64, i1)": None})
         parts = [
-            inlinable(shared.placed(f"{name}.in", kernel))
-            for name, kernel in self.inlined.items()
+            inlinable(shared.placed(f"{name}.in", kernel)) for name, kernel in self.inlined.items()
         ]
         body = "\n".join([*shared.lines(), *parts, *self.loops, ""])
         return [IrModule(body, tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)]

@@ -11,10 +11,11 @@ from hlo.backend import toolchain
 from hlo.backend.backend import emit_llvm, link
 from hlo.backend.buffers import assign
 from hlo.backend.compile import objects
-from hlo.backend.constants import constants
+from hlo.backend.host import HostCalls
 from hlo.backend.kernels.build import implementations
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.legality import Way
+from hlo.backend.link_table import link_table
 from hlo.backend.lowering import lower
 from hlo.backend.schedule import schedule
 from hlo.backend.target import Target
@@ -123,8 +124,10 @@ def planned(text: str):  # type: ignore[no-untyped-def]
 def compiled(text: str, threads: int = 1, *, cache: bool = False) -> Executable:
     """An executable made with the tiny kernels."""
     program = lower(planned(text), threads)
-    held = constants(program.plan.cells)
-    return link(program, held, objects(emit_llvm(program), cache=cache))
+    host = HostCalls(program) if program.hosts else None
+    table = link_table(program)
+    bodies = objects(emit_llvm(program), cache=cache)
+    return link(program.plan.schedule.module, table, bodies, host)
 
 
 def f32(*values: float) -> np.ndarray:
