@@ -309,7 +309,8 @@ class _Build:
         current = [self._load(m, k, operand, lanes) for m, k in self._of(self.operands)]
         given = [self._load(m, k, update, lanes) for m, k in self._of(self.updates)]
         parameters = self.combiner.parameters
-        values = {p: (v,) for p, v in zip(parameters, (*current, *given), strict=True)}
+        pairs = zip(parameters, (*current, *given), strict=True)
+        values: dict[Instruction, tuple[Lanes, ...]] = {p: (v,) for p, v in pairs}
         results = self.elemental.inlined(self.combiner.root, values)
         for (memory, kind), result in zip(self._of(self.operands), results, strict=True):
             self._store(memory, kind, operand, self.elemental.splat(result, lanes))

@@ -79,7 +79,7 @@ def quarter_exp(x: Term) -> tuple[Term, Term]:
 
 
 def logistic(x: Term) -> Term:
-    """1 / (1 + e^-x) from e^-|x|, which cannot overflow; below 2 ulp, small results too."""
+    """1 / (1 + e^-x) from e^-|x|, which cannot overflow; below 2.3 ulp, small results too."""
     e = exp(-x.abs())
     return (x < 0.0).select(e, 1.0) / (e + 1.0)
 
