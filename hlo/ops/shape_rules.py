@@ -95,7 +95,8 @@ def precision(dtype: DType) -> tuple[int, ...]:
     bits = 1 if dtype is PRED else part.bits
     largest = significand = -1
     if part.float_format is not None:
-        limits = ml_dtypes.finfo(part.numpy) if part.bits < 32 else np.finfo(part.numpy)
+        finfo = ml_dtypes.finfo if part.bits < 32 else np.finfo
+        limits = finfo(part.numpy)
         largest = math.frexp(float(limits.max))[1]
         significand = part.float_format.mantissa + 1
     return (int(dtype.is_complex), largest, significand, bits, int(part.is_signed))

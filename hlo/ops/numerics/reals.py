@@ -121,7 +121,8 @@ def _erf_series(x: Array) -> Array:
         total /= 2 * n + 1
         total += 1
     scale = 2 / np.sqrt(np.asarray(PI, x.dtype))
-    return np.asarray(np.where(np.abs(x) >= 6.5, np.sign(x), scale * np.exp(-x * x) * x * total))
+    result = scale * np.exp(-x * x) * x * total
+    return np.asarray(np.where(np.abs(x) >= 6.5, np.sign(x), result))
 
 
 PI = np.longdouble(3.141592653589793) + np.longdouble(1.2246467991473532e-16)
