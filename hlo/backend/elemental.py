@@ -23,6 +23,8 @@ from hlo.backend.transposed import is_square, load_square
 from hlo.backend.types import Lanes, parts
 from hlo.backend.writer import Value
 from hlo.errors import HloError
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
 
@@ -46,11 +48,18 @@ class Elemental:
     def __init__(self, nest: Nest, lanes: int) -> None:
         self.nest = nest
         self.lanes = lanes  # elements of a full vector in this kernel
+        self.is_raw = False  # elements are moved only: narrow floats are seen as their bits
         self.memory: dict[tuple[Instruction, Path], Memory] = {}
         self.bound: dict[Instruction, Instruction] = {}  # a called computation's parameters
         self.guards: tuple[Condition, ...] = ()
         self.saved: dict[Instruction, SavedRow] = {}
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order
+
+    def storage(self, dtype: DType) -> DType:
+        """The type as which elements are loaded and stored."""
+        if self.is_raw and (dtype.is_pred or types.is_narrow_float(dtype)):
+            return dt.U16 if dtype.item_bytes == 2 else dt.U8
+        return dtype
 
     # -- evaluation --------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ class Read:
     dtype: DType
     position: Expr
     folded: tuple[Variable, ...] = ()
+    leaf: int = -1
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ def trace(
         if (instruction, path) in elemental.memory:
             memory = elemental.memory[instruction, path]
             position = indexing.linear(index, elemental.dims(instruction, path))
-            found.reads.append(Read(instruction, memory.dtype, position, folded))
+            found.reads.append(Read(instruction, memory.dtype, position, folded, memory.leaf))
             continue
         operands = instruction.operands
         if is_elementwise(instruction):

@@ -41,6 +41,12 @@ def _component(w: Writer, value: np.ndarray, dtype: DType) -> Value:
     return w.cast("bitcast", bits, kind)
 
 
+def bits_of(literal: Literal, dtype: DType) -> Literal:
+    """The same bytes as elements of another type."""
+    bits = np.ascontiguousarray(literal.array).view(dtype.numpy).reshape(literal.shape.dims)
+    return Literal.of(bits, literal.shape.with_dtype(dtype))
+
+
 def is_uniform(literal: Literal) -> bool:
     """Whether all elements of an array literal have equal bits (and there is one)."""
     if literal.is_elided or not literal.array.size:

@@ -48,6 +48,8 @@ def constant(
     for k in path:
         assert isinstance(literal.value, tuple)
         literal = literal.value[k]
+    if elemental.storage(literal.shape.dtype) is not literal.shape.dtype and not literal.is_elided:
+        literal = constants.bits_of(literal, elemental.storage(literal.shape.dtype))
     if not literal.shape.dims or constants.is_uniform(literal):
         return [constants.scalar(elemental.nest.w, literal) for _ in indices]
     base = constants.array(elemental.nest.w, literal)

@@ -45,7 +45,7 @@ def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: i
             continue
         source, own = elemental.source(root, path)
         base = _buffer_slot(elemental, operand_leaves + k)
-        memory = Memory(base, shape.dtype, shape.size, operand_leaves + k)
+        memory = Memory(base, elemental.storage(shape.dtype), shape.size, operand_leaves + k)
         window = _window_output(elemental, source, own, memory, k)
         if window is not None:
             found.append(window)

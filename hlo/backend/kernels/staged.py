@@ -13,6 +13,8 @@ from __future__ import annotations
 from hlo.backend.access import Memory
 from hlo.backend.elemental import Elemental
 from hlo.backend.emitters import reduction, values, windows  # noqa: F401  # they enter their emitters
+from hlo.backend.emitters.movement import CASES
+from hlo.backend.kernels.in_place import in_place_pairs
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.parts import Part, parts_of
@@ -29,6 +31,7 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a fusion or of one op; HloError "unsupported" where it has to be left to others."""
     w = Writer()
     elemental = Elemental(Nest(w, target), _lanes(instruction, target))
+    elemental.is_raw = _only_moves(instruction)
     count = _enter_operands(elemental, instruction)
     outputs = outputs_of(elemental, instruction, count)
     parts = [p for p in parts_of(elemental, outputs) if p.size]
@@ -41,6 +44,7 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
+        in_place=in_place_pairs(elemental, outputs, parts, count),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
         bytes_moved=reads + writes,
         flops=sum(p.flops for p in parts),
@@ -60,11 +64,19 @@ def _members(instruction: Instruction) -> list[Instruction]:
     return found
 
 
+def _only_moves(instruction: Instruction) -> bool:
+    """Whether elements are copied as they are, so that their bits need no meaning."""
+    free = ("constant", "parameter", "tuple", "get-tuple-element", "fusion")
+    return all(m.opcode in CASES or m.opcode in free for m in _members(instruction))
+
+
 def _lanes(instruction: Instruction, target: Target) -> int:
     """As many elements as a full vector has of the widest type; narrow floats count as f32."""
     shapes = [s for m in _members(instruction) for s in _arrays(m.shape) if s.size > 1]
     shapes += [s for o in instruction.operands for s in _arrays(o.shape) if s.size > 1]
     kinds = {s.dtype.component for s in shapes}
+    if kinds and _only_moves(instruction):
+        return target.vector_bytes // max(k.item_bytes for k in kinds)
     if kinds and all(k.item_bytes <= 2 and not k.is_float for k in kinds):
         return target.vector_bytes // max(k.item_bytes for k in kinds)
     return min((target.lanes(k) for k in kinds), default=target.vector_bytes // 4)
@@ -79,7 +91,8 @@ def _enter_operands(elemental: Elemental, instruction: Instruction) -> int:
         for path, leaf in _paths(operand.shape):
             if leaf.is_array and (source, path) not in elemental.memory:
                 base = _buffer(elemental, number)
-                elemental.memory[source, path] = Memory(base, leaf.dtype, leaf.size, number)
+                dtype = elemental.storage(leaf.dtype)
+                elemental.memory[source, path] = Memory(base, dtype, leaf.size, number)
             number += 1
     return number
 

@@ -68,12 +68,15 @@ def run(
     assert isinstance(sequence, KernelSequence)
     inputs = [np.ascontiguousarray(a) for argument in arguments for a in leaves(argument)]
     results = [
-        np.full(leaf.dims, 0x55, np.uint8) if False else _poisoned(leaf)
+        _poisoned(leaf)
         for leaf in instruction.shape.leaves()
         if leaf.is_array
     ]
     for operand, result in sequence.must_alias:
         results[result][...] = inputs[operand]
+    if over is not None:
+        results[over[1]].view(np.uint8).reshape(-1)[:] = inputs[over[0]].view(np.uint8).reshape(-1)
+        inputs[over[0]] = results[over[1]]
     temporaries = [np.full(n, 0xA5, np.uint8) for n in sequence.temporaries]
     arrays = [*inputs, *results, *temporaries]
     for call in sequence.calls:

@@ -1,0 +1,68 @@
+"""In place: which operands a kernel may overwrite with its results.
+
+A result may lie over an operand when each of the operand's elements is read for the last time
+before the result's element at that place is written: read at the very same position, or by a
+reduction over the part's own rows, which comes before their stores.
+"""
+
+from __future__ import annotations
+
+from hlo.backend import indexing
+from hlo.backend.access import Memory
+from hlo.backend.elemental import Elemental
+from hlo.backend.indexing import Expr
+from hlo.backend.kernels.outputs import Output
+from hlo.backend.kernels.parts import Part
+from hlo.backend.trace import Read
+
+
+def in_place_pairs(
+    elemental: Elemental, outputs: list[Output], parts: list[Part], operand_leaves: int
+) -> frozenset[tuple[int, int]]:
+    """(operand leaf, result leaf) pairs."""
+    operands = {m.leaf: m for m in elemental.memory.values() if 0 <= m.leaf < operand_leaves}
+    return frozenset(
+        (number, output.leaf)
+        for output in outputs
+        for number, memory in operands.items()
+        if output.alias is None
+        and _same_size(memory, output.memory)
+        and all(_is_safe(part, output, number) for part in parts)
+    )
+
+
+def _same_size(a: Memory, b: Memory) -> bool:
+    return a.size == b.size and a.dtype.item_bytes == b.dtype.item_bytes
+
+
+def _is_safe(part: Part, output: Output, operand: int) -> bool:
+    """Whether the part reads the operand only where, and before, it writes the output."""
+    reads = [r for r in part.trace.reads if r.leaf == operand]
+    if not reads:
+        return True
+    if output not in part.outputs or part.tile is not None:
+        return False
+    place = output.place(part.index([indexing.of(v) for v in part.variables]))
+    return all(_is_own(part, read, place) for read in reads)
+
+
+def _is_own(part: Part, read: Read, place: Expr) -> bool:
+    if read.position == place:
+        return True
+    if not read.folded or part.block or part.outer:
+        return False
+    fixed = [v for v in part.variables if read.position.depends_on(v)]
+    count = len(fixed)
+    loops = len(part.extents) - part.in_lanes
+    if fixed != part.variables[:count] or not part.prefix <= count <= loops:
+        return False
+    if any(read.position.coefficient(v) != place.coefficient(v) for v in fixed):
+        return False
+    rest = read.position - sum_of(place, fixed)
+    inner = place - sum_of(place, fixed)
+    return inner.low <= rest.low and rest.high <= inner.high
+
+
+def sum_of(place: Expr, variables: list[indexing.Variable]) -> Expr:
+    """The terms of some variables."""
+    return Expr({v: k for v, k in place.terms.items() if v in variables}, 0)
