@@ -22,7 +22,8 @@ from hlo.backend.kernels.contraction_panels import packing_kernel
 from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
 from hlo.backend.kernels.contraction_product import product_kernel
 from hlo.backend.kernels.contraction_result import Epilogue
-from hlo.backend.kernels.contraction_ring import ring_of
+from hlo.backend.kernels.contraction_ring import Ring, ring_of
+from hlo.backend.kernels.contraction_split import split_depth, sum_kernel
 from hlo.backend.kernels.convolution import convolution_contraction
 from hlo.backend.kernels.gemv import vector_kernel
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
@@ -99,19 +100,35 @@ class _Sequence:
             return KernelSequence(())
         others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
         product = vector_kernel(c, ring, self.epilogue)
-        tiles = None if product is not None else tile_plan(c, ring)
         if product is not None:
-            factors = (c.lhs.buffer, c.rhs.buffer)
-        elif tiles is not None:
+            self._call(product, c.lhs.buffer, c.rhs.buffer, *others)
+        elif (tiles := tile_plan(c, ring)) is not None:
             kernel, size = tile_packing_kernel(tiles)
-            factors = (c.lhs.buffer, self.add_before(kernel, c.rhs.buffer, size))
+            blocks = self.add_before(kernel, c.rhs.buffer, size)
             product = tile_product_kernel(tiles, self.epilogue)
+            self._call(product, c.lhs.buffer, blocks, *others)
         else:
-            plan = planned(c, ring)
-            factors = (self._packed(plan, "lhs"), self._packed(plan, "rhs"))
-            product = product_kernel(plan, self.epilogue)
-        self.calls.append(KernelCall(product, (*factors, *others)))
+            self._add_product(c, ring, others)
         return KernelSequence(tuple(self.calls), tuple(self.temporaries))
+
+    def _call(self, kernel: Kernel, *buffers: int) -> None:
+        self.calls.append(KernelCall(kernel, buffers))
+
+    def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """The blocked product; of a long depth in parts."""
+        plan = planned(c, ring)
+        place = self.places.temporaries + len(self.temporaries)
+        split = None if plan.depth_first else split_depth(c, ring, place)
+        if split is None:
+            factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+            self._call(product_kernel(plan, self.epilogue), *factors, *others)
+            return
+        parted, parts = split
+        self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
+        plan = planned(parted, ring)
+        factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+        self._call(product_kernel(plan), *factors, place)
+        self._call(sum_kernel(c, ring, parts, self.epilogue), place, *others)
 
     def _packed(self, plan: Plan, side: str) -> int:
         """Where the product finds a factor: as it is, or packed by a kernel of its own."""

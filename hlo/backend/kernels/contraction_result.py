@@ -26,6 +26,8 @@ from hlo.ir.dtype import DType
 class Lanes:
     """Lanes that leave the registers: lane i is element index + i * stride of out, row-major.
 
+    With stride 1 they lie within one run of the contraction's columns: of the trailing dimensions
+    of out that come from the same operand (the last ones of rhs in a dot).
     mask: lanes that exist, None for all. others: addresses of the epilogue's further buffers.
     """
 

@@ -183,7 +183,7 @@ def test_random_dot_on_level(level: str) -> None:
 
 BLOCKED = [
     (70, 90, 1100), (1, 300, 2000), (300, 1, 2000), (3, 65, 5000), (257, 259, 40), (1, 1, 999),
-    (12, 1100, 1000), (2, 1100, 2000),
+    (12, 1100, 1000), (2, 1100, 2000), (20, 40, 6000), (40, 9, 4096),
 ]  # fmt: skip
 
 
@@ -210,7 +210,9 @@ def test_nan_times_zero_is_nan() -> None:
     assert np.isnan(compiled([lhs, rhs], np.zeros((1, 1), np.float32))).all()
 
 
-@pytest.mark.parametrize("sizes", [(5, 40, 30), (1, 2000, 2000), (3, 40, 30), (70, 90, 2100)])
+@pytest.mark.parametrize(
+    "sizes", [(5, 40, 30), (1, 2000, 2000), (3, 40, 30), (70, 90, 2100), (10, 20, 6000)]
+)
 def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     instruction = dot(Shape.array(dt.F32, (m, k)), Shape.array(dt.F32, (n, k)), dt.F32,
@@ -259,3 +261,11 @@ def test_dot_of_narrow_types_in_tiles(
     lhs, rhs = Shape.array(types[0], (3, m, 64)), Shape.array(types[1], (3, 64, 2, 32))
     numbers = {"lhs_contracting_dims": (0, 2), "rhs_contracting_dims": (0, 1)}
     run(dot(lhs, rhs, types[2], **numbers))
+
+
+@pytest.mark.parametrize("type", [dt.PRED, dt.S8, dt.S64, dt.F16, dt.C64], ids=lambda t: t.name)
+def test_long_depth_of_type(type: dt.DType) -> None:
+    lhs, rhs = Shape.array(type, (2, 10, 2, 3000)), Shape.array(type, (2, 2, 3000, 9))
+    numbers = {"lhs_contracting_dims": (2, 3), "rhs_contracting_dims": (1, 2),
+               "lhs_batch_dims": (0,), "rhs_batch_dims": (0,)}  # fmt: skip
+    run(dot(lhs, rhs, type, **numbers))
