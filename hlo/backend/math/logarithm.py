@@ -7,7 +7,13 @@ R = s^2 P(s^2) (the arrangement of Tang 1990 and fdlibm). p and P by Remez, weig
 
 from __future__ import annotations
 
-from hlo.backend.math.scaling import format_of, power_of_two, split_near_one
+from hlo.backend.math.scaling import (
+    avx512_suffix,
+    format_of,
+    power_of_two,
+    split_near_one,
+    split_of_any,
+)
 from hlo.backend.math.term import Term, fma, horner, two_sum
 
 # fmt: off
@@ -29,6 +35,9 @@ _LN2 = {
 
 def log(x: Term) -> Term:
     """ln x, below 1 ulp for every positive x, subnormal too; 0 -> -inf, negative -> NaN."""
+    if avx512_suffix(x):  # whose split carries zeros, infinities, signs and NaN through
+        m, k = split_of_any(x)
+        return _log_near_one(m - 1.0, k)
     usable = _positive_finite(x)
     m, k, _ = split_near_one(usable.select(x, 1.0))
     y = _log_near_one(m - 1.0, k)

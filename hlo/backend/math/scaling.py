@@ -62,6 +62,12 @@ def split_near_one(x: Term) -> tuple[Term, Term, Term]:
     return m, k.to(x.scalar), k
 
 
+def split_of_any(x: Term) -> tuple[Term, Term]:
+    """AVX-512's m and k for every x: k is -inf for 0, inf for inf; m is NaN below 0 and for NaN."""
+    m = avx512("getmant", x, immediates=(0b1011,))
+    return m, _getexp(x) - _getexp(m)
+
+
 def avx512_suffix(x: Term) -> str:
     """How AVX-512's intrinsics call these lanes ("ps.512"); empty where there is no such form."""
     width = x.lanes * (64 if x.is_double else 32)
