@@ -63,7 +63,7 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
                 if step.chunks > 1 or step.stride or kernel.needs_middle_end:
                     return False
                 lines += kernel.text.count("\n")
-                work += kernel_us(kernel) - CALL_US
+                work += kernel_us(kernel, step.instruction) - CALL_US
             case CopyStep():
                 work += step.size / 10_000
                 if step.size > COPY_BYTES:

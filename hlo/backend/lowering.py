@@ -13,6 +13,7 @@ from __future__ import annotations
 from hlo.backend.cells import Branch, BufferPlan, Loop, Move, Node, Run
 from hlo.backend.kernels.build import HostCall
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
+from hlo.backend.legality import Way, way
 from hlo.backend.program import (
     HEADER_SLOTS,
     BranchStep,
@@ -23,9 +24,11 @@ from hlo.backend.program import (
     Program,
     Step,
 )
+from hlo.ir.instruction import Instruction
 
 BYTES_PER_US = 20_000  # one core's streaming rate, reads and writes
-FLOPS_PER_US = 30_000  # one core's rate in elementwise code, contractions are faster
+FLOPS_PER_US = 30_000  # one core's rate in elementwise code
+CONTRACTED_PER_US = 120_000  # and in the contraction engine's f32 products
 CALL_US = 0.005
 COPY_BYTES_PER_US = 10_000
 HOST_US = 20.0
@@ -34,6 +37,8 @@ SPLIT_US = 4.0  # a kernel from which it is split
 CHUNK_US = 2.0
 CHUNKS_PER_THREAD = 4
 ASSUMED_TRIPS = 16
+SPLIT_COPY_BYTES = 1 << 20
+COPY_UNIT_BYTES = 1 << 16
 
 
 def lower(plan: BufferPlan, threads: int = 1) -> Program:
@@ -41,10 +46,34 @@ def lower(plan: BufferPlan, threads: int = 1) -> Program:
     return _Lowering(plan, threads).program()
 
 
-def kernel_us(kernel: Kernel) -> float:
-    """The estimated time of a kernel on one core."""
-    work = max(kernel.bytes_moved / BYTES_PER_US, kernel.flops / FLOPS_PER_US)
-    return CALL_US + work
+def copy_kernel(size: int) -> Kernel:
+    """A copy of `size` bytes in units of COPY_UNIT_BYTES."""
+    text = f"""define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {{
+  %source = load ptr, ptr %buffers, align 8
+  %second = getelementptr ptr, ptr %buffers, i64 1
+  %target = load ptr, ptr %second, align 8
+  %first = mul i64 %begin, {COPY_UNIT_BYTES}
+  %reach = mul i64 %end, {COPY_UNIT_BYTES}
+  %last = call i64 @llvm.umin.i64(i64 %reach, i64 {size})
+  %bytes = sub i64 %last, %first
+  %from = getelementptr i8, ptr %source, i64 %first
+  %to = getelementptr i8, ptr %target, i64 %first
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  ret void
+}}
+"""
+    declared = (
+        "declare i64 @llvm.umin.i64(i64, i64)",
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    )
+    units = -(-size // COPY_UNIT_BYTES)
+    return Kernel(text, units, declarations=declared, bytes_moved=2 * size)
+
+
+def kernel_us(kernel: Kernel, instruction: Instruction) -> float:
+    """The estimated time on one core of a kernel that works for an instruction."""
+    rate = CONTRACTED_PER_US if way(instruction) is Way.CONTRACTION else FLOPS_PER_US
+    return CALL_US + max(kernel.bytes_moved / BYTES_PER_US, kernel.flops / rate)
 
 
 def cost_us(nodes: tuple[Node, ...]) -> float:
@@ -65,7 +94,8 @@ def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
         node, trips = stack.pop()
         match node:
             case Move():
-                found.append((trips * (CALL_US + node.size / COPY_BYTES_PER_US), False))
+                us = trips * (CALL_US + node.size / COPY_BYTES_PER_US)
+                found.append((us, node.size >= SPLIT_COPY_BYTES))
             case Loop():
                 inner = trips * ASSUMED_TRIPS
                 stack += [(n, inner) for n in (*node.condition, *node.body)]
@@ -73,7 +103,7 @@ def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
                 stack += [(n, trips) for branch in node.branches for n in branch]
             case Run(implementation=KernelSequence(calls=calls)):
                 for call in calls:
-                    us = kernel_us(call.kernel)
+                    us = kernel_us(call.kernel, node.instruction)
                     found.append((trips * us, call.kernel.units > 1 and us >= SPLIT_US))
             case Run():
                 found.append((trips * HOST_US, False))
@@ -119,15 +149,24 @@ class _Lowering:
                     cells = node.cells
                     for call in calls:
                         row = tuple(cells[b] for b in call.buffers)
-                        steps.append(self._kernel(node, call.kernel, row))
+                        steps.append(self._step(call.kernel, row, node.instruction))
                 case Move():
-                    source, target = self._row((node.source,)), self._row((node.target,))
-                    steps.append(CopyStep(source, target, node.size))
+                    steps.append(self._copy(node))
                 case Loop():
                     steps.append(self._loop(node))
                 case Branch():
                     steps.append(self._branch(node))
         return tuple(steps)
+
+    def _copy(self, node: Move) -> KernelStep | CopyStep:
+        """A copy; one that is worth splitting over threads is a kernel."""
+        if self.splits and node.size >= SPLIT_COPY_BYTES:
+            cells = self.plan.cells
+            instruction = cells[node.target].instruction or cells[node.source].instruction
+            assert instruction is not None, "a large cell is made by an instruction"
+            return self._step(copy_kernel(node.size), (node.source, node.target), instruction)
+        source, target = self._row((node.source,)), self._row((node.target,))
+        return CopyStep(source, target, node.size)
 
     def _loop(self, node: Loop) -> LoopStep:
         predicate = self._row((node.predicate,))
@@ -139,9 +178,9 @@ class _Lowering:
         branches = tuple(self._steps(b) for b in node.branches)
         return BranchStep(self._row((node.selector,)), by_predicate, branches, node.instruction)
 
-    def _kernel(self, node: Run, kernel: Kernel, cells: tuple[int, ...]) -> KernelStep:
+    def _step(self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
-        chunks = self._chunks(kernel)
+        chunks = self._chunks(kernel, instruction)
         stride = 0
         if kernel.scratch_bytes:
             self.scratch_bytes = max(self.scratch_bytes, -(-kernel.scratch_bytes // 64) * 64)
@@ -151,10 +190,10 @@ class _Lowering:
         else:
             row = cells
         slot, width = self._row(row), len(cells)
-        return KernelStep(number, slot, width, kernel.units, chunks, stride, node.instruction)
+        return KernelStep(number, slot, width, kernel.units, chunks, stride, instruction)
 
-    def _chunks(self, kernel: Kernel) -> int:
-        us = kernel_us(kernel)
+    def _chunks(self, kernel: Kernel, instruction: Instruction) -> int:
+        us = kernel_us(kernel, instruction)
         if not self.splits or kernel.units < 2 or us < SPLIT_US:
             return 1
         return max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))

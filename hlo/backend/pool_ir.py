@@ -7,8 +7,8 @@
 One 64-bit word, generation << 32 | next chunk, is all that callers and workers agree on: a chunk is
 claimed by compare-and-swap on it, so that nobody can claim a chunk of a loop that is over. The
 caller closes the word before it changes the job, works too, and waits for the claimed chunks only.
-A worker spins before it sleeps on the generation; a caller that finds the pool taken by another
-one runs its loop alone.
+A worker spins before it sleeps on the generation; a caller that waits long gives its processor up,
+for the worker that it waits for may have none; one that finds the pool taken runs its loop alone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ CLOSED = 0x7FFFFFFF  # more than any number of chunks
 SPINS = 1500  # pauses before a worker sleeps: about 50 us
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE = 128, 129
 FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
+YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124}
 
 # The job's fields, by byte offset.
 KERNEL, ROW, STRIDE, UNITS, CHUNKS, THREADS, MODE = (8 * n for n in range(7))
@@ -49,6 +50,7 @@ def text(architecture: str) -> str:
         get_mode=get_mode,
         set_mode=set_mode,
         futex=FUTEX_SYSCALL.get(architecture, 0),
+        sched_yield=YIELD_SYSCALL.get(architecture, 0),
         state=STATE,
         state_bytes=STATE_BYTES,
         done=DONE,
@@ -145,11 +147,17 @@ run:
   %finished = atomicrmw add ptr %done, i64 1 acq_rel
   br label %work
 wait:
+  %waited = phi i64 [ 0, %work ], [ %longer, %again ], [ 0, %yield ]
   %sofar = load atomic i64, ptr %done acquire, align 8
   %all = icmp eq i64 %sofar, %chunks
   br i1 %all, label %leave, label %again
 again:
   {pause}
+  %longer = add i64 %waited, 1
+  %late = icmp uge i64 %longer, {spins}
+  br i1 %late, label %yield, label %wait
+yield:
+  %y = call i64 (i64, ...) @syscall(i64 {sched_yield})
   br label %wait
 leave:
   store atomic i32 0, ptr %owner release, align 4

@@ -62,16 +62,16 @@ def run(
     *,
     splits: int = 3,
     target: Target = TARGET,
+    over: tuple[int, int] | None = None,
 ) -> list[np.ndarray]:
-    """Result leaves of a lone instruction, its units run in several ranges."""
+    """Result leaves of a lone instruction, its units run in several ranges.
+
+    over: (operand leaf, result leaf) that share memory.
+    """
     sequence = as_sequence(instruction, staged_kernel(instruction, target))
     assert isinstance(sequence, KernelSequence)
     inputs = [np.ascontiguousarray(a) for argument in arguments for a in leaves(argument)]
-    results = [
-        _poisoned(leaf)
-        for leaf in instruction.shape.leaves()
-        if leaf.is_array
-    ]
+    results = [_poisoned(leaf) for leaf in instruction.shape.leaves() if leaf.is_array]
     for operand, result in sequence.must_alias:
         results[result][...] = inputs[operand]
     if over is not None:

@@ -92,3 +92,17 @@ def test_pool_grows_once() -> None:
     before = pool._workers
     pool.grow(2)
     assert pool._workers == before >= 1
+
+
+def test_large_copies_are_split(arguments: tuple[np.ndarray, np.ndarray]) -> None:
+    text = f"""HloModule m
+    ENTRY e {{
+      x = f32[{N}] parameter(0)
+      y = f32[{N}] parameter(1)
+      ROOT t = (f32[{N}], f32[{N}]) tuple(y, x)
+    }}"""
+    steps = lower(planned(text), 2).steps
+    assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in steps)
+    first, second = compiled(text, 2)(*arguments)  # type: ignore[misc]
+    assert first.tobytes() == arguments[1].tobytes()
+    assert second.tobytes() == arguments[0].tobytes()

@@ -1,0 +1,54 @@
+"""strict keeps denormals, fast flushes them, and neither changes the caller's mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo.backend import backend, toolchain
+from hlo.parser.parse import parse
+
+HALF = """HloModule m
+ENTRY e { x = f32[4] parameter(0)
+  h = f32[] constant(0.5)
+  b = f32[4] broadcast(h), dimensions={}
+  ROOT r = f32[4] multiply(x, b) }"""
+TINY = np.array([1e-38, 2e-38, 1.0, 1e-45], np.float32)
+
+
+def test_strict_keeps_denormals() -> None:
+    result = backend.compile_module(parse(HALF))(TINY)
+    np.testing.assert_array_equal(result, TINY * np.float32(0.5))
+
+
+@pytest.mark.skipif(not toolchain.host_target().triple.startswith("x86_64"), reason="MXCSR")
+def test_fast_flushes_denormals_of_its_own_run_only() -> None:
+    result = backend.compile_module(parse(HALF), mode="fast")(TINY)
+    np.testing.assert_array_equal(result, np.array([0, 0, 0.5, 0], np.float32))
+    assert (TINY[:1] * np.float32(0.5))[0] > 0
+
+
+@pytest.mark.parametrize("stage", [s.name for s in backend.STAGES])
+def test_every_stage_has_a_text(stage: str) -> None:
+    text = backend.emit_stage(parse(HALF), stage)
+    assert text.strip()
+
+
+def test_stage_texts_come_in_order() -> None:
+    names = [name for name, _ in backend.stage_texts(parse(HALF))]
+    assert names == [
+        "schedule.txt",
+        "buffers.txt",
+        "program.txt",
+        "llvm.ll",
+        "llvm-opt.ll",
+        "asm.s",
+    ]
+
+
+def test_dynamic_sizes_are_left_to_the_reference() -> None:
+    text = """HloModule m
+    ENTRY e { x = f32[<=4] parameter(0)
+      ROOT r = f32[<=4] add(x, x) }"""
+    executable = backend.compile_module(parse(text))
+    np.testing.assert_array_equal(executable(TINY[:2]), TINY[:2] * 2)
