@@ -129,8 +129,11 @@ class Lexer:
         elif kind == "STRING":
             if "\\" in value and not _well_escaped(value):
                 kind = "ERROR"
-        elif kind != "NAME" and not _is_in_range(kind, value):
-            kind = "ERROR"
+        elif kind != "NAME":
+            if not _is_in_range(kind, value):
+                kind = "ERROR"
+            elif kind == "INT" and len(value) > 20:
+                value = str(_number(value))  # zeros in front: Python converts no endless digits
         return Token("DECIMAL" if kind == "NAN" else kind, value, start, end)
 
     def dict(self, at: int) -> Token | None:
@@ -195,7 +198,8 @@ def _is_in_range(kind: str, value: str) -> bool:
         digits = value[value.index("x") + 1 : -1].lstrip("0")
         return 0 < len(digits) <= 13
     if kind in ("PAD", "DXD"):
-        return all(-(1 << 63) <= _number(n) < 1 << 63 for n in _DIGITS.findall(value))
+        runs = _DIGITS.findall(value)
+        return all(len(n) < 1000 and -(1 << 63) <= _number(n) < 1 << 63 for n in runs)
     return True
 
 

@@ -61,7 +61,7 @@ class _Reader:
             (shape,) = shape.elements
         if not shape.is_array:
             raise Violation("literal", "literal", f"of shape {shape}", "a literal of an array shape")
-        shape = _stored(shape)
+        shape = stored(shape)
         elements = self._elements(shape)
         if elements is None:
             return Literal.elided(shape)
@@ -152,7 +152,7 @@ class _Reader:
         return real, imaginary
 
 
-def _stored(shape: Shape) -> Shape:
+def stored(shape: Shape) -> Shape:
     """A literal's shape: static, without an element size; some layout properties it cannot have."""
     assert shape.layout is not None, "an array has a layout"
     layout = shape.layout
@@ -190,18 +190,21 @@ def _int64(token: Token) -> int:
 
 
 def _integers(dtype: DType, tokens: Sequence[Token]) -> np.ndarray:
-    """Values in the type's range; u64 takes every Int, s64 too, by wrapping."""
-    low, high = dtype.int_range
-    numbers: list[int] = []
     for token in tokens:
         if token.type != "INT":
             raise _wrong(token, f"an integer of type {dtype}")
-        number = _int64(token)
-        if dtype is dt.U64:
-            number %= 1 << 64
-        elif not low <= number <= high:
-            raise Violation("literal", "literal", token.value, f"{low} to {high}, the range of {dtype}")
-        numbers.append(number)
+    return integers(dtype, [_int64(token) for token in tokens])
+
+
+def integers(dtype: DType, numbers: list[int]) -> np.ndarray:
+    """Values in the type's range; u64 takes every Int, s64 too, by wrapping."""
+    low, high = dtype.int_range
+    if dtype is dt.U64:
+        numbers = [n % (1 << 64) for n in numbers]
+    wrong = next((n for n in numbers if not low <= n <= high), None)
+    if wrong is not None:
+        expected = f"{low} to {high}, the range of {dtype}"
+        raise Violation("literal", "literal", str(wrong), expected)
     if dtype.bits < 8:
         wide = np.int8 if dtype.is_signed else np.uint8
         return np.array(numbers, dtype=wide).astype(dtype.numpy)

@@ -21,10 +21,12 @@ from hlo.parser.engine import Callbacks, Fault, Machine, callbacks_for
 from hlo.parser.kinds import attribute_kind
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
+from hlo.parser.plain_literal import plain_literal
 from hlo.parser.plain_shape import plain_shape
 from hlo.source import Source
 
 LARGEST = 1 << 15  # entries of a memory
+LONG_LITERAL = 40  # characters: shorter ones go through the grammar
 LONGEST = 4096  # characters of a text that is worth remembering
 _METADATA = ", metadata={"
 _ONLY_METADATA = re.compile(r", metadata=\{[^{}]*\}")
@@ -87,10 +89,12 @@ def literal_piece(text: str, shape: Shape) -> Literal:
     key = (text, shape)
     found = _literals.get(key)
     if found is None:
+        found = plain_literal(text, shape) if len(text) > LONG_LITERAL else None
+    if found is None:
         (tokens,) = _read("literal_text", text).children  # type: ignore[attr-defined]
         assert isinstance(tokens, LiteralTokens), "what rule literal gives"
         found = tokens.literal(shape)
-        _literals.keep(key, text, found)
+    _literals.keep(key, text, found)
     return found  # type: ignore[no-any-return]
 
 
