@@ -58,6 +58,8 @@ class ArrayReport:
     over: int
     worst: tuple[Element, ...]
     largest_ulp: float
+    largest_absolute: float  # among the elements over budget, as the next
+    largest_relative: float
     histogram: tuple[tuple[str, float], ...]  # share of elements by ulp
     bias: float  # mean signed error in ulps of the elements that are finite on both sides
     nans: tuple[int, int]  # actual, expected
@@ -141,6 +143,8 @@ def _array_report(
         count,
         worst,
         float(np.max(distance, initial=0.0)),
+        float(np.max(absolute, where=over, initial=0.0)),
+        float(np.max(relative, where=over, initial=0.0)),
         _histogram(distance),
         _bias(actual, expected, distance),
         (_count(np.isnan, actual), _count(np.isnan, expected)),
@@ -255,8 +259,21 @@ def _rows(array: ArrayReport, budget: Budget) -> Iterator[str]:
 
 def _would_pass(array: ArrayReport) -> Iterator[str]:
     """The single tolerance of each kind that would have let everything through."""
+    found = []
     if math.isfinite(array.largest_ulp):
-        yield f"  also passes with  --ulp={math.ceil(array.largest_ulp)}"
+        found.append(f"{math.ceil(array.largest_ulp)} ulp")
+    if math.isfinite(array.largest_relative):
+        found.append(f"--rtol={_upwards(array.largest_relative)}")
+    if math.isfinite(array.largest_absolute):
+        found.append(f"--atol={_upwards(array.largest_absolute)}")
+    if found:
+        yield f"  would pass with {'  or  '.join(found)}"
+
+
+def _upwards(tolerance: float) -> str:
+    """The tolerance in two digits, not below it."""
+    text = f"{tolerance:.2g}"
+    return text if float(text) >= tolerance else f"{tolerance * 1.05:.2g}"
 
 
 def _type(array: np.ndarray) -> str:

@@ -71,3 +71,16 @@ def test_complex_takes_the_worse_part() -> None:
     actual = np.array([1 + np.nextafter(np.float32(1), np.float32(2)) * 1j], np.complex64)
     assert compare(actual, expected, Budget(ulp=1)).passed
     assert not compare(actual, expected).passed
+
+
+def test_tolerances_that_would_have_passed_do_pass() -> None:
+    rng = np.random.default_rng(1)
+    expected = rng.standard_normal(50)
+    actual = expected * (1 + 1e-3 * rng.standard_normal(50))
+    (array,) = compare(actual, expected).arrays
+    text = compare(actual, expected).text
+    rtol = float(text.split("--rtol=")[1].split()[0])
+    atol = float(text.split("--atol=")[1].split()[0])
+    assert compare(actual, expected, Budget(rtol=rtol)).passed
+    assert compare(actual, expected, Budget(atol=atol)).passed
+    assert compare(actual, expected, Budget(ulp=array.largest_ulp)).passed
