@@ -73,12 +73,15 @@ def general_text(number: float, *, exact: bool = False) -> str:
 
 def float_text(number: float, *, reads_back: bool = True) -> str:
     """An f32 with six digits, or with as many as it takes to read it again."""
-    text = general_text(number)
+    text = f"{number:g}"
     if not reads_back or number != number:  # noqa: PLR0124  # a NaN
         return text
     if text == "-0":
         return "-0.0"
-    return text if float(np.float32(text)) == number else f"{number:.9g}"
+    for short in (text, f"{number:.9g}"):
+        if float(np.float32(short)) == number and abs(float(short)) <= _LARGEST_FLOAT:
+            return short
+    return repr(number)
 
 
 def _string(tree: Tree) -> str:

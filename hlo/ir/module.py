@@ -1,7 +1,8 @@
-"""Module: computations in order of completion, one of them the entry, and the header's attributes."""
+"""Module: computations in order of completion, one of them the entry, the header's attributes."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hlo.ir.computation import Computation
@@ -64,8 +65,10 @@ class Module:
 
     def to_text(self, options: object | None = None) -> str:
         """The module's text; `options` is a PrintOptions, by default one whose text reads back."""
+        if not PRINTERS:
+            import_module("hlo.printer.printer")  # enters itself; by name, for it stands above
         return PRINTERS[0](self, options)
 
 
-# The printer stands above the data it prints, so it enters itself here when hlo.printer is imported.
+# The printer stands above the data it prints, so it enters itself here when it is imported.
 PRINTERS: list = []  # type: ignore[type-arg]  # one function (Module, options) -> str
