@@ -20,7 +20,7 @@ from hlo.errors import HloError
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import made_up_inputs
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools.jax_engine import JaxProgram, without_donation
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> Row:
     module = driver.parse(path.read_text(), path.name)
     if int(module.attributes.get("num_partitions", 1)) > 1:
         module = driver.optimize(module, "sharding-remover")
-    module = fill_elided(module, arguments.seed)
+    module = without_donation(fill_elided(module, arguments.seed))
     values = inputs_of(path, module, arguments.seed)
     start = time.perf_counter()
     executable = driver.compile(

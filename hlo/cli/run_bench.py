@@ -11,7 +11,7 @@ from hlo.cli.reading import read_module
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
-from hlo.tools.jax_engine import JaxProgram
+from hlo.tools.jax_engine import JaxProgram, without_donation
 
 
 @click.command("bench")
@@ -35,7 +35,7 @@ def command(
     click.echo(f"{'program':<44}{'compile':>10}{'call':>10}{'spread':>8}"
                + (f"{'xla call':>11}{'xla/ours':>10}" if against else ""))  # fmt: skip
     for file in files:
-        module = fill_elided(read_module(file), seed)
+        module = without_donation(fill_elided(read_module(file), seed))
         values = made_up_inputs(module, kind, seed)
         start = time.perf_counter()
         executable = driver.compile(module, mode=mode, threads=threads, cache=False)

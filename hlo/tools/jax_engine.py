@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.ir.graph import clone_module
+from hlo.ir.module import Module
 
 JAXLIB_VERSION = "0.10.2"
 CHILD_TIMEOUT_S = 600
@@ -89,6 +91,16 @@ class JaxProgram:
     def temporary_bytes(self) -> int:
         """XLA's own statistic of temporary memory."""
         return int(self._executable.get_compiled_memory_stats().temp_size_in_bytes)
+
+
+DONATING = ("input_output_alias", "buffer_donor")
+
+
+def without_donation(module: Module) -> Module:
+    """A copy whose arguments outlive a call, as XLA must have them that is called many times."""
+    kept = clone_module(module)
+    kept.attributes = {k: v for k, v in module.attributes.items() if k not in DONATING}
+    return kept
 
 
 def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
