@@ -91,7 +91,7 @@ def from_codes(bits: Array, dtype: DType) -> Array:
     if dtype.is_signed and dtype.bits < 8:
         sign = np.uint8(1 << (dtype.bits - 1))
         extended = (bits.astype(np.uint8) ^ sign).astype(np.int8) - np.int8(sign)
-        return extended.astype(dtype.numpy)
+        return np.asarray(extended.astype(dtype.numpy))
     if dtype is dt.PRED:
         return np.asarray(bits != 0)
     assert dtype.numpy is not None
