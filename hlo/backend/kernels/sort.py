@@ -2,15 +2,18 @@
 
 A comparator that is a total order on one key (sort_order.py): the keys become unsigned integers,
 with the element's position beside them, and are sorted by radix (sort_radix.py); then every operand
-is read by position. Any other comparator: a merge sort of positions (sort_merge.py).
+is read by position. Any other comparator: a merge sort of positions (sort_merge.py). A topk of few
+elements scans the row once (topk_scan.py).
 A unit is one row; positions and keys live in the thread's scratch memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlo.backend import types
 from hlo.backend.elemental import Elemental, unsupported
-from hlo.backend.kernels import sort_merge, sort_radix
+from hlo.backend.kernels import sort_merge, sort_radix, topk_scan
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.sort_order import Order, recognised
 from hlo.backend.kernels.sort_row import Row
@@ -104,12 +107,19 @@ class _Build:
         plan = sort_radix.plan(self.row.count, order.bits, with_position=True)
         k = self.instruction.shape.elements[0].dims[-1]
         storage = _storage(self.kinds[0].item_bytes)
+        scans = topk_scan.pays(self.row.count, order.bits, k)
 
         def best(base: Value) -> None:
             w = self.nest.w
             row = w.binary("udiv", base, w.int(max(1, self.row.count)))
             start = w.binary("mul", row, w.int(k))
-            records = self._sorted(order, plan, base)
+            if scans:
+                shape = (self.row.count, k)
+                key = self._key(order, base)
+                topk_scan.scanned(self.nest, self.scratch, key, shape, self.elemental.lanes)
+                records = [self.scratch]
+            else:
+                records = self._sorted(order, plan, base)
 
             def write(j: Value) -> None:
                 position = plan.position(self.nest, records, j)
@@ -123,6 +133,8 @@ class _Build:
             self._each(write, k)
 
         self._rows(best)
+        if scans:
+            return topk_scan.scratch_bytes(k, order.bits, self.elemental.lanes)
         return plan.scratch_bytes
 
     def _keys_alone(self, order: Order) -> int:
@@ -170,14 +182,14 @@ class _Build:
 
     # -- parts of a row ----------------------------------------------------------------------
 
-    def _rows(self, body) -> None:  # type: ignore[no-untyped-def]
+    def _rows(self, body: Callable[[Value], None]) -> None:
         def each(r: Value, _: list[Value]) -> list[Value]:
             body(self.row.base(self.nest.w, r))
             return []
 
         self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], each)
 
-    def _each(self, body, count: int | None = None) -> None:  # type: ignore[no-untyped-def]
+    def _each(self, body: Callable[[Value], None], count: int | None = None) -> None:
         def step(j: Value, _: list[Value]) -> list[Value]:
             body(j)
             return []
@@ -186,15 +198,19 @@ class _Build:
 
     def _sorted(self, order: Order, plan: sort_radix.Plan, base: Value) -> list[Value]:
         """Keys written to scratch and sorted: the addresses of the columns of records."""
+        lanes = self.elemental.lanes if self.row.inner == 1 else 1
+        plan.fill(self.nest, self.scratch, self._key(order, base), lanes)
+        return plan.sort(self.nest, self.scratch)
+
+    def _key(self, order: Order, base: Value) -> Callable[[Value, int], Value]:
+        """The keys of `lanes` neighbours, from position j on."""
 
         def key(j: Value, lanes: int) -> Value:
             if order.reads_codes:
                 return order.key_of_code(self.elemental, self._raw(order.operand, base, j, lanes))
             return order.key(self.elemental, self._element(order.operand, base, j, lanes))
 
-        lanes = self.elemental.lanes if self.row.inner == 1 else 1
-        plan.fill(self.nest, self.scratch, key, lanes)
-        return plan.sort(self.nest, self.scratch)
+        return key
 
     def _element(self, operand: int, base: Value, j: Value, lanes: int = 1) -> Lanes:
         """Element(s) j of the row, as compute lanes."""

@@ -164,7 +164,14 @@ def test_floats_compared_by_value_keep_equal_zeros_in_order() -> None:
 @pytest.mark.parametrize("largest", ["true", "false"])
 @pytest.mark.parametrize("dtype", ["f32", "s32", "u8", "bf16", "s64"])
 def test_topk(dtype: str, largest: str) -> None:
-    for dims, k in (((3, 20), 5), ((2, 2000), 10), ((7,), 0), ((3, 4), 4)):
+    for dims, k in (
+        ((3, 20), 5),
+        ((2, 2001), 10),
+        ((2, 400), 99),
+        ((7,), 0),
+        ((3, 4), 4),
+        ((9,), 1),
+    ):
         kept = ",".join(map(str, (*dims[:-1], k)))
         module = parse(
             f"HloModule m\nENTRY e {{\n  x = {dtype}[{','.join(map(str, dims))}] parameter(0)\n"
@@ -177,3 +184,17 @@ def test_topk(dtype: str, largest: str) -> None:
         got = kernel_function(root, sort_kernel(root, host_target()), 2)(x)
         for result, want in zip(got, evaluate(module, x), strict=True):
             assert result.tobytes() == np.ascontiguousarray(want).tobytes()
+
+
+@pytest.mark.parametrize("order", [1, -1, 0])
+def test_topk_of_ordered_and_equal_rows(order: int) -> None:
+    module = parse(
+        "HloModule m\nENTRY e {\n  x = s32[500] parameter(0)\n"
+        "  ROOT t = (s32[32], s32[32]) topk(x), k=32\n}\n"
+    )
+    root = module.entry.root
+    x = order * np.arange(500, dtype=np.int32)
+    values, places = kernel_function(root, sort_kernel(root, host_target()))(x)
+    want = np.argsort(-x, kind="stable")[:32]
+    np.testing.assert_array_equal(places, want)
+    np.testing.assert_array_equal(values, x[want])
