@@ -87,11 +87,17 @@ class _Product:
         sizes = [
             tiles * self.packings["lhs"].panel_size if plan.lhs is Reading.IN_UNIT else 0,
             panels * self.packings["rhs"].panel_size if plan.rhs is Reading.IN_UNIT else 0,
-            (panels if plan.depth_first else 1) * panel_stage if self.staged else 0,
+            self._stage_size(panel_stage, panels),
         ]
         sizes = [-(-size * self.ring.scalar_bytes // 64) * 64 for size in sizes]
         self.scratch_at = [sum(sizes[:i]) for i in range(3)]
         self.scratch_bytes = sum(sizes)
+
+    def _stage_size(self, panel_stage: int, panels: int) -> int:
+        """Ring scalars that wait: a unit's, a panel's or a tile's sums."""
+        if self.staged:
+            return (panels if self.plan.depth_first else 1) * panel_stage
+        return self.plan.rows.step * self.packings["rhs"].k_step if self.epilogue else 0
 
     def kernel(self) -> Kernel:
         w, c, plan = self.w, self.c, self.plan
@@ -332,17 +338,29 @@ class _Product:
         def at_tile(tile: Value) -> None:
             start = rows.start(w, tile)
             local = times(w, w.binary("sub", tile, tiles[0]), rows.step)
-            tall = rows.is_tall(w, tile)
-            height = w.int(rows.step)
-            if tall is not None:
-                height = w.select(tall, height, w.int(rows.step - 1))
-
-            def at_row(r: Value) -> None:
-                body(add(w, start, r), self._stage_at(add(w, local, r)))
-
-            ranged(w, w.int(0), height, at_row)
+            height = self._height(rows.is_tall(w, tile))
+            ranged(
+                w,
+                w.int(0),
+                height,
+                lambda r: body(add(w, start, r), self._stage_at(add(w, local, r))),
+            )
 
         ranged(w, *tiles, at_tile)
+
+    def _height(self, tall: Value | None) -> Value:
+        w, step = self.w, self.plan.rows.step
+        return w.int(step) if tall is None else w.select(tall, w.int(step), w.int(step - 1))
+
+    def _finish_rows(self, start: Value, height: Value, local: Value, columns: Columns) -> None:
+        """Rows that wait from stage row `local` on, to the result's rows from `start` on."""
+        w, axes = self.w, self._row_axes()
+
+        def at_row(r: Value) -> None:
+            offset = strided(w, add(w, start, r), axes)
+            self._store_row(self._staged_row(self._stage_at(add(w, local, r))), offset, columns)
+
+        ranged(w, w.int(0), height, at_row)
 
     def _clear_stage(self, tiles: Range) -> None:
         zeros = [self.ring.zero(self.w, self.ring.lanes)] * self.plan.vectors
@@ -379,8 +397,17 @@ class _Product:
     # -- the result ------------------------------------------------------------------------------
 
     def _finish_tile(self, tile: Tile, start: Value, tall: Value | None, columns: Columns) -> None:
-        """Rows to the result; the last one only where the tile is tall."""
+        """Rows to the result; the last one only where the tile is tall.
+
+        With an epilogue they go through the stage, so that its code is there once, in a loop.
+        """
         w, axes = self.w, self._row_axes()
+        if self.epilogue is not None:
+            self.stage = self.stage_base
+            for r, row in enumerate(tile):
+                self._put_stage(self._stage_at(w.int(r)), row)
+            self._finish_rows(start, self._height(tall), w.int(0), columns)
+            return
         base = strided(w, start, axes) if len(axes) == 1 else None
 
         def store(r: int) -> None:

@@ -211,7 +211,8 @@ def test_nan_times_zero_is_nan() -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(5, 40, 30), (1, 2000, 2000), (3, 40, 30), (70, 90, 2100), (10, 20, 6000)]
+    "sizes",
+    [(5, 40, 30), (1, 2000, 2000), (3, 40, 30), (70, 90, 2100), (10, 20, 6000), (33, 50, 70)],
 )
 def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
