@@ -1,4 +1,4 @@
-"""The best few of a row in one pass: a short sorted list, and keys in vectors held against its last.
+"""The best few of a row in one pass: a short sorted list, its last held against vectors of keys.
 
 Records are key << 32 | position, smallest first, so that of equal keys the earlier element wins.
 Of random data only k ln(n/k) elements enter the list.
