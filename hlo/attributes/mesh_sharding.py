@@ -16,9 +16,10 @@ from hlo.attributes.mesh import (
     mesh_text,
 )
 from hlo.attributes.metadata import Metadata, build_metadata, metadata_text
-from hlo.attributes.tree import Tree, has, is_empty, key_of, subtrees, unknown_field
+from hlo.attributes.tree import Tree, has, is_empty, key_of, subtrees, tokens, unknown_field
 from hlo.errors import Violation
 
+_REDUCTIONS = ("max", "min")
 _AXES = ("replicated", "unreduced", "manual")
 
 
@@ -41,6 +42,7 @@ class MeshSharding:
     unreduced: tuple[AxisRef, ...] = ()
     manual: tuple[AxisRef, ...] = ()
     metadata: tuple[Metadata, ...] = ()
+    reduction: str = ""  # of the unreduced axes: "" is a sum; newer XLA also writes max
 
 
 def build_mesh_sharding(tree: Tree) -> MeshSharding:
@@ -62,6 +64,7 @@ def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
         dims = tuple(_dim(d, mesh) for d in subtrees(part, "mesh_dim"))
     axes: dict[str, tuple[AxisRef, ...]] = {}
     metadata: tuple[Metadata, ...] = ()
+    reduction = ""
     for field in subtrees(rest, "mesh_field"):
         key = key_of(field)
         if key == "metadata" and subtrees(field, "metadata_items"):
@@ -70,11 +73,22 @@ def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
         elif kind == "tiled" and key in _AXES and (subtrees(field, "mesh_axes") or is_empty(field)):
             more = (a for t in subtrees(field, "mesh_axes") for a in build_axes(t, mesh))
             axes[key] = (*axes.get(key, ()), *more)
+            reduction = _reduction(key, field) or reduction
         else:
             raise unknown_field(key, (*_AXES, "metadata"))
-    sharding = MeshSharding(mesh, kind, dims, **axes, metadata=metadata)  # type: ignore[arg-type]
+    sharding = MeshSharding(mesh, kind, dims, **axes, metadata=metadata, reduction=reduction)  # type: ignore[arg-type]
     _check(sharding)
     return sharding
+
+
+def _reduction(key: str, field: Tree) -> str:
+    """`unreduced=max{...}`: how the devices' values belong together."""
+    words = tokens(field, "IDENT")
+    if words and (key != "unreduced" or words[0] not in _REDUCTIONS):
+        raise Violation(
+            "attribute-value", "", f"{key}={words[0]}{{...}}", f"unreduced={_REDUCTIONS[0]}{{...}}"
+        )
+    return words[0] if words else ""
 
 
 def _dim(tree: Tree, mesh: Mesh) -> MeshDim:
@@ -104,7 +118,8 @@ def mesh_sharding_text(s: MeshSharding, *, metadata: bool = True) -> str:
         ("manual", s.manual),
     ):
         if axes:
-            texts.append(f"{key}={{{', '.join(axis_texts(axes, s.mesh))}}}")
+            word = s.reduction if key == "unreduced" else ""
+            texts.append(f"{key}={word}{{{', '.join(axis_texts(axes, s.mesh))}}}")
     if metadata and s.metadata:
         texts.append("metadata={" + ", ".join(metadata_text(m) for m in s.metadata) + "}")
     return "{" + ", ".join(texts) + "}"

@@ -66,7 +66,7 @@ def _filled(tree: Tree) -> list[object]:
             if path:
                 path[-1] += 1
         else:
-            _put(top, [0, *path], _array(part))  # type: ignore[arg-type]  # a tree
+            _put(top, [0, *path], build_array(part))  # type: ignore[arg-type]  # a tree
     return top
 
 
@@ -89,7 +89,8 @@ def _tuples(nodes: list[object]) -> tuple[object, ...]:
     return tuple(_tuples(n) if isinstance(n, list) else n for n in nodes)
 
 
-def _array(tree: Tree) -> OriginalArray | None:
+def build_array(tree: Tree) -> OriginalArray | None:
+    """From rule origin_array; None for `{}`."""
     names = tokens(tree, "STRING")
     if not names:
         return None
@@ -170,7 +171,9 @@ def _recovery_table(tree: Tree) -> RecoveryTable:
     """Sorted by what is lost; the first entry for it counts."""
     found: dict[OriginalArray, Recovery] = {}
     for entry in subtrees(tree, "recovery_entry"):
-        lost, replacing = (_array(t) or OriginalArray("") for t in subtrees(entry, "origin_array"))
+        lost, replacing = (
+            build_array(t) or OriginalArray("") for t in subtrees(entry, "origin_array")
+        )
         texts = tokens(entry, "STRING")
         module = _checked_module(unquoted(texts[0])) if texts else ""
         found.setdefault(lost, Recovery(lost, replacing, module))

@@ -1,10 +1,11 @@
-"""Attributes of the module's header, in the order in which XLA prints them (HLO_TEXT.md 2.2, 8.2)."""
+"""Attributes of the module's header, in the order in which XLA prints them (HLO_TEXT.md 8.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from hlo.attributes.aliasing import BUFFER_DONOR, INPUT_OUTPUT_ALIAS
+from hlo.attributes.debug_attributes import DEBUG_ATTRIBUTES
 from hlo.attributes.frontend import FRONTEND_ATTRIBUTES
 from hlo.attributes.origin import ORIGIN_RECOVERY_TABLE
 from hlo.attributes.scalars import BOOL, BOOLS, INT64
@@ -23,4 +24,5 @@ MODULE_ATTRS: Mapping[str, Attr] = {
     "num_partitions": Attr(INT64, 1),
     "frontend_attributes": Attr(FRONTEND_ATTRIBUTES, ()),
     "origin_recovery_table": Attr(ORIGIN_RECOVERY_TABLE, ()),
+    "debug_attributes": Attr(DEBUG_ATTRIBUTES, ()),
 }

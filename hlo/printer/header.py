@@ -40,7 +40,8 @@ def _attribute_texts(module: Module, options: PrintOptions) -> Iterator[str]:
         elif key == "frontend_attributes" and not options.reads_back:
             yield f", {key}={frontend_attributes_text(value, reads_back=False)}"  # type: ignore[arg-type]
             continue
-        yield f", {key}={attr.kind.print(value)}"
+        space = "\n" if key == "debug_attributes" else " "
+        yield f",{space}{key}={attr.kind.print(value)}"
 
 
 def _recovery_text(table: RecoveryTable, options: PrintOptions) -> str:

@@ -19,6 +19,7 @@ from hlo.attributes.aliasing import (
     OperandAlias,
 )
 from hlo.attributes.backend_config import BACKEND_CONFIG
+from hlo.attributes.debug_attributes import DEBUG_ATTRIBUTES, DebugAttributes, DebugEntry
 from hlo.attributes.dim_labels import DIM_LABELS, DimLabels
 from hlo.attributes.domain import DOMAIN, Domain
 from hlo.attributes.frontend import FRONTEND_ATTRIBUTES
@@ -243,6 +244,27 @@ CASES: dict[AttributeKind, tuple[str, str, st.SearchStrategy]] = {
         "f32[2] copy(p), ",
         "origin",
         st.builds(Origin, trees) | st.just(Origin(synthetic_call=True)),
+    ),
+    DEBUG_ATTRIBUTES: (
+        "",
+        "debug_attributes",
+        tuples_of(
+            st.builds(
+                DebugEntry,
+                st.builds(OriginalArray, words, indices),
+                tuples_of(
+                    st.builds(
+                        DebugAttributes,
+                        st.none() | st.just("default"),
+                        st.none() | int64s,
+                        st.none() | int64s,
+                        st.none() | st.booleans(),
+                    ),
+                    max_size=2,
+                ),
+            ),
+            max_size=3,
+        ),
     ),
     ORIGIN_RECOVERY_TABLE: (
         "",

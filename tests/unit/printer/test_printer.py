@@ -137,6 +137,18 @@ def test_exponential_bodies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
         parse("HloModule m\n" + "\n".join(parts)).to_text(PrintOptions.canonical())
 
 
+def test_what_newer_xla_writes_comes_back() -> None:
+    text = (
+        "HloModule m, entry_computation_layout={(s32[1])->s32[1]},\n"
+        'debug_attributes={\n  {"A"}:({log_mode=default,callback_id=1,partitioned=false}),\n'
+        '  {"B" {1}}:({op_id=7})\n}\n\n'
+        "ENTRY %e (c: s32[1]) -> s32[1] {\n"
+        "  ROOT %c = s32[1]{0} parameter(0), sharding={mesh['x'=2], [{}], unreduced=max{'x'}}\n}\n\n"
+    ).replace("s32[1])->s32[1]}", "s32[1]{0})->s32[1]{0}}")
+    assert parse(text).to_text(PrintOptions.xla_default()) == text
+    assert str(parse(text)) == text
+
+
 def test_texts_are_cached_by_value() -> None:
     module = parse('HloModule m\nENTRY e { ROOT p = f32[] parameter(0), metadata={op_name="a"} }')
     writer = Writer(module, replace(PrintOptions(), print_percent=False))
