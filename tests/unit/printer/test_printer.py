@@ -143,7 +143,8 @@ def test_what_newer_xla_writes_comes_back() -> None:
         'debug_attributes={\n  {"A"}:({log_mode=default,callback_id=1,partitioned=false}),\n'
         '  {"B" {1}}:({op_id=7})\n}\n\n'
         "ENTRY %e (c: s32[1]) -> s32[1] {\n"
-        "  ROOT %c = s32[1]{0} parameter(0), sharding={mesh['x'=2], [{}], unreduced=max{'x'}}\n}\n\n"
+        "  ROOT %c = s32[1]{0} parameter(0), "
+        "sharding={mesh['x'=2], [{}], unreduced=max{'x'}}\n}\n\n"
     ).replace("s32[1])->s32[1]}", "s32[1]{0})->s32[1]{0}}")
     assert parse(text).to_text(PrintOptions.xla_default()) == text
     assert str(parse(text)) == text
