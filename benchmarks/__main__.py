@@ -1,4 +1,4 @@
-"""`python -m benchmarks FILE...`: every program beside XLA:CPU in one process, a table, geometric means.
+"""`python -m benchmarks FILE...`: every program beside XLA:CPU, a table, geometric means.
 
 Inputs are placed beforehand, results dropped before the next call; both sides warm up until times
 are stable, then they are interleaved and medians are taken. Compile times are cold, caches off.
@@ -97,9 +97,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> Row:
     module = without_donation(fill_elided(module, arguments.seed))
     values = inputs_of(path, module, arguments.seed)
     start = time.perf_counter()
-    executable = driver.compile(
-        module, mode=arguments.mode, threads=arguments.threads, cache=False
-    )
+    executable = driver.compile(module, mode=arguments.mode, threads=arguments.threads, cache=False)
     our_compile = time.perf_counter() - start
     rival = JaxProgram(driver.to_text(module))
     placed = rival.place(list(arrays.leaves(tuple(values))))
@@ -122,6 +120,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> Row:
 
 
 def main() -> int:
+    """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--seconds", type=float, default=2.0, help="about this long a program")

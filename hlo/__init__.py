@@ -10,17 +10,21 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Builder": "hlo.ops.builder",
+    "Dynamic": "hlo.runtime.dynamic",
     "HloError": "hlo.errors",
     "HloErrors": "hlo.errors",
+    "HostChannel": "hlo.interpreter.device",
     "Literal": "hlo.ir.literal",
     "PrintOptions": "hlo.printer.options",
     "Shape": "hlo.ir.shape",
     "compile": "hlo.driver",
     "evaluate": "hlo.driver",
+    "evaluate_devices": "hlo.driver",
     "fill_elided": "hlo.tools.fill",
     "optimize": "hlo.driver",
     "parse": "hlo.driver",
     "parse_shape": "hlo.parser.parse",
+    "register_custom_call": "hlo.ops.custom_call",
     "verify": "hlo.driver",
 }
 

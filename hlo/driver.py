@@ -1,19 +1,22 @@
 """The straight line: one function per public verb, each line one arrow.
 
-    text -> module -> verified -> optimised -> schedule -> buffers -> program -> LLVM IR -> machine code -> arrays
+    text -> module -> verified -> optimised -> schedule -> buffers -> program -> LLVM IR
+         -> machine code -> arrays
 
 The command line, the examples and the tests call this file and nothing deeper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hlo.errors import HloError
+from hlo.interpreter.device import HostChannel, Infeed, Outfeed, Progress
 from hlo.interpreter.evaluate import evaluate as _evaluate
+from hlo.interpreter.evaluate import evaluate_devices as _evaluate_devices
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -43,7 +46,7 @@ def to_text(module: Module, options: PrintOptions | None = None) -> str:
     return print_module(module, options or PrintOptions())
 
 
-def verify(module: Module, layout_sensitive: bool = False) -> None:  # the public name's form is fixed
+def verify(module: Module, layout_sensitive: bool = False) -> None:
     """None, or raises HloErrors with every problem found."""
     _verify(module, layout_sensitive=layout_sensitive, place=place)
 
@@ -74,7 +77,7 @@ def compile(
     passes: str = "default",
     mode: str = "strict",
     threads: int | None = None,
-    cache: bool = True,  # the public name's form is fixed
+    cache: bool = True,
     replicas: int | None = None,
     partitions: int | None = None,
 ) -> Executable:
@@ -100,10 +103,50 @@ def check_devices(module: Module, replicas: int | None, partitions: int | None) 
             )
 
 
-def evaluate(module: Module, *arguments: object, max_steps: int | None = None) -> object:
-    """The reference's result. Raises HloErrors when the module does not verify."""
+def evaluate(
+    module: Module,
+    *arguments: object,
+    max_steps: int | None = None,
+    seed: int = 0,
+    infeed: Infeed = (),
+    outfeed: Outfeed | None = None,
+    channels: Mapping[object, HostChannel] | None = None,
+    progress: Progress | None = None,
+) -> object:
+    """The reference's result. Raises HloErrors when the module does not verify.
+
+    seed starts `rng`; infeed, outfeed and channels are the host's side (hlo/interpreter/device.py);
+    progress hears of the entry's steps, done and total.
+    """
     verify(module)
-    return _evaluate(module, *arguments, max_steps=max_steps)
+    return _evaluate(
+        module,
+        *arguments,
+        max_steps=max_steps,
+        seed=seed,
+        infeed=infeed,
+        outfeed=outfeed,
+        channels=channels,
+        progress=progress,
+    )
+
+
+def evaluate_devices(
+    module: Module,
+    arguments: Sequence[Sequence[object]],
+    replicas: int | None = None,
+    partitions: int | None = None,
+    **surroundings: Any,
+) -> list[object]:
+    """The results of all devices; arguments[g] are those of g = replica * partitions + partition.
+
+    Raises HloErrors when the module does not verify, HloError `deadlock` when devices wait for
+    each other. Further keywords as in `hlo.interpreter.evaluate.evaluate_devices`.
+    """
+    verify(module)
+    return _evaluate_devices(
+        module, arguments, replicas=replicas, partitions=partitions, **surroundings
+    )
 
 
 def tokens_text(text: str) -> str:

@@ -12,7 +12,9 @@ from hlo.ir.dtype import DType
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """vector_bytes: 64 with AVX-512, 32 with AVX2, 16 otherwise. features: LLVM's names that are on."""
+    """vector_bytes: 64 with AVX-512, 32 with AVX2, 16 otherwise. features:
+    LLVM's names that are on.
+    """
 
     triple: str
     features: frozenset[str]
@@ -23,5 +25,7 @@ class Target:
         return feature in self.features
 
     def lanes(self, dtype: DType) -> int:
-        """Elements of one full vector of the type; small types are counted as f32 (they compute so)."""
+        """Elements of one full vector of the type; small types are counted as f32 (they compute
+        so).
+        """
         return self.vector_bytes // max(4, dtype.component.item_bytes)

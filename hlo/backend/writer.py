@@ -1,4 +1,5 @@
-"""Writer: LLVM IR as text, one typed line at a time. f-strings cost 0.2 us a line, llvmlite's builder 6-12.
+"""Writer: LLVM IR as text, one typed line at a time. f-strings cost 0.2 us a line, llvmlite's
+builder 6-12.
 
     Value(text, type): an SSA name or a literal with its LLVM type ("float", "<16 x float>", "ptr")
 
@@ -97,7 +98,9 @@ class Writer:
         return found
 
     def scope(self) -> dict[tuple[str, ...], Value]:
-        """Remember what is known; give it to `restore` when control leaves the region it dominates."""
+        """Remember what is known; give it to `restore` when control leaves the region it
+        dominates.
+        """
         return dict(self._known)
 
     def restore(self, known: dict[tuple[str, ...], Value]) -> None:
@@ -157,7 +160,9 @@ class Writer:
         return self.pure(a.type, f"select {condition.typed}, {a.typed}, {b.typed}")
 
     def cast(self, opcode: str, a: Value, type: str) -> Value:
-        """`opcode`: zext, sext, trunc, fpext, fptrunc, bitcast, sitofp, ...; identity when equal."""
+        """`opcode`: zext, sext, trunc, fpext, fptrunc, bitcast, sitofp, ...;
+        identity when equal.
+        """
         return a if a.type == type else self.pure(type, f"{opcode} {a.typed} to {type}")
 
     def intrinsic(self, name: str, type: str, *operands: Value, suffix: str = "") -> Value:

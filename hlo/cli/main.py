@@ -144,7 +144,7 @@ def exit_code(command: click.Command, given: list[str]) -> int:
     except MemoryError:
         click.echo("error[memory]: the program needs more memory than there is", err=True)
         return 1
-    except Exception:  # noqa: BLE001  # the one place that catches all: a bug of ours
+    except Exception:  # the one place that catches all: a bug of ours
         _report_bug(command.name or "hlo", given)
         return 3
 

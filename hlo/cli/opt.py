@@ -62,7 +62,7 @@ def rule_list() -> str:
         for rule in RULES.values():
             if rule.family == family:
                 mark = " " if rule.exact else "~"
-                rows.append(f" {mark} {rule.name:<30}{rule.equation}")
+                rows.append(f" {mark} {rule.name:<34}{rule.equation}")
     return "\n".join(rows) + "\n(~: changes roundings or special values; runs with inexact=true)\n"
 
 
@@ -81,7 +81,7 @@ def listing(kind: str) -> str:
 @click.option("--list-ops", "listed", flag_value="ops", help="The op table.")
 @click.option("--list-rules", "listed", flag_value="rules", help="algsimp's equations.")
 @click.option("--print-changed", is_flag=False, flag_value="full", default=None,
-              type=click.Choice(["full", "diff"]), help="Print after each pass that changed.")  # fmt: skip
+              type=click.Choice(["full", "diff"]), help="Print after changes.")  # fmt: skip
 @click.option("--time-passes", is_flag=True, help="A table of passes on stderr.")
 @click.option("--dump-to", default=None, metavar="DIR", help="Numbered files, one per stage.")
 @click.option("--no-verify", is_flag=True, help="Do not verify before and between passes.")
@@ -95,9 +95,9 @@ def command(
     form: str,
     listed: str | None,
     print_changed: str | None,
-    time_passes: bool,  # noqa: FBT001  # click calls by keyword
+    time_passes: bool,
     dump_to: str | None,
-    no_verify: bool,  # noqa: FBT001  # click calls by keyword
+    no_verify: bool,
     mode: str,
     output: str,
 ) -> int:

@@ -13,7 +13,7 @@ from hlo.errors import HloError
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--syntax", is_flag=True, help="Parse only.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
-def command(files: tuple[str, ...], syntax: bool, verbose: bool) -> int:  # noqa: FBT001  # click calls by keyword
+def command(files: tuple[str, ...], syntax: bool, verbose: bool) -> int:
     """Parse and verify; exit 1 when any file fails."""
     bad = 0
     for file in files:

@@ -13,7 +13,7 @@ from hlo.tools.files import read_text, write_text
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the files.")
 @click.option("--check", is_flag=True, help="Only say which files would change; exit 1 if any.")
-def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:  # noqa: FBT001  # click calls by keyword
+def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
     """Reprint files; comments are dropped, and it says so."""
     changed = False
     for file in files:

@@ -8,6 +8,7 @@ from functools import partial
 import click
 
 from hlo import driver
+from hlo.cli.progress import progress_bar
 from hlo.cli.reading import read_module
 from hlo.errors import HloError
 from hlo.ir.module import Module
@@ -17,6 +18,7 @@ from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
 
 ENGINES = ("compiled", "interpreter")
+PRINTED = ("full", "summary", "hash", "none")
 
 
 def given_arguments(
@@ -62,7 +64,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
               metavar="[SEED]", help="Give constant({...}) made-up values.")  # fmt: skip
 @click.option("--outputs", default=None, metavar="FILE.npz", help="Write the results.")
 @click.option("--print-outputs", "printed", is_flag=False, flag_value="full", default="summary",
-              type=click.Choice(["full", "summary", "hash", "none"]), show_default=True)  # fmt: skip
+              type=click.Choice(PRINTED), show_default=True)  # fmt: skip
 @click.option("--compare", default=None, metavar="WITH",
               help="interpreter, unoptimized, jax, or FILE.npz of expected outputs.")  # fmt: skip
 @click.option("--rtol", default=None, type=float, help="Passing relative error, --compare.")
@@ -94,11 +96,11 @@ def command(
     passes: str,
     mode: str,
     threads: int | None,
-    no_cache: bool,  # noqa: FBT001  # click calls by keyword
+    no_cache: bool,
     max_steps: int | None,
-    timed: bool,  # noqa: FBT001  # click calls by keyword
-    memory: bool,  # noqa: FBT001  # click calls by keyword
-    one_device: bool,  # noqa: FBT001  # click calls by keyword
+    timed: bool,
+    memory: bool,
+    one_device: bool,
 ) -> int:
     """Compile and run once."""
     module = read_module(file)
@@ -109,36 +111,37 @@ def command(
     driver.verify(module)
     values = given_arguments(module, inputs, archive, kind, seed)
     if engine == "interpreter":
-        rerun = partial(driver.evaluate, module, max_steps=max_steps)
-        result = rerun(*values)
+        run: check.Run = partial(
+            driver.evaluate, module, max_steps=max_steps, progress=progress_bar()
+        )
     else:
         start = time.perf_counter()
-        executable = driver.compile(
-            module, passes=passes, mode=mode, threads=threads, cache=not no_cache
-        )
-        compiled = time.perf_counter() - start
-        rerun = executable
-        result = executable(*values)
-        if memory:
-            click.echo(executable.memory_report(), nl=False, err=True)
+        run = driver.compile(module, passes, mode, threads, cache=not no_cache)
         if timed:
-            (timing,) = bench.measure([lambda: executable(*values)])
-            click.echo(
-                f"compile {bench.duration(compiled)}   call {bench.duration(timing.median)} "
-                f"(median of {timing.calls}, quartiles {bench.duration(timing.low)} to "
-                f"{bench.duration(timing.high)})",
-                err=True,
-            )
+            click.echo(f"compile {bench.duration(time.perf_counter() - start)}", err=True)
+        if memory:
+            click.echo(run.memory_report(), nl=False, err=True)
+    result = run(*values)
+    if timed:
+        click.echo(_call_time(run, values), err=True)
     _print(result, printed)
     if outputs:
         write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
     if compare is None:
         return 0
     report = check.compared(
-        module, values, result, compare, rerun=rerun, rtol=rtol, atol=atol, ulp=ulp
+        module, values, result, compare, rerun=run, rtol=rtol, atol=atol, ulp=ulp
     )
     click.echo(report.text, err=True)
     return 0 if report.passed else 1
+
+
+def _call_time(run: check.Run, values: list[object]) -> str:
+    (timing,) = bench.measure([lambda: run(*values)])
+    return (
+        f"call {bench.duration(timing.median)} (median of {timing.calls}, quartiles "
+        f"{bench.duration(timing.low)} to {bench.duration(timing.high)})"
+    )
 
 
 def _print(result: object, printed: str) -> None:

@@ -19,7 +19,8 @@ class Computation:
     """
 
     __slots__ = (
-        "_by_order", "_instructions", "_next", "_root", "_taken", "execution_thread", "module", "name",
+        "_by_order", "_instructions", "_next", "_root", "_taken", "execution_thread", "module",
+        "name",
     )  # fmt: skip
 
     def __init__(self, name: str, *, execution_thread: str = "main") -> None:

@@ -20,7 +20,8 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """dims holds the bound of a dynamic dimension (`<=n`), UNBOUNDED for `?`; `dynamic` one flag each.
+    """dims holds the bound of a dynamic dimension (`<=n`), UNBOUNDED for `?`; `dynamic` one flag
+    each.
 
     An array always has a layout. `elements` are the parts of a tuple, or the one shape in a buffer.
     Build with the class methods, not the constructor.
@@ -138,7 +139,9 @@ _OPAQUE = Shape(dt.OPAQUE)
 
 
 def compatible(a: Shape, b: Shape) -> bool:
-    """Same tuple structure, element types and sizes; layouts and dynamism ignored (HLO_TEXT.md 3.5)."""
+    """Same tuple structure, element types and sizes; layouts and dynamism ignored (HLO_TEXT.md
+    3.5).
+    """
     if a is b:
         return True
     if a.dtype is not b.dtype or a.dims != b.dims or len(a.elements) != len(b.elements):

@@ -1,4 +1,6 @@
-"""Making instructions: `make` for passes, `Builder` for people. Shapes are inferred from the table."""
+"""Making instructions: `make` for passes, `Builder` for people. Shapes are inferred from the
+table.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def make(
     shape: Shape | None = None,
     **attributes: object,
 ) -> Instruction:
-    """A new instruction in `like`'s computation, with its place and metadata; the shape is inferred."""
+    """A new instruction in `like`'s computation, with its place and metadata;
+    the shape is inferred.
+    """
     assert like.computation is not None, f"{like.name} stands in no computation"
     result = inferred_shape(opcode, operands, attributes, shape)
     return like.computation.new(

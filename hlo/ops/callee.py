@@ -1,4 +1,6 @@
-"""Callee: a called computation as `evaluate` receives it (to_apply, body, condition, calls, ...)."""
+"""Callee: a called computation as `evaluate` receives it (to_apply, body, condition, calls,
+...).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from hlo.ir.shape import ProgramShape
 
 
 class Callee(Protocol):
-    """Calls a computation with values: arrays (rank 0 ones too), tuples of values, None for a token."""
+    """Calls a computation with values: arrays (rank 0 ones too), tuples of values,
+    None for a token.
+    """
 
     @property
     def name(self) -> str: ...
@@ -23,9 +27,11 @@ class Callee(Protocol):
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether a scalar computation may be called with arrays of one shape, to act on each element.
+        """Whether a scalar computation may be called with arrays of one shape, to act on each
+        element.
 
-        Its constants and iotas broadcast; the result of a constant-only computation may stay a scalar.
+        Its constants and iotas broadcast; the result of a constant-only computation may stay a
+        scalar.
         """
 
     def __call__(self, *values: object) -> object: ...

@@ -1,7 +1,7 @@
 """The op table's rows: what a row holds, how a family file enters one, how others look one up.
 
     class Transpose(Op): opcode, arity, attrs, traits, infer, evaluate     (a structural op)
-    elementwise("add", arity=2, numpy=..., ...)                            (a row, in ops/elementwise.py)
+    elementwise("add", arity=2, numpy=..., ...)                     (a row, in ops/elementwise.py)
 
 The third reading, emit, lives in hlo/backend/emitters/, which may import llvmlite.
 """
@@ -116,6 +116,7 @@ def call_attributes(instruction: Instruction) -> dict[str, object]:
 
 
 def has_trait(instruction: Instruction, trait: Trait) -> bool:
+    """Whether the instruction's op has any of the traits."""
     return bool(OPS[instruction.opcode].traits & trait)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo.ir.module import Module
-from hlo.passes.patterns import (  # importing a family enters its rules
+from hlo.passes.patterns import (
     arithmetic,
     contraction,
     conversion,
@@ -14,6 +14,10 @@ from hlo.passes.patterns import (  # importing a family enters its rules
     slicing,
 )
 from hlo.passes.rewriting import Limits, apply_rules
+
+FAMILIES = (  # importing a family enters its rules
+    arithmetic, contraction, conversion, indexing, logic, movement, reduction, slicing,
+)  # fmt: skip
 
 
 def algsimp(
@@ -27,7 +31,7 @@ def algsimp(
     """Algebraic simplification: equations tried to a fixed point.
 
     inexact: also rules that change roundings or special values (the `fast` mode). fuel: at most so
-    many rewrites (-1: no limit). only, without: rule names joined by `+`, to use alone or leave out.
+    many rewrites (-1: no limit). only, without: rule names joined by `+`, used alone or left out.
     Cost: O(instructions + rewrites). Source of the list: XLA's algebraic_simplifier.cc, each rule
     judged anew for exactness (shared/TOOLS.md 3.2).
     """

@@ -36,7 +36,9 @@ def _may_inline(instruction: Instruction, computation: Computation) -> bool:
 
 
 def inline_call(call: Instruction) -> Instruction:
-    """Copy the callee's instructions into the caller and remove the call; the value that replaces it."""
+    """Copy the callee's instructions into the caller and remove the call;
+    the value that replaces it.
+    """
     computation = call.computation
     assert computation is not None, f"{call.name} stands in no computation"
     (callee,) = call.called_computations()

@@ -60,7 +60,8 @@ def is_fusible_computation(computation: Computation) -> bool:
 def is_scalar_code(computation: Computation) -> bool:
     """Whether a computation acts on scalars by elementwise ops only (a reducer, a map's function)."""
     return all(
-        is_elementwise(i) or i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "copy")
+        is_elementwise(i)
+        or i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "copy")
         for i in computation.instructions
     ) and all(not i.shape.dims for i in computation.instructions)
 

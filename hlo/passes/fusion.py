@@ -1,7 +1,7 @@
 """Fusion: producers move into the kernels of their consumers, seen as `fusion(...), calls=%fused`.
 
-    fusion(module): 1. fusions that no loop kernel can hold are written out; 2. long folds with few
-    results are cut in two; 3. groups are planned per computation; 4. each becomes a computation.
+fusion(module): 1. fusions that no loop kernel can hold are written out; 2. long folds with few
+results are cut in two; 3. groups are planned per computation; 4. each becomes a computation.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def _fuse(module: Module, computation: Computation, group: Group) -> None:
             twins[operand] = body.new(
                 "parameter", operand.shape, (), {"parameter_number": number}, name=f"param_{number}"
             )
-        twins[member] = body.add(clone_instruction(member, tuple(twins[o] for o in member.operands)))
+        twins[member] = body.add(
+            clone_instruction(member, tuple(twins[o] for o in member.operands))
+        )
     body.root = _body_root(body, [twins[r] for r in group.roots])
     module.adopt(body)
     # Callees stand before their callers.
@@ -117,7 +119,9 @@ def post_order_of(group: Group) -> list[Instruction]:
             order[top] = None
         elif top not in order:
             stack.append((top, True))
-            stack += [(o, False) for o in reversed(top.operands) if o in group.members and o not in order]
+            stack += [
+                (o, False) for o in reversed(top.operands) if o in group.members and o not in order
+            ]
     return list(order)
 
 

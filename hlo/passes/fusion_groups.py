@@ -172,7 +172,8 @@ def _operand_axes(group: Group, user: Instruction, number: int) -> Axes:
             reduced: Sequence[int] = attribute(user, "dimensions")  # type: ignore[assignment]  # INTS
             number_ = list(group.members).index(user)
             return tuple(
-                ("r", 100 * number_ + d) if d in reduced else next(kept) for d in range(operand.rank)
+                ("r", 100 * number_ + d) if d in reduced else next(kept)
+                for d in range(operand.rank)
             )
         case "concatenate" | "pad" | "slice" | "reverse" | "dynamic-slice":
             same = operand.rank == user.shape.rank
@@ -285,7 +286,9 @@ def _fold_level(group: Group, axes: Axes) -> int:
     members = list(group.members)
     numbers = {n // 100 for kind, n in axes if kind == "r"}
     if STAGES in axes:
-        numbers |= {n for n, m in enumerate(members) if m.opcode == "reduce" and m is not group.root}
+        numbers |= {
+            n for n, m in enumerate(members) if m.opcode == "reduce" and m is not group.root
+        }
     levels = [_fixed_dims(group, group.members[members[n]]) for n in numbers if n < len(members)]
     return max((len(group.dims) if n is None else n for n in levels), default=0)
 

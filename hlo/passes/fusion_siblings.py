@@ -83,7 +83,9 @@ class _Siblings:
 
 
 def _outside(group: Group) -> list[Instruction]:
-    return list(dict.fromkeys(o for m in group.members for o in m.operands if o not in group.members))
+    return list(
+        dict.fromkeys(o for m in group.members for o in m.operands if o not in group.members)
+    )
 
 
 def _shared_values(group: Group) -> list[Instruction]:

@@ -13,9 +13,10 @@ from hlo.passes.patterns.matching import is_plain, splat_literal
 
 
 def reshape_mover(module: Module) -> bool:
-    """op(R(x), R(y), splat) => R(op(x, y, splat'))  for an elementwise op, R a reshape or transpose.
+    """Sink equal reshapes or transposes of all operands below elementwise ops.
 
-    Only where every R has no other user, so that no work is added. O(edges).
+    op(R(x), R(y), splat)  =>  R(op(x, y, splat'))  where no R has another user: no work is added.
+    O(edges).
     """
     changed = False
     for computation in module.computations:

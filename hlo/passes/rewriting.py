@@ -40,7 +40,8 @@ class Rule:
 
     @property
     def equation(self) -> str:
-        return (self.function.__doc__ or "").split("\n")[0]
+        paragraph = (self.function.__doc__ or "").split("\n\n")[0]
+        return " ".join(paragraph.split("\n")).strip().replace("     ", " ")
 
 
 RULES: dict[str, Rule] = {}
@@ -66,7 +67,8 @@ def rewrite(
 
 @dataclass(slots=True)
 class Limits:
-    """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only, without:
+    """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only,
+    without:
     names of rules to use alone, or to leave out."""
 
     inexact: bool = False

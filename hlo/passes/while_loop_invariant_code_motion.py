@@ -66,7 +66,9 @@ def _plan(loop: Instruction) -> Plan:
     for instruction in post_order(body):
         if instruction in invariant or instruction.opcode == "parameter":
             continue
-        if _is_pure(instruction) and all(o in moved or o in invariant for o in instruction.operands):
+        if _is_pure(instruction) and all(
+            o in moved or o in invariant for o in instruction.operands
+        ):
             moved[instruction] = None
     read = [i for i in moved if _is_worth_moving(i) and any(u not in moved for u in i.users)]
     needed = _with_operands(read, moved)
@@ -111,9 +113,7 @@ def _bytes_read(instruction: Instruction) -> int:
     return sum(o.shape.size_bytes for o in instruction.operands)
 
 
-def _with_operands(
-    roots: list[Instruction], allowed: dict[Instruction, None]
-) -> set[Instruction]:
+def _with_operands(roots: list[Instruction], allowed: dict[Instruction, None]) -> set[Instruction]:
     found: set[Instruction] = set()
     stack = list(roots)
     while stack:
@@ -170,7 +170,9 @@ def _widen(body: Computation, plan: Plan, shape: Shape, count: int) -> None:
 
 
 def _replace_loop(loop: Instruction, state: Instruction, shape: Shape) -> None:
-    """A loop over the wider state; whoever reads the whole old state gets a tuple of its elements."""
+    """A loop over the wider state; whoever reads the whole old state gets a tuple of its
+    elements.
+    """
     computation = loop.computation
     assert computation is not None, "a loop stands in a computation"
     wider = computation.new("while", shape, (state,), loop.attributes, like=loop, name=loop.name)
@@ -179,8 +181,7 @@ def _replace_loop(loop: Instruction, state: Instruction, shape: Shape) -> None:
         computation.set_operand(reader, 0, wider)
     if loop.users or loop.is_root:
         parts = [
-            make(loop, "get-tuple-element", wider, index=i)
-            for i in range(len(loop.shape.elements))
+            make(loop, "get-tuple-element", wider, index=i) for i in range(len(loop.shape.elements))
         ]
         computation.replace_uses(loop, make(loop, "tuple", *parts, shape=loop.shape))
     computation.remove(loop)

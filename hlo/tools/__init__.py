@@ -1,1 +1,1 @@
-"""What users do with modules beyond the straight line: made-up inputs, comparison, timing, dumps."""
+"""What users do with modules beside the straight line: inputs, comparison, timing, dumps."""

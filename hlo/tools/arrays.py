@@ -63,7 +63,7 @@ def _restored(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def arguments_from_npz(module: Module, arrays: dict[str, np.ndarray]) -> list[object]:
-    """One value per entry parameter: leaves by parameter name, or as 0, 1, .. / in0, in1, .. / arg_0, .."""
+    """One value per entry parameter: leaves by its name, or as 0, 1, ..; in0, in1, ..; arg_0, .."""
     count = 0
     values: list[object] = []
     for parameter in module.entry.parameters:
@@ -116,7 +116,7 @@ HLO_SHAPE = re.compile(r"^(?P<dtype>[a-z]+\d*\w*)\[(?P<dims>[\d,]*)\]$")
 
 
 def parse_input(text: str) -> tuple[str | None, np.ndarray]:
-    """`[NAME=]@x.npy`, `2x3xf32=1 2 3 4 5 6`, `f32[2,3]=1.0` or `f32[]=3`: the name, and the array."""
+    """`[NAME=]@x.npy`, `2x3xf32=1 2 3 4 5 6`, `f32[2,3]=1.0`: the name, the array."""
     name: str | None = None
     head, _, rest = text.partition("=")
     if rest and not IREE_SHAPE.match(head) and not HLO_SHAPE.match(head):
@@ -132,7 +132,8 @@ def _from_words(head: str, rest: str, text: str) -> np.ndarray:
     if match is None:
         raise HloError(
             "arguments",
-            f"input {text!r} is not understood, expected f32[2,3]=VALUES, 2x3xf32=VALUES or @FILE.npy",
+            f"input {text!r} is not understood, expected f32[2,3]=VALUES, 2x3xf32=VALUES or "
+            "@FILE.npy",
         )
     dims = tuple(int(n) for n in re.findall(r"\d+", match["dims"]))
     try:

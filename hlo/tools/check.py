@@ -116,7 +116,7 @@ def _nudged(value: object, rng: np.random.Generator) -> object:
     dtype = from_numpy(array.dtype)
     if dtype is None or dtype.component.float_format is None:
         return array
-    unit = 2.0 ** -dtype.component.float_format.mantissa
+    unit = 2.0**-dtype.component.float_format.mantissa
     with np.errstate(all="ignore"):
         factor = 1 + unit * rng.choice(np.array([-1.0, 0.0, 1.0]), array.shape)
         return (_wide(array) * factor).astype(array.dtype)

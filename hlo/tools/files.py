@@ -58,7 +58,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 
 def write_npz(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays whole or not at all; types NumPy cannot store keep their bits and name their type."""
+    """Write arrays whole or not at all; a type NumPy cannot store keeps its bits and its name."""
     stored = {}
     for name, array in arrays.items():
         plain, suffix = storable(array)
@@ -67,7 +67,7 @@ def write_npz(path: str, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def storable(array: np.ndarray) -> tuple[np.ndarray, str]:
-    """The array as NumPy can store it, and the suffix `:dtype` of its name where bits stand for it."""
+    """The array as NumPy can store it, and its name's suffix `:dtype` where bits stand for it."""
     if array.dtype.kind in "biufc":
         return array, ""
     return array.view(np.dtype(f"u{array.dtype.itemsize}")), f":{array.dtype.name}"

@@ -1,4 +1,4 @@
-"""The real XLA:CPU through jaxlib: the one file of the package that imports jax, and only when asked.
+"""The real XLA:CPU through jaxlib: the one file that imports jax, and only when asked.
 
 jaxlib's names used here are private: the version is checked. XLA aborts its process on some bad
 input, so a comparison runs in a child process (`run_in_child`); timing needs one process for both
@@ -54,7 +54,7 @@ class JaxProgram:
         core: Any = importlib.import_module("jaxlib._jax")
         client_module: Any = importlib.import_module("jaxlib.xla_client")
         lapack: Any = importlib.import_module("jaxlib.lapack")
-        jax.config.update("jax_enable_x64", True)  # noqa: FBT003  # jax's signature
+        jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_platforms", "cpu")
         self._jax = jax
         device = jax.devices("cpu")[0]
@@ -104,7 +104,7 @@ def without_donation(module: Module) -> Module:
 
 
 def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Run a module's text in a spawned process; HloError code "oracle" where XLA refuses or dies."""
+    """Run a module's text in a spawned process; HloError "oracle" where XLA refuses or dies."""
     check_available()
     with tempfile.TemporaryDirectory(prefix="hlo-jax-") as folder:
         given, made = Path(folder, "given"), Path(folder, "made")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.support.run_lines import run, run_lines
 
 HERE = Path(__file__).parent

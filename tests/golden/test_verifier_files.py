@@ -57,13 +57,13 @@ def test_verifier_file(name: str, number: int, text: str) -> None:
     ],
 )
 def test_caret_stands_under_the_part_that_is_wrong(instruction: str, caret: str | None) -> None:
-    text = f"HloModule m\nENTRY e {{\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = {instruction}\n}}\n"  # noqa: E501  # a program
+    text = f"HloModule m\nENTRY e {{\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = {instruction}\n}}\n"  # a program
     found = errors_of(text, layout_sensitive=False)
     assert [e.span.text if e.span else "" for e in found] == ([caret] if caret else [])
 
 
 def test_operand_errors_say_where_the_operand_is_defined() -> None:
-    text = "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = f32[2] add(p, q)\n}\n"  # noqa: E501  # a program
+    text = "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = f32[2] add(p, q)\n}\n"  # a program
     (error,) = errors_of(text, layout_sensitive=False)
     assert [note.message for note in error.notes] == ["'q' is defined here"]
     assert "5:" in str(error)

@@ -13,6 +13,7 @@ from filecheck.finput import FInput
 from filecheck.matcher import Matcher
 from filecheck.options import parse_argv_options
 from filecheck.parser import Parser
+
 from tests.support.command import call
 
 

@@ -23,7 +23,9 @@ def _dims(root: Instruction, name: str) -> tuple[int, ...]:
 
 @rewrite("dot", operand="transpose")
 def dot_of_transpose(root: Instruction) -> Instruction | None:
-    """dot(transpose(x, p), y) => dot(x, y) with dimensions p[d]  where the free dims keep their order"""
+    """dot(transpose(x, p), y) => dot(x, y) with dimensions p[d]
+    where the free dims keep their order
+    """
     for side, x in zip(("lhs", "rhs"), root.operands, strict=True):
         if x.opcode != "transpose" or not is_plain(x.operands[0].shape):
             continue

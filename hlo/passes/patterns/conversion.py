@@ -18,7 +18,9 @@ def convert_to_own_type(root: Instruction) -> Instruction | None:
 
 @rewrite("convert", operand="convert")
 def convert_back(root: Instruction) -> Instruction | None:
-    """convert(convert(x, wide), type(x)) => x  where every value of x's type survives in the wide one"""
+    """convert(convert(x, wide), type(x)) => x  where every value of x's type survives in the wide
+    one
+    """
     (inner,) = root.operands
     (x,) = inner.operands
     if not same_array(x.shape, root.shape) or not holds(inner.shape.dtype, x.shape.dtype):
@@ -28,7 +30,9 @@ def convert_back(root: Instruction) -> Instruction | None:
 
 @rewrite("convert", operand="convert")
 def convert_twice(root: Instruction) -> Instruction | None:
-    """convert(convert(x, wide), t) => convert(x, t)  where every value of x's type survives in the wide one"""
+    """convert(convert(x, wide), t) => convert(x, t)  where every value of x's type survives in
+    the wide one
+    """
     (inner,) = root.operands
     (x,) = inner.operands
     if not holds(inner.shape.dtype, x.shape.dtype) or root.shape.dtype.is_complex:
@@ -73,7 +77,9 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def _float_holds(wide: DType, narrow: DType) -> bool:
-    """IEEE-like formats only: the small ones differ in which NaNs, zeros and infinities they have."""
+    """IEEE-like formats only: the small ones differ in which NaNs,
+    zeros and infinities they have.
+    """
     a, b = wide.float_format, narrow.float_format
     if a is None or b is None or a.nan != "ieee" or b.nan != "ieee":
         return False

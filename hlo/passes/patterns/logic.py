@@ -74,7 +74,9 @@ NEGATED = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT
 
 @rewrite("not", operand="compare")
 def not_compare(root: Instruction) -> Instruction | None:
-    """not(a < b) => a >= b  for integers and pred, or EQ and NE of anything; the comparison used once"""
+    """not(a < b) => a >= b  for integers and pred, or EQ and NE of anything;
+    the comparison used once
+    """
     (comparison,) = root.operands
     a, b = comparison.operands
     direction = comparison["direction"]

@@ -119,7 +119,9 @@ def merge_broadcasts(root: Instruction) -> Instruction | None:
 
 @rewrite("broadcast", operand="reshape")
 def broadcast_of_unit_dims(root: Instruction) -> Instruction | None:
-    """broadcast(reshape(x), d) => broadcast(x, d')  where the reshape only adds dimensions of size 1"""
+    """broadcast(reshape(x), d) => broadcast(x, d')  where the reshape only adds dimensions of
+    size 1
+    """
     (inner,) = root.operands
     (x,) = inner.operands
     kept = added_units(x.shape.dims, inner.shape.dims)
@@ -130,7 +132,9 @@ def broadcast_of_unit_dims(root: Instruction) -> Instruction | None:
 
 
 def added_units(source: Ints, target: Ints) -> Ints | None:
-    """Where source's dimensions stand in target, when target only has further dimensions of size 1."""
+    """Where source's dimensions stand in target, when target only has further dimensions of size
+    1.
+    """
     kept: list[int] = []
     for i, size in enumerate(target):
         if len(kept) < len(source) and size == source[len(kept)]:
@@ -142,7 +146,9 @@ def added_units(source: Ints, target: Ints) -> Ints | None:
 
 @rewrite("reshape", "transpose", "reverse", "slice", operand="broadcast")
 def move_scalar_broadcast(root: Instruction) -> Instruction | None:
-    """move(broadcast(s)) => broadcast(s)  for a scalar s, move a reshape, transpose, reverse or slice"""
+    """move(broadcast(s)) => broadcast(s)  for a scalar s, move a reshape, transpose,
+    reverse or slice
+    """
     (s,) = root.operands[0].operands
     if not s.shape.is_scalar or not is_plain(root.shape):
         return None
@@ -163,7 +169,9 @@ def transpose_of_broadcast(root: Instruction) -> Instruction | None:
 
 @rewrite("reshape", operand="broadcast")
 def reshape_of_broadcast(root: Instruction) -> Instruction | None:
-    """reshape(broadcast(x, d)) => broadcast(x, d')  where the reshape only drops or adds size-1 dims"""
+    """reshape(broadcast(x, d)) => broadcast(x, d')  where the reshape only drops or adds size-1
+    dims
+    """
     (inner,) = root.operands
     (x,) = inner.operands
     source, target = inner.shape.dims, root.shape.dims

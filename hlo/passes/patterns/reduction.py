@@ -42,7 +42,9 @@ def reduce_unit_dims(root: Instruction) -> Instruction | None:
 
 
 def _is_identity(root: Instruction, z: Instruction) -> bool:
-    """Whether f(z, x) has the bits of x for every x. (+0 + -0 is +0: no identity for float sums.)"""
+    """Whether f(z, x) has the bits of x for every x. (+0 + -0 is +0:
+    no identity for float sums.)
+    """
     opcode, dtype = reducer_opcode(root), root.shape.dtype
     if opcode == "add":
         return is_discrete(dtype) and is_splat(z, 0)
@@ -59,7 +61,9 @@ def _is_identity(root: Instruction, z: Instruction) -> bool:
 
 @rewrite("reduce", operand="transpose")
 def reduce_of_transpose(root: Instruction) -> Instruction | None:
-    """reduce(transpose(x, p), z, d) => reduce(x, z, p[d])  where the kept dimensions keep their order"""
+    """reduce(transpose(x, p), z, d) => reduce(x, z, p[d])  where the kept dimensions keep their
+    order
+    """
     if len(root.operands) != 2 or root.operands[0].opcode != "transpose":
         return None
     moved, z = root.operands
@@ -81,7 +85,9 @@ def reduce_of_transpose(root: Instruction) -> Instruction | None:
 
 @rewrite("reduce", operand="reshape")
 def reduce_of_reshape(root: Instruction) -> Instruction | None:
-    """reduce(reshape(x), z, d) => reduce(x, z, d')  where the reshape only splits or joins reduced dims"""
+    """reduce(reshape(x), z, d) => reduce(x, z, d')  where the reshape only splits or joins
+    reduced dims
+    """
     if len(root.operands) != 2 or root.operands[0].opcode != "reshape":
         return None
     reshaped, z = root.operands
@@ -96,7 +102,9 @@ def reduce_of_reshape(root: Instruction) -> Instruction | None:
 
 
 def _merged_dimensions(source: Ints, target: Ints, reduced: Ints) -> Ints | None:
-    """Dimensions of source that hold exactly target's reduced ones; kept ones must be equal one to one."""
+    """Dimensions of source that hold exactly target's reduced ones;
+    kept ones must be equal one to one.
+    """
     found: list[int] = []
     i = j = 0
     while i < len(source) or j < len(target):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tests.support.command import Outcome, call
 
 GOOD = """HloModule m
@@ -156,7 +157,7 @@ def test_full_disk_keeps_the_old_file(program: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=limit,  # noqa: PLW1509  # the limit must hold in the child alone
+        preexec_fn=limit,  # the limit must hold in the child alone
         cwd=Path(__file__).resolve().parents[3],
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "HLO_CACHE_DIR": str(tmp_path / "c")},
     )

@@ -8,7 +8,13 @@ from hlo.passes.catalogue import CATALOGUE, ORDER, PIPELINES, first_line
 from hlo.passes.manager import Manager, PassError
 from hlo.passes.pipeline import Fixpoint, Step, Steps, parse_pipeline
 
-TWICE = "HloModule m\nENTRY e { x = f32[3] parameter(0) a = f32[3] negate(x) ROOT b = f32[3] negate(a) }"
+TWICE = """HloModule m
+ENTRY e {
+  x = f32[3] parameter(0)
+  a = f32[3] negate(x)
+  ROOT b = f32[3] negate(a)
+}
+"""
 
 
 def test_names_groups_and_options() -> None:
