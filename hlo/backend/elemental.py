@@ -138,7 +138,10 @@ class Elemental:
             if emitter is not None:
                 return emitter(self, instruction, indices, path)
             if instruction.opcode in CASES:
-                return self._moved(instruction, indices)
+                moved = self._moved(instruction, indices)
+                if instruction.opcode == "bitcast":
+                    return [self._reread(instruction, lanes) for lanes in moved]
+                return moved
         finally:
             self._in_order = in_order
         raise unsupported(instruction)
@@ -255,6 +258,16 @@ class Elemental:
             self._chosen(instruction, found[n]) if value is None else value
             for n, value in enumerate(results)
         ]
+
+    def _reread(self, bitcast: Instruction, lanes: Lanes) -> Lanes:
+        """A bitcast's operand as the result's element type, of the same width."""
+        source, target = bitcast.operands[0].shape.dtype, bitcast.shape.dtype
+        if source is target:
+            return lanes
+        if source.bits != target.bits:
+            raise unsupported(bitcast, "to elements of another width")
+        w, machine = self.nest.w, self.nest.target
+        return elementwise.emit("bitcast-convert", w, machine, [lanes], [source], target, {})
 
     def _chosen(self, instruction: Instruction, choices: list[Case]) -> Lanes:
         """The first case that holds, lane by lane."""
@@ -375,7 +388,9 @@ class Elemental:
                 (callee,) = instruction.called_computations()
                 inner = dict(zip(callee.parameters, operands, strict=True))
                 return self.inlined(callee.root, inner, rounds=rounds)
-            case "broadcast" | "reshape" | "copy" | "bitcast" | "opt-barrier" | "transpose" if (
+            case "bitcast":
+                return (self._reread(instruction, operands[0][0]),)
+            case "broadcast" | "reshape" | "copy" | "opt-barrier" | "transpose" if (
                 instruction.shape.size == 1
             ):
                 return operands[0]
