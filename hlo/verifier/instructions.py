@@ -20,6 +20,7 @@ MIXED = frozenset({
     "parameter", "recv", "recv-done", "reduce-precision", "reduce-window", "send", "send-done",
     "sort", "tuple", "while",
 })  # fmt: skip
+LARGEST_BYTES = 2**63 - 1  # what sizes and offsets can say
 REDUCING = frozenset({"map", "reduce", "reduce-window"})
 
 
@@ -67,6 +68,9 @@ def _check_bounded(instruction: Instruction) -> None:
         if UNBOUNDED in leaf.dims:
             found, expected = _text(instruction.shape), "sizes or bounds (<=n) instead of ?"
             raise Violation("unsupported", "result", found, expected, "V28")
+        if leaf.is_array and leaf.size_bytes > LARGEST_BYTES:
+            found, expected = _text(instruction.shape), "arrays of fewer than 2^63 bytes"
+            raise Violation("limit", "result", found, expected)
 
 
 def _check_shape(instruction: Instruction, signatures: Signatures) -> None:
