@@ -137,7 +137,8 @@ def test_types_pass_through(dtype: type) -> None:
 def test_large_results_come_from_reused_blocks() -> None:
     count = 16 * BLOCK_BYTES
     exe = compiled(
-        f"HloModule m\nENTRY e {{ x = f32[{count}] parameter(0)\n ROOT r = f32[{count}] add(x, x) }}"
+        f"HloModule m\nENTRY e {{ x = f32[{count}] parameter(0)\n"
+        f" ROOT r = f32[{count}] add(x, x) }}"
     )
     x = np.ones(count, np.float32)
     first = exe(x)
@@ -251,3 +252,19 @@ def test_one_list_of_arguments_for_one_device(add: Executable) -> None:
     np.testing.assert_array_equal(add.run_devices([[X, Y]])[0], X + Y)
     with pytest.raises(HloError, match="one"):
         add.run_devices([[X, Y], [X, Y]])
+
+
+def test_programs_run_through_ctypes_where_objects_lie_differently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native, "native_call", lambda: None)
+    exe = compiled(ADD)
+    assert type(exe._call).__name__ == "method"
+    np.testing.assert_array_equal(exe(X, Y), X + Y)
+    with pytest.raises(HloError, match="expected 2"):
+        exe(X)
+
+
+def test_layout_probe_refuses_other_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
+    assert not native.layouts_as_expected()
