@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hlo.backend import types
 from hlo.backend.access import Memory, mask_of, stride
-from hlo.backend.indexing import Expr, Variable
+from hlo.backend.indexing import Atom, Expr, Variable
 from hlo.backend.nest import Nest
 from hlo.backend.types import Lanes
 from hlo.backend.writer import Value, vector_of
@@ -57,11 +57,11 @@ def load_square(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[L
     return [types.decoded(w, nest.target, raw, memory.dtype) for raw in turned]
 
 
-def _scalar(atom: object) -> Variable:
-    """The loop variable as the position of its lane 0."""
-    assert isinstance(atom, Variable)
+def _scalar(atom: Atom) -> Atom:
+    """A loop variable over lanes as the position of its lane 0."""
     if atom.lanes == 1:
         return atom
+    assert isinstance(atom, Variable), "lanes lie a constant stride apart"
     return Variable(atom.name, atom.low, atom.high, atom.depth, 1, atom.value)
 
 

@@ -75,7 +75,8 @@ def run(
     for operand, result in sequence.must_alias:
         results[result][...] = inputs[operand]
     if over is not None:
-        results[over[1]].view(np.uint8).reshape(-1)[:] = inputs[over[0]].view(np.uint8).reshape(-1)
+        result, operand = results[over[1]].reshape(-1), inputs[over[0]].reshape(-1)
+        result.view(np.uint8)[:] = operand.view(np.uint8)
         inputs[over[0]] = results[over[1]]
     temporaries = [np.full(n, 0xA5, np.uint8) for n in sequence.temporaries]
     arrays = [*inputs, *results, *temporaries]

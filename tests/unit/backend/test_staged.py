@@ -1,0 +1,193 @@
+"""Staged kernels: one op or fusion each, against the reference interpreter, at awkward sizes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from kernel_check import check
+from kernel_runner import TARGET, assembly
+
+from hlo.backend.kernels.staged import staged_kernel
+from hlo.parser.parse import parse
+
+REDUCERS = """
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+max { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }
+odd { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] subtract(b, a) }
+first { a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  ge = pred[] compare(a, b), direction=GE
+  v = f32[] select(ge, a, b)
+  k = s32[] select(ge, i, j)
+  ROOT t = (f32[], s32[]) tuple(v, k) }
+"""
+
+
+def root_of(body: str):  # type: ignore[no-untyped-def]  # an Instruction
+    return parse(f"HloModule m\n{REDUCERS}\nENTRY e {{\n{body}\n}}").entry.root
+
+
+def text(dims: tuple[int, ...]) -> str:
+    return ",".join(map(str, dims))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 16, 17, 33, 257, 9001])
+@pytest.mark.parametrize("kind", ["f32", "s32", "f64", "bf16", "u8", "c64", "f8e4m3fn", "s4"])
+def test_add_of_every_length(n: int, kind: str) -> None:
+    root = root_of(f"p = {kind}[{n}] parameter(0)\nROOT r = {kind}[{n}] add(p, p)")
+    assert check(root) == ""
+
+
+@pytest.mark.parametrize("dims", [(1, 1), (3, 5), (16, 16), (17, 33), (64, 48), (2, 100), (1, 40)])
+@pytest.mark.parametrize("kind", ["f32", "bf16", "u8", "f64", "c64", "pred"])
+def test_transpose_of_every_size(dims: tuple[int, int], kind: str) -> None:
+    a, b = dims
+    root = root_of(
+        f"p = {kind}[{a},{b}] parameter(0)\nROOT r = {kind}[{b},{a}] transpose(p), dimensions={{1,0}}"
+    )
+    assert check(root) == ""
+
+
+@pytest.mark.parametrize(
+    ("dims", "reduced"),
+    [
+        ((5, 7), (1,)), ((5, 70), (1,)), ((5, 7), (0,)), ((300, 37), (0,)), ((33, 1000), (1,)),
+        ((1000,), (0,)), ((3, 4, 50), (0, 2)), ((3, 40, 50), (1,)), ((0, 4), (0,)), ((4, 0), (1,)),
+        ((2, 3), (0, 1)), ((700, 130), (0,)), ((40, 50), (0, 1)), ((6, 3), (1,)), ((1, 1), (0,)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("reducer", ["sum", "max", "odd"])
+def test_reduce(dims: tuple[int, ...], reduced: tuple[int, ...], reducer: str) -> None:
+    kept = tuple(n for d, n in enumerate(dims) if d not in reduced)
+    root = root_of(
+        f"x = f32[{text(dims)}] parameter(0)\nz = f32[] parameter(1)\n"
+        f"ROOT r = f32[{text(kept)}] reduce(x, z), dimensions={{{text(reduced)}}}, to_apply={reducer}"
+    )
+    assert check(root) == ""
+
+
+@pytest.mark.parametrize("dims", [(7, 33), (40, 100), (3, 5)])
+@pytest.mark.parametrize("d", [0, 1])
+def test_argmax_without_tie_break_keeps_the_first(dims: tuple[int, int], d: int) -> None:
+    n = dims[1 - d]
+    root = root_of(
+        f"x = f32[{text(dims)}] parameter(0)\ni = s32[{text(dims)}] parameter(1)\n"
+        "z = f32[] parameter(2)\ny = s32[] parameter(3)\n"
+        f"ROOT r = (f32[{n}], s32[{n}]) reduce(x, i, z, y), dimensions={{{d}}}, to_apply=first"
+    )
+    assert check(root) == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = s32[5,3] parameter(0)\ny = s32[5,4] parameter(1)\n"
+        "ROOT r = s32[5,10] concatenate(x, y, x), dimensions={1}",
+        "x = f32[4,6] parameter(0)\nv = f32[] parameter(1)\n"
+        "ROOT r = f32[7,12] pad(x, v), padding=1_2x-1_2_1",
+        "x = f32[40] parameter(0)\nv = f32[] parameter(1)\nROOT r = f32[100] pad(x, v), padding=50_10",
+        "x = f32[8,9] parameter(0)\nROOT r = f32[8,9] reverse(x), dimensions={1}",
+        "x = f32[30,9] parameter(0)\nROOT r = f32[10,3] slice(x), slice={[0:30:3], [2:8:2]}",
+        "x = f32[3,5] parameter(0)\nROOT r = f32[5,3,4] broadcast(x), dimensions={1,0}",
+        "x = f32[20,6] parameter(0)\ni = s32[] parameter(1)\nj = s32[] parameter(2)\n"
+        "ROOT r = f32[3,5] dynamic-slice(x, i, j), dynamic_slice_sizes={3,5}",
+        "x = f32[20,40] parameter(0)\nu = f32[2,33] parameter(1)\ni = s32[] parameter(2)\n"
+        "j = s32[] parameter(3)\nROOT r = f32[20,40] dynamic-update-slice(x, u, i, j)",
+        "x = f32[9,40] parameter(0)\ni = s32[7,1] parameter(1)\nROOT r = f32[7,40] gather(x, i),"
+        " offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,"
+        " slice_sizes={1,40}",
+        "x = f32[90] parameter(0)\ni = s32[37,1] parameter(1)\nROOT r = f32[37] gather(x, i),"
+        " offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,"
+        " slice_sizes={1}",
+        "ROOT r = bf16[3,300] iota(), iota_dimension=1",
+        "x = f32[5] parameter(0)\nROOT r = u8[5,4] bitcast-convert(x)",
+        "x = u8[5,8] parameter(0)\nROOT r = f64[5] bitcast-convert(x)",
+        "x = f32[20,30] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[20,30] reduce-window(x, z),"
+        " window={size=3x3 pad=1_1x1_1}, to_apply=sum",
+        "x = f32[20] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[10] reduce-window(x, z),"
+        " window={size=50 stride=2 pad=49_0 lhs_dilate=1}, to_apply=sum",
+    ],
+)
+def test_movement(body: str) -> None:
+    assert check(root_of(body)) == ""
+
+
+SOFTMAX = """
+fused {{
+  x = {t}[{r},{c}] parameter(0)
+  n = {t}[] constant(-inf)
+  z = {t}[] constant(0)
+  m = {t}[{r}] reduce(x, n), dimensions={{1}}, to_apply=max
+  mb = {t}[{r},{c}] broadcast(m), dimensions={{0}}
+  d = {t}[{r},{c}] subtract(x, mb)
+  e = {t}[{r},{c}] exponential(d)
+  s = {t}[{r}] reduce(e, z), dimensions={{1}}, to_apply=sum
+  sb = {t}[{r},{c}] broadcast(s), dimensions={{0}}
+  q = {t}[{r},{c}] divide(e, sb)
+  ROOT t = ({t}[{r},{c}], {t}[{r}]) tuple(q, s)
+}}
+ENTRY e {{
+  x = {t}[{r},{c}] parameter(0)
+  ROOT r = ({t}[{r},{c}], {t}[{r}]) fusion(x), kind=kInput, calls=fused
+}}
+"""
+
+
+def softmax(rows: int, columns: int):  # type: ignore[no-untyped-def]  # an Instruction
+    body = SOFTMAX.format(t="f32", r=rows, c=columns)
+    return parse(f"HloModule m\n{REDUCERS}\n{body}").entry.root
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 5), (9, 16), (4, 1000), (70, 33)])
+def test_softmax_is_one_kernel_of_stages(rows: int, columns: int) -> None:
+    assert check(softmax(rows, columns)) == ""
+
+
+def test_softmax_computes_each_exponential_once() -> None:
+    kernel = staged_kernel(softmax(64, 1024), TARGET)
+    assert "alloca" in kernel.text
+    assert kernel.units == 64
+
+
+def test_inner_loops_have_no_division_and_no_gather() -> None:
+    kernel = staged_kernel(
+        root_of(
+            "x = f32[512,512] parameter(0)\nROOT r = f32[512,512] transpose(x), dimensions={1,0}"
+        ),
+        TARGET,
+    )
+    code = assembly(kernel)
+    assert "gather" not in code
+    assert "div" not in code
+
+
+def test_a_window_is_written_in_place() -> None:
+    kernel = staged_kernel(
+        root_of(
+            "x = f32[20,40] parameter(0)\nu = f32[1,40] parameter(1)\ni = s32[] parameter(2)\n"
+            "j = s32[] parameter(3)\nROOT r = f32[20,40] dynamic-update-slice(x, u, i, j)"
+        ),
+        TARGET,
+    )
+    assert kernel.must_alias == {(0, 0)}
+
+
+def test_a_transpose_is_never_in_place() -> None:
+    kernel = staged_kernel(
+        root_of("x = f32[32,32] parameter(0)\nROOT r = f32[32,32] transpose(x), dimensions={1,0}"),
+        TARGET,
+    )
+    assert not kernel.in_place
