@@ -314,8 +314,8 @@ class Scatter(Op):
     S[index_vector_dim] entries, distinct, in range. C7: input_batching_dims ascending, distinct, in
     range, as many as scatter_indices_batching_dims, which are distinct and in range of S.
     C8: updates' window dimensions are at most the operand's. C9: updates' other dimensions are the
-    indices'. C10: f is a reducer of n current values and n updates (R1 to R5 of reduce). C11: as gather's C10; all operands have equal dimensions, all updates
-    too; 2n + 1 operands.
+    indices'. C10: f is a reducer of n current values and n updates (R1 to R5 of reduce).
+    C11: as gather's C10; all operands have equal dimensions, all updates too; 2n + 1 operands.
     Source: XLA OP_SEMANTICS "Scatter"; StableHLO spec "scatter".
     """
 

@@ -5,6 +5,7 @@ import pytest
 
 from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate_devices
+from hlo.ir.dtype import DTYPES
 from hlo.parser.parse import parse
 
 ADD = """
@@ -189,3 +190,42 @@ def test_device_in_no_group_is_an_error() -> None:
     inputs = [[np.array(1, np.float32)]] * 2
     with pytest.raises(HloError, match="without replica 1"):
         run("f32[] all-reduce(p0), replica_groups={{0}}, to_apply=add", inputs, 2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "opcode", "values", "expected"),
+    [
+        ("bf16", "add", [256, 1, 1, 1], 260),  # f32 inside, one rounding
+        ("s8", "add", [100, 100, 100, 100], -112),
+        ("f32", "maximum", [0, np.nan, 2, 3], np.nan),  # XLA:CPU drops the NaN
+        ("pred", "and", [1, 1, 0, 1], False),
+        ("s32", "xor", [1, 2, 4, 8], 15),
+    ],
+)
+def test_all_reduce_by_type_and_operation(
+    dtype: str, opcode: str, values: list[float], expected: object
+) -> None:
+    f = f"f {{ a = {dtype}[] parameter(0) b = {dtype}[] parameter(1) ROOT r = {dtype}[] {opcode}(a, b) }}"  # noqa: E501  # a program
+    numpy = DTYPES[dtype].numpy
+    inputs = [[np.array(v, np.float32).astype(numpy)] for v in values]
+    root = f"{dtype}[] all-reduce(p0), replica_groups={{}}, to_apply=f"
+    results = run(root, inputs, 4, shapes=f"{dtype}[]", computations=f)
+    for result in results:
+        np.testing.assert_equal(np.asarray(result).astype(np.float64), float(expected))
+
+
+def test_async_forms_give_the_synchronous_results() -> None:
+    text = f"""HloModule m
+{ADD}
+ENTRY e {{
+  x = f32[1] parameter(0)
+  g = (f32[1], f32[2]) all-gather-start(x), replica_groups={{}}, dimensions={{0}}
+  h = f32[2] all-gather-done(g)
+  s = f32[2] all-reduce-start(h), replica_groups={{}}, to_apply=add
+  t = f32[2] all-reduce-done(s)
+  p = (f32[2], f32[2], u32[], u32[]) collective-permute-start(t), source_target_pairs={{{{0,1}}}}
+  ROOT q = f32[2] collective-permute-done(p)
+}}"""
+    inputs = [[np.array([v], np.float32)] for v in (1, 2)]
+    results = evaluate_devices(parse(text), inputs, replicas=2)
+    assert [r.tolist() for r in results] == [[0, 0], [2, 4]]
