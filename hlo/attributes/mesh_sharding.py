@@ -76,7 +76,7 @@ def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
             reduction = _reduction(key, field) or reduction
         else:
             raise unknown_field(key, (*_AXES, "metadata"))
-    sharding = MeshSharding(mesh, kind, dims, **axes, metadata=metadata, reduction=reduction)  # type: ignore[arg-type]
+    sharding = MeshSharding(mesh, kind, dims, **axes, metadata=metadata, reduction=reduction)
     _check(sharding)
     return sharding
 

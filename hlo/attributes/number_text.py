@@ -46,7 +46,7 @@ def _element_texts(dtype: DType, flat: np.ndarray) -> list[str]:
 
 def _complex_texts(dtype: DType, flat: np.ndarray) -> list[str]:
     part = dtype.component
-    texts = _float_texts(part, flat.view(part.numpy))
+    texts = _float_texts(part, flat.view(_items(part)))
     return [f"({re}, {im})" for re, im in zip(texts[::2], texts[1::2], strict=True)]
 
 
@@ -60,6 +60,11 @@ def _float_texts(dtype: DType, flat: np.ndarray) -> list[str]:
     return _shortened_texts(dtype, flat, digits)
 
 
+def _items(dtype: DType) -> np.dtype:
+    assert dtype.numpy is not None, f"{dtype} has elements"
+    return dtype.numpy
+
+
 def significant_digits(dtype: DType) -> int:
     """Digits that a small float always gets: 1 + ceil(p * log10(2)), p with the hidden bit."""
     assert dtype.float_format is not None, f"{dtype} is a float"
@@ -69,7 +74,7 @@ def significant_digits(dtype: DType) -> int:
 @lru_cache(maxsize=16)
 def _byte_texts(dtype: DType) -> tuple[str, ...]:
     """The text of every code of a type of up to eight bits."""
-    codes = np.arange(256, dtype=np.uint8).view(dtype.numpy)
+    codes = np.arange(256, dtype=np.uint8).view(_items(dtype))
     return tuple(_general_texts(dtype, codes, significant_digits(dtype)))
 
 

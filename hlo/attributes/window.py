@@ -44,10 +44,13 @@ def _window(tree: Tree) -> Window:
         else:
             columns[key] = _sizes(key, field)
     sizes = columns.get("size", [])
-    for key, column in {**columns, "pad": pads}.items():
-        if len(column) != len(sizes) and (column or key != "pad"):
+    lengths = {key: len(column) for key, column in columns.items()}
+    if pads:
+        lengths["pad"] = len(pads)
+    for key, length in lengths.items():
+        if length != len(sizes):
             raise Violation(
-                "attribute-value", "", f"{key} of {len(column)} dimensions", f"{len(sizes)} as size"
+                "attribute-value", "", f"{key} of {length} dimensions", f"{len(sizes)} as size"
             )
     rank = len(sizes)
     ones = [1] * rank

@@ -51,7 +51,9 @@ def _recovery_text(table: RecoveryTable, options: PrintOptions) -> str:
 
     def inner(text: str) -> str:
         for read in MODULE_READERS:
-            return read(text).to_text(indented)  # type: ignore[attr-defined]  # a Module
+            module = read(text)
+            assert isinstance(module, Module), "a reader gives a module"
+            return module.to_text(indented)
         return text
 
     return recovery_table_text(
