@@ -1,4 +1,4 @@
-"""shared/suites/conformance on the interpreter: every program agrees with XLA:CPU's results."""
+"""shared/suites/conformance on both engines: every program agrees with XLA:CPU's results."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -7,9 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from hlo.interpreter.evaluate import evaluate
+from hlo import driver
 from hlo.ir.shape import Shape
-from hlo.parser.parse import parse
 
 SUITES = next(
     (p / "shared" / "suites" for p in Path(__file__).resolve().parents if (p / "shared").is_dir()),
@@ -41,15 +40,20 @@ def packed(shape: Shape, leaves: Iterator[object]) -> object:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(LOAD is None, reason="shared/suites is not there")
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_conformance_on_interpreter(name: str) -> None:
+def test_conformance(name: str, engine: str) -> None:
     assert LOAD is not None
     text, inputs, expected = LOAD.load(FOLDER / f"{name}.hlo")
     entry = PROGRAMS[name]
-    module = parse(text, f"{name}.hlo")
+    module = driver.parse(text, f"{name}.hlo")
     leaves = iter(inputs)
     arguments = [packed(p.shape, leaves) for p in module.entry.parameters]
-    results = LOAD.flatten(evaluate(module, *arguments))
+    if engine == "interpreter":
+        value = driver.evaluate(module, *arguments)
+    else:
+        value = driver.compile(module, cache=False)(*arguments)
+    results = [leaf for leaf in LOAD.flatten(value) if leaf is not None]
     pairs = zip(results, expected, entry["atol"], strict=True)
     wrong = [LOAD.compare(got, want, entry["rtol"], atol) for got, want, atol in pairs]
     assert [message for message in wrong if message] == []
