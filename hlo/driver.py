@@ -87,9 +87,10 @@ def compile(
     check_devices(module, replicas, partitions)
     verify(module)
     chosen = "fast" if (mode, passes) == ("fast", "default") else passes
-    return backend().compile_module(
+    executable: Executable = backend().compile_module(
         optimize(module, chosen), mode=mode, threads=threads, cache=cache
     )
+    return executable
 
 
 def check_devices(module: Module, replicas: int | None, partitions: int | None) -> None:

@@ -110,7 +110,7 @@ class DType:
         return 0, (1 << self.bits) - 1
 
 
-def _float(name: str, numpy: object, fmt: FloatFormat, bits: int) -> DType:
+def _float(name: str, numpy: type, fmt: FloatFormat, bits: int) -> DType:
     return DType(name, Kind.FLOAT, bits, np.dtype(numpy), fmt)
 
 

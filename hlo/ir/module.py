@@ -67,7 +67,8 @@ class Module:
         """The module's text; `options` is a PrintOptions, by default one whose text reads back."""
         if not PRINTERS:
             import_module("hlo.printer.printer")  # enters itself; by name, for it stands above
-        return PRINTERS[0](self, options)
+        text: str = PRINTERS[0](self, options)
+        return text
 
 
 # The printer stands above the data it prints, so it enters itself here when it is imported.

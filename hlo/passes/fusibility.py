@@ -32,6 +32,7 @@ _HEAVY = {
 
 
 def is_elementwise(instruction: Instruction) -> bool:
+    """Whether the result's element depends on the operands' elements at its index only."""
     row = OPS.get(instruction.opcode)
     return row is not None and bool(row.traits & Trait.ELEMENTWISE)
 
@@ -58,7 +59,7 @@ def is_fusible_computation(computation: Computation) -> bool:
 
 
 def is_scalar_code(computation: Computation) -> bool:
-    """Whether a computation acts on scalars by elementwise ops only (a reducer, a map's function)."""
+    """Whether a computation acts on scalars by elementwise ops only (a reducer, say)."""
     return all(
         is_elementwise(i)
         or i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "copy")

@@ -51,7 +51,7 @@ def _called_by_ops(module: Module) -> set[Computation]:
 
 
 def _write_out(module: Module) -> bool:
-    """Fusions with members that need kernels of their own (a dot, a scatter) become their members."""
+    """Fusions with members that need kernels of their own (a dot) become their members."""
     changed = False
     for computation in tuple(module.computations):
         for instruction in computation.instructions:
@@ -65,7 +65,7 @@ def _write_out(module: Module) -> bool:
 
 def _fuse(module: Module, computation: Computation, group: Group) -> None:
     """Make the group a called computation and its root the call."""
-    members = [m for m in post_order_of(group)]
+    members = post_order_of(group)
     body = Computation("fused_computation")
     twins: dict[Instruction, Instruction] = {}
     operands: list[Instruction] = []

@@ -1,8 +1,8 @@
 """Siblings: groups that read the same arrays become one kernel with several results.
 
 Two groups join when their roots have equal dimensions and they share a large operand, or one reads
-the other's root element by element. No cycle can arise: every value has a rank, greater than those of
-all it rests on, and joining keeps that true. O(groups * operands).
+the other's root element by element. No cycle can arise: every value has a rank, greater than those
+of all it rests on, and joining keeps that true. O(groups * operands).
 """
 
 from __future__ import annotations
@@ -29,7 +29,24 @@ def joined(groups: list[Group], max_size: int) -> list[Group]:
     for _ in range(2):  # a group that reads two others joins when these have joined
         for sharing in readers.values():
             siblings.join(sharing, max_size)
-    return [g for g in groups if siblings.final(g) is g]
+    found = [g for g in groups if siblings.final(g) is g]
+    _drop_inner_roots(found)
+    return found
+
+
+def _drop_inner_roots(groups: list[Group]) -> None:
+    """A root that only its own kernel reads is no result."""
+    computation = groups[0].root.computation
+    assert computation is not None, "a root in a computation"
+    members = {m for g in groups for m in g.members}
+    needed = {o for i in computation.instructions if i not in members for o in i.operands}
+    needed.add(computation.root)
+    for group in groups:
+        needed.update(_outside(group))
+    for group in groups:
+        if len(group.roots) > 1:
+            group.roots = [r for r in group.roots if r in needed] or [group.root]
+            group.root = group.roots[0]
 
 
 class _Siblings:

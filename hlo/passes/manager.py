@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hlo.errors import HloError
+from hlo.ir.computation import Computation
 from hlo.ir.module import Module
 from hlo.passes.catalogue import CATALOGUE
 from hlo.passes.pipeline import Fixpoint, Step, Steps
@@ -89,8 +90,8 @@ def _drop_schedule(module: Module) -> None:
         module.attributes = {k: v for k, v in module.attributes.items() if k != "is_scheduled"}
 
 
-def _count(computations: Iterable[object]) -> int:
-    return sum(len(c) for c in computations)  # type: ignore[arg-type]  # computations have a length
+def _count(computations: Iterable[Computation]) -> int:
+    return sum(len(c) for c in computations)
 
 
 class PassError(RuntimeError):

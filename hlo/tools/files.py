@@ -81,7 +81,7 @@ def write_atomically(path: str, write: Callable[[IO[bytes]], object]) -> None:
             with target.open("wb") as stream:  # a device such as /dev/stdout: nothing to rename
                 write(stream)
             return
-        handle, name = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except IsADirectoryError:
         raise HloError("file", f"{path} is a directory, expected a file name") from None
     except OSError as error:

@@ -44,7 +44,7 @@ def add_zero(root: Instruction) -> Instruction | None:
         return None
     if is_discrete(root.shape.dtype):
         return x
-    return x if np.signbit(np.float64(value)) else None  # type: ignore[arg-type]  # a real number
+    return x if np.signbit(np.float64(value)) else None
 
 
 @rewrite("add", exact=False)
@@ -119,7 +119,7 @@ def _exact_reciprocal(divisor: Instruction) -> float | None:
     dtype, value = divisor.shape.dtype, splat_literal(divisor)
     if value is None or not dtype.is_float or dtype.float_format is None:
         return None
-    number = float(value)  # type: ignore[arg-type]  # a real number
+    number = float(value)
     mantissa, exponent = np.frexp(number)
     limit = dtype.float_format.bias - 2
     if abs(mantissa) != 0.5 or abs(int(exponent)) >= limit:
@@ -134,7 +134,7 @@ def divide_constant(root: Instruction) -> Instruction | None:
     value = splat_literal(divisor)
     if value is None or not root.shape.dtype.is_float or value == 0:
         return None
-    reciprocal = 1.0 / float(value)  # type: ignore[arg-type]  # a real number
+    reciprocal = 1.0 / float(value)
     if not np.isfinite(reciprocal) or reciprocal == 0:
         return None
     return make(root, "multiply", x, splat(root, reciprocal, divisor.shape), shape=root.shape)
@@ -182,9 +182,9 @@ def remainder_unsigned_power_of_two(root: Instruction) -> Instruction | None:
 
 def _log2(divisor: Instruction) -> int | None:
     value = splat_literal(divisor)
-    if value is None or not divisor.shape.dtype.is_integral or int(value) <= 0:  # type: ignore[call-overload]  # an integer
+    if value is None or not divisor.shape.dtype.is_integral or int(value) <= 0:
         return None
-    number = int(value)  # type: ignore[call-overload]  # an integer
+    number = int(value)
     return number.bit_length() - 1 if number & (number - 1) == 0 else None
 
 

@@ -21,11 +21,12 @@ def dynamic_slice_at_constants(root: Instruction) -> Instruction | None:
     """dynamic-slice(x, c) => slice(x, clamp(0, c, n - size))  for constant indices"""
     x, *indices = root.operands
     starts = [splat_literal(i) if i.shape.is_scalar else None for i in indices]
-    if len(starts) != x.shape.rank or any(s is None for s in starts) or not is_plain(root.shape):
+    known = [int(s) for s in starts if s is not None]
+    if len(known) != x.shape.rank or not is_plain(root.shape):
         return None
     sizes = ints(root, "dynamic_slice_sizes")
-    limits = zip(starts, sizes, x.shape.dims, strict=True)
-    begins = [max(0, min(int(s), n - size)) for s, size, n in limits]  # type: ignore[call-overload]  # integers
+    limits = zip(known, sizes, x.shape.dims, strict=True)
+    begins = [max(0, min(s, n - size)) for s, size, n in limits]
     taken = tuple(SliceDim(b, b + size) for b, size in zip(begins, sizes, strict=True))
     return make(root, "slice", x, shape=root.shape, slice=taken)
 

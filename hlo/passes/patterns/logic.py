@@ -19,7 +19,7 @@ def _all_ones(dtype_of: Instruction) -> int:
 
 def _is_all_ones(x: Instruction) -> bool:
     value = splat_literal(x)
-    return value is not None and int(value) == _all_ones(x)  # type: ignore[call-overload]  # an integer
+    return value is not None and int(value) == _all_ones(x)
 
 
 @rewrite("and")
@@ -164,7 +164,7 @@ def bound_by_extreme(root: Instruction) -> Instruction | None:
     if value is None or not root.shape.dtype.is_integral:
         return None
     low, high = root.shape.dtype.int_range
-    return x if int(value) == (low if root.opcode == "maximum" else high) else None  # type: ignore[call-overload]  # an integer
+    return x if int(value) == (low if root.opcode == "maximum" else high) else None
 
 
 @rewrite("maximum", operand="maximum")

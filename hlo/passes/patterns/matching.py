@@ -40,7 +40,9 @@ def is_splat(instruction: Instruction, number: complex) -> bool:
     if value is None:
         return False
     if instruction.shape.dtype.is_complex:
-        parts = np.array([value]).view(instruction.shape.dtype.component.numpy)
+        component = instruction.shape.dtype.component.numpy
+        assert component is not None, "a complex type has parts"
+        parts = np.array([value]).view(component)
         return bool(parts[0] == number and parts[1] == 0) and not np.signbit(parts).any()
     wide = value if instruction.shape.dtype.is_pred else np.float64(value)
     if instruction.shape.dtype.is_float and number == 0 and np.signbit(wide):
