@@ -28,6 +28,13 @@ class DimLabels:
 
 def _dim_labels(tree: Tree) -> DimLabels:
     (text,) = tokens(tree, "DIM_LABELS")
+    return dim_labels(text)
+
+
+def dim_labels(text: str) -> DimLabels:
+    """The numbers that labels such as `b01f_01io->b01f` say."""
+    if text.count("->") != 1 or text.split("->")[0].count("_") != 1:
+        raise Violation("attribute-value", "", text, "labels such as b01f_01io->b01f")
     inputs, out = text.split("->")
     lhs, rhs = inputs.split("_")
     parts = _part(lhs, "bf"), _part(rhs, "io"), _part(out, "bf")

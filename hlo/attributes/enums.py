@@ -24,7 +24,7 @@ def _enum(name: str, words: str, fold: Callable[[str], str] = str) -> AttributeK
         (text,) = tokens(tree, "IDENT")
         return _word(text, allowed, fold)
 
-    return AttributeKind(name, "kind_enum", build, str)
+    return AttributeKind(name, "kind_enum", build, str, words=allowed)
 
 
 FUSION_KIND = _enum("FUSION_KIND", "kLoop kInput kOutput kCustom")
@@ -55,11 +55,11 @@ COLLECTIVE_MODE = _enum(
     "cross_replica cross_partition cross_replica_and_partition flattened_id",
 )
 
-_PRECISIONS = ("default", "high", "highest")
+PRECISIONS = ("default", "high", "highest")
 
 
 def _precisions(tree: Tree) -> tuple[str, ...]:
-    return tuple(_word(text, _PRECISIONS, str.lower) for text in tokens(tree, "IDENT"))
+    return tuple(_word(text, PRECISIONS, str.lower) for text in tokens(tree, "IDENT"))
 
 
 def _precisions_text(precisions: tuple[str, ...]) -> str:

@@ -23,3 +23,4 @@ class AttributeKind:
     print: Callable[..., str]
     # "computation", "computations", "instructions": build gives names, which the parser resolves.
     refers: str = ""
+    words: tuple[str, ...] = ()  # of an enumeration: all that it may say

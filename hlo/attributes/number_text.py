@@ -90,17 +90,17 @@ def _general_texts(dtype: DType, flat: np.ndarray, digits: int) -> list[str]:
 
 def _shortened_texts(dtype: DType, flat: np.ndarray, digits: int) -> list[str]:
     """f32 and f64: the short form where it reads back to the same number, else a longer one."""
-    texts = _general_texts(dtype, flat, digits)
+    numbers = flat.astype(np.float64)
+    texts = _formatted(numbers, digits)
     with np.errstate(all="ignore"):
-        # NaNs with payloads do not read as numbers: they keep their text.
-        finite = np.isfinite(flat)
-        again = np.array([t if f else "0" for t, f in zip(texts, finite.tolist(), strict=True)])
-        same = again.astype(np.float64).astype(flat.dtype) == flat
-    longer = np.flatnonzero(finite & ~same)
+        again = np.array(list(map(float, texts)), np.float64).astype(flat.dtype)
+    longer = np.flatnonzero(np.isfinite(flat) & (again != flat))
     if len(longer):
-        exact = _formatted(flat[longer].astype(np.float64), 9 if digits == 6 else 17)
+        exact = _formatted(numbers[longer], 9 if digits == 6 else 17)
         for k, text in zip(longer.tolist(), exact, strict=True):
             texts[k] = text
+    for k in np.flatnonzero(np.isnan(numbers)).tolist():
+        texts[k] = nan_text(dtype, flat[k : k + 1])
     return texts
 
 
