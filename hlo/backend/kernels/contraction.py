@@ -23,7 +23,7 @@ from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
 from hlo.backend.kernels.contraction_product import product_kernel
 from hlo.backend.kernels.contraction_result import Epilogue
 from hlo.backend.kernels.contraction_ring import Ring, ring_of
-from hlo.backend.kernels.contraction_split import split_depth, sum_kernel
+from hlo.backend.kernels.contraction_split import split_depth, split_stream, sum_kernel
 from hlo.backend.kernels.convolution import convolution_contraction
 from hlo.backend.kernels.gemv import vector_kernel
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
@@ -87,7 +87,7 @@ class _Sequence:
 
     def add_before(self, kernel: Kernel, source: int, size: int) -> int:
         """A kernel that writes a new temporary from a buffer; the temporary's place."""
-        place = self.places.temporaries + len(self.temporaries)
+        place = self._next_place
         self.temporaries.append(size)
         self.calls.append(KernelCall(kernel, (source, place)))
         return place
@@ -99,8 +99,9 @@ class _Sequence:
         if c.batches * c.m * c.n == 0:
             return KernelSequence(())
         others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
-        product = vector_kernel(c, ring, self.epilogue)
-        if product is not None:
+        if (split := split_stream(c, ring, self._next_place)) is not None:
+            self._add_parts(c, ring, split, others)
+        elif (product := vector_kernel(c, ring, self.epilogue)) is not None:
             self._call(product, c.lhs.buffer, c.rhs.buffer, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
             kernel, size = tile_packing_kernel(tiles)
@@ -117,18 +118,32 @@ class _Sequence:
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
         plan = planned(c, ring)
-        place = self.places.temporaries + len(self.temporaries)
-        split = None if plan.depth_first else split_depth(c, ring, place)
-        if split is None:
-            factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
-            self._call(product_kernel(plan, self.epilogue), *factors, *others)
+        split = None if plan.depth_first else split_depth(c, ring, self._next_place)
+        if split is not None:
+            self._add_parts(c, ring, split, others)
             return
-        parted, parts = split
-        self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
-        plan = planned(parted, ring)
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
-        self._call(product_kernel(plan), *factors, place)
+        self._call(product_kernel(plan, self.epilogue), *factors, *others)
+
+    def _add_parts(
+        self, c: Contraction, ring: Ring, split: tuple[Contraction, int], others: tuple[int, ...]
+    ) -> None:
+        """Products of the parts of depth, and their sum."""
+        parted, parts = split
+        place = self._next_place
+        self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
+        product = vector_kernel(parted, ring)
+        if product is not None:
+            self._call(product, c.lhs.buffer, c.rhs.buffer, place)
+        else:
+            plan = planned(parted, ring)
+            factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+            self._call(product_kernel(plan), *factors, place)
         self._call(sum_kernel(c, ring, parts, self.epilogue), place, *others)
+
+    @property
+    def _next_place(self) -> int:
+        return self.places.temporaries + len(self.temporaries)
 
     def _packed(self, plan: Plan, side: str) -> int:
         """Where the product finds a factor: as it is, or packed by a kernel of its own."""

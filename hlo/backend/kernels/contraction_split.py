@@ -23,6 +23,7 @@ from hlo.backend.kernels.contraction_loops import (
 from hlo.backend.kernels.contraction_packing import below
 from hlo.backend.kernels.contraction_result import Epilogue, Result
 from hlo.backend.kernels.contraction_ring import Parts, Ring, element_address, loaded, ring_of
+from hlo.backend.kernels.gemv import CHUNK, LEAST_UNITS, streams_columns
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.writer import Value, Writer
 from hlo.ir import dtype as dt
@@ -31,6 +32,8 @@ from hlo.ir.dtype import DType
 LONG = 4096
 PART = 2048  # depths of a part, about
 MOST_BYTES = 64 << 20
+STREAMS = 8  # parts of a matrix with short rows
+LEAST_STREAM = 256
 UNIT = 4096  # sums of one unit of the last kernel, about
 
 
@@ -43,12 +46,24 @@ def partial_type(ring: Ring) -> DType:
 
 def split_depth(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, int] | None:
     """The contraction into parts at buffer `place`, and how many; None when depth stays whole."""
-    size = c.batches * c.m * c.n
     if c.k < LONG or c.is_diagonal:
         return None
-    parts = _parts(c)
+    parts = _parts(c, PART)
+    return None if parts is None else _split(c, ring, place, parts)
+
+
+def split_stream(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, int] | None:
+    """The same for few rows against a large matrix with short rows, which units read whole."""
+    if c.n > CHUNK or c.batches >= LEAST_UNITS or not streams_columns(c, ring):
+        return None
+    parts = _parts(c, max(c.k // STREAMS, LEAST_STREAM))
+    return None if parts is None else _split(c, ring, place, parts)
+
+
+def _split(c: Contraction, ring: Ring, place: int, parts: int) -> tuple[Contraction, int] | None:
+    size = c.batches * c.m * c.n
     bytes_each = size * ring.scalar_bytes * ring.parts
-    if parts is None or parts * bytes_each > MOST_BYTES:
+    if parts * bytes_each > MOST_BYTES:
         return None
     first = c.depth[0]
     length = first.size // parts
@@ -65,12 +80,12 @@ def split_depth(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, in
     )
 
 
-def _parts(c: Contraction) -> int | None:
-    """A divisor of the outermost depth axis that makes parts of about PART depths."""
+def _parts(c: Contraction, length: int) -> int | None:
+    """A divisor of the outermost depth axis that makes parts of about `length` depths."""
     size = c.depth[0].size
     divisors = [d for d in range(2, min(size, 4096) + 1) if size % d == 0]
-    good = [d for d in divisors if PART // 2 <= c.k // d <= 2 * PART]
-    return min(good, key=lambda d: abs(c.k // d - PART), default=None)
+    good = [d for d in divisors if length // 2 <= c.k // d <= 2 * length]
+    return min(good, key=lambda d: abs(c.k // d - length), default=None)
 
 
 def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None = None) -> Kernel:

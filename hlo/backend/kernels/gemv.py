@@ -31,7 +31,8 @@ from hlo.backend.writer import Value, Writer
 MOST_ROWS = 8
 UNIT_BYTES = 64 << 10  # of the matrix: less is not worth a unit
 UNITS = 32
-STREAMED_BYTES = 8 << 20  # a matrix beyond this comes from memory
+STREAMED_BYTES = 4 << 20  # a matrix beyond this comes from memory
+LEAST_UNITS = 4
 CHUNK = 4096  # columns whose sums stay in L1
 
 
@@ -47,11 +48,16 @@ def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) 
     inner = c.depth[-1]
     if inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes and _at_once(c, ring):
         return _Dots(c, ring, epilogue).kernel()
-    contiguous = len(c.columns) == 1 and c.columns[0].rhs == 1 and c.columns[0].lhs == 0
+    return _Axpys(c, ring, epilogue).kernel() if streams_columns(c, ring) else None
+
+
+def streams_columns(c: Contraction, ring: Ring) -> bool:
+    """Whether few rows meet a large matrix whose rows are the columns' runs."""
+    if c.m > MOST_ROWS or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
+        return False
+    (columns,) = c.columns
     large = c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
-    if contiguous and large and c.n >= 8 * ring.lanes and len(c.depth) == 1:
-        return _Axpys(c, ring, epilogue).kernel()
-    return None
+    return large and (columns.out, columns.rhs) == (1, 1) and c.n >= 8 * ring.lanes
 
 
 def _at_once(c: Contraction, ring: Ring) -> int:
@@ -266,7 +272,9 @@ class _Axpys(_Streaming):
 
     def kernel(self) -> Kernel:
         c, ring = self.c, self.ring
-        blocks = max(-(-c.n // CHUNK), min(4, self._blocks(c.n // (8 * ring.lanes))))
+        blocks = -(-c.n // CHUNK)
+        if c.batches * blocks < LEAST_UNITS:
+            blocks = max(blocks, min(LEAST_UNITS, self._blocks(c.n // (8 * ring.lanes))))
         vectors = -(-c.n // ring.lanes)
         self.chunk = -(-vectors // blocks) * ring.lanes
         blocks = -(-c.n // self.chunk)
