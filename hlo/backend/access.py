@@ -1,4 +1,4 @@
-"""Memory accesses of lanes: one load, a splat, a reversed, a strided or a gathered load, as the index says.
+"""Memory accesses of lanes: a load, a splat, a reversed or a gathered load, as the index says.
 
     position (a symbolic index) + element type --load--> compute lanes; lanes --store--> memory
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hlo.backend import types
-from hlo.backend.indexing import Atom, Expr, Opaque, Part, Variable
+from hlo.backend.indexing import Atom, Expr, Part, Variable
 from hlo.backend.nest import Nest, fits
 from hlo.backend.types import Lanes
 from hlo.backend.writer import Value, mangled, vector_of
@@ -83,7 +83,7 @@ def _load_raw(
 def _scalar_address(
     nest: Nest, memory: Memory, position: Expr, guard: Value | None, element: str
 ) -> Value:
-    """Where one element lies; somewhere in the array where a guard says that it is out of bounds."""
+    """Where one element lies; anywhere in the array where a guard says it is out of bounds."""
     if guard is None:
         return nest.pointer(memory.base, position, element)
     w = nest.w
@@ -137,7 +137,9 @@ def _addresses(nest: Nest, memory: Memory, position: Expr, element: str, scale: 
         offsets = Value(f"<{listed}>", vector_of(scalar, lanes))
     rest = Expr({a: k for a, k in varying.items() if a not in steps}, 0)
     if rest.terms:
-        scalar = "i64" if not fits(rest, 30) or (offsets and offsets.scalar_type == "i64") else "i32"
+        scalar = (
+            "i64" if not fits(rest, 30) or (offsets and offsets.scalar_type == "i64") else "i32"
+        )
         if offsets is not None and offsets.scalar_type != scalar:
             offsets = Value(offsets.text.replace("i32", scalar), vector_of(scalar, lanes))
         values = nest.lane_values(rest, lanes, scalar)
@@ -161,7 +163,9 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
     element = types.storage_scalar(memory.dtype)
     lanes = position.lanes
     if lanes == 1:
-        pair = w.address(_scalar_address(nest, memory, position, guard, f"[2 x {element}]"), w.int(0), element)
+        pair = w.address(
+            _scalar_address(nest, memory, position, guard, f"[2 x {element}]"), w.int(0), element
+        )
         return w.load(pair, element), w.load(w.address(pair, w.int(1), element), element)
     mask = _both(nest, mask_of(position), guard, lanes)
     if stride(position) == 1:
@@ -277,5 +281,3 @@ def _store_complex(
     _scatter(nest, addresses, real, mask)
     second = w.pure(addresses.type, f"getelementptr {element}, {addresses.typed}, i64 1")
     _scatter(nest, second, imaginary, mask)
-
-

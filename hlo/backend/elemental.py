@@ -2,10 +2,10 @@
 
     lanes_at(instruction, indices) -> the lanes at each; code goes to the outermost loop that it can
 
-Indices come in batches (the unrolled copies of a loop body), so that a reduction met on the way makes
-one loop for all of them, and so that independent chains stand interleaved. Under guards (the region
-of a concatenate or a pad) lanes outside the region hold any value, and loads do not touch memory.
-Does not know: how the kernel's own loops are chosen (kernels/).
+Indices come in batches (the unrolled copies of a loop body), so that a reduction met on the way
+makes one loop for all of them, and so that independent chains stand interleaved. Under guards
+(the region of a concatenate or a pad) lanes outside the region hold any value, and loads do not
+touch memory. Does not know: how the kernel's own loops are chosen (kernels/).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def unsupported(instruction: Instruction, why: str = "in a loop kernel") -> HloE
 
 
 class Elemental:
-    """memory: where an instruction's leaves lie (operands of the kernel), by (instruction, path)."""
+    """memory: where leaves of the kernel's operands lie, by (instruction, path)."""
 
     def __init__(self, nest: Nest, lanes: int) -> None:
         self.nest = nest
@@ -66,7 +66,7 @@ class Elemental:
     def lanes_at(
         self, instruction: Instruction, indices: Sequence[Index], path: Path = ()
     ) -> list[Lanes]:
-        """Lanes of the array (the tuple's element, by `path`) at each index; scalars where uniform."""
+        """Lanes of the array (a tuple's element, by path) at each index; scalars where uniform."""
         instruction, path = self.source(instruction, path)
         levels = self.nest.path
         found: dict[Index, Lanes] = {}
@@ -118,9 +118,7 @@ class Elemental:
         depth = max((e.depth for e in index), default=0)
         return max((depth, *(c.index.depth for c in self.guards)))
 
-    def _evaluated(
-        self, instruction: Instruction, indices: list[Index], path: Path
-    ) -> list[Lanes]:
+    def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         saved = self.saved.get(instruction)
         if saved is not None:
             return saved.lanes_at(self, instruction, indices)
@@ -158,7 +156,9 @@ class Elemental:
         for position in positions:
             own = guard
             if own is not None and own.lanes > 1 and position.lanes == 1:
-                own = Value("true", "i1")  # some lane's guard puts a shared index in bounds, or clamps
+                own = Value(
+                    "true", "i1"
+                )  # some lane's guard puts a shared index in bounds, or clamps
             results.append(access.load(self.nest, memory, position, own))
         return results
 
@@ -224,7 +224,13 @@ class Elemental:
         wide = [self.splat(o, lanes) for o in operands]
         dtype = instruction.shape.dtype
         result = elementwise.emit(
-            instruction.opcode, w, target, wide, kinds, dtype, attributes  # type: ignore[arg-type]  # DTypes
+            instruction.opcode,
+            w,
+            target,
+            wide,
+            kinds,
+            dtype,
+            attributes,  # type: ignore[arg-type]  # DTypes
         )
         if rounds and types.is_narrow_float(dtype) and not self._is_exact(instruction, kinds):
             result = types.rounded(w, target, result, dtype)
@@ -280,7 +286,9 @@ class Elemental:
             holds = self.test(case.conditions)
             lanes = max(holds.lanes, types.width(value), types.width(result))
             condition = w.splat(holds, lanes)
-            pairs = zip(parts(self.splat(value, lanes)), parts(self.splat(result, lanes)), strict=True)
+            pairs = zip(
+                parts(self.splat(value, lanes)), parts(self.splat(result, lanes)), strict=True
+            )
             result = types.joined([w.select(condition, a, b) for a, b in pairs])
         return result
 
@@ -353,9 +361,13 @@ class Elemental:
     # -- scalar computations -----------------------------------------------------------------
 
     def inlined(
-        self, root: Instruction, values: dict[Instruction, tuple[Lanes, ...]], *, rounds: bool = True
+        self,
+        root: Instruction,
+        values: dict[Instruction, tuple[Lanes, ...]],
+        *,
+        rounds: bool = True,
     ) -> tuple[Lanes, ...]:
-        """The results of a computation on scalars, applied to lanes: `values` gives its parameters."""
+        """The results of a scalar computation applied to lanes: `values` gives its parameters."""
         order = [root]
         seen = set(values)
         while order:
@@ -374,7 +386,11 @@ class Elemental:
         return instruction.operands
 
     def _inlined_one(
-        self, instruction: Instruction, values: dict[Instruction, tuple[Lanes, ...]], *, rounds: bool
+        self,
+        instruction: Instruction,
+        values: dict[Instruction, tuple[Lanes, ...]],
+        *,
+        rounds: bool,
     ) -> tuple[Lanes, ...]:
         operands = [values[o] for o in instruction.operands]
         match instruction.opcode:
@@ -438,7 +454,9 @@ def is_elementwise(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     if opcode in EMITTERS or opcode in CASES or not elementwise.supported(opcode):
         return False
-    return opcode != "bitcast-convert" or instruction.shape.rank == instruction.operands[0].shape.rank
+    return (
+        opcode != "bitcast-convert" or instruction.shape.rank == instruction.operands[0].shape.rank
+    )
 
 
 def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:

@@ -1,6 +1,6 @@
 """Symbolic index maps: affine forms over loop variables, with floor division and remainder.
 
-    e = c0 + c1*atom1 + c2*atom2 + ...     atom = Variable | Opaque (a run-time value) | e // n | e % n
+    e = c0 + c1*atom1 + ...     atom = Variable | Opaque (a run-time value) | e // n | e % n
 
 Every atom has a known range, so `(i*8 + j) // 8` with 0 <= j < 8 is `i`, and a quotient and a
 remainder that meet again (`8*(k // 8) + k % 8`) are `k`. What cannot be simplified stays an atom.
@@ -54,7 +54,7 @@ class Variable(Atom):
 
 
 class Opaque(Atom):
-    """A value known at run time only: the clamped start index that stands at `inner` of an array."""
+    """A value known at run time only: the clamped start index at `inner` of an array."""
 
     __slots__ = ("inner",)
 
@@ -192,7 +192,7 @@ class Expr:
         return self.terms.get(variable, 0)
 
     def depends_on(self, variable: Atom) -> bool:
-        """Whether the variable occurs, also inside quotients and in what run-time values stand at."""
+        """Whether the variable occurs, also in quotients and in where run-time values stand."""
         return any(_depends(a, variable) for a in self.terms)
 
     def substituted(self, values: Mapping[Atom, Expr]) -> Expr:
@@ -281,9 +281,9 @@ def _remainder(e: Expr, divisor: int) -> Expr:
         return (multiple % (divisor // unit)) * unit + small
     if len(e.terms) == 1 and not e.constant:
         (atom,) = e.terms
-        if isinstance(atom, Part) and not atom.is_quotient and e.terms[atom] == 1:
-            if atom.divisor % divisor == 0:
-                return atom.inner % divisor
+        is_remainder = isinstance(atom, Part) and not atom.is_quotient and e.terms[atom] == 1
+        if is_remainder and atom.divisor % divisor == 0:
+            return atom.inner % divisor
     return of(Part(e, divisor, is_quotient=False))
 
 
@@ -310,7 +310,11 @@ def _recombined(terms: dict[Atom, int], constant: int) -> Expr:
                 rest = {a: x for a, x in terms.items() if a is not atom and a is not other}
                 if quotient.terms.get(other) == 1 and len(quotient.terms) == 1:
                     return Expr(rest, constant - c * quotient.constant) + atom.inner * k
-                if isinstance(other, Part) and not other.is_quotient and _contains(other.inner, quotient):
+                if (
+                    isinstance(other, Part)
+                    and not other.is_quotient
+                    and _contains(other.inner, quotient)
+                ):
                     whole = atom.inner + (other.inner - quotient) * n
                     return Expr(rest, constant) + (whole % (n * other.divisor)) * k
     return Expr(terms, constant)

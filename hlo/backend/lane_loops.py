@@ -15,7 +15,7 @@ LaneBody = Callable[[list[Expr], list[Value]], list[Value]]
 def lane_loop(
     nest: Nest, low: int, length: int, lanes: int, copies: int, carried: list[Value], body: LaneBody
 ) -> list[Value]:
-    """`body` over [low, low + length), both known: `copies` vectors a round, the rest in one batch."""
+    """`body` over [low, low + length): `copies` vectors a round, the rest in one batch."""
     step = lanes * copies
     rounds, rest = divmod(length, step)
     high = low + length

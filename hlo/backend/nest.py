@@ -1,14 +1,14 @@
 """Nest: loops under construction, and code placed at the outermost loop where its inputs are known.
 
-Each open loop has its own lines; closing it appends them, framed, to its parent's. Code that depends
-on outer loops only is written into those loops' lines, hence before the inner loop: hoisting needs
-no analysis. What is known (common subexpressions, evaluated elements) is kept per level and
-forgotten with it. Does not know HLO.
+Each open loop has its own lines; closing it appends them, framed, to its parent's. Code that
+depends on outer loops only is written into those loops' lines, hence before the inner loop:
+hoisting needs no analysis. What is known (common subexpressions, evaluated elements) is kept per
+level and forgotten with it. Does not know HLO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -217,13 +217,15 @@ class Nest:
         if value.scalar_type == scalar:
             return value
         if not value.text.startswith("%"):
-            return Value(value.text.replace(value.scalar_type, scalar), vector_of(scalar, value.lanes))
+            return Value(
+                value.text.replace(value.scalar_type, scalar), vector_of(scalar, value.lanes)
+            )
         opcode = "trunc" if scalar == "i32" else "sext"
         return self.w.cast(opcode, value, vector_of(scalar, value.lanes))
 
 
 def fits(e: Expr, bits: int) -> bool:
-    """Whether every value of the index, and of each of its terms, fits in so many bits and a sign."""
+    """Whether all values of the index and of each of its terms fit in so many bits and a sign."""
     limit = 1 << bits
     sizes = [abs(k) * max(abs(a.low), abs(a.high)) for a, k in e.terms.items()]
     return sum(sizes) + abs(e.constant) < limit

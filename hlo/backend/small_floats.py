@@ -1,4 +1,4 @@
-"""Floats of 4 to 16 bits in integer lanes: their codes <--> f32, for every format of the type table.
+"""Floats of 4 to 16 bits in integer lanes: their codes <--> f32, for every format there is.
 
     code = sign | exponent field | mantissa; value = (-1)^s 2^(e - bias) 1.m, subnormals for e = 0
 
@@ -53,7 +53,9 @@ def _with_specials(w: Writer, form: FloatFormat, code: Value, size: Value, value
     places = form.exponent + form.mantissa
     if form.nan == "ieee":
         first = ((1 << form.exponent) - 1) << form.mantissa
-        moved = w.binary("shl", w.binary("sub", size, w.int(first, words)), w.int(23 - form.mantissa, words))
+        moved = w.binary(
+            "shl", w.binary("sub", size, w.int(first, words)), w.int(23 - form.mantissa, words)
+        )
         special = w.binary("or", moved, w.int(_INF, words))
         return w.select(w.compare("icmp uge", size, w.int(first, words)), special, value)
     if form.nan == "ones":
@@ -87,7 +89,9 @@ def encoded_small(w: Writer, value: Value, dtype: DType) -> Value:
     nan = w.compare("icmp ugt", size, w.int(_INF, words))
     code = w.select(nan, w.int(_nan_code(form), words), code)
     places = form.exponent + form.mantissa
-    sign = w.binary("and", w.binary("lshr", bits, w.int(31 - places, words)), w.int(1 << places, words))
+    sign = w.binary(
+        "and", w.binary("lshr", bits, w.int(31 - places, words)), w.int(1 << places, words)
+    )
     if form.nan == "none":
         sign = w.select(nan, w.int(1 << places, words), sign)
     signed = w.binary("or", code, sign)

@@ -2,8 +2,8 @@
 
     instruction, index over loop variables --trace--> positions read, conditions met, reductions
 
-Kernels choose their loops by it: which dimensions are one loop, which variable runs over lanes, where
-to split. Does not know LLVM.
+Kernels choose their loops by it: which dimensions are one loop, which variable runs over lanes,
+where to split. Does not know LLVM.
 """
 
 from __future__ import annotations
@@ -58,76 +58,95 @@ HEAVY = frozenset(
 )  # fmt: skip
 
 
-def trace(
-    elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]
-) -> Trace:
+def trace(elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]) -> Trace:
     """What the roots read at their indices, each expression looked at once per index."""
-    found = Trace()
-    seen: set[tuple[Instruction, Path, Index]] = set()
-    opaques: dict[tuple[Instruction, Index, int, int], Expr] = {}
-    stack = [(instruction, index, path, ()) for instruction, index, path in roots]
-    while stack:
-        instruction, index, path, folded = stack.pop()
-        instruction, path = elemental.source(instruction, path)
-        if (instruction, path, index) in seen:
-            continue
-        seen.add((instruction, path, index))
-        if (instruction, path) in elemental.memory:
-            memory = elemental.memory[instruction, path]
-            position = indexing.linear(index, elemental.dims(instruction, path))
-            found.reads.append(Read(instruction, memory.dtype, position, folded, memory.leaf))
-            continue
+    tracer = _Tracer(elemental)
+    tracer.stack += [(instruction, index, path, ()) for instruction, index, path in roots]
+    tracer.run()
+    return tracer.found
+
+
+class _Tracer:
+    """stack: expressions still to be looked at, with the variables of the reductions around them."""
+
+    def __init__(self, elemental: Elemental) -> None:
+        self.elemental = elemental
+        self.found = Trace()
+        self.stack: list[tuple[Instruction, Index, Path, tuple[Variable, ...]]] = []
+        self.opaques: dict[tuple[Instruction, Index, int, int], Expr] = {}
+
+    def run(self) -> None:
+        seen: set[tuple[Instruction, Path, Index]] = set()
+        while self.stack:
+            instruction, index, path, folded = self.stack.pop()
+            instruction, path = self.elemental.source(instruction, path)
+            if (instruction, path, index) in seen:
+                continue
+            seen.add((instruction, path, index))
+            memory = self.elemental.memory.get((instruction, path))
+            if memory is not None:
+                position = indexing.linear(index, self.elemental.dims(instruction, path))
+                read = Read(instruction, memory.dtype, position, folded, memory.leaf)
+                self.found.reads.append(read)
+            elif is_elementwise(instruction):
+                self._elementwise(instruction, index, folded)
+            elif instruction.opcode in CASES:
+                self._moved(instruction, index, folded)
+            else:
+                self._special(instruction, index, folded)
+
+    def _elementwise(
+        self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
+    ) -> None:
+        self.found.ops += 1
+        if instruction.opcode in HEAVY:
+            self.found.heavy += 1
+            self.found.heavy_at.setdefault(instruction, []).append(index)
+        for operand in instruction.operands:
+            self.stack.append((operand, index if operand.shape.dims else (), (), folded))
+
+    def _moved(self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]) -> None:
         operands = instruction.operands
-        if is_elementwise(instruction):
-            found.ops += 1
-            if instruction.opcode in HEAVY:
-                found.heavy += 1
-                found.heavy_at.setdefault(instruction, []).append(index)
-            stack += [(o, index if o.shape.dims else (), (), folded) for o in operands]
-        elif instruction.opcode in CASES:
 
-            def start(number: int, at: Index, low: int, high: int) -> Expr:
-                stack.append((operands[number], at, (), folded))  # noqa: B023  # used at once
-                if low == high:
-                    return indexing.number(low)
-                key = (operands[number], at, low, high)  # noqa: B023
-                if key not in opaques:
-                    opaques[key] = indexing.of(Opaque("start", low, high, at))
-                return opaques[key]
+        def start(number: int, at: Index, low: int, high: int) -> Expr:
+            self.stack.append((operands[number], at, (), folded))
+            if low == high:
+                return indexing.number(low)
+            key = (operands[number], at, low, high)
+            if key not in self.opaques:
+                self.opaques[key] = indexing.of(Opaque("start", low, high, at))
+            return self.opaques[key]
 
-            for case in cases(instruction, index, start):
-                found.conditions += case.conditions
-                stack.append((operands[case.operand], case.index, (), folded))
-        else:
-            _special(found, stack, instruction, index, folded)
-    return found
+        for case in cases(instruction, index, start):
+            self.found.conditions += case.conditions
+            self.stack.append((operands[case.operand], case.index, (), folded))
 
-
-def _special(found: Trace, stack: list, instruction: Instruction, index: Index, folded: tuple) -> None:  # type: ignore[type-arg]  # trace's own stack
-    """Ops with code of their own."""
-    operands = instruction.operands
-    match instruction.opcode:
-        case "iota":
-            found.values.append(index[attribute(instruction, "iota_dimension")])  # type: ignore[index]  # INT64
-        case "constant":
-            if index:
-                found.values.append(indexing.linear(index, instruction.shape.dims))
-        case "reduce":
-            found.reductions.append((instruction, index))
-            inner, variables = reduced_index(instruction, index)
-            count = len(operands) // 2
-            for operand in operands[:count]:
-                stack.append((operand, inner, (), (*folded, *variables)))
-            stack += [(o, (), (), folded) for o in operands[count:]]
-        case _:
-            # Every index counts by itself; operands may be read anywhere.
-            found.values += index
-            for operand in operands:
-                free = tuple(
-                    indexing.of(Variable("any", 0, max(n - 1, 0))) for n in operand.shape.dims
-                )
-                if operand.shape.is_array:
-                    stack.append((operand, free, (), folded))
+    def _special(
+        self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
+    ) -> None:
+        """Ops with code of their own."""
+        operands = instruction.operands
+        match instruction.opcode:
+            case "iota":
+                self.found.values.append(index[attribute(instruction, "iota_dimension")])  # type: ignore[index]  # INT64
+            case "constant":
+                if index:
+                    self.found.values.append(indexing.linear(index, instruction.shape.dims))
+            case "reduce":
+                self.found.reductions.append((instruction, index))
+                inner, variables = reduced_index(instruction, index)
+                count = len(operands) // 2
+                for operand in operands[:count]:
+                    self.stack.append((operand, inner, (), (*folded, *variables)))
+                self.stack += [(o, (), (), folded) for o in operands[count:]]
+            case _:
+                # Every index counts by itself; operands may be read anywhere.
+                self.found.values += index
+                for operand in operands:
+                    dims = operand.shape.dims
+                    free = tuple(indexing.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
+                    if operand.shape.is_array:
+                        self.stack.append((operand, free, (), folded))
 
 
 def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:

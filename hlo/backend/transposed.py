@@ -1,7 +1,7 @@
 """Transposed loads: a square of elements read by rows and turned in registers.
 
-positions p, p+1, .. p+n-1, lanes a constant stride apart  =>  one row load per lane, log2(n) rounds of
-interleaving (row k with row k + n/2), n vectors with the lanes that were asked for.
+positions p, p+1, .. p+n-1, lanes a constant stride apart  =>  one row load per lane, log2(n) rounds
+of interleaving (row k with row k + n/2), n vectors with the lanes that were asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def is_square(positions: Sequence[Expr]) -> bool:
     step = stride(first)
     if step is None or abs(step) < 2 or not _is_known(mask_of(first)):
         return False
-    return all(p.terms == first.terms and p.constant == first.constant + k for k, p in enumerate(positions))
+    return all(
+        p.terms == first.terms and p.constant == first.constant + k for k, p in enumerate(positions)
+    )
 
 
 def _is_known(mask: object) -> bool:

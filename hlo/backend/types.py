@@ -2,10 +2,10 @@
 
     raw (as loaded: i8, i16, float, ...) --decoded--> lanes (i1, i4, float, ...) --encoded--> raw
 
-pred is a byte in memory and i1 in lanes; integers below 8 bits take a byte in memory and are LLVM's
-own iN in lanes, so that they wrap by themselves; floats below 32 bits are f32 in lanes, holding only
-values of their own type (`rounded` after each op that may leave it). A complex value is a pair of
-lanes of its component type, interleaved in memory.
+pred is a byte in memory and i1 in lanes; integers below 8 bits take a byte in memory and are
+LLVM's own iN in lanes, so that they wrap by themselves; floats below 32 bits are f32 in lanes,
+holding only values of their own type (`rounded` after each op that may leave it). A complex value
+is a pair of lanes of its component type, interleaved in memory.
 """
 
 from __future__ import annotations

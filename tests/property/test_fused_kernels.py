@@ -1,4 +1,4 @@
-"""Random graphs of fusible ops at awkward shapes: fused, each kernel agrees with the interpreter."""
+"""Random graphs of fusible ops at awkward shapes: each fused kernel agrees with the interpreter."""
 
 from __future__ import annotations
 

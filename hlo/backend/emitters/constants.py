@@ -76,7 +76,9 @@ def clamped_index(w: Writer, value: Value, dtype: DType, low: int, high: int) ->
         wide = vector_of("i8", lanes)
         value = w.cast("sext" if dtype.is_signed else "zext", value, wide)
     bits = max(dtype.bits, 8)
-    least, greatest = (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
+    least, greatest = (
+        (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.is_signed else (0, (1 << bits) - 1)
+    )
     sign = "s" if dtype.is_signed else "u"
     if low > least:
         value = w.intrinsic(f"llvm.{sign}max", value.type, value, w.int(low, value.type))

@@ -1,6 +1,6 @@
 """Ops that move elements: which element of which operand stands at an index. They cost no code.
 
-    instruction, index of the result --cases--> [(operand, its index, conditions)], the first that holds
+    instruction, index of the result --cases--> [(operand, its index, conditions)], first that holds
 
 An operand's index is symbolic; a start that is known at run time only comes from `start`, clamped.
 The last case has no conditions. Formulas: OP_SEMANTICS.md 7 and 8.
@@ -50,7 +50,7 @@ Cases = Callable[[Instruction, Index, Start], list[Case]]
 
 
 def cases(instruction: Instruction, index: Index, start: Start) -> list[Case]:
-    """What can stand at the index: impossible cases left out, conditions that always hold dropped."""
+    """What can stand at the index: no impossible cases, no conditions that always hold."""
     found: list[Case] = []
     for case in CASES[instruction.opcode](instruction, index, start):
         if any(c.never for c in case.conditions):
@@ -105,7 +105,9 @@ def _reverse(instruction: Instruction, index: Index, _: Start) -> list[Case]:
     """x[.., dim - 1 - j_d, ..] for the dimensions listed"""
     flipped = _ints(instruction, "dimensions")
     dims = instruction.shape.dims
-    return [Case(0, tuple(e * -1 + (dims[d] - 1) if d in flipped else e for d, e in enumerate(index)))]
+    return [
+        Case(0, tuple(e * -1 + (dims[d] - 1) if d in flipped else e for d, e in enumerate(index)))
+    ]
 
 
 def _slice(instruction: Instruction, index: Index, _: Start) -> list[Case]:
@@ -156,7 +158,7 @@ def _dynamic_slice(instruction: Instruction, index: Index, start: Start) -> list
 def window_starts(
     instruction: Instruction, first: int, dims: Sequence[int], sizes: Sequence[int], start: Start
 ) -> list[Expr]:
-    """Clamped starts from scalar operands, `first` on, or from one array of them (the older form)."""
+    """Clamped starts from scalar operands, `first` on, or from one array (the older form)."""
     one_array = instruction.operands[first].shape.rank == 1 if dims else False
     return [
         start(first, (indexing.number(d),), 0, dims[d] - sizes[d])
@@ -188,9 +190,7 @@ def _gather(instruction: Instruction, index: Index, start: Start) -> list[Case]:
     sizes = _ints(instruction, "slice_sizes")
     batch = [e for d, e in enumerate(index) if d not in offset_dims]
     window = iter([index[d] for d in offset_dims])
-    own = [
-        ZERO if d in collapsed or d in batching else next(window) for d in range(operand.rank)
-    ]
+    own = [ZERO if d in collapsed or d in batching else next(window) for d in range(operand.rank)]
     for k, d in enumerate(_ints(instruction, "start_index_map")):
         where = list(batch)
         if vector_dim < starts.rank:

@@ -24,7 +24,7 @@ _KNOWN = {
 class Reducer:
     """opcodes: the op per result where each result k is op(acc_k, x_k), else empty.
 
-    reassociates: elements may be taken in any order. idempotent: so may the initial value, and often.
+    reassociates: elements may be taken in any order. idempotent: and the initial value often.
     """
 
     computation: Computation
@@ -88,7 +88,7 @@ def is_selection(computation: Computation) -> bool:
     value' = select(c, a, b), index' = select(d, i, j), where d is c or (a = b and i < j) in any
     spelling: seen by exchanging the arguments on a table of all orders of values and indices.
     """
-    from hlo.backend.emitters.selections import is_symmetric_selection  # noqa: PLC0415
+    from hlo.backend.emitters.selections import is_symmetric_selection
 
     return is_symmetric_selection(computation)
 
@@ -117,4 +117,6 @@ def half(w: Writer, value: Value, count: int, which: int) -> Value:
         return w.extract(value, which)
     order = ", ".join(f"i32 {which * count + lane}" for lane in range(count))
     type = vector_of(value.scalar_type, count)
-    return w.pure(type, f"shufflevector {value.typed}, {value.type} poison, <{count} x i32> <{order}>")
+    return w.pure(
+        type, f"shufflevector {value.typed}, {value.type} poison, <{count} x i32> <{order}>"
+    )

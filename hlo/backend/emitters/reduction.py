@@ -284,7 +284,9 @@ class _Space:
             mask = next((m.mask for m in variables[n // group].terms if m.mask is not None), None)
             if isinstance(mask, Value):
                 new = [
-                    joined([w.select(mask, v, o) for v, o in zip(parts(y), parts(old), strict=True)])
+                    joined(
+                        [w.select(mask, v, o) for v, o in zip(parts(y), parts(old), strict=True)]
+                    )
                     for y, old in zip(new, a, strict=True)
                 ]
             results.append(new)

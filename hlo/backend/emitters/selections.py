@@ -16,7 +16,9 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ops.table import OPS, call_attributes
 
-_LOGIC = frozenset({"compare", "select", "and", "or", "not", "tuple", "parameter", "maximum", "minimum"})
+_LOGIC = frozenset(
+    {"compare", "select", "and", "or", "not", "tuple", "parameter", "maximum", "minimum"}
+)
 
 
 def is_symmetric_selection(computation: Computation) -> bool:
@@ -33,7 +35,10 @@ def is_symmetric_selection(computation: Computation) -> bool:
         return False
     rows = list(itertools.product(*columns))  # type: ignore[arg-type]  # none is None
     pairs = list(itertools.product(range(len(rows)), repeat=2))
-    left, right = _take(rows, [a for a, _ in pairs], kinds), _take(rows, [b for _, b in pairs], kinds)
+    left, right = (
+        _take(rows, [a for a, _ in pairs], kinds),
+        _take(rows, [b for _, b in pairs], kinds),
+    )
     if not _same(_run(computation, left, right), _run(computation, right, left)):
         return False
     triples = list(itertools.product(range(len(rows)), repeat=3))

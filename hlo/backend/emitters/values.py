@@ -1,4 +1,4 @@
-"""Ops whose elements are made rather than moved: iota, constant, map, bitcast-convert that regroups."""
+"""Ops whose elements are made, not moved: iota, constant, map, bitcast-convert that regroups."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ def iota(
 
 def _counted(elemental: Elemental, e: Expr, dtype: DType) -> Lanes:
     nest = elemental.nest
-    if e.lanes > 1:
-        value = nest.lane_values(e, e.lanes)
-    else:
-        value = nest.scalar(e)
+    value = nest.lane_values(e, e.lanes) if e.lanes > 1 else nest.scalar(e)
     real = constants.counted(nest.w, value, dtype.component)
     if dtype.is_complex:
         return real, nest.w.float(0.0, real.type)

@@ -98,15 +98,13 @@ def _window_output(
         starts = window_starts(source, 2, dims, update.shape.dims, start)
         return indexing.linear(tuple(e + s for e, s in zip(index, starts, strict=True)), dims)
 
-    return Output(
-        update, (), memory, update.shape.dims, place, alias=(held.leaf, leaf), leaf=leaf
-    )
+    return Output(update, (), memory, update.shape.dims, place, alias=(held.leaf, leaf), leaf=leaf)
 
 
 def _only_updated(elemental: Elemental, update: Instruction, target: Instruction) -> bool:
     """Whether nothing else in the kernel reads the updated array (it changes under the reader)."""
     seen: set[Instruction] = set()
-    stack = [o for o in update.operands[1:]]
+    stack = list(update.operands[1:])
     while stack:
         top, _ = elemental.source(stack.pop(), ())
         if top is target:

@@ -1,6 +1,6 @@
 """Parts: a kernel's results cut into boxes, each with the loops that suit it.
 
-    outputs --parts_of--> [Part]: a box of index space, its loop extents, what is parallel, what is lanes
+outputs --parts_of--> [Part]: a box of index space, its loops, what is parallel, what is lanes
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Part:
     """low + [0, dims): the box. Loops: extents[:prefix] are parallel, then blocks of the last, ...
 
     outputs: written in the innermost loop; outer: written where their fewer dimensions are fixed.
-    in_lanes: whether the last loop runs over lanes. blocks: units per prefix index; block: elements.
-    tile: the loop whose steps are taken `lanes` at a time, so that squares can be turned in registers.
+    in_lanes: the last loop runs over lanes. blocks: units per prefix index; block: elements.
+    tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers.
     """
 
     outputs: list[Output]
@@ -246,7 +246,7 @@ def _choose_units(part: Part) -> None:
         return
     length, lanes = part.extents[-1], part.lanes
     vertical = [n for n in levels if n > loops]
-    part.copies = _copies(part, bool(vertical), -(-length // lanes))
+    part.copies = _copies(part, -(-length // lanes), is_fold=bool(vertical))
     if shared or outer:
         return
     if vertical and part.prefix == loops:
@@ -263,7 +263,7 @@ def reduce_dims(reduce: object) -> tuple[int, ...]:
     return shape.elements[0].dims if shape.is_tuple else shape.dims
 
 
-def _copies(part: Part, is_fold: bool, vectors: int) -> int:
+def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:
     """Vectors per round of the lane loop."""
     if part.tile is not None:
         return 1

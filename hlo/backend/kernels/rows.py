@@ -1,4 +1,4 @@
-"""Saved rows: expensive elements that several stages of a kernel read are computed by the first only.
+"""Saved rows: expensive elements that several stages read are computed by the first only.
 
 The exponential of a softmax is asked for by the sum and by the division: it is kept in a row of the
 inner dimensions, on the stack, so it stays in the first level of cache.
@@ -43,7 +43,7 @@ def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
 
 
 def _inner(indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The dimensions in which the indices differ, if each index runs over all of them; else None."""
+    """The dimensions in which the indices differ, if each runs over all of them; else None."""
     if len(indices) < 2:
         return None
     inner = tuple(d for d in range(len(dims)) if any(i[d] != indices[0][d] for i in indices))

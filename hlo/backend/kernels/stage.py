@@ -1,4 +1,4 @@
-"""The loops of one part: units, loops between, lanes; each output stored where its index is fixed."""
+"""The loops of one part: units, loops between, lanes; outputs stored where their index is fixed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Emission:
         nest.loop(0, part.rounds(depth), 1, [], body)
 
     def _fold(self, fixed: list[Expr]) -> None:
-        """Reductions whose index is fixed by now are stages of their own, before the inner loops."""
+        """Reductions whose index is fixed by now are stages before the inner loops."""
         part = self.part
         free = part.variables[len(fixed) :]
         outer = dict(zip(part.variables, fixed, strict=False))

@@ -2,10 +2,10 @@
 
     instruction (a fusion, or one op) --staged_kernel--> Kernel
 
-Results are cut into parts: boxes of index space in which no concatenate or pad has a seam, and results
-that share no outer dimensions. A part is a loop over parallel units (outer dimensions, or blocks of
-the last one), inside it a loop over lanes; reductions appear as loops where their value is first
-known, so softmax is one kernel of three stages per row.
+Results are cut into parts: boxes of index space in which no concatenate or pad has a seam, and
+results that share no outer dimensions. A part is a loop over parallel units (outer dimensions, or
+blocks of the last one), inside it a loop over lanes; reductions appear as loops where their value
+is first known, so softmax is one kernel of three stages per row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hlo.ir.shape import Shape
 
 
 def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
-    """The kernel of a fusion or of one op; HloError "unsupported" where it has to be left to others."""
+    """The kernel of a fusion or of one op; HloError "unsupported" where it is left to others."""
     w = Writer()
     elemental = Elemental(Nest(w, target), _lanes(instruction, target))
     elemental.is_raw = _only_moves(instruction)
@@ -36,7 +36,9 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     outputs = outputs_of(elemental, instruction, count)
     parts = [p for p in parts_of(elemental, outputs) if p.size]
     units = _emit_parts(elemental, parts)
-    text = "\n".join(["define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {", "entry:", *w.lines])
+    text = "\n".join(
+        ["define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {", "entry:", *w.lines]
+    )
     reads = sum(leaf.size_bytes for o in instruction.operands for leaf in _arrays(o.shape))
     writes = sum(leaf.size_bytes for leaf in _arrays(instruction.shape))
     return Kernel(
@@ -84,7 +86,9 @@ def _lanes(instruction: Instruction, target: Target) -> int:
 
 def _enter_operands(elemental: Elemental, instruction: Instruction) -> int:
     """Operands' leaves become memory; returns how many leaves there are."""
-    callee = next(instruction.called_computations(), None) if instruction.opcode == "fusion" else None
+    callee = (
+        next(instruction.called_computations(), None) if instruction.opcode == "fusion" else None
+    )
     sources = callee.parameters if callee is not None else instruction.operands
     number = 0
     for source, operand in zip(sources, instruction.operands, strict=True):

@@ -92,5 +92,7 @@ def _check_in_place(root: Instruction, values: list[object], want: list[np.ndarr
 
 
 def _tolerance(root: Instruction) -> float:
-    narrow = any(s.is_array and s.dtype.is_float and s.dtype.bits <= 16 for s in root.shape.leaves())
+    narrow = any(
+        s.is_array and s.dtype.is_float and s.dtype.bits <= 16 for s in root.shape.leaves()
+    )
     return 4e-2 if narrow else 2e-5

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 
-import llvmlite.binding as llvm
+import llvmlite.binding as llvm  # noqa: TID251  # runs one kernel alone
 import numpy as np
 
 from hlo.backend.kernels.build import as_sequence
@@ -89,7 +90,7 @@ def run(
         addresses = (ctypes.c_void_p * max(len(table), 1))(*(a.ctypes.data for a in table))
         function = compiled(kernel)
         bounds = [kernel.units * k // splits for k in range(splits + 1)]
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in itertools.pairwise(bounds):
             function(ctypes.addressof(addresses), begin, end)
     return results
 

@@ -56,7 +56,8 @@ def test_add_of_every_length(n: int, kind: str) -> None:
 def test_transpose_of_every_size(dims: tuple[int, int], kind: str) -> None:
     a, b = dims
     root = root_of(
-        f"p = {kind}[{a},{b}] parameter(0)\nROOT r = {kind}[{b},{a}] transpose(p), dimensions={{1,0}}"
+        f"p = {kind}[{a},{b}] parameter(0)\n"
+        f"ROOT r = {kind}[{b},{a}] transpose(p), dimensions={{1,0}}"
     )
     assert check(root) == ""
 
@@ -74,7 +75,8 @@ def test_reduce(dims: tuple[int, ...], reduced: tuple[int, ...], reducer: str) -
     kept = tuple(n for d, n in enumerate(dims) if d not in reduced)
     root = root_of(
         f"x = f32[{text(dims)}] parameter(0)\nz = f32[] parameter(1)\n"
-        f"ROOT r = f32[{text(kept)}] reduce(x, z), dimensions={{{text(reduced)}}}, to_apply={reducer}"
+        f"ROOT r = f32[{text(kept)}] reduce(x, z), dimensions={{{text(reduced)}}}, "
+        f"to_apply={reducer}"
     )
     assert check(root) == ""
 
@@ -98,7 +100,8 @@ def test_argmax_without_tie_break_keeps_the_first(dims: tuple[int, int], d: int)
         "ROOT r = s32[5,10] concatenate(x, y, x), dimensions={1}",
         "x = f32[4,6] parameter(0)\nv = f32[] parameter(1)\n"
         "ROOT r = f32[7,12] pad(x, v), padding=1_2x-1_2_1",
-        "x = f32[40] parameter(0)\nv = f32[] parameter(1)\nROOT r = f32[100] pad(x, v), padding=50_10",
+        "x = f32[40] parameter(0)\nv = f32[] parameter(1)\n"
+        "ROOT r = f32[100] pad(x, v), padding=50_10",
         "x = f32[8,9] parameter(0)\nROOT r = f32[8,9] reverse(x), dimensions={1}",
         "x = f32[30,9] parameter(0)\nROOT r = f32[10,3] slice(x), slice={[0:30:3], [2:8:2]}",
         "x = f32[3,5] parameter(0)\nROOT r = f32[5,3,4] broadcast(x), dimensions={1,0}",
@@ -115,7 +118,8 @@ def test_argmax_without_tie_break_keeps_the_first(dims: tuple[int, int], d: int)
         "ROOT r = bf16[3,300] iota(), iota_dimension=1",
         "x = f32[5] parameter(0)\nROOT r = u8[5,4] bitcast-convert(x)",
         "x = u8[5,8] parameter(0)\nROOT r = f64[5] bitcast-convert(x)",
-        "x = f32[20,30] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[20,30] reduce-window(x, z),"
+        "x = f32[20,30] parameter(0)\nz = f32[] parameter(1)\n"
+        "ROOT r = f32[20,30] reduce-window(x, z),"
         " window={size=3x3 pad=1_1x1_1}, to_apply=sum",
         "x = f32[20] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[10] reduce-window(x, z),"
         " window={size=50 stride=2 pad=49_0 lhs_dilate=1}, to_apply=sum",
