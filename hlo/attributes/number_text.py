@@ -90,9 +90,9 @@ def _general_texts(dtype: DType, flat: np.ndarray, digits: int) -> list[str]:
 
 def _shortened_texts(dtype: DType, flat: np.ndarray, digits: int) -> list[str]:
     """f32 and f64: the short form where it reads back to the same number, else a longer one."""
-    numbers = flat.astype(np.float64)
-    texts = _formatted(numbers, digits)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # signalling NaNs, numbers that overflow or vanish
+        numbers = flat.astype(np.float64)
+        texts = _formatted(numbers, digits)
         again = np.array(list(map(float, texts)), np.float64).astype(flat.dtype)
     longer = np.flatnonzero(np.isfinite(flat) & (again != flat))
     if len(longer):
