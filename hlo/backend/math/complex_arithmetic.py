@@ -13,8 +13,9 @@ from hlo.backend.math import exponential, logarithm
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
-from hlo.backend.math.term import Term, fma
+from hlo.backend.math.term import Term, Text, fma
 from hlo.backend.math.trigonometric import cos, sin
+from hlo.backend.target import Target
 from hlo.backend.writer import Value, Writer
 
 _INF = float("inf")
@@ -187,15 +188,26 @@ def outlined_pair(name: str, operands: list[Complex], body: Callable[..., Comple
     symbol = f"hlo.complex.{name}.{first.type.strip('<>').replace(' ', '')}"
     result = f"{{{first.type}, {first.type}}}"
     if symbol not in first.w.globals:
-        first.w.globals[symbol] = _definition(symbol, len(operands), first, body)
+        declarations, definitions = _definition(symbol, len(operands), first, body)
+        first.w.declarations.update(declarations)
+        first.w.globals.update(definitions)
     arguments = ", ".join(p.value.typed for p in parts)
     pair = first.w.pure(result, f"call {result} @{symbol}({arguments})")
     halves = (first.w.pure(first.type, f"extractvalue {result} {pair}, {i}") for i in (0, 1))
     return Complex(*(first.of(half) for half in halves))
 
 
-def _definition(symbol: str, count: int, like: Term, body: Callable[..., Complex]) -> str:
-    w = Writer(declarations=like.w.declarations, globals=like.w.globals)
+_definitions: dict[tuple[str, Target], tuple[Text, Text]] = {}  # the same in every module
+
+
+def _definition(
+    symbol: str, count: int, like: Term, body: Callable[..., Complex]
+) -> tuple[Text, Text]:
+    """The declarations and the definitions that a call needs."""
+    found = _definitions.get((symbol, like.target))
+    if found is not None:
+        return found
+    w = Writer()
     names = [Value(f"%x{i}", like.type) for i in range(2 * count)]
     terms = [Term(w, like.target, name) for name in names]
     operands = [Complex(*terms[2 * i : 2 * i + 2]).to("double") for i in range(count)]
@@ -205,4 +217,6 @@ def _definition(symbol: str, count: int, like: Term, body: Callable[..., Complex
     whole = w.assign(result, f"insertvalue {half.typed}, {value.imag.value.typed}, 1")
     w.emit(f"ret {whole.typed}")
     head = f"define internal {result} @{symbol}({', '.join(n.typed for n in names)}) nounwind {{"
-    return "\n".join([head, *w.lines, "}"])
+    w.globals[symbol] = "\n".join([head, *w.lines, "}"])
+    found = _definitions[symbol, like.target] = (w.declarations, w.globals)
+    return found

@@ -8,18 +8,20 @@ Every lane count gives the same bits, so that a scalar tail equals a vector body
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hlo.backend.target import Target
-from hlo.backend.writer import Value, Writer, vector_of
+from hlo.backend.writer import Value, Writer, scalar_of, vector_of
 
 Number = float | int
 FLOATS = {"float": "i32", "double": "i64"}
 REALS = {"i32": "float", "i64": "double"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: thousands are made, and freezing costs a third
 class Term:
     """Float lanes, integer lanes or a mask (i1 lanes) and the writer that computes with them."""
 
@@ -37,15 +39,15 @@ class Term:
 
     @property
     def scalar(self) -> str:
-        return self.value.scalar_type
+        return _scalar_of(self.value.type)
 
     @property
     def is_float(self) -> bool:
-        return self.value.scalar_type in FLOATS
+        return _scalar_of(self.value.type) in FLOATS
 
     @property
     def is_double(self) -> bool:
-        return self.value.scalar_type == "double"
+        return _scalar_of(self.value.type) == "double"
 
     # -- making terms ------------------------------------------------------------------------
 
@@ -54,14 +56,12 @@ class Term:
 
     def const(self, number: Number) -> Term:
         """The number in every lane, in this term's type."""
-        if self.is_float:
-            return self.of(self.w.float(number, self.type))
-        if self.scalar == "i1":
-            return self.of(self.w._constant("true" if number else "false", self.type))
-        return self.of(self.w.int(int(number), self.type))
+        return self.of(_constant(number, self.value.type, math.copysign(1.0, number)))
 
     def _as(self, other: Term | Number) -> Value:
-        return other.value if isinstance(other, Term) else self.const(other).value
+        if isinstance(other, Term):
+            return other.value
+        return _constant(other, self.value.type, math.copysign(1.0, other))
 
     def _binary(self, opcode: str, other: Term | Number) -> Term:
         return self.of(self.w.binary(opcode, self.value, self._as(other)))
@@ -230,6 +230,23 @@ class Term:
         return (self < bound).select(bound, self)
 
 
+@lru_cache(maxsize=256)
+def _scalar_of(type: str) -> str:
+    return scalar_of(type)
+
+
+@lru_cache(maxsize=8192)
+def _constant(number: Number, type: str, sign: float) -> Value:
+    """A number in every lane; `sign` tells -0 from 0 in the cache."""
+    scalar = scalar_of(type)
+    if scalar in FLOATS:
+        return Writer().float(number, type)
+    if scalar == "i1":
+        text = "true" if number else "false"
+        return Value(text if type == "i1" else f"splat (i1 {text})", type)
+    return Writer().int(int(number), type)
+
+
 def fma(a: Term, b: Term | Number, c: Term | Number) -> Term:
     """a * b + c, rounded once."""
     return a.call("llvm.fma", a.of(a._as(b)), a.of(a._as(c)))
@@ -274,16 +291,32 @@ def outlined(
     result = result or first.type
     symbol = "hlo." + ".".join([name, *(t.strip("<>").replace(" ", "") for t in types)])
     if symbol not in first.w.globals:
-        w = Writer(declarations=first.w.declarations, globals=first.w.globals)
-        w.globals[symbol] = ""  # reserved: the body may use other functions
-        parameters = [Value(f"%x{i}", t) for i, t in enumerate(types)]
-        value = body(*(Term(w, first.target, p) for p in parameters)).value
-        w.emit(f"ret {value.typed}")
-        head = f"define internal {result} @{symbol}({', '.join(p.typed for p in parameters)})"
-        del w.globals[symbol]  # defined after what it calls
-        w.globals[symbol] = "\n".join([f"{head} nounwind {{", *w.lines, "}"])
+        declarations, definitions = _definition(symbol, first.target, operands, (result, body))
+        first.w.declarations.update(declarations)
+        first.w.globals.update(definitions)
     arguments = ", ".join(o.value.typed for o in operands)
     return first.of(first.w.pure(result, f"call {result} @{symbol}({arguments})"))
+
+
+Text = dict[str, str]  # by symbol
+_definitions: dict[tuple[str, Target], tuple[Text, Text]] = {}  # the same in every module
+
+
+def _definition(
+    symbol: str, target: Target, operands: Sequence[Term], form: tuple[str, Callable[..., Term]]
+) -> tuple[Text, Text]:
+    """The declarations and the definitions that a call to an outlined function needs."""
+    found = _definitions.get((symbol, target))
+    if found is None:
+        result, body = form
+        w = Writer()
+        parameters = [Value(f"%x{i}", o.type) for i, o in enumerate(operands)]
+        value = body(*(Term(w, target, p) for p in parameters)).value
+        w.emit(f"ret {value.typed}")
+        head = f"define internal {result} @{symbol}({', '.join(p.typed for p in parameters)})"
+        w.globals[symbol] = "\n".join([f"{head} nounwind {{", *w.lines, "}"])
+        found = _definitions[symbol, target] = (w.declarations, w.globals)
+    return found
 
 
 def do_while(
