@@ -8,7 +8,7 @@ The command line, the examples and the tests call this file and nothing deeper.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,14 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.parser import spans
 from hlo.parser.parse import parse as _parse
-from hlo.parser.tokens import print_tokens
+from hlo.parser.tokens import count_comments, print_tokens
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
 from hlo.printer.options import PrintOptions
 from hlo.printer.printer import print_module
 from hlo.source import Span
+from hlo.verifier.lint import Warned
+from hlo.verifier.lint import lint as _lint
 from hlo.verifier.verify import verify as _verify
 
 if TYPE_CHECKING:
@@ -49,6 +51,11 @@ def to_text(module: Module, options: PrintOptions | None = None) -> str:
 def verify(module: Module, layout_sensitive: bool = False) -> None:
     """None, or raises HloErrors with every problem found."""
     _verify(module, layout_sensitive=layout_sensitive, place=place)
+
+
+def lint(module: Module, disabled: Collection[str] = ()) -> list[Warned]:
+    """Advice about a module that verifies; `disabled`: codes to leave out."""
+    return _lint(module, disabled=disabled)
 
 
 def place(instruction: Instruction, role: str) -> Span | None:
@@ -153,6 +160,11 @@ def evaluate_devices(
 def tokens_text(text: str) -> str:
     """The tokens of a text, one a line: place, kind, characters. Raises HloError at a bad one."""
     return print_tokens(text)
+
+
+def comment_count(text: str) -> int:
+    """How many comments a text holds, those that the printer writes itself left out."""
+    return count_comments(text)
 
 
 def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:

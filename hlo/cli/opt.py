@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
+from hlo.cli.print_flags import print_flags, print_options
 from hlo.cli.reading import read_module
 from hlo.errors import HloError
 from hlo.ir.module import Module
@@ -28,19 +29,6 @@ STAGES = (
     "llvm-opt",
     "asm",
 )
-FORMS = ("default", "xla", "short", "canonical", "fingerprint")
-
-
-def print_options(form: str) -> PrintOptions:
-    """The options of a form's name on the command line."""
-    presets = {
-        "default": PrintOptions,
-        "xla": PrintOptions.xla_default,
-        "short": PrintOptions.short_parsable,
-        "canonical": PrintOptions.canonical,
-        "fingerprint": PrintOptions.fingerprint,
-    }
-    return presets[form]()
 
 
 def pass_list() -> str:
@@ -76,7 +64,7 @@ def listing(kind: str) -> str:
 @click.option("-p", "--passes", default=None, help="Passes, groups and pipelines: a,b{opt=1}.")
 @click.option("--pipeline-file", default=None, help="A text file that holds the pipeline.")
 @click.option("--emit", type=click.Choice(STAGES), default="hlo", show_default=True)
-@click.option("--print", "form", type=click.Choice(FORMS), default="default", show_default=True)
+@print_flags
 @click.option("--list-passes", "listed", flag_value="passes", help="Passes and pipelines.")
 @click.option("--list-ops", "listed", flag_value="ops", help="The op table.")
 @click.option("--list-rules", "listed", flag_value="rules", help="algsimp's equations.")
@@ -100,8 +88,10 @@ def command(
     no_verify: bool,
     mode: str,
     output: str,
+    **fields: object,
 ) -> int:
     """Parse, verify, run passes, print at --emit."""
+    options = print_options(form, fields)
     if listed:
         click.echo(listing(listed), nl=False)
         return 0
@@ -130,7 +120,7 @@ def command(
                 raise problem
             click.echo(str(problem), err=True)
             code = 1
-        texts.append(_emitted(module, passes, emit, form, mode, manager, dump))
+        texts.append(_emitted(module, passes, emit, options, mode, manager, dump))
     write_text(output, "\n".join(texts))
     if time_passes:
         click.echo(timing_table(manager.runs), nl=False, err=True)
@@ -155,17 +145,17 @@ def _emitted(
     module: Module,
     passes: str | None,
     emit: str,
-    form: str,
+    options: PrintOptions,
     mode: str,
     manager: Manager,
     dump: Dump | None,
 ) -> str:
     if emit == "hlo" and passes is None:
-        return driver.to_text(module, print_options(form))
+        return driver.to_text(module, options)
     chosen = passes if passes is not None else "default"
     optimized = driver.optimize(module, chosen, manager)
     if emit in ("hlo", "optimized"):
-        return driver.to_text(optimized, print_options(form))
+        return driver.to_text(optimized, options)
     if dump:
         for name, text in driver.stage_texts(optimized, mode):
             dump.write(name, text)

@@ -12,8 +12,12 @@ from hlo.errors import HloError
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--syntax", is_flag=True, help="Parse only.")
+@click.option("--lint", is_flag=True, help="Also warn of what a person would want to know.")
+@click.option("--no-lint", "disabled", multiple=True, metavar="CODE", help="Not this warning.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
-def command(files: tuple[str, ...], syntax: bool, verbose: bool) -> int:
+def command(
+    files: tuple[str, ...], syntax: bool, lint: bool, disabled: tuple[str, ...], verbose: bool
+) -> int:
     """Parse and verify; exit 1 when any file fails."""
     bad = 0
     for file in files:
@@ -21,6 +25,9 @@ def command(files: tuple[str, ...], syntax: bool, verbose: bool) -> int:
             module = read_module(file)
             if not syntax:
                 driver.verify(module)
+            if lint:
+                for warning in driver.lint(module, disabled):
+                    click.echo(str(warning), err=True)
         except HloError as error:
             bad += 1
             click.echo(str(error), err=True)
