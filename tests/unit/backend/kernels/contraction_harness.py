@@ -6,7 +6,7 @@ import ctypes
 import itertools
 from collections.abc import Sequence
 
-import llvmlite.binding as llvm  # the harness stands for the backend's linker
+import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
