@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hlo.backend.kernels.kernel import Kernel
@@ -66,10 +66,11 @@ def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
     modules += entry.loop_modules()
     last = kernel_module(groups[-1] if groups else {})
     if entry.length() > LEAST_LINES and groups:
-        return (*modules, last, IrModule(entry.text(frozenset()), (ENTRY,)))
+        return (*modules, last, *entry.modules())
     declared = re.findall(r"^declare [^@]*@([\w.$-]+)", last.text, re.MULTILINE)
-    together = last.text + entry.text(frozenset((*last.symbols, *declared)))
-    return (*modules, IrModule(together, (*last.symbols, ENTRY)))
+    functions = tuple(entry.functions)
+    together = last.text + entry.text(functions, frozenset((*last.symbols, *declared)))
+    return (*modules, IrModule(together, (*last.symbols, *functions)))
 
 
 def symbol(kernel: Kernel) -> str:
@@ -176,7 +177,7 @@ class _Entry:
         self.program = program
         self.names = names
         self.flushes = flushes
-        self.functions: list[str] = []
+        self.functions: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.loops: list[str] = []
         self.loop_lines = 0
@@ -196,16 +197,34 @@ class _Entry:
         else:
             body.lines += [f"  %status = call i32 @{run}(ptr %frame)", "  ret i32 %status"]
         head = f"define i32 @{ENTRY}(ptr %frame) {{"
-        self.functions.append("\n".join([head, *body.lines, "}"]))
+        self.functions[ENTRY] = "\n".join([head, *body.lines, "}"])
 
-    def text(self, defined: frozenset[str]) -> str:
-        """The functions, and declarations of what is not defined beside them."""
-        needed = [line for symbol, line in self.declarations.items() if symbol not in defined]
-        return "\n".join([*needed, *self.functions, ""])
+    def modules(self) -> list[IrModule]:
+        """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""
+        groups: list[list[str]] = [[]]
+        lines = 0
+        for symbol, text in self.functions.items():
+            if groups[-1] and lines + text.count("\n") > MOST_LINES:
+                groups.append([])
+                lines = 0
+            groups[-1].append(symbol)
+            lines += text.count("\n")
+        return [IrModule(self.text(group, frozenset()), tuple(group)) for group in groups]
+
+    def text(self, symbols: Sequence[str], defined: frozenset[str]) -> str:
+        """Some of the functions, and declarations of what is not defined beside them."""
+        bodies = [self.functions[s] for s in symbols]
+        used = dict.fromkeys(m for body in bodies for m in re.findall(r"@([\w.$-]+)", body))
+        needed = [
+            self.declarations.get(s) or f"declare i32 @{s}(ptr)"
+            for s in used
+            if s not in defined and s not in symbols
+        ]
+        return "\n".join([*needed, *bodies, ""])
 
     def length(self) -> int:
         """Lines of the functions."""
-        return sum(f.count("\n") for f in self.functions)
+        return sum(f.count("\n") for f in self.functions.values())
 
     def _declare(self, symbol: str, signature: str) -> None:
         self.declarations[symbol] = f"declare {signature}"
@@ -232,8 +251,8 @@ class _Entry:
         function = _Function()
         self._steps(function, steps)
         symbol = f"hlo_{name}_{len(self.functions)}"
-        head = f"define internal i32 @{symbol}(ptr %frame) {{"
-        self.functions.append("\n".join([head, *function.lines, "  ret i32 0", "}"]))
+        head = f"define i32 @{symbol}(ptr %frame) {{"
+        self.functions[symbol] = "\n".join([head, *function.lines, "  ret i32 0", "}"])
         return symbol
 
     def _steps(self, function: _Function, steps: tuple[Step, ...]) -> None:

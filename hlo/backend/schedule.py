@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 from hlo.backend.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.backend.legality import CONTROL, SOURCES, alias, is_forwarding
+from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, control_predecessors, is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
 
+DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
 CALLERS = CONTROL | {"fusion", "custom-call"}
 Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
 
@@ -60,6 +62,7 @@ class Schedule:
 def schedule(module: Module) -> Schedule:
     """An order for the entry and for every computation that runs as control flow."""
     orders: dict[Computation, tuple[Instruction, ...]] = {}
+    check_nesting(module)
     effects = Effects(module)
     waiting = [module.entry]
     while waiting:
@@ -71,6 +74,25 @@ def schedule(module: Module) -> Schedule:
             if instruction.opcode in CONTROL:
                 waiting += instruction.called_computations()
     return Schedule(module, orders, invariants(module, orders))
+
+
+def check_nesting(module: Module) -> None:
+    """Refuse loops and branches nested deeper than the stages that follow recurse."""
+    depth: dict[Computation, int] = {}
+    for computation in callees_first(module):
+        deepest = 0
+        for instruction in computation.instructions:
+            if instruction.opcode in CONTROL:
+                inner = max((depth[c] for c in instruction.called_computations()), default=0)
+                deepest = max(deepest, inner + (instruction.opcode in ("while", "conditional")))
+            if deepest > DEEPEST_NESTING:
+                message = f"{instruction.opcode}: nested {deepest} deep"
+                raise HloError(
+                    "unsupported",
+                    f"{message}, expected at most {DEEPEST_NESTING}",
+                    instruction.span,
+                )
+        depth[computation] = deepest
 
 
 def invariants(

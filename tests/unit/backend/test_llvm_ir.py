@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.unit.backend.tiny_kernels import compiled, f32, planned
 
 from hlo.backend import toolchain
 from hlo.backend.kernels.kernel import Kernel
@@ -13,6 +12,7 @@ from hlo.backend.lowering import lower
 from hlo.backend.program import LoopStep, Program
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
+from tests.unit.backend.tiny_kernels import compiled, f32, planned
 
 
 def program(text: str) -> Program:
@@ -37,8 +37,8 @@ def test_equal_kernels_are_written_once() -> None:
 
 def test_long_programs_are_cut_into_functions() -> None:
     text = chain(3 * STEPS_PER_FUNCTION)
-    (*_, last) = emit(program(text))
-    assert last.text.count("define internal i32 @hlo_part") >= 3
+    written = "\n".join(m.text for m in emit(program(text)))
+    assert written.count("define i32 @hlo_part") >= 3
     x = f32(0.25, 0.5, 1)
     expected = evaluate(parse(text), x)
     np.testing.assert_array_equal(compiled(text)(x), expected)

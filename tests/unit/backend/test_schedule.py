@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from hlo.backend.schedule import peak_bytes, schedule
+import numpy as np
+import pytest
+
+from hlo.backend.schedule import DEEPEST_NESTING, peak_bytes, schedule
+from hlo.errors import HloError
 from hlo.parser.parse import parse
+from tests.unit.backend.tiny_kernels import compiled
 
 WIDE = """HloModule wide{header}
 ENTRY e {{
@@ -81,3 +86,21 @@ def test_printed_schedule_names_every_instruction() -> None:
     text = str(schedule(parse(WIDE.format(header=""))))
     assert "e (entry): peak" in text
     assert "abcd = f32[1024]{0} add" in text
+
+
+def nested_loops(depth: int) -> str:
+    rows = ["HloModule m", "c { s = f32[] parameter(0)", "ROOT p = pred[] constant(false) }"]
+    rows.append("body0 { ROOT s = f32[] parameter(0) }")
+    for n in range(1, depth):
+        rows.append(f"body{n} {{ s = f32[] parameter(0)")
+        rows.append(f"ROOT w = f32[] while(s), condition=c, body=body{n - 1} }}")
+    rows.append("ENTRY e { x = f32[] parameter(0)")
+    rows.append(f"ROOT w = f32[] while(x), condition=c, body=body{depth - 1} }}")
+    return "\n".join(rows)
+
+
+def test_loops_nested_deep_compile_and_deeper_are_refused() -> None:
+    assert compiled(nested_loops(DEEPEST_NESTING))(np.float32(3)) == 3
+    with pytest.raises(HloError, match="nested 101 deep") as caught:
+        schedule(parse(nested_loops(DEEPEST_NESTING + 1)))
+    assert caught.value.code == "unsupported"
