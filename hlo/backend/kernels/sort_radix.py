@@ -17,6 +17,7 @@ from hlo.backend.writer import Value, vector_of
 
 _INSERTION = 40  # rows up to this length are not worth the counters
 _LONG = 1024  # rows from this length on are worth digits of 11 bits
+_SUMMED = 16  # counters summed together
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys
 
 
@@ -186,16 +187,21 @@ class Plan:
         return [*swapped, *(w.select(differs, s, t) for s, t in zip(source, target, strict=True))]
 
     def _start_places(self, nest: Nest, table: Value) -> None:
-        """Counts become the place of each digit's first record."""
+        """Counts become the place of each digit's first record: running sums, lanes at a time."""
         w = nest.w
+        type = vector_of("i32", _SUMMED)
 
         def step(d: Value, total: list[Value]) -> list[Value]:
             slot = w.address(table, d, "i32")
-            here = w.load(slot, "i32")
-            w.store(total[0], slot)
-            return [w.binary("add", total[0], here)]
+            counts = w.load(slot, type)
+            sums = counts
+            for distance in _powers_below(_SUMMED):
+                sums = w.binary("add", sums, _moved_up(nest, sums, distance))
+            before = w.binary("add", w.binary("sub", sums, counts), w.splat(total[0], _SUMMED))
+            w.store(before, slot)
+            return [w.binary("add", total[0], w.extract(sums, _SUMMED - 1))]
 
-        nest.loop(0, 1 << self.digit, 1, [w.int(0, "i32")], step)
+        nest.loop(0, 1 << self.digit, _SUMMED, [w.int(0, "i32")], step)
 
     def _insert(self, nest: Nest, columns: list[Value]) -> None:
         """Insertion sort: greater records move up until the new one fits."""
@@ -227,6 +233,18 @@ class Plan:
             return []
 
         nest.loop(1, self.count, 1, [], insert)
+
+
+def _powers_below(bound: int) -> list[int]:
+    return [1 << n for n in range(bound.bit_length()) if 1 << n < bound]
+
+
+def _moved_up(nest: Nest, x: Value, distance: int) -> Value:
+    """Lane k holds lane k - distance, or 0."""
+    order = ", ".join(f"i32 {k - distance if k >= distance else x.lanes}" for k in range(x.lanes))
+    zeros = f"{x.type} zeroinitializer"
+    mask = f"<{x.lanes} x i32> <{order}>"
+    return nest.w.pure(x.type, f"shufflevector {x.typed}, {zeros}, {mask}")
 
 
 def _moved(nest: Nest, base: Value, offset: int) -> Value:
