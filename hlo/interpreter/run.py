@@ -9,7 +9,7 @@ value in a numbered slot and frees it after its last use.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import ProgramShape
+from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.table import OPS, Trait, evaluation_keywords
 
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
@@ -218,27 +219,6 @@ def is_pure(instruction: Instruction) -> bool:
         OPS[i.opcode].traits & STATEFUL or OPS[i.opcode].takes_context
         for i in with_callees(instruction)
     )
-
-
-def has_effect(instruction: Instruction) -> bool:
-    """Whether an instruction must run though nothing uses it, by itself or by what it calls."""
-    return any(
-        OPS[i.opcode].traits & Trait.SIDE_EFFECT or i.get("custom_call_has_side_effect")
-        for i in with_callees(instruction)
-    )
-
-
-def with_callees(instruction: Instruction) -> Iterator[Instruction]:
-    """The instruction and all that it calls, however deep, each computation once."""
-    seen: set[Computation] = set()
-    pending = [instruction]
-    while pending:
-        top = pending.pop()
-        yield top
-        for callee in top.called_computations():
-            if callee not in seen:
-                seen.add(callee)
-                pending += callee.instructions
 
 
 def evaluator(instruction: Instruction) -> Callable[..., object]:

@@ -71,6 +71,18 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
     return found
 
 
+def reachable_computations(module: Module) -> set[Computation]:
+    """The entry and all that it calls, directly or not."""
+    found = {module.entry}
+    stack = [module.entry]
+    while stack:
+        for callee in _callees(stack.pop()):
+            if callee not in found:
+                found.add(callee)
+                stack.append(callee)
+    return found
+
+
 def clone_computation(
     computation: Computation,
     *,

@@ -7,8 +7,8 @@ from hlo.ir.graph import callees_first, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
+from hlo.ops.effects import has_effect
 from hlo.ops.table import OPS, Trait, has_trait
-from hlo.passes.liveness import has_effect
 
 Key = tuple[object, ...]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import control_predecessors
+from hlo.ir.graph import control_predecessors, reachable_computations
 from hlo.ir.module import Module
-from hlo.passes.liveness import is_removable, reachable_computations
+from hlo.passes.liveness import is_removable
 
 
 def dce(module: Module) -> bool:

@@ -16,8 +16,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.builder import make
+from hlo.ops.effects import has_effect
 from hlo.ops.table import Trait, has_trait
-from hlo.passes.liveness import has_effect
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user.
 FOLLOWING = frozenset({

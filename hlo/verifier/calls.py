@@ -12,7 +12,8 @@ from hlo.ir.dtype import BUFFER
 from hlo.ir.instruction import CALLING_ATTRIBUTES, Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, compatible, shape_text
-from hlo.ops.table import OPS, Trait
+from hlo.ops.effects import acts
+from hlo.ops.table import OPS
 from hlo.verifier.report import Report
 
 SAME_THREAD = frozenset({"fusion", "while", "conditional"})
@@ -152,14 +153,9 @@ def _check_fused(computation: Computation, report: Report) -> None:
             if instruction.users:
                 found = "the root of a fused computation with users"
                 report.broken(instruction, "structure", "", found, "a root without users", "V44")
-        elif not instruction.users and not _has_effect(instruction):
+        elif not instruction.users and not acts(instruction):
             found = f"without users in the fused computation {computation.name}"
             report.broken(instruction, "structure", "", found, "a user", "V44")
-
-
-def _has_effect(instruction: Instruction) -> bool:
-    effect = instruction.attributes.get("custom_call_has_side_effect")
-    return bool(effect or OPS[instruction.opcode].traits & Trait.SIDE_EFFECT)
 
 
 def _text(shape: Shape) -> str:

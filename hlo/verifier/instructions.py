@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
-from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape, compatible, shape_text
+from hlo.ops.mixed_precision import check_precision
 from hlo.ops.table import OPS, REQUIRED, call_attributes
 from hlo.verifier.report import Report
 
-# May mix floating types of different precision (OP_SEMANTICS.md section 0).
-MIXED = frozenset({
-    "call", "conditional", "constant", "convolution", "dot", "ragged-dot", "scaled-dot",
-    "all-reduce", "all-reduce-start", "all-reduce-done", "all-gather", "all-gather-start",
-    "all-gather-done", "async-start", "async-update", "async-done", "collective-permute",
-    "collective-permute-start", "collective-permute-done", "copy-start", "copy-done",
-    "custom-call", "domain", "fusion", "get-tuple-element", "opt-barrier", "infeed", "outfeed",
-    "parameter", "recv", "recv-done", "reduce-precision", "reduce-window", "send", "send-done",
-    "sort", "tuple", "while",
-})  # fmt: skip
 LARGEST_BYTES = 2**63 - 1  # what sizes and offsets can say
-REDUCING = frozenset({"map", "reduce", "reduce-window"})
 
 
 class Signatures:
@@ -105,28 +94,9 @@ def _special_shape(instruction: Instruction) -> Shape | None:
 
 
 def _check_precision(instruction: Instruction, signatures: Signatures) -> None:
-    """Rule MP: operands of one floating type; reducers of exactly their operands' types."""
-    if instruction.opcode not in MIXED:
-        first: DType | None = None
-        for i, operand in enumerate(instruction.operands):
-            for leaf in operand.shape.leaves():
-                if not leaf.dtype.is_float:
-                    continue
-                if first is not None and leaf.dtype is not first:
-                    found = _text(operand.shape)
-                    expected = f"{first} as before"
-                    raise Violation("mixed-precision", f"operand {i}", found, expected, "MP")
-                first = leaf.dtype
-    if instruction.opcode in REDUCING:
-        f = signatures.of(instruction.attributes["to_apply"])
-        assert isinstance(f, ProgramShape), "a computation"
-        for i, (operand, parameter) in enumerate(
-            zip(instruction.operands, f.parameters, strict=False)
-        ):
-            if operand.shape.dtype is not parameter.dtype:
-                expected = f"{parameter.dtype}, as parameter {i} of to_apply"
-                found = _text(operand.shape)
-                raise Violation("mixed-precision", f"operand {i}", found, expected, "MP")
+    reducer = signatures.of(instruction.attributes.get("to_apply"))
+    assert reducer is None or isinstance(reducer, ProgramShape), "a computation"
+    check_precision(instruction.opcode, [o.shape for o in instruction.operands], reducer)
 
 
 def _text(shape: Shape) -> str:

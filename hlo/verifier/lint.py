@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from hlo.ir.computation import Computation
+from hlo.ir.graph import reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
@@ -64,13 +65,7 @@ def lint(module: Module, *, disabled: Collection[str] = ()) -> list[Warned]:
 
 
 def _unreached(module: Module) -> Iterator[Warned]:
-    pending, reached = [module.entry], {module.entry}
-    while pending:
-        for instruction in pending.pop().instructions:
-            for callee in instruction.called_computations():
-                if callee not in reached:
-                    reached.add(callee)
-                    pending.append(callee)
+    reached = reachable_computations(module)
     for computation in module.computations:
         if computation not in reached:
             message = f"computation {computation.name}: nothing that the entry runs calls it"
