@@ -67,7 +67,7 @@ def trace(elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]) ->
 
 
 class _Tracer:
-    """stack: expressions still to be looked at, with the variables of the reductions around them."""
+    """stack: expressions still to be looked at, with the variables of the folds around them."""
 
     def __init__(self, elemental: Elemental) -> None:
         self.elemental = elemental
@@ -128,7 +128,8 @@ class _Tracer:
         operands = instruction.operands
         match instruction.opcode:
             case "iota":
-                self.found.values.append(index[attribute(instruction, "iota_dimension")])  # type: ignore[index]  # INT64
+                d = attribute(instruction, "iota_dimension")
+                self.found.values.append(index[d])  # type: ignore[index]  # INT64
             case "constant":
                 if index:
                     self.found.values.append(indexing.linear(index, instruction.shape.dims))

@@ -111,7 +111,7 @@ def _part(elemental: Elemental, instruction: Instruction, whole: Lanes, which: E
     amount = Value(amount.text, vector_of("i64", lanes))
     if wide.scalar_type != "i64":
         amount = w.cast("trunc", amount, wide.type)
-    return _of_bits(elemental, w.binary("lshr", wide, amount), target)
+    return of_bits(elemental, w.binary("lshr", wide, amount), target)
 
 
 def _joined(elemental: Elemental, instruction: Instruction, pieces: list[Lanes]) -> Lanes:
@@ -124,7 +124,7 @@ def _joined(elemental: Elemental, instruction: Instruction, pieces: list[Lanes])
         moved = w.binary("shl", wide, w.int(k * source.bits, wide.type))
         total = moved if total is None else w.binary("or", total, moved)
     assert total is not None, "at least one piece"
-    return _of_bits(elemental, total, target)
+    return of_bits(elemental, total, target)
 
 
 def _bits(elemental: Elemental, lanes: Lanes, dtype: DType) -> Value:
@@ -138,7 +138,7 @@ def _bits(elemental: Elemental, lanes: Lanes, dtype: DType) -> Value:
     return w.cast("trunc", raw, own)
 
 
-def _of_bits(elemental: Elemental, bits: Value, dtype: DType) -> Lanes:
+def of_bits(elemental: Elemental, bits: Value, dtype: DType) -> Lanes:
     """The element whose bits are the lowest of an integer."""
     w = elemental.nest.w
     own = w.cast("trunc", bits, vector_of(f"i{dtype.bits}", bits.lanes))

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from hlo.backend.access import Memory
 from hlo.backend.elemental import Elemental
-from hlo.backend.emitters import reduction, values, windows  # noqa: F401  # they enter their emitters
+from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
+    random,
+    reduction,
+    values,
+    windows,
+)
 from hlo.backend.emitters.movement import CASES
 from hlo.backend.kernels.in_place import in_place_pairs
 from hlo.backend.kernels.kernel import Kernel

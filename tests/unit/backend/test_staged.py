@@ -195,3 +195,16 @@ def test_a_transpose_is_never_in_place() -> None:
         TARGET,
     )
     assert not kernel.in_place
+
+
+@pytest.mark.parametrize("kind", ["u32", "u64", "u8", "f32", "s16", "u4"])
+@pytest.mark.parametrize("dims", [(), (5,), (2, 3), (3, 5), (7, 40)])
+@pytest.mark.parametrize(
+    ("algorithm", "words"), [("rng_three_fry", 2), ("rng_philox", 3), ("rng_default", 2)]
+)
+def test_random_bits(kind: str, dims: tuple[int, ...], algorithm: str, words: int) -> None:
+    root = root_of(
+        f"s = u64[{words}] parameter(0)\nROOT r = (u64[{words}], {kind}[{text(dims)}]) "
+        f"rng-bit-generator(s), algorithm={algorithm}"
+    )
+    assert check(root) == ""
