@@ -7,7 +7,8 @@ silently, so that one mistake gives one error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from hlo.attributes.escape import unquoted
 from hlo.attributes.stack_frames import build_stack_frames
@@ -18,14 +19,15 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.parser import shapes
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
-from hlo.parser.engine import Fault
+from hlo.parser.engine import Callbacks, Fault, callbacks_for
 from hlo.parser.kinds import HEADER, attribute_kind
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.shapes import number
-from hlo.source import Span
+from hlo.source import Source, Span
 
 Place = tuple[int, int]
+_NOTHING = ModuleBuilder(Source("", ""))  # what idle actions hold
 
 
 class Written:
@@ -78,15 +80,20 @@ class Actions:
     """One reading of one text; `last_end` is the end of the last token, kept by the machine."""
 
     def __init__(self, builder: ModuleBuilder) -> None:
+        self.begin(builder)
+
+    def begin(self, builder: ModuleBuilder) -> None:
+        """Be ready for a text."""
         self.builder = builder
         self.errors: list[HloError] = []
         self.last_end = 0
-        self.entry_scopes = 0
         self._heads = 0
 
     # --- faults
 
-    def fault(self, code: str, message: str, place: Place, help: str = "", notes: Sequence[Note] = ()) -> None:  # noqa: A002
+    def fault(
+        self, code: str, message: str, place: Place, help: str = "", notes: Sequence[Note] = ()
+    ) -> None:  # noqa: A002
         span = Span(self.builder.source, *place)
         self.errors.append(HloError(code, message, span, help=help, notes=notes))
 
@@ -179,7 +186,9 @@ class Actions:
     def thread(self, parts: list[Token]) -> str:
         key, value = parts
         if key.value != "execution_thread=":
-            message = f"{key.value[:-1]} is not an attribute of a computation, expected execution_thread"
+            message = (
+                f"{key.value[:-1]} is not an attribute of a computation, expected execution_thread"
+            )
             raise Fault("attribute-unknown", message, key.start_pos, key.end_pos - 1)
         return unquoted(value.value)
 
@@ -309,7 +318,14 @@ class Actions:
         self._made(name, parts[-2], parts[-1], (start, self.last_end), root=root)  # type: ignore[arg-type]
 
     def _made(
-        self, name: str, call: Call, attributes: list[Written], place: Place, *, root: bool = False, nested: bool = False
+        self,
+        name: str,
+        call: Call,
+        attributes: list[Written],
+        place: Place,
+        *,
+        root: bool = False,
+        nested: bool = False,
     ) -> Instruction | None:
         """The instruction, or None where it is faulty: the fault is recorded."""
         builder, scope = self.builder, self.builder.scopes[-1]
@@ -334,14 +350,18 @@ class Actions:
         if payload is None:
             return
         if shape is None:
-            raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
+            raise Violation(
+                "shape-missing", "", "written without a shape", "one: it cannot be inferred"
+            )
         if isinstance(payload, LiteralTokens):
             attributes["literal"] = payload.literal(shape)
         else:
             assert isinstance(payload, Token), "INT"
             attributes["parameter_number"] = number(payload)
 
-    def _place(self, error: Violation, call: Call, attributes: list[Written], place: Place) -> Place:
+    def _place(
+        self, error: Violation, call: Call, attributes: list[Written], place: Place
+    ) -> Place:
         """Where the role that a violation names stands."""
         for written in attributes:
             if written.name == error.at:
@@ -353,7 +373,9 @@ class Actions:
             return place[0], place[0] + 1
         return call.head.place
 
-    def _built(self, opcode: str, attributes: list[Written], scope: Scope | None) -> dict[str, object] | None:
+    def _built(
+        self, opcode: str, attributes: list[Written], scope: Scope | None
+    ) -> dict[str, object] | None:
         """The values of attributes; faults are recorded."""
         built: dict[str, object] = {}
         for written in attributes:
@@ -373,6 +395,25 @@ class Actions:
             except Violation as error:
                 self.violated(f"{opcode}: {written.name}", error, (written.start, written.end))
         return built
+
+
+_idle: list[tuple[Actions, Callbacks]] = []
+
+
+@contextmanager
+def reading(builder: ModuleBuilder) -> Iterator[tuple[Actions, Callbacks]]:
+    """Actions for a text, and the callbacks bound to them, which take a millisecond to make."""
+    try:
+        actions, callbacks = _idle.pop()
+        actions.begin(builder)
+    except IndexError:
+        actions = Actions(builder)
+        callbacks = callbacks_for(actions)
+    try:
+        yield actions, callbacks
+    finally:
+        actions.begin(_NOTHING)
+        _idle.append((actions, callbacks))
 
 
 def _name(token: Token) -> str:

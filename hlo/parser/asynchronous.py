@@ -1,8 +1,8 @@
 """Asynchronous instructions: async-start, -update, -done, and the sugar `negate-start`; HLO_TEXT.md 6.6.
 
-    x = ((f32[2]), f32[2], s32[]) negate-start(p)
-    =>  async_wrapped { async_param = f32[2] parameter(0)  ROOT negate = f32[2] negate(async_param) }
-        x = ((f32[2]), f32[2], s32[]) async-start(p), calls=async_wrapped
+x = ((f32[2]), f32[2], s32[]) negate-start(p)
+=>  async_wrapped { async_param = f32[2] parameter(0)  ROOT negate = f32[2] negate(async_param) }
+    x = ((f32[2]), f32[2], s32[]) async-start(p), calls=async_wrapped
 """
 
 from __future__ import annotations
@@ -39,12 +39,18 @@ def build_async(
     if not is_async(opcode):
         parts = async_parts(opcode)
         if parts is None:
-            raise Violation("unknown-opcode", "opcode", f"{opcode} unknown", "an opcode", help=near(opcode, OPS))
+            raise Violation(
+                "unknown-opcode", "opcode", f"{opcode} unknown", "an opcode", help=near(opcode, OPS)
+            )
         base, suffix = parts
         if base in _NATIVE or base in PAYLOADS:
-            raise Violation("unknown-opcode", "opcode", f"{opcode} unknown", f"another form of {base}")
+            raise Violation(
+                "unknown-opcode", "opcode", f"{opcode} unknown", f"another form of {base}"
+            )
     if shape is None:
-        raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
+        raise Violation(
+            "shape-missing", "", "written without a shape", "one: it cannot be inferred"
+        )
     if suffix == "-start":
         return _start(builder, name, base, shape, operands, attributes)
     return _continued(builder, name, base, suffix, shape, operands, attributes)
@@ -114,7 +120,9 @@ def _wrapped(
     scope = builder.open("async_wrapped", -1)
     parameters = []
     for number, operand in enumerate(operands):
-        parameter = Instruction("async_param", "parameter", operand.shape, (), {"parameter_number": number})
+        parameter = Instruction(
+            "async_param", "parameter", operand.shape, (), {"parameter_number": number}
+        )
         parameters.append(scope.computation.add(parameter))
         scope.numbers.add(number)
     arity = OPS[base].arity
@@ -142,7 +150,9 @@ def _continued(
     if len(operands) != 1 or operands[0].opcode not in ("async-start", "async-update"):
         raise Violation("async-chain", "", "another operand", "one async-start or async-update")
     if suffix == "-update" and shape != operands[0].shape:
-        raise Violation("shape-mismatch", "result", str(shape), f"{operands[0].shape}, the operand's shape")
+        raise Violation(
+            "shape-mismatch", "result", str(shape), f"{operands[0].shape}, the operand's shape"
+        )
     start = operands[0]
     while start.opcode != "async-start":
         start = start.operands[0]
@@ -151,7 +161,9 @@ def _continued(
     if base and base != callee.root.opcode:
         raise Violation("async-chain", "opcode", base, f"{callee.root.opcode}, the wrapped opcode")
     if attributes.get("calls", callee) is not callee:
-        raise Violation("async-chain", "calls", "another computation", f"{callee.name}, as its start")
+        raise Violation(
+            "async-chain", "calls", "another computation", f"{callee.name}, as its start"
+        )
     thread = attributes.get(_THREAD, callee.execution_thread)
     if thread != callee.execution_thread:
         expected = f"{callee.execution_thread!r}, the start's"

@@ -37,7 +37,16 @@ class Poisoned(Exception):
 class Scope:
     """A computation that is being read, and the names defined in it so far."""
 
-    __slots__ = ("computation", "names", "poisoned", "result", "root", "start", "numbers", "is_entry")
+    __slots__ = (
+        "computation",
+        "names",
+        "poisoned",
+        "result",
+        "root",
+        "start",
+        "numbers",
+        "is_entry",
+    )
 
     def __init__(self, name: str, start: int, result: Shape | None, *, is_entry: bool) -> None:
         self.computation = Computation(name)
@@ -71,7 +80,9 @@ class ModuleBuilder:
 
     # --- computations
 
-    def open(self, name: str, start: int, result: Shape | None = None, *, entry: bool = False) -> Scope:
+    def open(
+        self, name: str, start: int, result: Shape | None = None, *, entry: bool = False
+    ) -> Scope:
         scope = Scope(name, start, result, is_entry=entry)
         self.scopes.append(scope)
         return scope
@@ -90,7 +101,9 @@ class ModuleBuilder:
         computation = scope.computation
         computation.execution_thread = thread
         if not computation.instructions:
-            raise Violation("syntax", "", f"{computation.name} without instructions", "at least one")
+            raise Violation(
+                "syntax", "", f"{computation.name} without instructions", "at least one"
+            )
         computation.root = scope.root or computation.instructions[-1]
         if scope.numbers != set(range(len(scope.numbers))):
             listed = ", ".join(map(str, sorted(scope.numbers)))
@@ -98,7 +111,9 @@ class ModuleBuilder:
             raise Violation("parameter-number", "", f"numbered {listed}", expected)
         root = computation.root.shape
         if scope.result is not None and not compatible(scope.result, root):
-            raise Violation("shape-mismatch", "signature", f"-> {scope.result}", f"{root}, the root's shape")
+            raise Violation(
+                "shape-mismatch", "signature", f"-> {scope.result}", f"{root}, the root's shape"
+            )
         self.module.add(computation, entry=False)
         if body:
             self.bodies[f"{{{len(self.bodies)}}}"] = computation
@@ -115,7 +130,13 @@ class ModuleBuilder:
             if name in self.broken or name.startswith("{"):
                 raise Poisoned
             expected = "the name of a computation before this one"
-            raise Violation("unknown-name", "", f"{name} is not defined", expected, help=near(name, self.by_name))
+            raise Violation(
+                "unknown-name",
+                "",
+                f"{name} is not defined",
+                expected,
+                help=near(name, self.by_name),
+            )
         return found
 
     # --- instructions
@@ -129,15 +150,21 @@ class ModuleBuilder:
             if shape is not None and self.single and len(self.scopes) == 1:
                 return self.missing(scope, name, shape)
             expected = f"an instruction before this one in {scope.computation.name}"
-            raise Violation("unknown-name", "", f"{name} is not defined", expected, help=near(name, scope.names))
+            raise Violation(
+                "unknown-name", "", f"{name} is not defined", expected, help=near(name, scope.names)
+            )
         if shape is not None and shape is not found.shape and not compatible(shape, found.shape):
-            raise Violation("shape-mismatch", "", f"written as {shape}", f"{found.shape}, the shape of {name}")
+            raise Violation(
+                "shape-mismatch", "", f"written as {shape}", f"{found.shape}, the shape of {name}"
+            )
         return found
 
     def missing(self, scope: Scope, name: str, shape: Shape) -> Instruction:
         """A parameter for an operand that a single-instruction text does not define."""
         number = len(scope.numbers)
-        made = Instruction(name or f"_{number}", "parameter", shape, (), {"parameter_number": number})
+        made = Instruction(
+            name or f"_{number}", "parameter", shape, (), {"parameter_number": number}
+        )
         made.source = self.source
         scope.numbers.add(number)
         scope.names[made.name] = made
@@ -165,7 +192,12 @@ class ModuleBuilder:
         if name in scope.names or name in scope.poisoned:
             raise Violation("duplicate-name", "", f"a second {name}", "another name")
         if sanitised(name) != name:
-            raise Violation("illegal-name", "", f"the name {name}", f"a legal name, for example {sanitised(name)}")
+            raise Violation(
+                "illegal-name",
+                "",
+                f"the name {name}",
+                f"a legal name, for example {sanitised(name)}",
+            )
 
     def instruction(
         self,
@@ -192,7 +224,9 @@ class ModuleBuilder:
             self._written.append(name)
         if root:
             if scope.root is not None:
-                raise Violation("syntax", "", "a second ROOT", f"one (the first is {scope.root.name})")
+                raise Violation(
+                    "syntax", "", "a second ROOT", f"one (the first is {scope.root.name})"
+                )
             scope.root = made
         scope.names[made.name] = made
         return scope.computation.add(made)
@@ -216,7 +250,9 @@ class ModuleBuilder:
             found = f"given {len(operands)} operand{'' if len(operands) == 1 else 's'}"
             raise Violation("arity", "", found, str(row.arity))
         if shape is None and not row.inferable:
-            raise Violation("shape-missing", "", "written without a shape", "one: it cannot be inferred")
+            raise Violation(
+                "shape-missing", "", "written without a shape", "one: it cannot be inferred"
+            )
         check = CHECKS.get(opcode)
         if check is not None:
             draft = Draft(opcode, shape, operands, attributes)
@@ -240,7 +276,9 @@ class ModuleBuilder:
         if number < 0:
             raise Violation("parameter-number", "", f"number {number}", "0 or more")
         if number in scope.numbers:
-            raise Violation("parameter-number", "", f"a second parameter {number}", "another number")
+            raise Violation(
+                "parameter-number", "", f"a second parameter {number}", "another number"
+            )
         scope.numbers.add(number)
 
     def resolved(self, scope: Scope, kind: AttributeKind, value: object) -> object:

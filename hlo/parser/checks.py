@@ -81,7 +81,9 @@ def _tuple(draft: Draft) -> None:
     if not draft.shape.is_tuple:
         raise _wrong("result", str(draft.shape), "a tuple")
     if len(draft.shape.elements) != len(draft.operands):
-        raise _counted(len(draft.operands), f"{len(draft.shape.elements)}, as the shape has elements")
+        raise _counted(
+            len(draft.operands), f"{len(draft.shape.elements)}, as the shape has elements"
+        )
 
 
 def _token(draft: Draft) -> None:
@@ -117,7 +119,9 @@ def _same_size(draft: Draft) -> None:
         if not part.is_array:
             raise _wrong(at, str(part), "an array")
     if shape.size != draft[0].size:
-        raise _wrong("result", f"{shape} of {shape.size} elements", f"{draft[0].size}, as operand 0 has")
+        raise _wrong(
+            "result", f"{shape} of {shape.size} elements", f"{draft[0].size}, as operand 0 has"
+        )
 
 
 def _dynamic_reshape(draft: Draft) -> None:
@@ -165,14 +169,18 @@ def _complex(draft: Draft) -> None:
     if draft.shape is None:
         types = draft[0].dtype, draft[1].dtype
         if types not in ((dt.F32, dt.F32), (dt.F64, dt.F64)):
-            raise _wrong("operand 0", f"{draft[0]} beside {draft[1]}", "f32 twice or f64 twice", "dtype")
+            raise _wrong(
+                "operand 0", f"{draft[0]} beside {draft[1]}", "f32 twice or f64 twice", "dtype"
+            )
 
 
 def _map(draft: Draft) -> None:
     """The written dimensions are dropped: they are all of the result's."""
     if draft.shape is None:
         if "dimensions" not in draft.attributes or "to_apply" not in draft.attributes:
-            raise Violation("attribute-missing", "", "written without shape", "dimensions= and to_apply=")
+            raise Violation(
+                "attribute-missing", "", "written without shape", "dimensions= and to_apply="
+            )
         draft.shape = inferred_shape(draft.opcode, draft.operands, draft.attributes)
     if not draft.shape.is_array:
         raise _wrong("result", str(draft.shape), "an array")
@@ -198,7 +206,9 @@ def _scan(draft: Draft) -> None:
     if not isinstance(callee, Computation) or "dimensions" not in draft.attributes:
         return
     if len(callee.parameters) != len(draft.operands):
-        raise _counted(len(draft.operands), f"{len(callee.parameters)}, as {callee.name} has parameters")
+        raise _counted(
+            len(draft.operands), f"{len(callee.parameters)}, as {callee.name} has parameters"
+        )
     if not 0 <= carries <= len(draft.operands):
         raise _counted(len(draft.operands), f"at least {carries}, the number of carries")
     if draft.shape is None:
@@ -213,10 +223,14 @@ def _scanned(draft: Draft, root: Shape, carries: int) -> Shape:
     results = root.elements if root.is_tuple else (root,)
     outputs = results[: max(0, len(results) - carries)]
     if carries > len(results) or any(not r.is_array or along > r.rank for r in outputs):
-        raise _wrong("to_apply", f"of shape {root}", f"{carries} carries, and arrays", "call-signature")
+        raise _wrong(
+            "to_apply", f"of shape {root}", f"{carries} carries, and arrays", "call-signature"
+        )
     if not 0 <= along < draft[0].rank:
         found = f"{along}"
-        raise _wrong("dimensions", found, f"below {draft[0].rank}, operand 0's rank", "attribute-value")
+        raise _wrong(
+            "dimensions", found, f"below {draft[0].rank}, operand 0's rank", "attribute-value"
+        )
     size = draft[0].dims[along]
     shapes = [r.with_dims((*r.dims[:along], size, *r.dims[along:])) for r in outputs]
     shapes += results[len(outputs) :]
@@ -241,7 +255,9 @@ def _conditional(draft: Draft) -> None:
     needed, barred = (two, ("branch_computations",)) if on_pred else (("branch_computations",), two)
     for name in barred:
         if name in draft.attributes:
-            raise Violation("attribute-unknown", name, f"given with {draft[0]}", " and ".join(needed))
+            raise Violation(
+                "attribute-unknown", name, f"given with {draft[0]}", " and ".join(needed)
+            )
     for name in needed:
         if draft.attributes.get(name) is None:
             raise Violation("attribute-missing", "", f"no attribute {name}", f"{name}=")

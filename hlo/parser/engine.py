@@ -47,7 +47,9 @@ class Machine:
         "text",
     )  # fmt: skip
 
-    def __init__(self, start: str, text: str, at: int, actions: object, callbacks: Callbacks) -> None:
+    def __init__(
+        self, start: str, text: str, at: int, actions: object, callbacks: Callbacks
+    ) -> None:
         table = tables()
         self.states = table.states
         self._asks = table.asks

@@ -51,7 +51,9 @@ def _check_aliases(module: Module) -> None:
             if not shape.is_tuple or not 0 <= index < len(shape.elements):
                 listed = ",".join(map(str, alias.output))
                 expected = f"a place in the root's shape {root}"
-                raise Violation("attribute-value", "input_output_alias", f"output {{{listed}}}", expected)
+                raise Violation(
+                    "attribute-value", "input_output_alias", f"output {{{listed}}}", expected
+                )
             shape = shape.elements[index]
 
 
@@ -64,7 +66,9 @@ def _check_async_callers(module: Module) -> None:
             wrapped = instruction.attributes["calls"]
             assert isinstance(wrapped, Computation), "resolved"
             if wrapped in callers:
-                found = f"{wrapped.name} is called by {callers[wrapped].name} and {instruction.name}"
+                found = (
+                    f"{wrapped.name} is called by {callers[wrapped].name} and {instruction.name}"
+                )
                 raise Violation("call-signature", "calls", found, "one async-start per computation")
             callers[wrapped] = instruction
 

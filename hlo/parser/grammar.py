@@ -66,7 +66,9 @@ def compiled() -> Lark:
     path = _cache_path(text)
     found = _read(path)
     if found is None:
-        found = Lark(text, parser="lalr", lexer="basic", start=list(STARTS), maybe_placeholders=False)
+        found = Lark(
+            text, parser="lalr", lexer="basic", start=list(STARTS), maybe_placeholders=False
+        )
         _write(path, found)
     return found
 

@@ -52,7 +52,11 @@ KEYWORDS = {
     "shard_as": "SHARD_AS",
     "shard_like": "SHARD_LIKE",
 }
-WORDS = {**KEYWORDS, **dict.fromkeys(DTYPES, "TYPE"), "nan": "DECIMAL"}  # identifiers that are no IDENT
+WORDS = {
+    **KEYWORDS,
+    **dict.fromkeys(DTYPES, "TYPE"),
+    "nan": "DECIMAL",
+}  # identifiers that are no IDENT
 
 PUNCTUATION = {
     "=": "EQUAL",
@@ -84,7 +88,8 @@ _TOKEN = re.compile(
     + r"(?P<WORD>[A-Za-z_][A-Za-z0-9_.\-]*+)"
     + r"|(?P<NAME>%[A-Za-z_][A-Za-z0-9_.\-]*+)"
     + r"|(?P<PUNCTUATION>->|[=,:\[\]{}()*#+~]|<=|\.\.\.)"
-    + r'|(?P<STRING>"(?:[^"\\]++|\\(?s:.))*+"|' + r"'(?:[^'\\]++|\\(?s:.))*+')"
+    + r'|(?P<STRING>"(?:[^"\\]++|\\(?s:.))*+"|'
+    + r"'(?:[^'\\]++|\\(?s:.))*+')"
     + r"|(?P<DECIMAL>(?=[-0-9])(?:-?(?:[0-9]+\.[0-9]*|[0-9]*\.[0-9]+|[0-9]+)[eE][+-]?[0-9]+"
     + r"|-?(?:[0-9]+\.[0-9]*|[0-9]*\.[0-9]+)))"
     + rf"|(?P<DIM_LABELS>{_DIM_LABELS})"

@@ -60,7 +60,9 @@ class _Reader:
         if shape.dtype is dt.BUFFER:
             (shape,) = shape.elements
         if not shape.is_array:
-            raise Violation("literal", "literal", f"of shape {shape}", "a literal of an array shape")
+            raise Violation(
+                "literal", "literal", f"of shape {shape}", "a literal of an array shape"
+            )
         shape = stored(shape)
         elements = self._elements(shape)
         if elements is None:
@@ -146,7 +148,12 @@ class _Reader:
         if token.type != "LPAR":
             raise _wrong(token, f"(real, imaginary), an element of type {dtype}")
         real, comma, imaginary, end = (self._next() for _ in range(4))
-        for part, kinds in ((real, _ATOMS), (comma, ("COMMA",)), (imaginary, _ATOMS), (end, ("RPAR",))):
+        for part, kinds in (
+            (real, _ATOMS),
+            (comma, ("COMMA",)),
+            (imaginary, _ATOMS),
+            (end, ("RPAR",)),
+        ):
             if part.type not in kinds:
                 raise _wrong(part, "(real, imaginary)")
         return real, imaginary
@@ -281,7 +288,9 @@ def nan_bits(dtype: DType, token: Token) -> int:
     if form.nan == "ones":
         return _packed(form, negative=negative and form.has_sign, fraction=(1 << form.mantissa) - 1)
     if form.nan == "none":
-        return 0 if negative else 1 << (dtype.bits - 1)  # XLA's conversion gives a zero, sign flipped
+        return (
+            0 if negative else 1 << (dtype.bits - 1)
+        )  # XLA's conversion gives a zero, sign flipped
     return 1 << (dtype.bits - 1)  # the single NaN of the fnuz types
 
 

@@ -21,10 +21,10 @@ from hlo.errors import Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import compatible
 from hlo.ops.table import OPS
-from hlo.parser.actions import Actions
+from hlo.parser.actions import Actions, reading
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.checks import CHECKS
-from hlo.parser.engine import Fault, Machine, callbacks_for, tables
+from hlo.parser.engine import Callbacks, Fault, Machine, tables
 from hlo.parser.kinds import PAYLOADS, is_async
 from hlo.parser.lexer import BLANK, END, WORDS, Token
 from hlo.parser.pieces import Declined, attributes_piece, literal_piece, shape_piece
@@ -58,8 +58,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 def outlined(source: Source, *, header: bool) -> ModuleBuilder:
     """The builder of a whole text, not finished; or Declined."""
+    builder = ModuleBuilder(source)
     try:
-        return _Reader(source).read(header=header)
+        with reading(builder) as (actions, callbacks):
+            return _Reader(builder, actions, callbacks).read(header=header)
     except (Fault, Violation, Poisoned, UnexpectedToken) as reason:
         raise Declined from reason
 
@@ -67,11 +69,11 @@ def outlined(source: Source, *, header: bool) -> ModuleBuilder:
 class _Reader:
     """One fast reading. Its state is the place in the text, and the builder."""
 
-    def __init__(self, source: Source) -> None:
-        self.text = source.text
-        self.builder = ModuleBuilder(source)
-        self.actions = Actions(self.builder)
-        self.callbacks = callbacks_for(self.actions)
+    def __init__(self, builder: ModuleBuilder, actions: Actions, callbacks: Callbacks) -> None:
+        self.text = builder.source.text
+        self.builder = builder
+        self.actions = actions
+        self.callbacks = callbacks
         self.at = 0
         self.scope: Scope | None = None
         self.written: dict[str, Instruction] = {}  # by the name as the text spells it, `%` and all

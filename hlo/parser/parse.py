@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from hlo.errors import HloError, HloErrors, Violation
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.parser.actions import Actions
+from hlo.parser.actions import Actions, reading
 from hlo.parser.build import ModuleBuilder
-from hlo.parser.engine import Fault, Machine, callbacks_for
+from hlo.parser.engine import Callbacks, Fault, Machine
 from hlo.parser.lexer import Lexer
 from hlo.parser.outline import outlined
 from hlo.parser.pieces import Declined
@@ -56,9 +56,9 @@ def _no_collection() -> Iterator[None]:
 def parse_shape(text: str) -> Shape:
     """One shape; raises HloErrors."""
     source = Source("<shape>", text)
-    actions = Actions(ModuleBuilder(source))
     try:
-        (shape,) = Machine("shape_text", text, 0, actions, callbacks_for(actions)).run().children
+        with reading(ModuleBuilder(source)) as (actions, callbacks):
+            (shape,) = Machine("shape_text", text, 0, actions, callbacks).run().children  # type: ignore[attr-defined]
     except Fault as fault:
         raise HloErrors([_error(source, fault)]) from None
     return shape
@@ -87,10 +87,15 @@ def fast(source: Source, start: str) -> Module:
 def precise(source: Source, start: str) -> Module:
     """Reading token by token: slower, and knows all places. Raises HloErrors."""
     builder = ModuleBuilder(source, single=start == "instruction_text")
-    actions = Actions(builder)
+    with reading(builder) as (actions, callbacks):
+        return _precise(source, start, actions, callbacks)
+
+
+def _precise(source: Source, start: str, actions: Actions, callbacks: Callbacks) -> Module:
+    builder = actions.builder
     if builder.single:
         builder.open("_", 0, entry=True)
-    _read_all(source, start, actions)
+    _read_all(source, start, actions, callbacks)
     if not actions.errors:
         try:
             if builder.single:
@@ -102,9 +107,8 @@ def precise(source: Source, start: str) -> Module:
     raise HloErrors(errors[:MOST_ERRORS])
 
 
-def _read_all(source: Source, start: str, actions: Actions) -> None:
+def _read_all(source: Source, start: str, actions: Actions, callbacks: Callbacks) -> None:
     """Run the machine to the end, past errors where that makes sense."""
-    callbacks = callbacks_for(actions)
     machine = Machine(start, source.text, 0, actions, callbacks)
     while len(actions.errors) < MOST_ERRORS:
         try:
@@ -138,7 +142,9 @@ def _finished(builder: ModuleBuilder, start: str) -> Module:
 
 
 def _error(source: Source, fault: Fault) -> HloError:
-    return HloError(fault.code, fault.message, Span(source, fault.start, fault.end), help=fault.help)
+    return HloError(
+        fault.code, fault.message, Span(source, fault.start, fault.end), help=fault.help
+    )
 
 
 MODULE_READERS[:] = [parse]  # an origin_recovery_table holds modules as text

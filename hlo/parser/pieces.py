@@ -98,9 +98,7 @@ def literal_piece(text: str, shape: Shape) -> Literal:
     return found  # type: ignore[no-any-return]
 
 
-def attributes_piece(
-    opcode: str, text: str, builder: ModuleBuilder, scope: Scope
-) -> Attributes:
+def attributes_piece(opcode: str, text: str, builder: ModuleBuilder, scope: Scope) -> Attributes:
     """The attributes of an instruction; the mapping may be shared. Raises Fault and Violation."""
     split = text.rfind(_METADATA)
     if split < 0:

@@ -17,14 +17,20 @@ from hlo.parser.literals import integers, rounded, stored
 _CHARACTERS = re.compile(r"[-+0-9.e{}, ]*+")
 _ELEMENT = re.compile(r"[^{},]+")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})|-?[0-9]{1,40}(?:\.[0-9]{0,40}(?:e[+-]?[0-9]{1,3})?|e[+-]?[0-9]{1,3})")
+_NUMBER = re.compile(
+    r"-?(?:0|[1-9][0-9]{0,17})|-?[0-9]{1,40}(?:\.[0-9]{0,40}(?:e[+-]?[0-9]{1,3})?|e[+-]?[0-9]{1,3})"
+)
 
 
 def plain_literal(text: str, shape: Shape) -> Literal | None:
     """The literal of an array; None where it is not plain. Raises Violation for a number out of range."""
     if not shape.is_array or not (shape.dtype.is_integral or shape.dtype.is_float):
         return None
-    if not 0 < shape.size <= len(text) or min(shape.dims, default=1) < 1 or _CHARACTERS.fullmatch(text) is None:
+    if (
+        not 0 < shape.size <= len(text)
+        or min(shape.dims, default=1) < 1
+        or _CHARACTERS.fullmatch(text) is None
+    ):
         return None
     compact = text.replace(", ", ",").replace("{ ", "{").replace(" }", "}")
     if " " in compact or _ELEMENT.sub("x", compact) != _skeleton(shape.dims):

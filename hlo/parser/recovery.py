@@ -24,7 +24,9 @@ def resume(machine: Machine, actions: Actions, fault_start: int) -> bool:
     """Set the machine behind the faulty instruction; False where it is in no computation."""
     states, stack = machine.states, machine.state.state_stack
     values = machine.state.value_stack
-    level = next((i for i in range(len(stack) - 1, -1, -1) if "instruction" in states[stack[i]]), -1)
+    level = next(
+        (i for i in range(len(stack) - 1, -1, -1) if "instruction" in states[stack[i]]), -1
+    )
     if level < 0:
         return False
     forgotten = values[level:]
