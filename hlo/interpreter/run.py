@@ -24,6 +24,7 @@ from hlo.ir.shape import ProgramShape
 from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.table import OPS, Trait, evaluation_keywords
 
+MOST_DIMENSIONS = 64  # of a NumPy array
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
 
 
@@ -130,6 +131,8 @@ class Run:
                 value = step.evaluate(*[slots[i] for i in step.operands], **step.keywords)
             except Violation as violation:
                 raise located(violation, step.instruction) from None
+            except MemoryError:
+                raise too_large(step.instruction) from None
             if isinstance(value, np.generic):
                 value = np.asarray(value)
             slots[step.slot] = value
@@ -144,6 +147,8 @@ class Run:
         closed: list[Step] = []
         steps: list[Step] = []
         for instruction in order:
+            if instruction.shape.rank > MOST_DIMENSIONS:
+                raise too_large(instruction)
             if instruction.opcode == "parameter":
                 continue
             unique = dict.fromkeys(instruction.operands)
@@ -289,3 +294,13 @@ def is_elementwise(computation: Computation) -> bool:
 def allow_deep_calls() -> None:
     """Room for DEEPEST_CALL nested calls: about six Python frames each."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + 8 * DEEPEST_CALL))
+
+
+def too_large(instruction: Instruction) -> HloError:
+    """The error for a value that this machine, or NumPy, cannot hold."""
+    return HloError(
+        "limit",
+        f"{instruction.opcode}: {instruction.name} is {instruction.shape}, expected an array of at "
+        f"most {MOST_DIMENSIONS} dimensions that fits into memory",
+        instruction.span,
+    )
