@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hlo.backend import linking, native, recall, toolchain
 from hlo.backend.buffers import assign
 from hlo.backend.cells import BufferPlan
@@ -87,9 +89,13 @@ def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]
 
 
 def link(
-    module: Module, table: LinkTable, bodies: Sequence[bytes], host: HostCalls | None = None
+    module: Module,
+    table: LinkTable,
+    bodies: Sequence[bytes],
+    host: HostCalls | None = None,
+    counters: np.ndarray | None = None,
 ) -> Executable:
-    """The executable: code in this process, constants, memory."""
+    """The executable: code in this process, constants, memory. counters: a timed program's."""
     signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
     if table.wakes_pool:
         pool = native.pool()
@@ -97,7 +103,7 @@ def link(
             pool.grow(table.threads)
     code = Code(bodies)
     entry = code.address(ENTRY)
-    layout = table.frame_layout()
+    layout = table.frame_layout(counters)
     call = native.native_call()
     fast = None
     if call is not None:
@@ -109,7 +115,7 @@ def link(
         memory=table.memory,
         host=host,
         fast_call=fast,
-        keeps=(code, table),
+        keeps=(code, table, counters),
     )
 
 

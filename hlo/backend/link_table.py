@@ -15,7 +15,7 @@ from hlo.backend.cells import Region
 from hlo.backend.constants import constants
 from hlo.backend.memory import memory_report
 from hlo.backend.packing import aligned
-from hlo.backend.program import HEADER_SLOTS, SLOT_THREADS, Program
+from hlo.backend.program import HEADER_SLOTS, SLOT_COUNTERS, SLOT_THREADS, Program
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.memory import MemoryReport
 
@@ -40,11 +40,12 @@ class LinkTable:
     memory: MemoryReport
     constants: tuple[np.ndarray, ...]
 
-    def frame_layout(self) -> FrameLayout:
-        """What every slot holds, with the addresses of this process."""
+    def frame_layout(self, counters: np.ndarray | None = None) -> FrameLayout:
+        """What every slot holds, with the addresses of this process. counters: a timed entry's."""
         starts = [c.__array_interface__["data"][0] for c in self.constants]
         head = [0] * HEADER_SLOTS
         head[SLOT_THREADS] = self.threads
+        head[SLOT_COUNTERS] = 0 if counters is None else counters.ctypes.data
         return FrameLayout(
             self.slots,
             self.arena_bytes,

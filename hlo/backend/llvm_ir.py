@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.program import (
+    SLOT_COUNTERS,
     SLOT_FRAME,
     SLOT_HOST,
     SLOT_THREADS,
@@ -29,6 +30,7 @@ from hlo.backend.program import (
     Step,
 )
 
+TimedStep = KernelStep | CopyStep | HostStep
 ENTRY = "hlo_entry"
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/pool_ir.py
 WAKE = "hlo_wake"
@@ -55,8 +57,21 @@ class IrModule:
 def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
     """The kernels' modules, the entry in the last of them. flushes: denormals are zeros."""
     names = [symbol(kernel) for kernel in program.kernels]
-    entry = _Entry(program, names, flushes=flushes)
+    return _modules(_Entry(program, names, flushes=flushes))
+
+
+def emit_timed(program: Program) -> tuple[tuple[IrModule, ...], list[TimedStep]]:
+    """Modules whose entry counts cycles and calls of every step, and the steps that it counts."""
+    names = [symbol(kernel) for kernel in program.kernels]
+    entry = _Entry(program, names, flushes=False, timed=[])
+    modules = _modules(entry)
+    assert entry.timed is not None, "a timed entry lists its steps"
+    return modules, entry.timed
+
+
+def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     entry.write()
+    names, program = entry.names, entry.program
     called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
     plain = {n: k for n, k in called.items() if not k.needs_middle_end}
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
@@ -173,7 +188,15 @@ class _Function:
 class _Entry:
     """Writes the entry's module."""
 
-    def __init__(self, program: Program, names: list[str], *, flushes: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        names: list[str],
+        *,
+        flushes: bool,
+        timed: list[TimedStep] | None = None,
+    ) -> None:
+        self.timed = timed
         self.program = program
         self.names = names
         self.flushes = flushes
@@ -263,6 +286,7 @@ class _Entry:
                 self._checked(function, f"call i32 @{name}(ptr %frame)", part)
             return
         for step in steps:
+            began = self._clock(function, step)
             match step:
                 case KernelStep():
                     self._kernel(function, step)
@@ -274,6 +298,36 @@ class _Entry:
                     self._loop(function, step)
                 case BranchStep():
                     self._branch(function, step)
+            self._count(function, step, began)
+
+    def _clock(self, function: _Function, step: Step) -> str:
+        """The cycle counter before a step, in a timed entry."""
+        if self.timed is None or not isinstance(step, TimedStep):
+            return ""
+        self._declare("llvm.readcyclecounter", "i64 @llvm.readcyclecounter()")
+        name = "%" + function.fresh("clock")
+        function.lines.append(f"  {name} = call i64 @llvm.readcyclecounter()")
+        return name
+
+    def _count(self, function: _Function, step: Step, began: str) -> None:
+        """Add a step's cycles and one call to its counters, in a timed entry."""
+        if self.timed is None or not isinstance(step, TimedStep):
+            return
+        ended, counters = self._clock(function, step), function.held(SLOT_COUNTERS)
+        function.count += 1
+        n, row = function.count, 16 * len(self.timed)
+        self.timed.append(step)
+        function.lines += [
+            f"  %spent{n} = sub i64 {ended}, {began}",
+            f"  %at{n} = getelementptr i8, ptr {counters}, i64 {row}",
+            f"  %old{n} = load i64, ptr %at{n}",
+            f"  %new{n} = add i64 %old{n}, %spent{n}",
+            f"  store i64 %new{n}, ptr %at{n}",
+            f"  %times{n} = getelementptr i8, ptr %at{n}, i64 8",
+            f"  %count{n} = load i64, ptr %times{n}",
+            f"  %more{n} = add i64 %count{n}, 1",
+            f"  store i64 %more{n}, ptr %times{n}",
+        ]
 
     def _checked(self, function: _Function, call: str, part: tuple[Step, ...]) -> None:
         """A call that may fail: leave with its status when it did."""
@@ -340,7 +394,9 @@ class _Entry:
 
     def _inlined(self, function: _Function, step: LoopStep) -> bool:
         """Whether the loop is short and was written as a function of its own."""
-        if self.loop_lines > INLINED_LINES or not is_short(self.program, step, self.uses):
+        if self.timed is not None or self.loop_lines > INLINED_LINES:
+            return False
+        if not is_short(self.program, step, self.uses):
             return False
         name = f"hlo_loop_{len(self.loops)}"
         loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)

@@ -1,0 +1,115 @@
+"""Profile: where a run's time goes, by step of the program, joined to HLO instructions and lines.
+
+    module, arguments --profile--> Profile: one row a step, most time first
+
+The entry reads the cycle counter around every step (short loops are not inlined for it); cycles
+become microseconds by the time that the whole run takes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlo.backend import backend
+from hlo.backend.compile import objects
+from hlo.backend.host import HostCalls
+from hlo.backend.link_table import link_table
+from hlo.backend.llvm_ir import TimedStep, emit_timed
+from hlo.backend.program import CopyStep, HostStep, KernelStep, Program
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.runtime.threads import thread_count
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """One step. us: all its calls in one run together; bytes_moved, flops: of one call."""
+
+    name: str
+    opcode: str
+    line: str
+    kind: str
+    calls: float
+    us: float
+    bytes_moved: int
+    flops: int
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        return self.bytes_moved * self.calls / self.us / 1000 if self.us else 0.0
+
+    @property
+    def gigaflops(self) -> float:
+        return self.flops * self.calls / self.us / 1000 if self.us else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """us: one run; rows: its steps, most time first."""
+
+    us: float
+    rows: tuple[ProfileRow, ...]
+
+    def __str__(self) -> str:
+        spent = max(sum(row.us for row in self.rows), 1e-9)
+        lines = [f"run {self.us:.1f} us", "  self      us    calls   GB/s  GFLOP/s  instruction"]
+        for r in self.rows:
+            lines.append(
+                f"{100 * r.us / spent:5.1f} % {r.us:9.2f} {r.calls:6.0f} "
+                f"{r.gigabytes_per_second:7.1f} {r.gigaflops:8.1f}  {r.name} {r.opcode} {r.line}"
+            )
+        return "\n".join(lines) + "\n"
+
+
+def profile(
+    module: Module, *arguments: object, threads: int | None = None, repeats: int = 20
+) -> Profile:
+    """Run an optimised module `repeats` times, after a warm-up, and say where the time went."""
+    program = backend.build_program(module, threads=thread_count(threads))
+    modules, steps = emit_timed(program)
+    counters = np.zeros((max(1, len(steps)), 2), np.int64)
+    host = HostCalls(program) if program.hosts else None
+    table = link_table(program)
+    executable = backend.link(module, table, objects(modules), host, counters)
+    executable(*arguments)
+    counters[:] = 0
+    began = time.perf_counter()
+    for _ in range(repeats):
+        executable(*arguments)
+    us = (time.perf_counter() - began) * 1e6 / repeats
+    return _profile(program, steps, counters, us, repeats)
+
+
+def _profile(
+    program: Program, steps: list[TimedStep], counters: np.ndarray, us: float, repeats: int
+) -> Profile:
+    """Rows in microseconds: the steps together take about the run, calls from Python aside."""
+    cycles = max(int(counters[:, 0].sum()), 1)
+    scale = us / cycles
+    rows = [
+        _row(program, step, float(spent) * scale, float(calls) / repeats)
+        for step, (spent, calls) in zip(steps, counters, strict=False)
+    ]
+    rows.sort(key=lambda row: -row.us)
+    return Profile(us, tuple(rows))
+
+
+def _row(program: Program, step: TimedStep, us: float, calls: float) -> ProfileRow:
+    match step:
+        case KernelStep(instruction=instruction):
+            kernel = program.kernels[step.kernel]
+            place = (instruction.name, instruction.opcode, _line(instruction))
+            return ProfileRow(*place, "kernel", calls, us, kernel.bytes_moved, kernel.flops)
+        case HostStep(instruction=instruction):
+            place = (instruction.name, instruction.opcode, _line(instruction))
+            return ProfileRow(*place, "host", calls, us, 0, 0)
+        case CopyStep():
+            return ProfileRow("-", "copy", "", "copy", calls, us, 2 * step.size, 0)
+
+
+def _line(instruction: Instruction) -> str:
+    span = instruction.span
+    return "" if span is None else f"{span.source.name}:{span.line}"

@@ -1,0 +1,41 @@
+"""The profile: every step once, counted as often as it runs, and the same results."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo.backend.profile import profile
+from hlo.parser.parse import parse
+
+TEXT = """HloModule m
+c { s = (s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(6)
+  ROOT p = pred[] compare(i, n), direction=LT }
+b { s = (s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[64] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[64] multiply(x, x)
+  ROOT t = (s32[], f32[64]) tuple(j, y) }
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[64] parameter(0)
+  t = (s32[], f32[64]) tuple(zero, x)
+  w = (s32[], f32[64]) while(t), condition=c, body=b
+  v = f32[64] get-tuple-element(w), index=1
+  ROOT r = f32[64] add(v, x)
+}"""
+
+
+def test_steps_are_counted_as_often_as_they_run() -> None:
+    found = profile(parse(TEXT, "loop.hlo"), np.full(64, 0.5, np.float32), repeats=3)
+    calls = {row.name: row.calls for row in found.rows if row.kind == "kernel"}
+    assert calls["p"] == 7
+    assert calls["y"] == 6
+    assert calls["r"] == 1
+    (product,) = [row for row in found.rows if row.name == "y"]
+    assert product.line == "loop.hlo:11"
+    assert product.us > 0
+    assert "y multiply loop.hlo:11" in str(found)
