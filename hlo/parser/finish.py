@@ -12,13 +12,13 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.names import has_unique_names, unique_names
-from hlo.ir.shape import Shape
+from hlo.ir.shape import ProgramShape, Shape
 
 
 def finish_module(module: Module, tables: object | None, *, entry_first: bool = False) -> None:
     """Check what concerns the whole module, then number its frames and names as XLA does.
 
-    entry_first: the entry chooses its names first (single-instruction texts).
+    entry_first: a single-instruction text, whose entry chooses its names first.
     """
     _check_aliases(module)
     _check_async_callers(module)
@@ -29,6 +29,23 @@ def finish_module(module: Module, tables: object | None, *, entry_first: bool = 
             module.computations = [module.entry, *(c for c in order if c is not module.entry)]
         unique_names(module)
         module.computations = order
+    if entry_first:
+        _default_entry_layout(module)
+
+
+def _default_entry_layout(module: Module) -> None:
+    """The entry layout of a single instruction is row-major, whatever its shapes say."""
+    shape = module.entry.program_shape
+    layout = ProgramShape(tuple(map(_row_major, shape.parameters)), _row_major(shape.result))
+    module.attributes = {**module.attributes, "entry_computation_layout": layout}
+
+
+def _row_major(shape: Shape) -> Shape:
+    """Tiles, memory space and the rest of the layout stay. Recursive: tuples are shallow."""
+    if shape.layout is not None:
+        order = tuple(range(shape.rank - 1, -1, -1))
+        return shape.with_layout(replace(shape.layout, minor_to_major=order))
+    return replace(shape, elements=tuple(map(_row_major, shape.elements)))
 
 
 def _has_odd_numbers(module: Module) -> bool:

@@ -9,15 +9,27 @@ from hlo.attributes.escape import quoted
 from hlo.attributes.frontend import frontend_attributes_text
 from hlo.attributes.origin import MODULE_READERS, RecoveryTable, recovery_table_text
 from hlo.attributes.stack_frames import StackFrames
+from hlo.ir.dtype import DTYPES
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape
 from hlo.ops.module_attributes import MODULE_ATTRS
 from hlo.printer.options import PrintOptions
 
+RESERVED = frozenset(
+    (
+        *DTYPES,
+        *("nan", "inf", "true", "false", "HloModule", "ENTRY", "ROOT", "FileNames"),
+        *("FunctionNames", "FileLocations", "StackFrames", "maximal", "replicated", "manual"),
+        *("unknown", "unreduced", "last_tile_dim_replicate", "shard_as", "shard_like"),
+    )
+)
+
 
 def header_text(module: Module, options: PrintOptions) -> str:
     """`HloModule name, ...` without a newline, and the tables where they are shown."""
     name = module.name if options.print_ids else ""
+    if options.reads_back and name in RESERVED:
+        name = f"%{name}"  # a keyword or a type without the sign
     attributes = "".join(_attribute_texts(module, options))
     frames = module.stack_frames
     tables = ""
