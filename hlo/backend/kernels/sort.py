@@ -1,8 +1,8 @@
 """sort, topk: rows sorted one by one, always stably.
 
-A comparator that is a total order on one key (sort_order.py): the keys become unsigned integers,
-with the element's position beside them, and are sorted by radix (sort_radix.py); then every operand
-is read by position. Any other comparator: a merge sort of positions (sort_merge.py). A topk of few
+A comparator that is a total order on keys (sort_order.py): each key becomes unsigned integers,
+with the element's position beside them, sorted by radix (sort_radix.py); then every operand is read
+by position. Any other comparator: a merge sort of positions (sort_merge.py). A topk of few
 elements scans the row once (topk_scan.py).
 A unit is one row; positions and keys live in the thread's scratch memory.
 """
@@ -85,19 +85,49 @@ class _Build:
         """Emit the rows of a sort; the bytes of scratch that one thread needs."""
         comparator = self.instruction["to_apply"]
         assert isinstance(comparator, Computation)
-        order = recognised(comparator)
-        if order is None:
+        orders = recognised(comparator)
+        if not orders:
             return self._merged(comparator)
-        if order.invertible and len(self.kinds) == 1:
-            return self._keys_alone(order)
-        plan = sort_radix.plan(self.row.count, order.bits, with_position=True)
+        if len(orders) == 1 and orders[0].invertible and len(self.kinds) == 1:
+            return self._keys_alone(orders[0])
+        plans = [sort_radix.plan(self.row.count, o.bits, with_position=True) for o in orders]
+        held = 4 * self.row.count if len(orders) > 1 else 0  # positions between two sorts
+        held = -(-held // 64) * 64
 
         def sorted_row(base: Value) -> None:
-            records = self._sorted(order, plan, base)
-            self._each(lambda j: self._carry(base, j, plan.position(self.nest, records, j)))
+            records = self._sorted_by(orders, plans, base, held)
+            self._each(lambda j: self._carry(base, j, plans[0].position(self.nest, records, j)))
 
         self._rows(sorted_row)
-        return plan.scratch_bytes
+        return held + max(plan.scratch_bytes for plan in plans)
+
+    def _sorted_by(
+        self, orders: tuple[Order, ...], plans: list[sort_radix.Plan], base: Value, held: int
+    ) -> list[Value]:
+        """By the last key first: sorts are stable, so that the first has the last word."""
+        w = self.nest.w
+        positions = self.scratch
+        space = w.address(self.scratch, w.int(held), "i8") if held else self.scratch
+        records: list[Value] = []
+        for n in range(len(orders) - 1, -1, -1):
+            key, plan = self._key(orders[n], base), plans[n]
+            if not records:
+                lanes = self.elemental.lanes if self.row.inner == 1 else 1
+                plan.fill(self.nest, space, key, lanes)
+            else:
+                self._hold(plans[n + 1], records, positions)
+                plan.refill(self.nest, space, key, positions)
+            records = plan.sort(self.nest, space)
+        return records
+
+    def _hold(self, plan: sort_radix.Plan, records: list[Value], positions: Value) -> None:
+        w = self.nest.w
+
+        def keep(j: Value) -> None:
+            narrow = w.cast("trunc", plan.position(self.nest, records, j), "i32")
+            w.store(narrow, w.address(positions, j, "i32"))
+
+        self._each(keep)
 
     def topk(self) -> int:
         """The first k of the descending (or ascending) total order, with their positions."""

@@ -1,6 +1,7 @@
-"""What a sort's comparator means: a total order on one key, when it is written as one.
+"""What a sort's comparator means: a total order on a key, or on several, when it is written so.
 
     compare(g(a), g(b)), direction=LT or GT  =>  ascending or descending unsigned integers of g
+    first | (tie & second)  =>  by the first key, equal ones by the second, and so on
 
 g: any expression of one operand's element (JAX maps -0 to 0 and every NaN to one NaN this way).
 Floats compared by FLOAT have -0 equal to +0; where NaN stands is free, as that is no weak order.
@@ -8,6 +9,7 @@ Floats compared by FLOAT have -0 equal to +0; where NaN stands is free, as that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hlo.backend import types
@@ -105,14 +107,42 @@ def _in_float_lanes(dtype: DType) -> bool:
     return fmt is not None and (dtype.bits < 8 or not fmt.has_sign)
 
 
-def recognised(comparator: Computation) -> Order | None:
-    """The order that a comparator of sort is, None for any other."""
-    root = comparator.root
+def recognised(comparator: Computation) -> tuple[Order, ...]:
+    """The orders that a comparator of sort applies, the first that decides first; none: unknown."""
+    return _orders(comparator.root, comparator.parameters)
+
+
+def _orders(root: Instruction, parameters: Sequence[Instruction]) -> tuple[Order, ...]:
+    """a < b, or (a < b) | ((a = b) & rest) with further orders in the rest."""
+    order = _order(root, parameters)
+    if order is not None:
+        return (order,)
+    if root.opcode != "or":
+        return ()
+    for first, both in (root.operands, root.operands[::-1]):
+        order = _order(first, parameters)
+        if order is None or both.opcode != "and":
+            continue
+        for tie, rest in (both.operands, both.operands[::-1]):
+            further = _orders(rest, parameters) if _is_tie(tie, first) else ()
+            if further:
+                return (order, *further)
+    return ()
+
+
+def _is_tie(tie: Instruction, order: Instruction) -> bool:
+    """Whether `tie` holds where `order` compares equal keys."""
+    if tie.opcode != "compare" or tie["direction"] != "EQ" or tie.get("type") != order.get("type"):
+        return False
+    sides = (order.operands, order.operands[::-1])
+    return any(all(map(_same_expression, tie.operands, side)) for side in sides)
+
+
+def _order(root: Instruction, parameters: Sequence[Instruction]) -> Order | None:
     if root.opcode != "compare":
         return None
     descending = _DESCENDING.get(str(root["direction"]))
     left, right = root.operands
-    parameters = comparator.parameters
     sides = [_parameters(side) for side in (left, right)]
     if descending is None or any(len(s) != 1 for s in sides):
         return None
@@ -139,6 +169,10 @@ def _parameters(root: Instruction) -> set[Instruction]:
                 seen.add(operand)
                 stack.append(operand)
     return {i for i in seen if i.opcode == "parameter"}
+
+
+def _same_expression(a: Instruction, b: Instruction) -> bool:
+    return a is b or (_parameters(a) == _parameters(b) and _alike(a, b))
 
 
 def _alike(a: Instruction, b: Instruction) -> bool:

@@ -75,6 +75,19 @@ class Plan:
 
     # -- records -----------------------------------------------------------------------------
 
+    def refill(self, nest: Nest, scratch: Value, key: Key, positions: Value) -> None:
+        """Write the records of a row in the order of positions (i32) that an earlier sort found."""
+        w = nest.w
+        columns = self._columns(nest, scratch, 0)
+
+        def step(j: Value, _: list[Value]) -> list[Value]:
+            narrow = w.load(w.address(positions, j, "i32"), "i32")
+            position = w.cast("zext", narrow, "i64")
+            self._write(nest, columns, j, key(position, 1), position)
+            return []
+
+        nest.loop(0, self.count, 1, [], step)
+
     def fill(self, nest: Nest, scratch: Value, key: Key, lanes: int) -> None:
         """Write the records of a row: whole vectors of keys, then the rest one by one."""
         whole = self.count - self.count % lanes
@@ -82,7 +95,7 @@ class Plan:
 
         def write(width: int) -> Callable[[Value, list[Value]], list[Value]]:
             def step(j: Value, _: list[Value]) -> list[Value]:
-                self._write(nest, columns, j, key(j, width))
+                self._write(nest, columns, j, key(j, width), j)
                 return []
 
             return step
@@ -91,15 +104,18 @@ class Plan:
         if lanes > 1:
             nest.loop(whole, self.count, 1, [], write(1))
 
-    def _write(self, nest: Nest, columns: list[Value], j: Value, key: Value) -> None:
+    def _write(
+        self, nest: Nest, columns: list[Value], j: Value, key: Value, position: Value
+    ) -> None:
+        """Records j, j+1, ... of keys and positions that count up from `position`."""
         w = nest.w
         if self.joined:
             wide = vector_of("i64", key.lanes)
             shifted = w.binary("shl", w.cast("zext", key, wide), w.int(32, wide))
-            key = w.binary("or", shifted, _counted(nest, j, wide))
+            key = w.binary("or", shifted, _counted(nest, position, wide))
         w.store(key, w.address(columns[0], j, self.record))
         if self.beside:
-            positions = _counted(nest, j, vector_of("i32", key.lanes))
+            positions = _counted(nest, position, vector_of("i32", key.lanes))
             w.store(positions, w.address(columns[1], j, "i32"))
 
     def position(self, nest: Nest, columns: list[Value], j: Value) -> Value:
@@ -203,6 +219,12 @@ class Plan:
 
         nest.loop(0, 1 << self.digit, _SUMMED, [w.int(0, "i32")], step)
 
+    def _key(self, nest: Nest, record: Value) -> Value:
+        """What of a record decides; the positions of equal keys do not."""
+        if not self.joined:
+            return record
+        return nest.w.binary("lshr", record, nest.w.int(32))
+
     def _insert(self, nest: Nest, columns: list[Value]) -> None:
         """Insertion sort: greater records move up until the new one fits."""
         w = nest.w
@@ -218,7 +240,8 @@ class Plan:
                 below = w.binary("sub", state[0], w.int(1))
                 safe = w.intrinsic("llvm.smax", "i64", below, w.int(0))
                 other = w.load(w.address(columns[0], safe, self.record), self.record)
-                return w.binary("and", inside, w.compare("icmp ugt", other, new[0]))
+                above = w.compare("icmp ugt", self._key(nest, other), self._key(nest, new[0]))
+                return w.binary("and", inside, above)
 
             def shift(state: list[Value]) -> list[Value]:
                 below = w.binary("sub", state[0], w.int(1))

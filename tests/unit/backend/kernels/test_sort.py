@@ -49,6 +49,25 @@ cmp {
   ROOT o = pred[] or(l, h)
 }
 """
+# By a sum of both operands: no single operand is the key.
+WEIGHED = """
+cmp {
+  a = s8[] parameter(0)
+  b = s8[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  e = s32[] convert(a)
+  f = s32[] convert(b)
+  g = s32[] convert(c)
+  h = s32[] convert(d)
+  m = s32[] constant(7)
+  i = s32[] and(g, m)
+  j = s32[] and(h, m)
+  k = s32[] add(e, i)
+  l = s32[] add(f, j)
+  ROOT o = pred[] compare(k, l), direction=LT
+}
+"""
 NO_ORDER = """
 cmp {
   a = s32[] parameter(0)
@@ -122,8 +141,7 @@ def test_floats_by_total_order(dtype: str, direction: str) -> None:
 
 def test_canonicalising_comparator_is_an_order_on_one_key() -> None:
     module = sort_module(("f32",), (3, 300), 1, CANONICAL)
-    order = recognised(module.entry.root["to_apply"])
-    assert order is not None
+    (order,) = recognised(module.entry.root["to_apply"])
     assert order.bits == 32
     check(module)
     check(module, target=plain_target)
@@ -141,9 +159,18 @@ def test_other_operands_follow_the_key(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 100, 1000])
 def test_any_comparator_is_merged_stably(count: int) -> None:
     for dims in ((3, count), (2, count, 2)):
-        module = sort_module(("s8", "f32"), dims, 1, TWO_KEYS)
-        assert recognised(module.entry.root["to_apply"]) is None
+        module = sort_module(("s8", "f32"), dims, 1, WEIGHED)
+        assert not recognised(module.entry.root["to_apply"])
         check(module)
+
+
+@pytest.mark.parametrize("count", [1, 17, 100, 1500])
+def test_ties_are_decided_by_the_next_key(count: int) -> None:
+    for dims in ((3, count), (2, count, 2)):
+        module = sort_module(("s8", "f32"), dims, 1, TWO_KEYS)
+        assert [o.operand for o in recognised(module.entry.root["to_apply"])] == [0, 1]
+        check(module)
+        check(sort_module(("s8", "f64"), dims, 1, TWO_KEYS.replace("f32", "f64")))
 
 
 def test_a_comparator_without_order_still_permutes() -> None:
