@@ -126,7 +126,7 @@ def _addresses(nest: Nest, memory: Memory, position: Expr, element: str, scale: 
     uniform = Expr({a: k for a, k in position.terms.items() if a.lanes == 1}, position.constant)
     varying = {a: k * scale for a, k in position.terms.items() if a.lanes > 1}
     # A loop variable's lane 0 goes to the base, so that a constant stride leaves constant offsets.
-    steps = {a: k for a, k in varying.items() if isinstance(a, Variable)}
+    steps: dict[Atom, int] = {a: k for a, k in varying.items() if isinstance(a, Variable)}
     base = nest.pointer(memory.base, uniform * scale + Expr(dict(steps), 0), element)
     w = nest.w
     offsets: Value | None = None

@@ -92,7 +92,7 @@ class Elemental:
         while (instruction, path) not in self.memory:
             match instruction.opcode:
                 case "get-tuple-element":
-                    path = (instruction["index"], *path)  # type: ignore[assignment]  # an int
+                    path = (tuple_index(instruction), *path)
                     instruction = instruction.operands[0]
                 case "tuple":
                     instruction, path = instruction.operands[path[0]], path[1:]
@@ -213,7 +213,7 @@ class Elemental:
         self,
         instruction: Instruction,
         operands: Sequence[Lanes],
-        kinds: Sequence[object],
+        kinds: Sequence[DType],
         attributes: dict[str, object],
         *,
         rounds: bool = True,
@@ -230,13 +230,13 @@ class Elemental:
             wide,
             kinds,
             dtype,
-            attributes,  # type: ignore[arg-type]  # DTypes
+            attributes,
         )
         if rounds and types.is_narrow_float(dtype) and not self._is_exact(instruction, kinds):
             result = types.rounded(w, target, result, dtype)
         return result
 
-    def _is_exact(self, instruction: Instruction, kinds: Sequence[object]) -> bool:
+    def _is_exact(self, instruction: Instruction, kinds: Sequence[DType]) -> bool:
         return instruction.opcode in _EXACT or (
             instruction.opcode == "convert" and kinds[0] is instruction.shape.dtype
         )
@@ -399,7 +399,7 @@ class Elemental:
             case "tuple":
                 return tuple(lanes for o in operands for lanes in o)
             case "get-tuple-element":
-                return (operands[0][instruction["index"]],)  # type: ignore[index]  # an int
+                return (operands[0][tuple_index(instruction)],)
             case "fusion" | "call" | "map":
                 (callee,) = instruction.called_computations()
                 inner = dict(zip(callee.parameters, operands, strict=True))
@@ -416,6 +416,13 @@ class Elemental:
         flat = [o[0] for o in operands]
         attributes = call_attributes(instruction)
         return (self.apply(instruction, flat, kinds, attributes, rounds=rounds),)
+
+
+def tuple_index(instruction: Instruction) -> int:
+    """Which element a get-tuple-element takes."""
+    index = instruction["index"]
+    assert isinstance(index, int), "an INT64"
+    return index
 
 
 class SavedRow:

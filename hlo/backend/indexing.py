@@ -281,10 +281,14 @@ def _remainder(e: Expr, divisor: int) -> Expr:
         return (multiple % (divisor // unit)) * unit + small
     if len(e.terms) == 1 and not e.constant:
         (atom,) = e.terms
-        is_remainder = isinstance(atom, Part) and not atom.is_quotient and e.terms[atom] == 1
-        if is_remainder and atom.divisor % divisor == 0:
+        if isinstance(atom, Part) and not atom.is_quotient and _is_once(e, atom, divisor):
             return atom.inner % divisor
     return of(Part(e, divisor, is_quotient=False))
+
+
+def _is_once(e: Expr, remainder: Part, divisor: int) -> bool:
+    """Whether e is a remainder by a multiple of the divisor."""
+    return e.terms[remainder] == 1 and remainder.divisor % divisor == 0
 
 
 def _coarse(e: Expr, divisor: int) -> tuple[int, Expr, Expr] | None:

@@ -85,13 +85,13 @@ class Nest:
         self._enter(outer)
         start = low if isinstance(low, Value) else w.int(low)
         last = self._last(high, step)
+        skip = pre
         runs = isinstance(low, int) and isinstance(high, int)
         if not runs:
             w.branch(pre)
             w.label(pre)
             first = w.assign("i1", f"icmp sle i64 {start}, {last}")
             entry = w.new_label("enter")
-            skip = pre
             w.branch_if(first, entry, done)
             pre = entry
         else:

@@ -16,6 +16,8 @@ from hlo.backend.indexing import Expr, Index, Part, Variable
 
 Extents = tuple[int, ...]
 
+_SPLITS = 8  # more than any chain of reshapes met so far needs
+
 
 def variables_of(extents: Sequence[int]) -> list[Variable]:
     """Stand-ins for loop variables, to trace with."""
@@ -25,15 +27,16 @@ def variables_of(extents: Sequence[int]) -> list[Variable]:
 def factored(dims: Sequence[int], expressions: Callable[[Index], list[Expr]]) -> Extents:
     """Extents whose product is that of dims (non-zero), none of them 1."""
     extents = tuple(n for n in dims if n != 1)
-    for _ in range(8):
+    splits = 0
+    while True:
         variables = variables_of(extents)
         index = indexing.reshaped(tuple(indexing.of(v) for v in variables), extents, dims)
         met = expressions(index)
-        split = _split(met, variables, extents)
+        split = _split(met, variables, extents) if splits < _SPLITS else None
         if split is None:
             return _merged(met, variables, extents)
         extents = split
-    return _merged(met, variables, extents)
+        splits += 1
 
 
 def _split(met: list[Expr], variables: list[Variable], extents: Extents) -> Extents | None:

@@ -129,7 +129,8 @@ class _Tracer:
         match instruction.opcode:
             case "iota":
                 d = attribute(instruction, "iota_dimension")
-                self.found.values.append(index[d])  # type: ignore[index]  # INT64
+                assert isinstance(d, int), "an INT64"
+                self.found.values.append(index[d])
             case "constant":
                 if index:
                     self.found.values.append(indexing.linear(index, instruction.shape.dims))

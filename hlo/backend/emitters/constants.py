@@ -22,7 +22,9 @@ def scalar(w: Writer, literal: Literal) -> Lanes:
     value = literal.array.reshape(-1)[:1]
     dtype = literal.shape.dtype
     if dtype.is_complex:
-        pair = value.view(dtype.component.numpy)
+        part = dtype.component.numpy
+        assert part is not None, "a component is a number"
+        pair = value.view(part)
         return _component(w, pair[0:1], dtype.component), _component(w, pair[1:2], dtype.component)
     return _component(w, value, dtype)
 
@@ -43,6 +45,7 @@ def _component(w: Writer, value: np.ndarray, dtype: DType) -> Value:
 
 def bits_of(literal: Literal, dtype: DType) -> Literal:
     """The same bytes as elements of another type."""
+    assert dtype.numpy is not None, "an array type"
     bits = np.ascontiguousarray(literal.array).view(dtype.numpy).reshape(literal.shape.dims)
     return Literal.of(bits, literal.shape.with_dtype(dtype))
 

@@ -151,7 +151,7 @@ def _threefry(w: Writer, state: list[Value], position: Value) -> tuple[Value, Va
 
 
 def _counter(w: Writer, state: list[Value], add: Value) -> tuple[Value, Value]:
-    """The 128-bit counter plus a small number; a state of two words has the key as its upper half."""
+    """The 128-bit counter plus a small number; of a two-word state the key is the upper half."""
     lanes = add.lanes
     low, high = (w.splat(v, lanes) for v in (state[1], state[2] if len(state) == 3 else state[0]))
     total = w.binary("add", low, add)

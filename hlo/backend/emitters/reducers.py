@@ -46,7 +46,9 @@ class Reducer:
     ) -> list[Lanes]:
         """f(a, x). rounds: results rounded to their type (else kept wide where that is allowed)."""
         parameters = self.computation.parameters
-        values = {p: (v,) for p, v in zip(parameters, (*a, *x), strict=True)}
+        values: dict[Instruction, tuple[Lanes, ...]] = {
+            p: (v,) for p, v in zip(parameters, (*a, *x), strict=True)
+        }
         rounds = rounds or not self.opcodes
         return list(elemental.inlined(self.computation.root, values, rounds=rounds))
 
@@ -107,8 +109,8 @@ def _identity(w: Writer, opcode: str, kind: DType) -> Lanes:
         return Value(value, "i1")
     least, greatest = kind.int_range
     ones = -1 if kind.is_signed else greatest
-    numbers = {"add": 0, "multiply": 1, "maximum": least, "minimum": greatest, "and": ones}
-    return w.int(numbers.get(opcode, 0), scalar)
+    wholes = {"add": 0, "multiply": 1, "maximum": least, "minimum": greatest, "and": ones}
+    return w.int(wholes.get(opcode, 0), scalar)
 
 
 def half(w: Writer, value: Value, count: int, which: int) -> Value:

@@ -21,6 +21,7 @@ from hlo.backend.lane_loops import lane_loop
 from hlo.backend.trace import trace
 from hlo.backend.types import Lanes, joined, parts
 from hlo.backend.writer import Value
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
@@ -93,7 +94,7 @@ class _Space:
 
     elemental: Elemental
     reducer: Reducer
-    kinds: list
+    kinds: list[DType]
     inits: list[Lanes]
     extents: tuple[int, ...]
     full: Callable[[Index, Index], Index]

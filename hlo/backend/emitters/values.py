@@ -23,7 +23,8 @@ def iota(
 ) -> list[Lanes]:
     """convert(j_d)"""
     d = attribute(instruction, "iota_dimension")
-    return [_counted(elemental, index[d], instruction.shape.dtype) for index in indices]  # type: ignore[index]  # INT64
+    assert isinstance(d, int), "an INT64"
+    return [_counted(elemental, index[d], instruction.shape.dtype) for index in indices]
 
 
 def _counted(elemental: Elemental, e: Expr, dtype: DType) -> Lanes:
@@ -73,7 +74,9 @@ def map_(
     for n, index in enumerate(indices):
         lanes = max((e.lanes for e in index), default=1)
         given = [elemental.splat(column[n], lanes) for column in columns]
-        values = {p: (v,) for p, v in zip(computation.parameters, given, strict=True)}
+        values: dict[Instruction, tuple[Lanes, ...]] = {
+            p: (v,) for p, v in zip(computation.parameters, given, strict=True)
+        }
         results.append(elemental.inlined(computation.root, values)[path[0] if path else 0])
     return results
 

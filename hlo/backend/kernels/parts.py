@@ -15,6 +15,7 @@ from hlo.backend.emitters import reducers
 from hlo.backend.indexing import Expr, Index, Variable
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.trace import Read, Trace, trace
+from hlo.ir.instruction import Instruction
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams
 _BOX_OPS = 300  # and at most so many ops in all of them together
@@ -257,9 +258,9 @@ def _choose_units(part: Part) -> None:
         part.block = 0
 
 
-def reduce_dims(reduce: object) -> tuple[int, ...]:
+def reduce_dims(reduce: Instruction) -> tuple[int, ...]:
     """Dimensions of the result of a reduce (of each of its results)."""
-    shape = reduce.shape  # type: ignore[attr-defined]  # an Instruction
+    shape = reduce.shape
     return shape.elements[0].dims if shape.is_tuple else shape.dims
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.backend import access, indexing
 from hlo.backend.elemental import Elemental
-from hlo.backend.indexing import Expr, Variable
+from hlo.backend.indexing import Atom, Expr, Variable
 from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.lane_loops import lane_loop, lane_loop_between
@@ -59,7 +59,7 @@ class _Emission:
         """Reductions whose index is fixed by now are stages before the inner loops."""
         part = self.part
         free = part.variables[len(fixed) :]
-        outer = dict(zip(part.variables, fixed, strict=False))
+        outer: dict[Atom, Expr] = dict(zip(part.variables, fixed, strict=False))
         for reduce, index in reversed(part.trace.reductions):
             if reduce in self.folded or any(e.depends_on(v) for e in index for v in free):
                 continue
