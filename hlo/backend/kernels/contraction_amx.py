@@ -29,6 +29,7 @@ from hlo.backend.kernels.contraction_loops import (
     split_index,
     strided,
     times,
+    when,
 )
 from hlo.backend.kernels.contraction_packing import (
     Block,
@@ -42,6 +43,7 @@ from hlo.backend.kernels.contraction_packing import (
 from hlo.backend.kernels.contraction_result import Epilogue, Result
 from hlo.backend.kernels.contraction_ring import Ring, element_address, read, ring_of
 from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.types import storage_scalar
 from hlo.backend.writer import Value, Writer
 from hlo.ir import dtype as dt
 
@@ -447,11 +449,42 @@ class _TileProduct:
             return []
 
         loop(w, w.int(plan.steps), [], at_step)
+        row = times(w, pair, 2 * TILE)
+        if not self._is_direct:
+            self._finish_staged(row, column)
+            return
+        whole = w.compare("icmp ule", add(w, row, w.int(2 * TILE)), w.int(self.c.m))
+        across = w.compare("icmp ule", add(w, column, w.int(2 * TILE)), w.int(self.c.n))
+        when(
+            w,
+            w.binary("and", whole, across),
+            lambda: self._finish_direct(row, column),
+            lambda: self._finish_staged(row, column),
+        )
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether sums are results as they are, in rows of one stride."""
+        held = storage_scalar(self.c.out) == self.plan.ring.scalar
+        return held and self.epilogue is None and len(self.c.rows) == 1
+
+    def _finish_direct(self, row: Value, column: Value) -> None:
+        w, c = self.w, self.c
+        stride = c.rows[0].out
+        index = add(w, add(w, self.out_index, times(w, row, stride)), column)
+        corner = element_address(w, self.result.address, index, c.out)
+        for tile in range(4):
+            offset = (tile // 2) * TILE * stride + (tile % 2) * TILE
+            at = element_address(w, corner, w.int(offset), c.out)
+            self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {4 * stride}")
+
+    def _finish_staged(self, row: Value, column: Value) -> None:
         width = 2 * TILE * 4
         for tile in range(4):
-            at = advanced(w, self.stage, (tile // 2) * TILE * width + (tile % 2) * TILE * 4, "i8")
+            offset = (tile // 2) * TILE * width + (tile % 2) * TILE * 4
+            at = advanced(self.w, self.stage, offset, "i8")
             self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {width}")
-        self._finish(times(w, pair, 2 * TILE), column)
+        self._finish(row, column)
 
     def _tile(self, name: str, *operands: str) -> None:
         types = [operand.partition(" ")[0] for operand in operands]
