@@ -1,0 +1,1 @@
+"""Text to module: the grammar, its two readers, and what XLA checks while it reads."""

@@ -93,7 +93,7 @@ class Actions:
 
     def fault(
         self, code: str, message: str, place: Place, help: str = "", notes: Sequence[Note] = ()
-    ) -> None:  # noqa: A002
+    ) -> None:
         span = Span(self.builder.source, *place)
         self.errors.append(HloError(code, message, span, help=help, notes=notes))
 
@@ -421,7 +421,7 @@ def _name(token: Token) -> str:
 
 
 def check_form(written: Written) -> None:
-    """A kind may have two forms where an attribute takes one: parameter_replication needs braces."""
+    """A kind may have two forms and an attribute one: parameter_replication needs braces."""
     if written.name == "parameter_replication":
         first = written.tree.children[0]  # type: ignore[attr-defined]  # a Lark tree
         if not isinstance(first, Token) or first.type != "LBRACE":

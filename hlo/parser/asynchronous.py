@@ -1,4 +1,4 @@
-"""Asynchronous instructions: async-start, -update, -done, and the sugar `negate-start`; HLO_TEXT.md 6.6.
+"""Asynchronous instructions: async-start, -update, -done, and the sugar `negate-start`.
 
 x = ((f32[2]), f32[2], s32[]) negate-start(p)
 =>  async_wrapped { async_param = f32[2] parameter(0)  ROOT negate = f32[2] negate(async_param) }

@@ -3,8 +3,8 @@
     open(name) instruction(...) instruction(...) close() ... finish() -> Module
 
 References are resolved at once: an operand, a control predecessor, a computation must be complete
-before it is named (HLO_TEXT.md 2.4, 2.5). What is wrong raises Violation, its role saying where; both
-readers of text (actions.py, outline.py) stand above this file and know the places.
+before it is named (HLO_TEXT.md 2.4, 2.5). What is wrong raises Violation, its role saying where;
+both readers of text (actions.py, outline.py) stand above this file and know the places.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.names import NameTable, sanitised
 from hlo.ir.shape import Shape, compatible
-from hlo.ops.builder import inferred_shape
+from hlo.ops.making import inferred_shape
 from hlo.ops.table import OPS, REQUIRED
 from hlo.parser.asynchronous import build_async
 from hlo.parser.checks import CHECKS, Draft
@@ -39,13 +39,13 @@ class Scope:
 
     __slots__ = (
         "computation",
+        "is_entry",
         "names",
+        "numbers",
         "poisoned",
         "result",
         "root",
         "start",
-        "numbers",
-        "is_entry",
     )
 
     def __init__(self, name: str, start: int, result: Shape | None, *, is_entry: bool) -> None:
@@ -199,7 +199,7 @@ class ModuleBuilder:
                 f"a legal name, for example {sanitised(name)}",
             )
 
-    def instruction(
+    def instruction(  # noqa: PLR0913  # one call a line of text: no object in between
         self,
         scope: Scope,
         name: str,
@@ -240,7 +240,7 @@ class ModuleBuilder:
         operands: tuple[Instruction, ...],
         attributes: dict[str, object],
     ) -> Instruction:
-        """An instruction after the checks that XLA makes when it reads one, in no computation yet."""
+        """An instruction after the checks that XLA makes on reading it, in no computation yet."""
         row = OPS.get(opcode)
         if row is None or is_async(opcode):
             made = build_async(self, name, opcode, shape, operands, attributes)

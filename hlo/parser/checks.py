@@ -1,7 +1,7 @@
 """Per opcode: what XLA checks or computes itself when it reads one; HLO_TEXT.md section 6.
 
-Most opcodes need nothing here: a written shape is believed. CHECKS holds the rest; each function may
-refuse the draft (Violation) or complete it.
+Most opcodes need nothing here: a written shape is believed. CHECKS holds the rest; each function
+may refuse the draft (Violation) or complete it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
-from hlo.ops.builder import inferred_shape
+from hlo.ops.making import inferred_shape
 
 
 @dataclass(slots=True)
@@ -305,10 +305,10 @@ def _recv_done(draft: Draft) -> None:
 
 
 _WITH_CHANNEL = frozenset(
-    "send recv send-done recv-done all-gather all-gather-start all-reduce all-reduce-start "
-    "reduce-scatter all-to-all ragged-all-to-all collective-broadcast collective-permute "
-    "collective-permute-start".split()
-)
+    ("send", "recv", "send-done", "recv-done", "all-gather", "all-gather-start", "all-reduce",
+     "all-reduce-start", "reduce-scatter", "all-to-all", "ragged-all-to-all",
+     "collective-broadcast", "collective-permute", "collective-permute-start")
+)  # fmt: skip
 
 
 def _same_channel(draft: Draft) -> None:

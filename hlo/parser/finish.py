@@ -1,4 +1,4 @@
-"""What is done when a whole module has been read: frames numbered anew, names made unique, aliases checked."""
+"""What is done when a whole module has been read: checks, frames numbered anew, unique names."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from pathlib import Path
 import lark
 from lark import Lark
 
-from hlo.attributes.kind import AttributeKind
 from hlo.parser.kinds import all_kinds
 
 log = logging.getLogger(__name__)
@@ -109,7 +108,3 @@ def _write(path: Path | None, grammar: Lark) -> None:
         os.replace(file.name, path)
     except OSError as error:
         log.debug("grammar cache %s: %s", path, error)
-
-
-def kinds_by_rule() -> dict[str, AttributeKind]:
-    return {kind.rule: kind for kind in all_kinds()}

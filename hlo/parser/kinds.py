@@ -1,4 +1,4 @@
-"""Which attributes an opcode, a header may carry, and of which kind: what the op table says, read here.
+"""Which attributes an opcode or a header may carry, and of which kind, as the op table says.
 
 Any instruction may have the attributes of HLO_TEXT.md 5.15; a header those of 2.2. Asynchronous
 sugar (`negate-start`) takes the attributes of the wrapped opcode and those of async-start.
@@ -103,4 +103,5 @@ def attribute_kinds(opcode: str) -> Mapping[str, AttributeKind]:
 
 
 def attribute_kind(opcode: str, name: str) -> AttributeKind | None:
+    """The kind of one attribute of an opcode; None: it has no such attribute."""
     return attribute_kinds(opcode).get(name)

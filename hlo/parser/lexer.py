@@ -1,9 +1,9 @@
 """The precise lexer: text -> tokens, to the letter of HLO_TEXT.md section 1.
 
-A token's `value` is its text (a STRING with its quotes, a NAME with its `%` or `:`, an ATTR with its
-`=`). What no rule matches is an ERROR token, which no grammar rule accepts. Three tokens exist for
-the grammar's sake, because one token of look-ahead does not tell them apart: LAYOUT (the `{` of a
-layout: after `]`, before an INT or `:`), BUFFER (the `b` before `(`), and DICT, lexed on request.
+A token's `value` is its text (a STRING with its quotes, a NAME with its `%` or `:`, an ATTR with
+its `=`). What no rule matches is an ERROR token, which no grammar rule accepts. Three tokens exist
+for the grammar's sake, because one token of look-ahead does not tell them apart: LAYOUT (the `{` of
+a layout: after `]`, before an INT or `:`), BUFFER (the `b` before `(`), and DICT, lexed on request.
 A plain array shape such as `f32[2,3]{1,0}` is one token, SHAPE.
 """
 
@@ -22,7 +22,7 @@ class Token:
 
     __slots__ = ("end_pos", "start_pos", "type", "value")
 
-    def __init__(self, type: str, value: str, start: int, end: int) -> None:  # noqa: A002
+    def __init__(self, type: str, value: str, start: int, end: int) -> None:
         self.type = type
         self.value = value
         self.start_pos = start

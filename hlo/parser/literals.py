@@ -2,8 +2,8 @@
 
     {{1, 2}, {3, 4}} --structure--> element tokens in row-major order --conversion--> exact bits
 
-Commas are optional and may repeat; the braces must have the shape's dimensions. Nothing is allocated
-before its elements have been counted in the text.
+Commas are optional and may repeat; the braces must have the shape's dimensions. Nothing is
+allocated before its elements have been counted in the text.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Reader:
             raise _wrong(closing, "')' behind the elements of a tuple")
         return Literal.of_tuple(tuple(elements))
 
-    def _elements(self, shape: Shape) -> list[object] | None:
+    def _elements(self, shape: Shape) -> list[object] | None:  # noqa: C901  # one flat dispatch
         """The element tokens (pairs of them for complex types) in order; None when elided."""
         dims, rank = shape.dims, len(shape.dims)
         counts = [0] * (rank + 1)  # counts[d]: parts seen at brace depth d

@@ -4,7 +4,7 @@
     pieces of a line (shape, attributes, literal) --the grammar's own rules, remembered--> values
 
 A line that the pattern does not know (comments inside, nested operands, inline bodies, ...) is read
-alone by the rule instruction_prefix. Where anything at all is wrong, fast reading gives up (Declined)
+alone by the rule instruction_prefix. Where anything is wrong, fast reading gives up (Declined)
 and the whole text is read token by token, which finds the places of the errors. It accepts a line
 only when its pieces, each a complete run of tokens, follow the grammar; so both readings agree.
 """
@@ -96,7 +96,7 @@ class _Reader:
         return self.builder
 
     def _tokens(self) -> Iterator[Token]:
-        """The outline: heads, lines, ends. The value of a line's token is its match, None: read slowly."""
+        """The outline. The value of a line's token is its match; None: it is read slowly."""
         text, line = self.text, _LINE.match
         token = Token("OUTLINE_LINE", "", 0, 0)  # one serves all lines
         while self._open():
@@ -130,16 +130,14 @@ class _Reader:
     def _open(self) -> bool:
         """Read a computation's head; False at the end of the text."""
         match = _OPEN.match(self.text, self.at)
-        if match is None or match[2] in WORDS:
+        if match is None or match[2] in WORDS or not _are_parameters(match[3] or ""):
             blank = _BLANK.match(self.text, self.at)
             assert blank is not None, "blanks always match"
             if blank.end() == len(self.text):
                 return False
             self._slow("computation_prefix")
         else:
-            entry, name, parameters, result = match.groups()
-            if parameters:
-                _check_parameters(parameters)
+            entry, name, _, result = match.groups()
             shape = None if result is None else shape_piece(result)
             scope = self.builder.open(
                 name.removeprefix("%"), match.start(2), shape, entry=entry is not None
@@ -238,15 +236,16 @@ class _Reader:
         return tuple(found)
 
 
-def _check_parameters(parameters: str) -> None:
-    """A signature's parameters say nothing, but their text has to be right."""
+def _are_parameters(parameters: str) -> bool:
+    """Whether a signature's parameters are plain; they say nothing, but have to be right."""
     at = 0
     while at < len(parameters):
         match = _PARAMETER.match(parameters, at)
         if match is None:
-            raise Declined
+            return False
         shape_piece(match[1])
         at = match.end()
+    return True
 
 
 def _payload(opcode: str, inside: str, shape: object) -> dict[str, object]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hlo.attributes.origin import MODULE_READERS
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hlo.attributes.origin import MODULE_READERS
 from hlo.errors import HloError, HloErrors, Violation
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape

@@ -17,7 +17,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.parser.actions import Actions, Written, check_form
 from hlo.parser.build import ModuleBuilder, Scope
-from hlo.parser.engine import Callbacks, Fault, Machine, callbacks_for
+from hlo.parser.engine import Callbacks, Machine, callbacks_for
 from hlo.parser.kinds import attribute_kind
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens

@@ -23,7 +23,7 @@ _NUMBER = re.compile(
 
 
 def plain_literal(text: str, shape: Shape) -> Literal | None:
-    """The literal of an array; None where it is not plain. Raises Violation for a number out of range."""
+    """The literal of an array; None where it is not plain. Raises Violation: out of range."""
     if not shape.is_array or not (shape.dtype.is_integral or shape.dtype.is_float):
         return None
     if (

@@ -1,4 +1,4 @@
-"""Array shapes as nearly all are written, `f32[2,3]{1,0}`: one token, each distinct text read once."""
+"""Array shapes as nearly all are written, `f32[2,3]{1,0}`: one token, each text read once."""
 
 from __future__ import annotations
 

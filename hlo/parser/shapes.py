@@ -60,6 +60,7 @@ def dimension(parts: Sequence[Token]) -> tuple[int, bool]:
 
 
 def tuple_shape(parts: Sequence[Shape], place: int) -> Shape:
+    """A tuple, of bounded depth: shapes are compared and printed by recursion."""
     level: list[Shape] = [e for e in parts if e.elements]
     depth = 1
     while level:
@@ -72,6 +73,7 @@ def tuple_shape(parts: Sequence[Shape], place: int) -> Shape:
 
 
 def buffer_shape(parts: Sequence[object]) -> Shape:
+    """`b(f32[2])`."""
     word, element = parts
     assert isinstance(word, Token), "`b`"
     assert isinstance(element, Shape), "a shape in `b(...)`"

@@ -1,4 +1,4 @@
-"""Places inside an instruction's text, found when they are asked for: shape, opcode, operands, attributes.
+"""Places inside an instruction's text, found when asked for: shape, opcode, operands, attributes.
 
 Instructions keep only where they begin and end; their text is lexed again here.
 """
@@ -34,6 +34,7 @@ def shape_span(instruction: Instruction) -> Span | None:
 
 
 def opcode_span(instruction: Instruction) -> Span | None:
+    """The opcode's word."""
     return _span(instruction, _parts_of(instruction).opcode)
 
 

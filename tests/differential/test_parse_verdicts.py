@@ -1,4 +1,4 @@
-"""What the parser accepts and rejects, beside XLA's parser: recorded cases, the oracle, the corpus."""
+"""What the parser accepts and rejects, beside XLA's: recorded cases, the oracle, the corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden programs that say on each faulty line which error it has: `// expected-error {{code: text}}`."""
+"""Golden programs whose faulty lines say their error: `// expected-error {{code: text}}`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutated text: bytes changed, tokens dropped, doubled, swapped, replaced, numbers made huge, nesting deepened."""
+"""Mutated text: bytes changed, tokens dropped, doubled, swapped, replaced, huge, nested."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 _TOKEN = re.compile(r"[A-Za-z_%][\w.\-]*|\d+|\s+|.", re.DOTALL)
 _BYTES = "{}()[],=:\"'%*#+~-<>?.\\/\0\r\n 0aR\xe9\u20ac"
 _WORDS = (
-    "99999999999999999999", "-1", "9223372036854775807", "1e400", "nan", "true", "f32", "ENTRY", "ROOT",
-    "{", "}", "((((((((", "{...}", "/*", "//", '"', "'", "b(", "f32[1000000000000]{0}", "token[]", "()",
-    "parameter", "constant", "->", "<=",
+    "99999999999999999999", "-1", "9223372036854775807", "1e400", "nan", "true", "f32", "ENTRY",
+    "ROOT", "{", "}", "((((((((", "{...}", "/*", "//", '"', "'", "b(", "f32[1000000000000]{0}",
+    "token[]", "()", "parameter", "constant", "->", "<=",
 )  # fmt: skip
 _NUMBERS = ("0", "1", "7", "1000000000000", "99999999999999999999", "-3")
 

@@ -2,7 +2,7 @@
 
 Each file: a line with what stands before and behind each case, then a case a line, as JSON:
     + accepted    - rejected by XLA and by us
-    ! accepted by XLA and refused by us: the closed list of issue 4, and text that XLA reads garbage for
+    ! accepted by XLA and refused by us: the closed list of issue 4, and what XLA reads garbage for
     ? accepted by us and rejected by XLA: newer forms, and sizes that XLA cannot allocate
 """
 

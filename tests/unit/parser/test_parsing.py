@@ -12,14 +12,6 @@ from hlo.ir.literal import Literal
 from hlo.parser import grammar, spans
 from hlo.parser.parse import MOST_ERRORS, parse, parse_shape
 
-TEXT = """HloModule m
-
-ENTRY e {
-  p = (f32[2,3]{1,0:T(2)}, s32[]) parameter(0), metadata={op_name="a, b=c"}
-  ROOT %r = f32[2,3] reduce-precision(f32[2,3]{1,0} get-tuple-element(p)), exponent_bits=5, mantissa_bits=10
-}
-"""
-
 
 def body(line: str) -> str:
     return f"HloModule m\nENTRY e {{\n  p = f32[2] parameter(0)\n  ROOT r = {line}\n}}\n"
@@ -27,7 +19,8 @@ def body(line: str) -> str:
 
 def test_spans_of_parts() -> None:
     text = body(
-        'f32[2]{0} add(f32[2] p, /*index=1*/p), metadata={op_name="a, b=c"}, backend_config={"x":"}"}'
+        'f32[2]{0} add(f32[2] p, /*index=1*/p), metadata={op_name="a, b=c"}, '
+        'backend_config={"x":"}"}'
     )
     root = parse(text).entry.root
     assert spans.shape_span(root).text == "f32[2]{0}"
