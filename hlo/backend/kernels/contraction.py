@@ -11,11 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from hlo.backend.kernels.contraction_amx import (
-    tile_packing_kernel,
-    tile_plan,
-    tile_product_kernel,
-)
+from hlo.backend.kernels.contraction_amx import tile_plan
+from hlo.backend.kernels.contraction_amx_packing import tile_packing_kernel
+from hlo.backend.kernels.contraction_amx_product import tile_product_kernel
 from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, extent, normal
 from hlo.backend.kernels.contraction_padding import padding_kernel
 from hlo.backend.kernels.contraction_panels import packing_kernel
