@@ -116,6 +116,10 @@ class Executable:
     def _slow_call(self, *arguments: object, donate: Collection[int] = ()) -> object:
         """The same in Python, for arguments of every form."""
         values = checked_arguments(self.signature.parameters, arguments)
+        for number in donate:
+            if not 0 <= number < len(values):
+                message = f"donate names argument {number}, expected 0 to {len(values) - 1}"
+                raise HloError("arguments", message)
         given = self._flat(values, donate)
         frame = self._frames.take()
         try:

@@ -268,3 +268,9 @@ def test_programs_run_through_ctypes_where_objects_lie_differently(
 def test_layout_probe_refuses_other_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
     assert not native.layouts_as_expected()
+
+
+def test_donate_names_arguments(add: Executable) -> None:
+    np.testing.assert_array_equal(add(X, Y, donate=(1,)), X + Y)  # nothing can use it
+    with pytest.raises(HloError, match="donate names argument 2"):
+        add(X, Y, donate=(2,))

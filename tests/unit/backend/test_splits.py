@@ -1,0 +1,69 @@
+"""Real kernels split over threads as finely as can be: the bits are those of one thread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo.backend import backend, lowering
+from hlo.backend.compile import objects
+from hlo.backend.link_table import link_table
+from hlo.backend.program import KernelStep
+from hlo.parser.parse import parse
+
+PROGRAMS = {
+    "rows": """HloModule m
+      sum { a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }
+      ENTRY e { x = f32[67,129] parameter(0)
+        z = f32[] constant(0)
+        r = f32[67] reduce(x, z), dimensions={1}, to_apply=sum
+        b = f32[67,129] broadcast(r), dimensions={0}
+        ROOT d = f32[67,129] divide(x, b) }""",
+    "columns": """HloModule m
+      sum { a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }
+      ENTRY e { x = f32[67,129] parameter(0)
+        z = f32[] constant(0)
+        ROOT r = f32[129] reduce(x, z), dimensions={0}, to_apply=sum }""",
+    "all": """HloModule m
+      sum { a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }
+      ENTRY e { x = f32[67,129] parameter(0)
+        z = f32[] constant(0)
+        ROOT r = f32[] reduce(x, z), dimensions={0,1}, to_apply=sum }""",
+    "product": """HloModule m
+      ENTRY e { x = f32[67,129] parameter(0)
+        t = f32[129,67] transpose(x), dimensions={1,0}
+        ROOT r = f32[67,67] dot(x, t), lhs_contracting_dims={1}, rhs_contracting_dims={0} }""",
+    "chain": """HloModule m
+      ENTRY e { x = f32[67,129] parameter(0)
+        y = f32[67,129] exponential(x)
+        t = f32[67,129] tanh(y)
+        ROOT r = f32[67,129] multiply(t, x) }""",
+}
+
+
+def run(text: str, threads: int, x: np.ndarray) -> tuple[bytes, int]:
+    """The result's bits, and how many steps were split."""
+    module = parse(text)
+    program = backend.build_program(module, threads=threads)
+    bodies = objects(backend.emit_llvm(program))
+    result = backend.link(module, link_table(program), bodies)(x)
+    assert isinstance(result, np.ndarray)
+    split = [s for s in program.steps if isinstance(s, KernelStep) and s.chunks > 1]
+    return result.tobytes(), len(split)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_split_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(1).standard_normal((67, 129)).astype(np.float32)
+    one, split = run(PROGRAMS[name], 1, x)
+    assert split == 0
+    for least, value in (("WAKE_US", -1.0), ("SPLIT_US", -1.0), ("CHUNK_US", 1e-4)):
+        monkeypatch.setattr(lowering, least, value)
+    for threads in (2, 3, 7):
+        assert run(PROGRAMS[name], threads, x)[0] == one
