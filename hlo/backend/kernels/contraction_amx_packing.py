@@ -84,7 +84,7 @@ def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -
         target = advanced(w, target, times(w, step, TILE_BYTES), "i8")
         start = w.address(base, strided(w, column, axes), plan.element)
 
-        def atgroup_words(g: Value, _: list[Value]) -> list[Value]:
+        def at_group(g: Value, _: list[Value]) -> list[Value]:
             first = add(w, times(w, step, plan.depths), times(w, g, group))
             joined = group_words(w, plan, start, first, depth, exists)
             w.store(joined, advanced(w, target, times(w, g, STEP_BYTES), "i8"), 4)
