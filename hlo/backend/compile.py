@@ -7,6 +7,7 @@ Kernels are vector IR and see no middle-end; LLVM generates code at level 2, on 
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from hlo.backend.llvm_ir import IrModule
 REMEMBERED_BYTES = 64 * 1024 * 1024
 
 _memory: OrderedDict[str, bytes] = OrderedDict()
+_lock = threading.Lock()  # programs may be compiled on several threads
 
 
 def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
@@ -35,10 +37,11 @@ def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
 
 
 def _recalled(name: str) -> bytes | None:
-    body = _memory.get(name)
-    if body is not None:
-        _memory.move_to_end(name)
-        return body
+    with _lock:
+        body = _memory.get(name)
+        if body is not None:
+            _memory.move_to_end(name)
+            return body
     body = disk.load(name)
     if body is not None:
         _remember(name, body)
@@ -46,6 +49,7 @@ def _recalled(name: str) -> bytes | None:
 
 
 def _remember(name: str, body: bytes) -> None:
-    _memory[name] = body
-    while sum(map(len, _memory.values())) > REMEMBERED_BYTES and len(_memory) > 1:
-        _memory.popitem(last=False)
+    with _lock:
+        _memory[name] = body
+        while sum(map(len, _memory.values())) > REMEMBERED_BYTES and len(_memory) > 1:
+            _memory.popitem(last=False)

@@ -130,3 +130,20 @@ def test_two_processes_at_once(folder: Path) -> None:
 
 def test_keys_tell_texts_apart() -> None:
     assert cache.key("ab", "c") != cache.key("a", "bc")
+
+
+KILLED = """
+import os
+from hlo.backend import cache
+real = os.replace
+os.replace = lambda *a: os.kill(os.getpid(), 9)
+cache.store("k", b"body" * 1000)
+"""
+
+
+def test_process_killed_while_writing_leaves_no_entry(folder: Path) -> None:
+    child = subprocess.run([sys.executable, "-c", KILLED], timeout=60)
+    assert child.returncode == -9
+    assert cache.load("k") is None
+    cache.store("k", b"whole")
+    assert cache.load("k") == b"whole"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -52,3 +54,19 @@ def test_dynamic_sizes_are_left_to_the_reference() -> None:
       ROOT r = f32[<=4] add(x, x) }"""
     executable = backend.compile_module(parse(text))
     np.testing.assert_array_equal(executable(TINY[:2]), TINY[:2] * 2)
+
+
+def test_programs_compile_on_several_threads_at_once() -> None:
+    results: list[object] = []
+
+    def work(number: int) -> None:
+        text = HALF.replace("0.5", str(number + 2))
+        x = np.ones(4, np.float32)
+        results.append(np.array_equal(backend.compile_module(parse(text))(x), x * (number + 2)))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 4
