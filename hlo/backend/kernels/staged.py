@@ -35,19 +35,16 @@ from hlo.ir.shape import Shape
 def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a fusion or of one op; HloError "unsupported" where it is left to others."""
     w = Writer()
-    elemental = Elemental(Nest(w, target), _lanes(instruction, target))
+    elemental = Elemental(Nest(w, target), lanes_of(instruction, target))
     elemental.is_raw = _only_moves(instruction)
-    count = _enter_operands(elemental, instruction)
+    count = enter_operands(elemental, instruction)
     outputs = outputs_of(elemental, instruction, count)
     parts = [p for p in parts_of(elemental, outputs) if p.size]
     units = _emit_parts(elemental, parts)
-    text = "\n".join(
-        ["define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {", "entry:", *w.lines]
-    )
     reads = sum(leaf.size_bytes for o in instruction.operands for leaf in _arrays(o.shape))
     writes = sum(leaf.size_bytes for leaf in _arrays(instruction.shape))
     return Kernel(
-        text + "\n  ret void\n}\n",
+        function_text(w),
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -56,6 +53,12 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
         bytes_moved=reads + writes,
         flops=sum(p.flops for p in parts),
     )
+
+
+def function_text(w: Writer) -> str:
+    """The kernel's function around what was written."""
+    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {"
+    return "\n".join([head, "entry:", *w.lines, "  ret void", "}", ""])
 
 
 def _arrays(shape: Shape) -> list[Shape]:
@@ -77,7 +80,7 @@ def _only_moves(instruction: Instruction) -> bool:
     return all(m.opcode in CASES or m.opcode in free for m in _members(instruction))
 
 
-def _lanes(instruction: Instruction, target: Target) -> int:
+def lanes_of(instruction: Instruction, target: Target) -> int:
     """As many elements as a full vector has of the widest type; narrow floats count as f32."""
     shapes = [s for m in _members(instruction) for s in _arrays(m.shape) if s.size > 1]
     shapes += [s for o in instruction.operands for s in _arrays(o.shape) if s.size > 1]
@@ -89,7 +92,7 @@ def _lanes(instruction: Instruction, target: Target) -> int:
     return min((target.lanes(k) for k in kinds), default=target.vector_bytes // 4)
 
 
-def _enter_operands(elemental: Elemental, instruction: Instruction) -> int:
+def enter_operands(elemental: Elemental, instruction: Instruction) -> int:
     """Operands' leaves become memory; returns how many leaves there are."""
     callee = (
         next(instruction.called_computations(), None) if instruction.opcode == "fusion" else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from kernel_runner import TARGET, leaves, run
 
+from hlo.backend.kernels.build import Family
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.computation import Computation
@@ -66,20 +67,22 @@ def difference(got: np.ndarray, want: np.ndarray, rtol: float) -> str:
     return f"{int(bad.sum())} of {bad.size} differ, at {where}: {first[0]}, expected {first[1]}"
 
 
-def check(instruction: Instruction, seed: int = 0, *, splits: int = 3) -> str:
+def check(
+    instruction: Instruction, seed: int = 0, *, splits: int = 3, kernel: Family = staged_kernel
+) -> str:
     """What differs between the kernel and the reference, empty if nothing does."""
     module = alone(instruction)
     root = module.entry.root
     rng = np.random.default_rng(seed)
     values = [made_up(p.shape, rng) for p in module.entry.parameters]
     want = leaves(evaluate(module, *values))
-    got = run(root, values, splits=splits, target=TARGET)
+    got = run(root, values, splits=splits, kernel=kernel)
     rtol = _tolerance(root)
     for k, (a, b) in enumerate(zip(got, want, strict=True)):
         found = difference(a, b, rtol)
         if found:
             return f"result {k}: {found}"
-    return _check_in_place(root, values, got)
+    return _check_in_place(root, values, got) if kernel is staged_kernel else ""
 
 
 def _check_in_place(root: Instruction, values: list[object], want: list[np.ndarray]) -> str:

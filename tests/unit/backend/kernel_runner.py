@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # runs one kernel alone
 import numpy as np
 
-from hlo.backend.kernels.build import as_sequence
-from hlo.backend.kernels.kernel import Kernel, KernelSequence
+from hlo.backend.kernels.build import Family, as_sequence
+from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.target import Target
 from hlo.ir.instruction import Instruction
@@ -63,14 +63,16 @@ def run(
     *,
     splits: int = 3,
     target: Target = TARGET,
+    kernel: Family = staged_kernel,
     over: tuple[int, int] | None = None,
 ) -> list[np.ndarray]:
     """Result leaves of a lone instruction, its units run in several ranges.
 
     over: (operand leaf, result leaf) that share memory.
     """
-    sequence = as_sequence(instruction, staged_kernel(instruction, target))
-    assert isinstance(sequence, KernelSequence)
+    made = kernel(instruction, target)
+    assert made is not None, "the family takes the instruction"
+    sequence = as_sequence(instruction, made)
     inputs = [np.ascontiguousarray(a) for argument in arguments for a in leaves(argument)]
     results = [_poisoned(leaf) for leaf in instruction.shape.leaves() if leaf.is_array]
     for operand, result in sequence.must_alias:
@@ -82,14 +84,12 @@ def run(
     temporaries = [np.full(n, 0xA5, np.uint8) for n in sequence.temporaries]
     arrays = [*inputs, *results, *temporaries]
     for call in sequence.calls:
-        kernel = call.kernel
-        scratch = (
-            [np.full(kernel.scratch_bytes + 64, 0xA5, np.uint8)] if kernel.scratch_bytes else []
-        )
+        part = call.kernel
+        scratch = [np.full(part.scratch_bytes + 64, 0xA5, np.uint8)] if part.scratch_bytes else []
         table = [arrays[k] for k in call.buffers] + scratch
         addresses = (ctypes.c_void_p * max(len(table), 1))(*(a.ctypes.data for a in table))
-        function = compiled(kernel)
-        bounds = [kernel.units * k // splits for k in range(splits + 1)]
+        function = compiled(part)
+        bounds = [part.units * k // splits for k in range(splits + 1)]
         for begin, end in itertools.pairwise(bounds):
             function(ctypes.addressof(addresses), begin, end)
     return results

@@ -13,6 +13,7 @@ from kernel_check import check
 from kernel_runner import TARGET, assembly
 
 from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.window import window_kernel
 from hlo.parser.parse import parse
 
 REDUCERS = """
@@ -208,3 +209,21 @@ def test_random_bits(kind: str, dims: tuple[int, ...], algorithm: str, words: in
         f"rng-bit-generator(s), algorithm={algorithm}"
     )
     assert check(root) == ""
+
+
+@pytest.mark.parametrize(
+    ("dims", "size", "pad"),
+    [
+        ((5, 300), "1x300", "0_0x299_0"), ((5, 300), "1x300", "0_0x0_299"),
+        ((300, 5), "300x1", "299_0x0_0"), ((33, 7), "33x1", "32_0x0_0"), ((9,), "9", "8_0"),
+        ((40, 20), "1x20", "0_0x19_0"), ((2, 17, 40), "1x17x1", "0_0x16_0x0_0"),
+    ],
+)  # fmt: skip
+def test_cumulative_sum(dims: tuple[int, ...], size: str, pad: str) -> None:
+    root = root_of(
+        f"x = f32[{text(dims)}] parameter(0)\nz = f32[] parameter(1)\n"
+        f"ROOT r = f32[{text(dims)}] reduce-window(x, z), window={{size={size} pad={pad}}}, "
+        "to_apply=sum"
+    )
+    assert window_kernel(root, TARGET) is not None
+    assert check(root, kernel=window_kernel) == ""

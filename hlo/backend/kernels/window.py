@@ -1,0 +1,176 @@
+"""Cumulative reduce-windows: a running fold along one dimension, linear in its length.
+
+out[.., i, ..] = f(.. f(f(z, x_0), x_1) .., x_i): a window as long as the dimension, padded before
+(or after it: the fold runs from the end, for reducers whose order is free). Lanes run over the
+dimensions after it, or before it where those are few. Sums run in blocks, for accuracy.
+Other windows are left to the staged kernels (None).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from hlo.attributes.window import Window
+from hlo.backend import access, indexing, types
+from hlo.backend.elemental import Elemental
+from hlo.backend.emitters import reducers
+from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.indexing import Expr
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.outputs import Output, outputs_of
+from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
+from hlo.backend.nest import Nest
+from hlo.backend.target import Target
+from hlo.backend.types import Lanes, joined, parts
+from hlo.backend.writer import Value, Writer, vector_of
+from hlo.ir.instruction import Instruction
+
+_BLOCK = 128  # elements that one partial sum takes before it is added to the total
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The dimension that is folded along, and from which end."""
+
+    dimension: int
+    is_reverse: bool
+
+
+def window_kernel(instruction: Instruction, target: Target) -> Kernel | None:
+    """The kernel of a cumulative reduce-window of one array, None for all other windows."""
+    running = _running(instruction)
+    if running is None:
+        return None
+    w = Writer()
+    elemental = Elemental(Nest(w, target), lanes_of(instruction, target))
+    count = enter_operands(elemental, instruction)
+    (output,) = outputs_of(elemental, instruction, count)
+    scan = _Scan(elemental, instruction, output, running)
+    scan.emit()
+    size_bytes = 2 * instruction.shape.size_bytes
+    return Kernel(
+        function_text(w),
+        scan.units,
+        tuple(w.declarations.values()),
+        tuple(w.globals.values()),
+        bytes_moved=size_bytes,
+        flops=4 * instruction.shape.size,
+    )
+
+
+def _running(instruction: Instruction) -> Running | None:
+    window = instruction.get("window")
+    x = instruction.operands[0].shape
+    if instruction.opcode != "reduce-window" or not isinstance(window, Window):
+        return None
+    if not instruction.shape.is_array or instruction.shape.dims != x.dims or 0 in x.dims:
+        return None
+    if any(d.stride != 1 or d.base_dilation != 1 or d.window_dilation != 1 for d in window.dims):
+        return None
+    long = [k for k, d in enumerate(window.dims) if d.size > 1]
+    if len(long) != 1 or window.dims[long[0]].size < x.dims[long[0]]:
+        return None
+    k = long[0]
+    d = window.dims[k]
+    known = reducers.reducer(instruction)
+    if (d.pad_low, d.pad_high) == (d.size - 1, 0):
+        return Running(k, is_reverse=False)
+    if (d.pad_low, d.pad_high) == (0, d.size - 1) and known.reassociates:
+        return Running(k, is_reverse=True)
+    return None
+
+
+class _Scan:
+    """The loops: units of lanes, blocks along the dimension, steps."""
+
+    def __init__(
+        self, elemental: Elemental, instruction: Instruction, output: Output, running: Running
+    ) -> None:
+        self.elemental = elemental
+        self.instruction = instruction
+        self.output = output
+        self.running = running
+        self.reducer: Reducer = reducers.reducer(instruction)
+        dims = instruction.shape.dims
+        k = running.dimension
+        self.extents = (prod(dims[:k]), dims[k], prod(dims[k + 1 :]))
+        before, _, after = self.extents
+        self.lanes_after = after >= elemental.lanes or after >= before
+        self.lane_extent = after if self.lanes_after else before
+        self.blocks = -(-self.lane_extent // elemental.lanes)
+        self.units = (before if self.lanes_after else after) * self.blocks
+
+    def emit(self) -> None:
+        nest = self.elemental.nest
+        begin, end = Value("%begin", "i64"), Value("%end", "i64")
+
+        def unit(counter: Value, _: list[Value]) -> list[Value]:
+            position = nest.variable(counter, 0, self.units - 1)
+            other, lane = position // self.blocks, self._lane(position % self.blocks)
+            self._row(*((other, lane) if self.lanes_after else (lane, other)))
+            return []
+
+        nest.loop(begin, end, 1, [], unit)
+
+    def _lane(self, block: Expr) -> Expr:
+        """The positions of a block's lanes, masked where they pass the end."""
+        nest, w, lanes = self.elemental.nest, self.elemental.nest.w, self.elemental.lanes
+        if self.lane_extent == 1:
+            return indexing.ZERO
+        start = nest.scalar(block * lanes)
+        mask = None
+        if self.lane_extent % lanes:
+            left = w.binary("sub", w.int(self.lane_extent), start)
+            type = vector_of("i64", lanes)
+            counting = ", ".join(f"i64 {lane}" for lane in range(lanes))
+            wide = w.splat(left, lanes)
+            mask = w.compare("icmp slt", Value(f"<{counting}>", type), wide)
+        return nest.variable(start, 0, self.lane_extent - 1, lanes, mask)
+
+    def _row(self, before: Expr, after: Expr) -> None:
+        """One fold along the dimension."""
+        elemental, nest = self.elemental, self.elemental.nest
+        lanes = max(before.lanes, after.lanes)
+        (init,) = elemental.lanes_at(self.instruction.operands[1], [()])
+        start = elemental.splat(init, lanes)
+        length = self.extents[1]
+        if not self.reducer.sums or length <= _BLOCK:
+            nest.loop(
+                0, length, 1, list(parts(start)),
+                lambda i, acc: self._step(before, i, after, joined(acc), None),
+            )  # fmt: skip
+            return
+        kinds = [self.instruction.shape.dtype]
+        zero = elemental.splat(self.reducer.identities(nest.w, kinds)[0], lanes)
+
+        def block(first: Value, base: list[Value]) -> list[Value]:
+            end = nest.w.binary("add", first, nest.w.int(_BLOCK))
+            end = nest.w.intrinsic("llvm.smin", "i64", end, nest.w.int(length))
+            total = joined(base)
+            partial = nest.loop(
+                first, end, 1, list(parts(zero)),
+                lambda i, acc: self._step(before, i, after, joined(acc), total),
+            )  # fmt: skip
+            return list(parts(self._apply(total, joined(partial))))
+
+        nest.loop(0, -(-length // _BLOCK) * _BLOCK, _BLOCK, list(parts(start)), block)
+
+    def _step(
+        self, before: Expr, counter: Value, after: Expr, acc: Lanes, base: Lanes | None
+    ) -> list[Value]:
+        """acc = f(acc, x_i); out_i = acc (after f(base, acc) where sums run in blocks)."""
+        elemental, nest = self.elemental, self.elemental.nest
+        length = self.extents[1]
+        i = nest.variable(counter, 0, length - 1)
+        along = i * -1 + (length - 1) if self.running.is_reverse else i
+        dims = self.instruction.shape.dims
+        index = indexing.reshaped((before, along, after), self.extents, dims)
+        (x,) = elemental.lanes_at(self.instruction.operands[0], [index])
+        new = self._apply(acc, elemental.splat(x, types.width(acc)))
+        result = new if base is None else self._apply(base, new)
+        access.store(nest, self.output.memory, self.output.place(index), result)
+        return list(parts(new))
+
+    def _apply(self, a: Lanes, x: Lanes) -> Lanes:
+        return self.reducer.apply(self.elemental, [a], [x])[0]
