@@ -7,7 +7,7 @@ from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.builder import make
+from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.patterns.matching import is_plain, splat_literal
 

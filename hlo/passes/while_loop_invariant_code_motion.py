@@ -15,8 +15,8 @@ from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.builder import make
 from hlo.ops.effects import has_effect
+from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user.

@@ -34,7 +34,7 @@ from hlo.interpreter.run import literal_value
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import compatible
-from hlo.ops.builder import inferred_shape
+from hlo.ops.making import inferred_shape
 from hlo.ops.table import OPS, call_attributes
 from hlo.parser.parse import parse
 from hlo.tools.ulp import ulp_distance

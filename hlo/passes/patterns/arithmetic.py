@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.ir.instruction import Instruction
-from hlo.ops.builder import make
+from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.patterns.matching import (
     is_constant_like,

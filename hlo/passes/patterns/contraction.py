@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo.ir.instruction import Instruction
-from hlo.ops.builder import make
+from hlo.ops.making import make
 from hlo.passes.patterns.matching import ints, is_plain, splat
 from hlo.passes.rewriting import rewrite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.builder import make
+from hlo.ops.making import make
 from hlo.passes.patterns.matching import same_array
 from hlo.passes.rewriting import rewrite
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo.ir.instruction import Instruction
-from hlo.ops.builder import make
+from hlo.ops.making import make
 from hlo.passes.patterns.matching import is_discrete, is_splat, same_array, splat, splat_literal
 from hlo.passes.rewriting import rewrite
 

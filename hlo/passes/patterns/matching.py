@@ -8,7 +8,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Ints, Shape
-from hlo.ops.builder import make, make_constant
+from hlo.ops.making import make, make_constant
 
 
 def literal_of(instruction: Instruction) -> Literal | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.ir.shape import Ints
-from hlo.ops.builder import make
+from hlo.ops.making import make
 from hlo.passes.patterns.matching import has_one_user, ints, is_plain, same_array, splat
 from hlo.passes.rewriting import rewrite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.attributes.slices import SliceDim
 from hlo.ir.instruction import Instruction
-from hlo.ops.builder import make
+from hlo.ops.making import make
 from hlo.passes.patterns.matching import has_one_user, ints, is_plain, same_array
 from hlo.passes.rewriting import rewrite
 

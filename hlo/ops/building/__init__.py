@@ -1,0 +1,1 @@
+"""The parts of `hlo.Builder`, one file per family of its vocabulary."""
