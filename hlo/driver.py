@@ -94,8 +94,17 @@ def compile(
     check_devices(module, replicas, partitions)
     verify(module)
     chosen = "fast" if (mode, passes) == ("fast", "default") else passes
-    executable: Executable = backend().compile_module(
-        optimize(module, chosen), mode=mode, threads=threads, cache=cache
+    compiler = backend()
+    key = ""
+    if cache:
+        key = compiler.program_key(module, passes=chosen, mode=mode, threads=threads)
+        kept: Executable | None = compiler.recalled(module, key)
+        if kept is not None:
+            return kept
+    optimized = optimize(module, chosen, Manager())
+    verify(optimized)  # once: a pass that breaks a module is found here, or by `hlo-opt`, by name
+    executable: Executable = compiler.compile_module(
+        optimized, mode=mode, threads=threads, cache=cache, key=key
     )
     return executable
 
@@ -177,6 +186,16 @@ def stage_texts(module: Module, mode: str = "strict") -> Iterator[tuple[str, str
     """(file name, text) of every stage after the passes, for --dump-to."""
     stages: Iterator[tuple[str, str]] = backend().stage_texts(module, mode)
     return stages
+
+
+def profile(
+    module: Module, *arguments: object, passes: str = "default", threads: int | None = None
+) -> str:
+    """Where one run's time goes: a table of steps joined to HLO instructions and lines."""
+    verify(module)
+    optimized = optimize(module, passes, Manager())
+    made = import_module("hlo.backend.profile").profile(optimized, *arguments, threads=threads)
+    return str(made)
 
 
 def backend() -> ModuleType:

@@ -29,6 +29,7 @@ OPT_COMMANDS = {
 }
 RUN_COMMANDS = {
     "bench": ("hlo.cli.run_bench", "Time programs, beside XLA if asked."),
+    "profile": ("hlo.cli.run_profile", "Where a run's time goes, step by step."),
     "run": ("hlo.cli.run", "Compile and run once (the default)."),
 }
 
