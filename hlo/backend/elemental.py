@@ -135,7 +135,7 @@ class Elemental:
             emitter = EMITTERS.get(instruction.opcode)
             if emitter is not None:
                 return emitter(self, instruction, indices, path)
-            if instruction.opcode in CASES:
+            if instruction.opcode in CASES and keeps_elements(instruction):
                 moved = self._moved(instruction, indices)
                 if instruction.opcode == "bitcast":
                     return [self._reread(instruction, lanes) for lanes in moved]
@@ -423,6 +423,12 @@ def tuple_index(instruction: Instruction) -> int:
     index = instruction["index"]
     assert isinstance(index, int), "an INT64"
     return index
+
+
+def keeps_elements(instruction: Instruction) -> bool:
+    """Whether a movement op moves whole elements; a bitcast may regroup their bytes."""
+    size = instruction.shape.size
+    return instruction.opcode != "bitcast" or instruction.operands[0].shape.size == size
 
 
 class SavedRow:

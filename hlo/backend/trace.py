@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hlo.backend import indexing
-from hlo.backend.elemental import Elemental, Path, is_elementwise
+from hlo.backend.elemental import Elemental, Path, is_elementwise, keeps_elements
 from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.backend.indexing import Expr, Index, Opaque, Variable
 from hlo.ir.dtype import DType
@@ -90,7 +90,7 @@ class _Tracer:
                 self.found.reads.append(read)
             elif is_elementwise(instruction):
                 self._elementwise(instruction, index, folded)
-            elif instruction.opcode in CASES:
+            elif instruction.opcode in CASES and keeps_elements(instruction):
                 self._moved(instruction, index, folded)
             else:
                 self._special(instruction, index, folded)

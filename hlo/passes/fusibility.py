@@ -42,6 +42,8 @@ def is_fusible(instruction: Instruction) -> bool:
     if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
         return False
     opcode = instruction.opcode
+    if opcode == "bitcast" and instruction.operands[0].shape.size != instruction.shape.size:
+        return False  # bytes regrouped, not elements moved
     if opcode in MOVEMENT or opcode in _OTHERS:
         return all(is_scalar_code(c) for c in instruction.called_computations())
     return is_elementwise(instruction)

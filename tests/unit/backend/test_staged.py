@@ -14,6 +14,7 @@ from kernel_runner import TARGET, assembly
 
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.kernels.window import window_kernel
+from hlo.errors import HloError
 from hlo.parser.parse import parse
 
 REDUCERS = """
@@ -177,6 +178,17 @@ def test_inner_loops_have_no_division_and_no_gather() -> None:
     code = assembly(kernel)
     assert "gather" not in code
     assert "div" not in code
+
+
+def test_a_bitcast_of_another_layout_is_a_transpose() -> None:
+    root = root_of("x = f32[4,6]{1,0} parameter(0)\nROOT r = f32[6,4]{0,1} bitcast(x)")
+    assert check(root) == ""
+
+
+def test_a_bitcast_that_regroups_bytes_is_declined() -> None:
+    root = root_of("x = f32[4]{0} parameter(0)\nROOT r = u8[16]{0} bitcast(x)")
+    with pytest.raises(HloError, match="bitcast"):
+        staged_kernel(root, TARGET)
 
 
 def test_a_window_is_written_in_place() -> None:
