@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from hlo import driver
@@ -55,5 +56,6 @@ def test_conformance(name: str, engine: str) -> None:
         value = driver.compile(module, cache=False)(*arguments)
     results = [leaf for leaf in LOAD.flatten(value) if leaf is not None]
     pairs = zip(results, expected, entry["atol"], strict=True)
-    wrong = [LOAD.compare(got, want, entry["rtol"], atol) for got, want, atol in pairs]
+    with np.errstate(all="ignore"):  # signalling NaNs of all codes are widened
+        wrong = [LOAD.compare(got, want, entry["rtol"], atol) for got, want, atol in pairs]
     assert [message for message in wrong if message] == []
