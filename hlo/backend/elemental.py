@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from hlo.backend import access, indexing, types
 from hlo.backend.access import Memory, lane_atom
-from hlo.backend.emitters import constants, elementwise
+from hlo.backend.emitters import constants, elementwise, uniform_division
 from hlo.backend.emitters.movement import CASES, Case, Condition, cases
 from hlo.backend.indexing import Expr, Index, Opaque
 from hlo.backend.nest import Nest
@@ -220,6 +220,11 @@ class Elemental:
     ) -> Lanes:
         """One elementwise op on lanes, rounded to the result's type."""
         w, target = self.nest.w, self.nest.target
+        if rounds and uniform_division.applies(
+            instruction.opcode, instruction.shape.dtype, list(operands)
+        ):
+            quotient = uniform_division.divide(w, *operands)
+            return types.rounded(w, target, quotient, instruction.shape.dtype)
         lanes = max((types.width(o) for o in operands), default=1)
         wide = [self.splat(o, lanes) for o in operands]
         dtype = instruction.shape.dtype
@@ -465,11 +470,9 @@ EMITTERS: dict[str, Emitter] = {}
 def is_elementwise(instruction: Instruction) -> bool:
     """Whether the result's element depends on the operands' elements at the same index only."""
     opcode = instruction.opcode
-    if opcode in EMITTERS or opcode in CASES or not elementwise.supported(opcode):
-        return False
-    return (
-        opcode != "bitcast-convert" or instruction.shape.rank == instruction.operands[0].shape.rank
-    )
+    if opcode == "bitcast-convert":  # between widths it regroups: an emitter's work
+        return instruction.shape.rank == instruction.operands[0].shape.rank
+    return opcode not in EMITTERS and opcode not in CASES and elementwise.supported(opcode)
 
 
 def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:

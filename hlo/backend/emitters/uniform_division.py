@@ -1,0 +1,41 @@
+"""Division of many bf16 numbers by one: a reciprocal per row and two products per element.
+
+A vector division takes 16 cycles, a product one half. The quotient rounds to the same bf16 number:
+with significands of 8 bits, x/y is at least 2^-17 (relative) away from every midpoint of two bf16
+numbers, since |X 2^k - M Y| >= 1 for integers X, Y < 2^8 and M < 2^9 unless both sides are equal,
+which an odd 9-bit M rules out; the products are off by less than 2^-22.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.types import Lanes
+from hlo.backend.writer import Value, Writer
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+
+FAR = 2.0**100  # beyond this, or below its inverse, 1/y may be subnormal or infinite
+SHIFT = 2.0**64
+
+
+def applies(opcode: str, dtype: DType, operands: list[Lanes]) -> bool:
+    """Whether it is a bf16 division of a vector by one scalar."""
+    if opcode != "divide" or dtype is not dt.BF16:
+        return False
+    x, y = operands
+    return isinstance(x, Value) and isinstance(y, Value) and x.lanes > 1 and y.lanes == 1
+
+
+def divide(w: Writer, x: Value, y: Value) -> Value:
+    """x / y before its rounding to bf16: x f32 lanes and y a f32 scalar, both bf16 numbers.
+
+    y is brought near 1 by a power of two, which the result gives back: zeros, infinities, NaN and
+    subnormal y come out as IEEE says.
+    """
+    size = w.intrinsic("llvm.fabs", "float", y)
+    small = w.compare("fcmp olt", size, w.float(1 / FAR))
+    large = w.compare("fcmp ogt", size, w.float(FAR))
+    near = w.select(large, w.float(1 / SHIFT), w.float(1.0))
+    scale = w.select(small, w.float(SHIFT), near)
+    reciprocal = w.binary("fdiv", w.float(1.0), w.binary("fmul", y, scale))
+    part = w.binary("fmul", x, w.splat(reciprocal, x.lanes))
+    return w.binary("fmul", part, w.splat(scale, x.lanes))
