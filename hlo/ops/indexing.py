@@ -182,7 +182,7 @@ def _gathered(
     indexed = [d for d in range(x.ndim) if d not in whole]
     axes = batch + tuple(sizes[d] for d in part)
     if x.size == 0 or 0 in axes:
-        core = np.zeros(axes + tuple(x.shape[d] for d in whole), x.dtype)
+        core = np.zeros(axes + tuple(min(x.shape[d], sizes[d]) for d in whole), x.dtype)
     else:
         index = [
             _offset(starts.get(d), part.index(d) if d in part else -1, sizes[d], batch, len(part))

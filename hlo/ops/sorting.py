@@ -100,7 +100,8 @@ class TopK(Op):
     """(values, s32 indices) of the k best along the last dimension; ties by lower index.
 
     Floats follow the total order (-NaN < -inf < ... < -0 < +0 < ... < inf < NaN).
-    C1: an array of rank 1 or more. C2: 0 <= k <= the last dimension's size.
+    C1: an array of rank 1 or more. C2: 0 <= k <= the last dimension's size. C3: of a type that has
+    an order: no complex numbers.
     Source: XLA OP_SEMANTICS "TopK".
     """
 
@@ -117,6 +118,8 @@ class TopK(Op):
         check_array(x, "operand 0", "C1")
         if not x.dims:
             raise Violation("shape-mismatch", "operand 0", text(x), "rank 1 or more", "C1")
+        if x.dtype.is_complex:
+            raise Violation("dtype", "operand 0", text(x), "elements that have an order", "C3")
         if k < 0 or (x.dims[-1] != UNBOUNDED and k > x.dims[-1]):
             expected = f"at least 0 and at most {x.dims[-1]}"
             raise Violation("attribute-value", "k", f"{k}", expected, "C2")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from hlo.backend import access, indexing, types
 from hlo.backend.access import Memory
 from hlo.backend.elemental import Elemental, Path, emits
-from hlo.backend.emitters import constants
+from hlo.backend.emitters import constants, elementwise
 from hlo.backend.indexing import Expr, Index
 from hlo.backend.types import Lanes
 from hlo.backend.writer import Value, vector_of
-from hlo.ir.dtype import DType
+from hlo.ir.dtype import DTYPES, DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import attribute
@@ -133,8 +133,13 @@ def _joined(elemental: Elemental, instruction: Instruction, pieces: list[Lanes])
 def _bits(elemental: Elemental, lanes: Lanes, dtype: DType) -> Value:
     """The element's own bits as an integer of exactly its width."""
     assert isinstance(lanes, Value), "complex elements are not regrouped"
-    w = elemental.nest.w
-    raw = types.encoded(w, elemental.nest.target, lanes, dtype)
+    w, machine = elemental.nest.w, elemental.nest.target
+    unsigned = DTYPES.get(f"u{dtype.bits}")
+    if dtype.is_float and unsigned is not None:  # as lanes of one width, so that NaNs keep theirs
+        read = elementwise.emit("bitcast-convert", w, machine, [lanes], [dtype], unsigned, {})
+        assert isinstance(read, Value), "integers"
+        return read
+    raw = types.encoded(w, machine, lanes, dtype)
     own = vector_of(f"i{dtype.bits}", raw.lanes)
     if raw.scalar_type in ("float", "double"):
         return w.cast("bitcast", raw, own)
