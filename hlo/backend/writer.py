@@ -63,6 +63,9 @@ def float_bits(value: float, scalar: str) -> str:
     raise ValueError(f"no float constant of type {scalar}")
 
 
+Count = int  # inside Writer `int` is its method
+
+
 @dataclass(slots=True)
 class Writer:
     """The body of one function. Names are `%1`-style with a letter: `%v12`; labels `b3`."""
@@ -171,7 +174,7 @@ class Writer:
         self.declare(type, symbol, [o.type for o in operands])
         return self.pure(type, f"call {type} @{symbol}({', '.join(o.typed for o in operands)})")
 
-    def splat(self, a: Value, lanes: int) -> Value:
+    def splat(self, a: Value, lanes: Count) -> Value:
         """A scalar in every lane."""
         if lanes in (1, a.lanes):
             return a
@@ -182,7 +185,7 @@ class Writer:
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.pure(type, f"shufflevector {head.typed}, {type} poison, {zeros}")
 
-    def extract(self, a: Value, lane: int) -> Value:
+    def extract(self, a: Value, lane: Count) -> Value:
         return self.pure(a.scalar_type, f"extractelement {a.typed}, i64 {lane}")
 
     # -- memory ------------------------------------------------------------------------------
@@ -191,10 +194,10 @@ class Writer:
         """base + index elements of the scalar type."""
         return self.pure("ptr", f"getelementptr inbounds {element}, ptr {base}, {index.typed}")
 
-    def load(self, address: Value, type: str, align: int = 1) -> Value:
+    def load(self, address: Value, type: str, align: Count = 1) -> Value:
         return self.assign(type, f"load {type}, ptr {address}, align {align}")
 
-    def store(self, value: Value, address: Value, align: int = 1) -> None:
+    def store(self, value: Value, address: Value, align: Count = 1) -> None:
         self.emit(f"store {value.typed}, ptr {address}, align {align}")
 
 

@@ -19,11 +19,12 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.parser import shapes
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
-from hlo.parser.engine import Callbacks, Fault, callbacks_for
+from hlo.parser.engine import Fault, callbacks_for
 from hlo.parser.kinds import HEADER, attribute_kind
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.shapes import number
+from hlo.parser.stacks import Callbacks
 from hlo.source import Source, Span
 
 Place = tuple[int, int]
@@ -308,14 +309,20 @@ class Actions:
         if made is None:
             self.builder.scopes[-1].poisoned.add(_name(token))
 
-    def instruction_text(self, parts: list[object]) -> None:
-        token, root = parts[0] if len(parts) == 3 else (None, False)  # type: ignore[misc]  # left
-        name = "_" if token is None else _name(token)
-        if token is None and parts[-2].head.shape is None:  # type: ignore[attr-defined]  # a Call
+    def instruction_text(
+        self,
+        parts: tuple[Call, list[Written]] | tuple[tuple[Token, bool], Call, list[Written]],
+    ) -> None:
+        if len(parts) == 3:
+            (token, root), call, attributes = parts
+            place = token.start_pos, self.last_end
+            self._made(_name(token), call, attributes, place, root=root)
+            return
+        call, attributes = parts
+        if call.head.shape is None:
             self.fault("syntax", "an instruction without a name and a shape, expected one", (0, 1))
             return
-        start = 0 if token is None else token.start_pos
-        self._made(name, parts[-2], parts[-1], (start, self.last_end), root=root)  # type: ignore[arg-type]
+        self._made("_", call, attributes, (0, self.last_end))
 
     def _made(
         self,

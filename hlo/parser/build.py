@@ -9,10 +9,10 @@ both readers of text (actions.py, outline.py) stand above this file and know the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from hlo.attributes.kind import AttributeKind
-from hlo.attributes.sharding import repeated
+from hlo.attributes.sharding import Sharding, repeated
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -21,7 +21,7 @@ from hlo.ir.module import Module
 from hlo.ir.names import NameTable, sanitised
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.making import inferred_shape
-from hlo.ops.table import OPS, REQUIRED
+from hlo.ops.table import OPS, REQUIRED, Attr
 from hlo.parser.asynchronous import build_async
 from hlo.parser.checks import CHECKS, Draft
 from hlo.parser.finish import finish_module
@@ -285,9 +285,10 @@ class ModuleBuilder:
         """Names turned into what they name, for the kinds that refer to something."""
         if kind.refers == "computation":
             return self.computation(value)  # type: ignore[arg-type]  # a name
+        assert isinstance(value, Iterable), "names"
         if kind.refers == "computations":
-            return tuple(self.computation(name) for name in value)  # type: ignore[attr-defined]
-        return tuple(self.operand(scope, name, None) for name in value)  # type: ignore[attr-defined]
+            return tuple(self.computation(name) for name in value)
+        return tuple(self.operand(scope, name, None) for name in value)
 
     def finish(self) -> Module:
         """The module, complete and checked as a whole."""
@@ -298,9 +299,9 @@ class ModuleBuilder:
         return self.module
 
 
-def check_required(opcode: str, attrs: Mapping[str, object], given: Mapping[str, object]) -> None:
+def check_required(opcode: str, attrs: Mapping[str, Attr], given: Mapping[str, object]) -> None:
     """Every attribute without a default is written."""
-    missing = [n for n, a in attrs.items() if a.default is REQUIRED and n not in given]  # type: ignore[attr-defined]
+    missing = [n for n, a in attrs.items() if a.default is REQUIRED and n not in given]
     if missing:
         name = min(missing)
         raise Violation("attribute-missing", "", f"no attribute {name}", f"{name}=")
@@ -309,7 +310,9 @@ def check_required(opcode: str, attrs: Mapping[str, object], given: Mapping[str,
 def _complete(opcode: str, shape: Shape, attributes: dict[str, object]) -> None:
     """What depends on the final shape: one sharding per leaf, one replication flag per leaf."""
     if "sharding" in attributes and shape.is_tuple:
-        attributes["sharding"] = repeated(attributes["sharding"], shape)  # type: ignore[arg-type]
+        sharding = attributes["sharding"]
+        assert isinstance(sharding, Sharding), "the kind builds it"
+        attributes["sharding"] = repeated(sharding, shape)
     if "parameter_replication" in attributes:
         _check_replication(opcode, shape, attributes["parameter_replication"])
 

@@ -347,7 +347,9 @@ def _ragged_all_to_all(draft: Draft) -> None:
 
 
 def _collective_permute(draft: Draft) -> None:
-    for pair in draft.ints("source_target_pairs"):
+    pairs = draft.attributes.get("source_target_pairs", ())
+    assert isinstance(pairs, tuple), "the kind builds a tuple"
+    for pair in pairs:
         assert isinstance(pair, tuple), "a list of lists"
         if len(pair) != 2:
             raise _wrong("source_target_pairs", str(pair), "pairs", "attribute-value")

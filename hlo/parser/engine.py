@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from lark import Tree
 from lark.exceptions import UnexpectedToken
 from lark.grammar import Rule
-from lark.parse_tree_builder import ParseTreeBuilder
-from lark.parsers.lalr_parser_state import ParseConf, ParserState
 
 from hlo.parser.grammar import compiled, marker
 from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds
 from hlo.parser.lexer import END, Lexer, Token
+from hlo.parser.stacks import Callbacks, reduces, stacks
 from hlo.parser.wording import described, near, spelled
 
-Callbacks = dict[object, object]
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
 
 
@@ -54,7 +51,7 @@ class Machine:
         self.states = table.states
         self._asks = table.asks
         self._finals = table.finals
-        self.state = ParserState(ParseConf(table, callbacks, start), None)
+        self.state = stacks(table, callbacks, start)
         self.text = text
         self._lexer = Lexer(text)
         self.actions = actions
@@ -82,7 +79,7 @@ class Machine:
                 raise self.unexpected(token) from None
             if kind == END:
                 return value
-            self.at = actions.last_end = token.end_pos  # type: ignore[attr-defined]
+            self.at = actions.last_end = token.end_pos  # type: ignore[attr-defined]  # Actions
             self.last_start = token.start_pos
             self.previous = kind
             if prefix and stack[-1] in finals:
@@ -176,5 +173,5 @@ def tables() -> Tables:
 def callbacks_for(actions: object) -> Callbacks:
     """Lark's reductions, with the methods of `actions` for the rules that it names."""
     rules = [reduction.rule for reduction in tables().reductions]
-    made = ParseTreeBuilder(rules, Tree, False, False, False).create_callback(actions)
+    made = reduces(rules, actions)
     return {reduction: made[reduction.rule] for reduction in tables().reductions}

@@ -94,9 +94,10 @@ def _intern_frames(module: Module, tables: StackFrames) -> None:
     """Number the stack frames by first use; an id that leads nowhere becomes 0."""
     instructions = [i for c in module.computations for i in c.instructions]
     ids = [
-        m.stack_frame_id
+        metadata.stack_frame_id
         for i in instructions
-        if (m := i.attributes.get("metadata")) is not None and m.stack_frame_id  # type: ignore[attr-defined]
+        if isinstance(metadata := i.attributes.get("metadata"), Metadata)
+        and metadata.stack_frame_id
     ]
     if not ids:
         return

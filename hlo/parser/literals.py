@@ -179,8 +179,8 @@ def converted(dtype: DType, elements: Sequence[object]) -> np.ndarray:
     if dtype.is_float:
         return _floats(dtype, elements)  # type: ignore[arg-type]  # tokens
     if dtype.is_pred:
-        return np.array([_pred(t) for t in elements], dtype=np.bool_)  # type: ignore[arg-type]
-    return _integers(dtype, elements)  # type: ignore[arg-type]
+        return np.array([_pred(t) for t in elements], dtype=np.bool_)  # type: ignore[arg-type]  # tokens
+    return _integers(dtype, elements)  # type: ignore[arg-type]  # tokens
 
 
 def _pred(token: Token) -> bool:
@@ -264,7 +264,7 @@ def rounded(dtype: DType, doubles: np.ndarray) -> np.ndarray:
         lost = np.isfinite(doubles) & ~np.isfinite(array.astype(np.float64))
     if lost.any():
         index = int(np.flatnonzero(lost)[0])
-        bound = ml_dtypes.finfo(dtype.numpy)
+        bound = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]  # it has no types
         expected = f"{float(bound.min):g} to {float(bound.max):g}, the range of {dtype}"
         raise Violation("literal", "literal", f"{doubles[index]:g}", expected)
     return array
@@ -313,6 +313,7 @@ def _complexes(dtype: DType, pairs: Sequence[tuple[Token, Token]]) -> np.ndarray
     for index, (real, _) in enumerate(pairs):
         if math.isnan(double(real)):
             unsigned[2 * index : 2 * index + 2] = nan_bits(component, real)
+    assert dtype.numpy is not None, "a complex type"
     return parts.view(dtype.numpy)
 
 

@@ -12,23 +12,23 @@ only when its pieces, each a complete run of tokens, follow the grammar; so both
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from lark.exceptions import UnexpectedToken
-from lark.parsers.lalr_parser_state import ParseConf, ParserState
 
 from hlo.errors import Violation
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import compatible
+from hlo.ir.shape import Shape, compatible
 from hlo.ops.table import OPS
 from hlo.parser.actions import Actions, reading
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.checks import CHECKS
-from hlo.parser.engine import Callbacks, Fault, Machine, tables
+from hlo.parser.engine import Fault, Machine, tables
 from hlo.parser.kinds import PAYLOADS, is_async
 from hlo.parser.lexer import BLANK, END, WORDS, Token
 from hlo.parser.pieces import Declined, attributes_piece, literal_piece, shape_piece
 from hlo.parser.plain_tables import plain_tables
+from hlo.parser.stacks import Callbacks, Terminal, stacks
 from hlo.source import Source
 
 
@@ -66,6 +66,16 @@ def outlined(source: Source, *, header: bool) -> ModuleBuilder:
         raise Declined from reason
 
 
+class _Line:
+    """The token of a line: what the pattern found there; None: it is read slowly."""
+
+    __slots__ = ("match", "type")
+
+    def __init__(self) -> None:
+        self.type = "OUTLINE_LINE"
+        self.match: re.Match[str] | None = None
+
+
 class _Reader:
     """One fast reading. Its state is the place in the text, and the builder."""
 
@@ -80,12 +90,11 @@ class _Reader:
 
     def read(self, *, header: bool) -> ModuleBuilder:
         """Feed the outline's tokens to Lark; the callback of a line builds its instruction."""
-        callbacks: dict[object, Callable[[object], object]] = {"OUTLINE_LINE": self._line}
+        callbacks: Callbacks = {"OUTLINE_LINE": self._line}
         for reduction in tables().reductions:
             if "outline" in reduction.origin.name:
                 callbacks[reduction] = _nothing
-        state = ParserState(ParseConf(tables(), callbacks, "outline"), None)
-        feed = state.feed_token
+        feed = stacks(tables(), callbacks, "outline").feed_token
         if header:
             self._slow("header_prefix")
             self._tables()
@@ -95,17 +104,17 @@ class _Reader:
         feed(Token(END, "", self.at, self.at), True)
         return self.builder
 
-    def _tokens(self) -> Iterator[Token]:
-        """The outline. The value of a line's token is its match; None: it is read slowly."""
+    def _tokens(self) -> Iterator[Terminal]:
+        """The outline."""
         text, line = self.text, _LINE.match
-        token = Token("OUTLINE_LINE", "", 0, 0)  # one serves all lines
+        token = _Line()  # one serves all lines
         while self._open():
             yield Token("OUTLINE_OPEN", "", self.at, self.at)
             while True:
                 match = line(text, self.at)
                 if match is None and self._close():
                     break
-                token.value = match  # type: ignore[assignment]  # the callback takes it apart
+                token.match = match
                 yield token
             yield Token("OUTLINE_CLOSE", "", self.at, self.at)
 
@@ -156,31 +165,32 @@ class _Reader:
         self.at = match.start(2)
         return True
 
-    def _line(self, token: Token) -> None:
+    def _line(self, token: _Line) -> None:
         """Build the instruction of a line.
 
         Hot, with `_tokens` and ModuleBuilder.instruction: about 10 us a line together.
         """
-        match = token.value
+        match = token.match
         if match is None:
             self._slow_line()
             return
-        root, written, shape_text, opcode, inside, listed = match.groups()  # type: ignore[attr-defined]
+        root, written, shape_text, opcode, inside, listed = match.groups()
         scope, builder = self.scope, self.builder
         assert scope is not None, "a line follows a head"
         if opcode not in OPS or written in WORDS:
             self._slow_line()
             return
         shape = shape_piece(shape_text)
-        operands: tuple[Instruction, ...] | None = ()
+        operands: tuple[Instruction, ...] = ()
         if inside and opcode not in PAYLOADS:
             try:
                 operands = tuple(map(self.written.__getitem__, inside.split(", ")))
             except KeyError:
-                operands = self._operands(inside)
-                if operands is None:
+                found = self._operands(inside)
+                if found is None:
                     self._slow_line()
                     return
+                operands = found
         try:
             attributes = attributes_piece(opcode, listed, builder, scope) if listed else {}
         except Fault:  # the list may go on in the next line
@@ -248,10 +258,10 @@ def _are_parameters(parameters: str) -> bool:
     return True
 
 
-def _payload(opcode: str, inside: str, shape: object) -> dict[str, object]:
+def _payload(opcode: str, inside: str, shape: Shape) -> dict[str, object]:
     """What the parentheses of a constant or a parameter say."""
     if opcode == "constant":
-        return {"literal": literal_piece(inside, shape)}  # type: ignore[arg-type]
+        return {"literal": literal_piece(inside, shape)}
     if _NUMBER.fullmatch(inside) is None:
         raise Declined
     return {"parameter_number": int(inside)}

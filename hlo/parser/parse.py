@@ -12,11 +12,12 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.parser.actions import Actions, reading
 from hlo.parser.build import ModuleBuilder
-from hlo.parser.engine import Callbacks, Fault, Machine
+from hlo.parser.engine import Fault, Machine
 from hlo.parser.lexer import Lexer
 from hlo.parser.outline import outlined
 from hlo.parser.pieces import Declined
 from hlo.parser.recovery import next_head, resume
+from hlo.parser.stacks import Callbacks, last_part
 from hlo.source import Source, Span
 
 MOST_ERRORS = 20
@@ -58,9 +59,10 @@ def parse_shape(text: str) -> Shape:
     source = Source("<shape>", text)
     try:
         with reading(ModuleBuilder(source)) as (actions, callbacks):
-            (shape,) = Machine("shape_text", text, 0, actions, callbacks).run().children  # type: ignore[attr-defined]
+            shape = last_part(Machine("shape_text", text, 0, actions, callbacks).run())
     except Fault as fault:
         raise HloErrors([_error(source, fault)]) from None
+    assert isinstance(shape, Shape), "what the rules of shapes give"
     return shape
 
 

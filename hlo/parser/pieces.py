@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TypeVar
 
 from hlo.attributes.kind import AttributeKind
 from hlo.ir.instruction import NO_ATTRIBUTES, Attributes
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
-from hlo.parser.actions import Actions, Written, check_form
+from hlo.parser.actions import Actions, Call, Operand, Written, check_form
 from hlo.parser.build import ModuleBuilder, Scope
-from hlo.parser.engine import Callbacks, Machine, callbacks_for
+from hlo.parser.engine import Machine, callbacks_for
 from hlo.parser.kinds import attribute_kind
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.plain_literal import plain_literal
 from hlo.parser.plain_shape import plain_shape
+from hlo.parser.stacks import Callbacks, last_part
 from hlo.source import Source
 
 LARGEST = 1 << 15  # entries of a memory
@@ -31,6 +33,8 @@ LONGEST = 4096  # characters of a text that is worth remembering
 _METADATA = ", metadata={"
 _ONLY_METADATA = re.compile(r", metadata=\{[^{}]*\}")
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 Reference = tuple[str, AttributeKind, object]  # attribute, kind, names
 
 
@@ -44,7 +48,7 @@ class _PieceActions(Actions):
     def body_start(self, parts: list[Token]) -> Scope:
         raise Declined
 
-    def nested_operand(self, parts: object) -> None:  # type: ignore[override]
+    def nested_operand(self, parts: list[Call]) -> Operand:
         raise Declined
 
 
@@ -55,14 +59,15 @@ def _reading() -> tuple[Actions, Callbacks]:
 
 
 def _read(rule: str, text: str, first: Token | None = None) -> object:
+    """The value of the last part of a start rule; raises Fault."""
     actions, callbacks = _reading()
-    return Machine(rule, text, 0, actions, callbacks).run(first=first)
+    return last_part(Machine(rule, text, 0, actions, callbacks).run(first=first))
 
 
-class _Memory(dict):  # type: ignore[type-arg]
+class _Memory(dict[_Key, _Value]):
     """A bounded dictionary."""
 
-    def keep(self, key: object, text: str, value: object) -> None:
+    def keep(self, key: _Key, text: str, value: _Value) -> None:
         if len(text) > LONGEST:
             return
         if len(self) >= LARGEST:
@@ -70,18 +75,20 @@ class _Memory(dict):  # type: ignore[type-arg]
         self[key] = value
 
 
-_shapes = _Memory()
-_lists = _Memory()
-_literals = _Memory()
+_shapes: _Memory[str, Shape] = _Memory()
+_lists: _Memory[tuple[str, str], tuple[Attributes, tuple[Reference, ...]]] = _Memory()
+_literals: _Memory[tuple[str, Shape], Literal] = _Memory()
 
 
 def shape_piece(text: str) -> Shape:
     """A shape; raises Fault."""
     found = plain_shape(text) or _shapes.get(text)
     if found is None:
-        (found,) = _read("shape_text", text).children  # type: ignore[attr-defined]  # a tree
+        read = _read("shape_text", text)
+        assert isinstance(read, Shape), "what the rules of shapes give"
+        found = read
         _shapes.keep(text, text, found)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def literal_piece(text: str, shape: Shape) -> Literal:
@@ -91,11 +98,11 @@ def literal_piece(text: str, shape: Shape) -> Literal:
     if found is None:
         found = plain_literal(text, shape) if len(text) > LONG_LITERAL else None
     if found is None:
-        (tokens,) = _read("literal_text", text).children  # type: ignore[attr-defined]
+        tokens = _read("literal_text", text)
         assert isinstance(tokens, LiteralTokens), "what rule literal gives"
         found = tokens.literal(shape)
     _literals.keep(key, text, found)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def attributes_piece(opcode: str, text: str, builder: ModuleBuilder, scope: Scope) -> Attributes:
@@ -132,10 +139,11 @@ def _list(opcode: str, text: str) -> tuple[Attributes, tuple[Reference, ...]]:
     found = _lists.get(key)
     if found is None:
         first = Token("IDENT", opcode, 0, 0)
-        _, written = _read("attributes_text", text, first).children  # type: ignore[attr-defined]
+        written = _read("attributes_text", text, first)
+        assert isinstance(written, list), "what rule attributes gives"
         found = _built(opcode, written)
         _lists.keep(key, text, found)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _built(opcode: str, written: list[Written]) -> tuple[Attributes, tuple[Reference, ...]]:

@@ -37,7 +37,9 @@ def resume(machine: Machine, actions: Actions, fault_start: int) -> bool:
     del stack[level + 1 :]
     del values[level:]
     _poison(actions, forgotten, values)
-    stack.append(states[stack[-1]]["instruction"][1])
+    following = states[stack[-1]]["instruction"][1]
+    assert isinstance(following, int), "a state"
+    stack.append(following)
     values.append(None)
     machine.at, machine.previous = at, ""
     return True

@@ -34,7 +34,10 @@ def array_shape(parts: Sequence[object]) -> Shape:
         assert plain is not None, "the lexer has read it"
         return plain
     dtype = DTYPES[word.value]
-    layout = rest.pop() if rest and isinstance(rest[-1], Layout) else None
+    last = rest[-1] if rest else None
+    layout = last if isinstance(last, Layout) else None
+    if layout is not None:
+        rest.pop()
     dims: list[tuple[int, bool]] = rest  # type: ignore[assignment]  # what `dim` gives
     if not dtype.is_array:
         if dims or layout is not None:

@@ -12,7 +12,8 @@ COMMENT = re.compile(r"/\*(?!index=\d+\*/|i\d+=\d+\*/)|//")
 def print_tokens(text: str) -> str:
     """One line a token: line:column, kind, characters. A bad token is shown as ERROR."""
     lexer = Lexer(text)
-    rows, at, previous = [], 0, ""
+    rows: list[str] = []
+    at, previous = 0, ""
     line, line_start, seen = 1, 0, 0
     while True:
         token = lexer.token(at, previous)
