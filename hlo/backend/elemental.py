@@ -223,8 +223,7 @@ class Elemental:
         if rounds and uniform_division.applies(
             instruction.opcode, instruction.shape.dtype, list(operands)
         ):
-            quotient = uniform_division.divide(w, *operands)
-            return types.rounded(w, target, quotient, instruction.shape.dtype)
+            return types.rounded(w, target, self._quotient(*operands), instruction.shape.dtype)
         lanes = max((types.width(o) for o in operands), default=1)
         wide = [self.splat(o, lanes) for o in operands]
         dtype = instruction.shape.dtype
@@ -240,6 +239,14 @@ class Elemental:
         if rounds and types.is_narrow_float(dtype) and not self._is_exact(instruction, kinds):
             result = types.rounded(w, target, result, dtype)
         return result
+
+    def _quotient(self, x: Lanes, y: Lanes) -> Value:
+        """bf16 lanes by one number: the reciprocal stands in the loop where the number is known."""
+        assert isinstance(x, Value), "bf16 is not complex"
+        assert isinstance(y, Value), "bf16 is not complex"
+        with self.nest.at(self.nest.depth_of(y)):
+            inverse, scale = uniform_division.reciprocal(self.nest.w, y)
+        return uniform_division.product(self.nest.w, x, inverse, scale)
 
     def _is_exact(self, instruction: Instruction, kinds: Sequence[DType]) -> bool:
         return instruction.opcode in _EXACT or (

@@ -44,6 +44,14 @@ class Nest:
     def depth(self) -> int:
         return self.path[-1].depth
 
+    def depth_of(self, value: Value) -> int:
+        """The open loop in whose lines a value is defined; 0 for constants and arguments."""
+        start = f"  {value.text} = "
+        for level in reversed(self.path):
+            if any(line.startswith(start) for line in reversed(level.lines)):
+                return level.depth
+        return 0
+
     @contextmanager
     def at(self, depth: int) -> Iterator[Level]:
         """Write into the lines of the open loop of that depth (0: the entry)."""

@@ -116,9 +116,32 @@ def _rounded_bf16(w: Writer, target: Target, value: Value) -> Value:
         raw = w.cast("bitcast", short, vector_of("i16", lanes))
         return decoded(w, target, raw, dt.BF16)
     bits = w.cast("bitcast", value, words)
-    odd = w.binary("and", w.binary("lshr", bits, w.int(16, words)), w.int(1, words))
-    up = w.binary("add", w.binary("add", bits, w.int(0x7FFF, words)), odd)
-    quiet = w.binary("or", bits, w.int(0x400000, words))
-    nan = w.compare("fcmp uno", value, value)
-    kept = w.binary("and", w.select(nan, quiet, up), w.int(-65536, words))
-    return w.cast("bitcast", kept, value.type)
+    if target.has("avx512f") and lanes == 16:
+        up = w.cast("bitcast", _carried_up(w, bits), value.type)
+        kept = w.cast("bitcast", _with_quiet_nans(w, up, value), words)
+    else:
+        odd = w.binary("and", w.binary("lshr", bits, w.int(16, words)), w.int(1, words))
+        carried = w.binary("add", w.binary("add", bits, w.int(0x7FFF, words)), odd)
+        quiet = w.binary("or", bits, w.int(0x400000, words))
+        kept = w.select(w.compare("fcmp uno", value, value), quiet, carried)
+    return w.cast("bitcast", w.binary("and", kept, w.int(-65536, words)), value.type)
+
+
+def _carried_up(w: Writer, bits: Value) -> Value:
+    """bits + 0x7fff, one more where the bit that stays is odd: a test into a mask, a blend, a sum."""
+    odd = w.binary("and", bits, w.int(0x10000, bits.type))
+    is_odd = w.compare("icmp ne", odd, w.zero(bits.type))
+    half = w.select(is_odd, w.int(0x8000, bits.type), w.int(0x7FFF, bits.type))
+    return w.binary("add", bits, half)
+
+
+def _with_quiet_nans(w: Writer, lanes: Value, source: Value) -> Value:
+    """The source's NaN, made quiet, where it has one; `lanes` elsewhere. One vfixupimmps: its table
+    answers classes 0 and 1 (quiet and signalling NaN) with 2 (the quiet source), the rest with 0.
+    """
+    symbol = "llvm.x86.avx512.mask.fixupimm.ps.512"
+    types = ("<16 x float>", "<16 x float>", "<16 x i32>", "i32", "i16", "i32")
+    w.declare("<16 x float>", symbol, types)
+    table = w.int(0x22, "<16 x i32>")
+    call = f"{lanes.typed}, {source.typed}, {table.typed}, i32 0, i16 -1, i32 4"
+    return w.pure("<16 x float>", f"call <16 x float> @{symbol}({call})")

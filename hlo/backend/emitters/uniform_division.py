@@ -25,17 +25,19 @@ def applies(opcode: str, dtype: DType, operands: list[Lanes]) -> bool:
     return isinstance(x, Value) and isinstance(y, Value) and x.lanes > 1 and y.lanes == 1
 
 
-def divide(w: Writer, x: Value, y: Value) -> Value:
-    """x / y before its rounding to bf16: x f32 lanes and y a f32 scalar, both bf16 numbers.
-
-    y is brought near 1 by a power of two, which the result gives back: zeros, infinities, NaN and
-    subnormal y come out as IEEE says.
+def reciprocal(w: Writer, y: Value) -> tuple[Value, Value]:
+    """(1 / (y s), s) for a power of two s that brings y near 1, so that zeros, infinities, NaN and
+    subnormal y come out as IEEE says: what `product` needs once for all x.
     """
     size = w.intrinsic("llvm.fabs", "float", y)
     small = w.compare("fcmp olt", size, w.float(1 / FAR))
     large = w.compare("fcmp ogt", size, w.float(FAR))
     near = w.select(large, w.float(1 / SHIFT), w.float(1.0))
     scale = w.select(small, w.float(SHIFT), near)
-    reciprocal = w.binary("fdiv", w.float(1.0), w.binary("fmul", y, scale))
-    part = w.binary("fmul", x, w.splat(reciprocal, x.lanes))
+    return w.binary("fdiv", w.float(1.0), w.binary("fmul", y, scale)), scale
+
+
+def product(w: Writer, x: Value, inverse: Value, scale: Value) -> Value:
+    """x / y before its rounding to bf16: x f32 lanes that hold bf16 numbers."""
+    part = w.binary("fmul", x, w.splat(inverse, x.lanes))
     return w.binary("fmul", part, w.splat(scale, x.lanes))
