@@ -107,7 +107,7 @@ def _nested(places: dict[Ints, OriginalArray | tuple[()] | None]) -> object:
         value = places[path]
         below = children.pop(path, None)
         if below is not None:
-            value = tuple(below.get(k) for k in range(max(below) + 1))  # type: ignore[assignment]
+            value = tuple(below.get(k) for k in range(max(below) + 1))  # type: ignore[assignment]  # a tuple
         if not path:
             return value
         children.setdefault(path[:-1], {})[path[-1]] = value

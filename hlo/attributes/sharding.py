@@ -87,13 +87,13 @@ def _tile_sharding(tree: Tree) -> TileSharding:
     word = next((w for w in _WORDS if w in items.words), "")
     rest = {"shard_group": items.shard_group, "metadata": items.metadata}
     if word == "MAXIMAL":
-        return TileSharding("maximal", _one_device(items.devices), None, **rest)  # type: ignore[arg-type]
+        return TileSharding("maximal", _one_device(items.devices), None, **rest)  # type: ignore[arg-type]  # the keys are its fields
     if word:
         if not isinstance(items.devices, Iota) and items.devices:  # XLA overlooks an iota here
             raise Violation("attribute-value", "", f"{word.lower()} with devices", "no devices")
-        return TileSharding(word.lower(), **rest)  # type: ignore[arg-type]
+        return TileSharding(word.lower(), **rest)  # type: ignore[arg-type]  # the keys are its fields
     kind, tile = canonical_tile(_tile(items))
-    return TileSharding(kind, 0, tile, **rest)  # type: ignore[arg-type]
+    return TileSharding(kind, 0, tile, **rest)  # type: ignore[arg-type]  # the keys are its fields
 
 
 def _read_item(item: Tree, items: _Items) -> None:
@@ -118,7 +118,7 @@ def _read_field(key: str, item: Tree, items: _Items) -> None:
         iotas = subtrees(item, "iota")
         items.devices = build_iota(iotas[0]) if iotas else lists[1]
     elif key == "last_tile_dims" and subtrees(item, "subgroup"):
-        types = [str(t.children[0].value) for t in subtrees(item, "subgroup")]  # type: ignore[attr-defined]
+        types = [str(t.children[0].value) for t in subtrees(item, "subgroup")]  # type: ignore[attr-defined]  # tokens
         items.subgroups = tuple(types)
     elif key == "last_tile_dims" and is_empty(item):
         items.subgroups = ()

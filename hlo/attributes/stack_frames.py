@@ -54,9 +54,9 @@ def build_stack_frames(tree: Tree) -> StackFrames:
     files, functions, locations, frames = (p for p in tree.children if not token_type(p))
     return StackFrames(
         _names(files),  # type: ignore[arg-type]  # a tree, as all below
-        _names(functions),  # type: ignore[arg-type]
-        tuple(FileLocation(*row) for row in _rows(locations, _LOCATION)),  # type: ignore[arg-type]
-        tuple(StackFrame(at, parent - 1) for at, parent in _rows(frames, _FRAME)),  # type: ignore[arg-type]
+        _names(functions),  # type: ignore[arg-type]  # a tree
+        tuple(FileLocation(*row) for row in _rows(locations, _LOCATION)),  # type: ignore[arg-type]  # a tree
+        tuple(StackFrame(at, parent - 1) for at, parent in _rows(frames, _FRAME)),  # type: ignore[arg-type]  # a tree
     )
 
 
@@ -71,7 +71,7 @@ def _rows(section: Tree, keys: tuple[str, ...]) -> Iterator[list[int]]:
         if token_type(part):
             rows.append({})
             continue
-        key, number = key_of(part), checked_int32(ints_of(part)[0])  # type: ignore[arg-type]
+        key, number = key_of(part), checked_int32(ints_of(part)[0])  # type: ignore[arg-type]  # a tree
         if key not in keys or key in rows[-1]:
             raise Violation("attribute-value", "", f"a field {key}", "once each " + ", ".join(keys))
         rows[-1][key] = number

@@ -1,0 +1,1 @@
+"""The backend: optimised HLO -> plan, LLVM text, machine code."""

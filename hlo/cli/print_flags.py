@@ -1,4 +1,4 @@
-"""--print=FORM and a flag for every field of PrintOptions: --print-metadata, --no-print-metadata."""
+"""--print=FORM and two flags a field of PrintOptions: --print-metadata, --no-print-metadata."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def shape_text(shape: Shape, *, layout: bool = True) -> str:
         return f"({join_indexed([shape_text(e, layout=layout) for e in shape.elements])})"
     if shape.dtype is dt.BUFFER:
         return f"b({shape_text(shape.elements[0], layout=layout)})"
-    dims = ",".join(_dim_text(n, d) for n, d in zip(shape.dims, shape.dynamic, strict=True))
+    dims = ",".join(_dim_text(n, dynamic=d) for n, d in zip(shape.dims, shape.dynamic, strict=True))
     text = f"{shape.dtype.name}[{dims}]"
     if not layout or shape.layout is None:
         return text
@@ -172,7 +172,7 @@ def join_indexed(texts: Sequence[str], interval: int = 5) -> str:
     )
 
 
-def _dim_text(size: int, dynamic: bool) -> str:
+def _dim_text(size: int, *, dynamic: bool) -> str:
     if size == UNBOUNDED:
         return "?"
     return f"<={size}" if dynamic else str(size)

@@ -50,7 +50,7 @@ def _attribute_texts(module: Module, options: PrintOptions) -> Iterator[str]:
             yield f", {key}={_recovery_text(value, options)}"  # type: ignore[arg-type]  # a table
             continue
         elif key == "frontend_attributes" and not options.reads_back:
-            yield f", {key}={frontend_attributes_text(value, reads_back=False)}"  # type: ignore[arg-type]
+            yield f", {key}={frontend_attributes_text(value, reads_back=False)}"  # type: ignore[arg-type]  # its kind
             continue
         space = "\n" if key == "debug_attributes" else " "
         yield f",{space}{key}={attr.kind.print(value)}"

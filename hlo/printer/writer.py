@@ -283,10 +283,10 @@ class Writer:
             if is_full:
                 yield self._full_call(instruction, key, value, place)
             elif is_list:
-                names = ", ".join(map(self.naming.computation, value))  # type: ignore[call-overload]
+                names = ", ".join(map(self.naming.computation, value))  # type: ignore[call-overload]  # computations
                 yield f", {key}={{{names}}}"
             elif not (instruction.opcode == "async-start" and value in self.sugared):
-                yield f", {key}={self.naming.computation(value)}"  # type: ignore[arg-type]
+                yield f", {key}={self.naming.computation(value)}"  # type: ignore[arg-type]  # one computation
 
     def _full_call(self, instruction: Instruction, key: str, value: object, place: Place) -> str:
         """`key=` and a line break, then the body; several bodies in braces at the left margin."""

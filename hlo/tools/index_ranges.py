@@ -67,25 +67,25 @@ def _own_limits(instruction: Instruction) -> dict[int, int]:
 
 def _gather_limit(instruction: Instruction, indexed: str, sizes: str) -> int:
     dims = instruction.operands[0].shape.dims
-    taken = instruction[sizes]
-    places = instruction[indexed]
-    assert isinstance(taken, tuple), "a list of integers"
-    assert isinstance(places, tuple), "a list of integers"
+    taken, places = _ints(instruction[sizes]), _ints(instruction[indexed])
     return min((dims[d] - taken[d] for d in places), default=0)
 
 
 def _scatter_limit(instruction: Instruction) -> int:
     dims = instruction.operands[0].shape.dims
-    places = instruction["scatter_dims_to_operand_dims"]
-    inserted = instruction["inserted_window_dims"]
-    batching = instruction.get("input_batching_dims", ())
-    window = instruction["update_window_dims"]
-    for value in (places, inserted, batching, window):
-        assert isinstance(value, tuple), "integer lists"
+    places = _ints(instruction["scatter_dims_to_operand_dims"])
+    inserted = _ints(instruction["inserted_window_dims"])
+    batching = _ints(instruction.get("input_batching_dims", ()))
+    window = _ints(instruction["update_window_dims"])
     updates = instruction.operands[-1].shape.dims
-    kept = [d for d in range(len(dims)) if d not in inserted and d not in batching]  # type: ignore[operator]
-    size = dict(zip(kept, (updates[w] for w in window), strict=True))  # type: ignore[attr-defined]
-    return min((dims[d] - size.get(d, 1) for d in places), default=0)  # type: ignore[attr-defined]
+    kept = [d for d in range(len(dims)) if d not in inserted and d not in batching]
+    size = dict(zip(kept, (updates[w] for w in window), strict=True))
+    return min((dims[d] - size.get(d, 1) for d in places), default=0)
+
+
+def _ints(value: object) -> tuple[int, ...]:
+    assert isinstance(value, tuple), "a list of integers"
+    return value
 
 
 def _pass_on(instruction: Instruction, limits: Limits) -> None:

@@ -47,6 +47,11 @@ def test_verifier_file(name: str, number: int, text: str) -> None:
     assert not found, f"{name}:{number}: unexpected {[f'{e.line}: {e.message}' for e in found]}"
 
 
+def _program(root: str) -> str:
+    parameters = "  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n"
+    return f"HloModule m\nENTRY e {{\n{parameters}  ROOT r = {root}\n}}\n"
+
+
 @pytest.mark.parametrize(
     ("instruction", "caret"),
     [
@@ -57,13 +62,11 @@ def test_verifier_file(name: str, number: int, text: str) -> None:
     ],
 )
 def test_caret_stands_under_the_part_that_is_wrong(instruction: str, caret: str | None) -> None:
-    text = f"HloModule m\nENTRY e {{\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = {instruction}\n}}\n"  # a program
-    found = errors_of(text, layout_sensitive=False)
+    found = errors_of(_program(instruction), layout_sensitive=False)
     assert [e.span.text if e.span else "" for e in found] == ([caret] if caret else [])
 
 
 def test_operand_errors_say_where_the_operand_is_defined() -> None:
-    text = "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  q = f32[3] parameter(1)\n  ROOT r = f32[2] add(p, q)\n}\n"  # a program
-    (error,) = errors_of(text, layout_sensitive=False)
+    (error,) = errors_of(_program("f32[2] add(p, q)"), layout_sensitive=False)
     assert [note.message for note in error.notes] == ["'q' is defined here"]
     assert "5:" in str(error)

@@ -1,0 +1,1 @@
+"""Kernels: how a fusion, a contraction or a copy becomes one native function."""

@@ -41,9 +41,9 @@ def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base
     """The contraction, and the base that is its lhs."""
     lhs, rhs = (o.shape for o in instruction.operands)
     labels: DimLabels = attribute(instruction, "dim_labels")  # type: ignore[assignment]  # its kind
-    window: Window = attribute(instruction, "window") or Window()  # type: ignore[assignment]
-    groups: int = attribute(instruction, "feature_group_count")  # type: ignore[assignment]
-    batch_groups: int = attribute(instruction, "batch_group_count")  # type: ignore[assignment]
+    window: Window = attribute(instruction, "window") or Window()  # type: ignore[assignment]  # its kind
+    groups: int = attribute(instruction, "feature_group_count")  # type: ignore[assignment]  # its kind
+    batch_groups: int = attribute(instruction, "batch_group_count")  # type: ignore[assignment]  # its kind
     _check_supported(instruction)
     out_dims = instruction.shape.dims
     base = _base(lhs.dims, lhs.dtype, instruction.shape.dtype, labels, window, out_dims)

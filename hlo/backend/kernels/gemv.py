@@ -27,6 +27,7 @@ from hlo.backend.kernels.contraction_result import Epilogue, Result
 from hlo.backend.kernels.contraction_ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.writer import Value, Writer
+from hlo.ir.dtype import DType
 
 MOST_ROWS = 8
 UNIT_BYTES = 64 << 10  # of the matrix: less is not worth a unit
@@ -224,7 +225,7 @@ class _Dots(_Streaming):
     ) -> list[Value]:
         w, c, ring = self.w, self.c, self.ring
 
-        def vector(at: Value, dtype) -> Parts:  # type: ignore[no-untyped-def]
+        def vector(at: Value, dtype: DType) -> Parts:
             return loaded(w, ring, dtype, element_address(w, at, k, dtype), ring.lanes, mask)
 
         left = [vector(at, c.lhs.dtype) for at in rows]

@@ -36,7 +36,7 @@ class Contraction(Movement):
             attributes |= {
                 "lhs_contracting_dims": (x.shape.rank - 1,), "rhs_contracting_dims": (0,),
             }  # fmt: skip
-        return self.emit("dot", x, y, name=name, **attributes)  # type: ignore[arg-type]
+        return self.emit("dot", x, y, name=name, **attributes)  # type: ignore[arg-type]  # attributes, no other option
 
     def dot_general(
         self,
@@ -60,7 +60,7 @@ class Contraction(Movement):
             "lhs_contracting_dims": lc, "rhs_contracting_dims": rc,
             "operand_precision": operand_precision,
         }  # fmt: skip
-        made = self.emit("dot", lhs, rhs, name=name, **attributes)  # type: ignore[arg-type]
+        made = self.emit("dot", lhs, rhs, name=name, **attributes)  # type: ignore[arg-type]  # attributes, no other option
         return self._preferred("dot_general", made, preferred_element_type)
 
     def _preferred(self, what: str, made: Instruction, wanted: DType | str | None) -> Instruction:

@@ -35,7 +35,7 @@ class Control(Contraction):
         """The computation's result for the operands."""
         flat = _several(operands)
         attributes = {"to_apply": computation, **attributes}
-        return self.emit("call", *flat, name=name, **attributes)  # type: ignore[arg-type]
+        return self.emit("call", *flat, name=name, **attributes)  # type: ignore[arg-type]  # attributes, no other option
 
     def while_(
         self, condition: Computation, body: Computation, init: Operand, *, name: str = ""

@@ -131,7 +131,7 @@ class Elementwise(Emitter):
                 else v
                 for v in values
             )
-        return self.emit(opcode, *values, name=name, **attributes)  # type: ignore[arg-type]
+        return self.emit(opcode, *values, name=name, **attributes)  # type: ignore[arg-type]  # attributes, no other option
 
     def compare(  # as the other binary ops
         self,
@@ -191,7 +191,7 @@ class Elementwise(Emitter):
         (array,) = self.operands(opcode, (x,))
         shape = to if isinstance(to, Shape) else None
         if shape is None and array.shape.is_array:
-            shape = array.shape.with_dtype(self.element_type(opcode, to))  # type: ignore[arg-type]
+            shape = array.shape.with_dtype(self.element_type(opcode, to))  # type: ignore[arg-type]  # a type or its name
         return self.emit(opcode, array, shape=shape, name=name)
 
     @staticmethod

@@ -67,7 +67,7 @@ def _rows(row: Callable[..., object], held: type) -> Callable[[object], object]:
     def build(value: object) -> tuple[object, ...]:
         return tuple(
             r if isinstance(r, held) else row(**r) if isinstance(r, Mapping) else row(*ints(r))
-            for r in value  # type: ignore[attr-defined]
+            for r in value  # type: ignore[attr-defined]  # TypeError, as above
         )
 
     return build
@@ -88,7 +88,7 @@ def _groups(value: object) -> object:
 
 
 def _precisions(value: object) -> tuple[str, ...]:
-    words = [value] * 2 if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+    words = [value] * 2 if isinstance(value, str) else list(value)  # type: ignore[call-overload]  # TypeError, as above
     return tuple(_word("operand_precision", PRECISIONS, word) for word in words)
 
 
@@ -102,21 +102,21 @@ def _held(held: type) -> Callable[[object], object]:
 
 
 def _computations(value: object) -> object:
-    return tuple(map(_held(Computation), value))  # type: ignore[call-overload]
+    return tuple(map(_held(Computation), value))  # type: ignore[call-overload]  # TypeError, as above
 
 
 def _pairs(value: object) -> object:
     pairs = value.items() if isinstance(value, Mapping) else value
-    return tuple(sorted((str(k), str(v)) for k, v in pairs))  # type: ignore[attr-defined]
+    return tuple(sorted((str(k), str(v)) for k, v in pairs))  # type: ignore[attr-defined]  # TypeError, as above
 
 
 _FORMS: Mapping[AttributeKind, Callable[[object], object]] = {
     INTS: ints,
     INTS_LIST: _lists,
     INT64: index,  # type: ignore[dict-item]  # TypeError for what is no integer
-    INT32: index,  # type: ignore[dict-item]
+    INT32: index,  # type: ignore[dict-item]  # the same
     BOOL: bool,
-    FLOAT: float,  # type: ignore[dict-item]
+    FLOAT: float,  # type: ignore[dict-item]  # the same
     STRING: _held(str),
     PADDING: _rows(PaddingDim, PaddingDim),
     SLICE: _rows(SliceDim, SliceDim),

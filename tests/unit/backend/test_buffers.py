@@ -156,7 +156,8 @@ def test_same_value_at_two_leaves() -> None:
 
 
 def test_same_initial_value_at_two_leaves() -> None:
-    body = f"{PARTS}\n z = f32[4] add(x, y)\n u = f32[4] multiply(x, y)\n ROOT t = {PAIR} tuple(j, z, u)"
+    parts = f"{PARTS}\n z = f32[4] add(x, y)\n u = f32[4] multiply(x, y)"
+    body = f"{parts}\n ROOT t = {PAIR} tuple(j, z, u)"
     entry = f"q = f32[4] add(x, y)\n t = {PAIR} tuple(i0, q, q)"
     check(LOOP.format(state=PAIR, body=body, entry=entry), ZERO, f32(0.5, 1, 1, 1), f32(1, 1, 1, 1))
 
@@ -171,7 +172,8 @@ def test_old_leaf_read_after_its_new_value() -> None:
 
 
 def test_constant_state_and_constant_root() -> None:
-    body = f"{PARTS}\n c = f32[4] constant({{1,2,3,4}})\n z = f32[4] add(x, y)\n ROOT t = {PAIR} tuple(j, c, z)"
+    parts = f"{PARTS}\n c = f32[4] constant({{1,2,3,4}})\n z = f32[4] add(x, y)"
+    body = f"{parts}\n ROOT t = {PAIR} tuple(j, c, z)"
     entry = f"k = f32[4] constant({{5,6,7,8}})\n t = {PAIR} tuple(i0, k, y)"
     check(LOOP.format(state=PAIR, body=body, entry=entry), ZERO, X, Y)
 
@@ -316,7 +318,7 @@ def test_indexed_conditional(index: int) -> None:
 
 
 @pytest.mark.parametrize("value", [False, True])
-def test_predicated_conditional_then_use_of_its_operand(value: bool) -> None:
+def test_predicated_conditional_then_use_of_its_operand(*, value: bool) -> None:
     text = (
         BRANCHES
         + """ENTRY e {
@@ -351,7 +353,7 @@ ENTRY e {
 
 
 @pytest.mark.parametrize("value", [False, True])
-def test_conditional_update_in_place(value: bool) -> None:
+def test_conditional_update_in_place(*, value: bool) -> None:
     plan = check(CONDITIONAL_UPDATE, np.array(value), X)
     assert not moves(plan)
 

@@ -56,7 +56,7 @@ def test_small_programs_are_one_module() -> None:
 
 
 @pytest.mark.parametrize("flushes", [False, True])
-def test_modules_verify(flushes: bool) -> None:
+def test_modules_verify(*, flushes: bool) -> None:
     for module in emit(program(chain(5)), flushes=flushes):
         toolchain.parsed(module)
 
