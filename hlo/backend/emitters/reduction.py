@@ -116,11 +116,33 @@ class _Space:
         return [self._rounded(a) for a in self._regrouped(flat, len(indices))]
 
     def _unrolled(self, indices: list[Index], start: list[Accumulators]) -> list[Accumulators]:
+        if self.reducer.sums and any(k.is_float or k.is_complex for k in self.kinds):
+            return self._in_pairs(indices, start)
         results = start
         for position in range(prod(self.extents)):
             inner = indexing.delinearized(indexing.number(position), self.extents)
             results = self._stepped(results, [self.full(index, inner) for index in indices])
         return results
+
+    def _in_pairs(self, indices: list[Index], start: list[Accumulators]) -> list[Accumulators]:
+        """Halves summed first, as a binary counter does: small terms are not lost one by one."""
+        partials: list[tuple[int, list[Accumulators]]] = []  # (elements in it, sums)
+        for position in range(prod(self.extents)):
+            inner = indexing.delinearized(indexing.number(position), self.extents)
+            elements = self.element([self.full(index, inner) for index in indices])
+            taken = [self._wide(x, a) for x, a in zip(elements, start, strict=True)]
+            count = 1
+            while partials and partials[-1][0] == count:
+                taken, count = self._summed(partials.pop()[1], taken), 2 * count
+            partials.append((count, taken))
+        while len(partials) > 1:
+            (_, right), (count, left) = partials.pop(), partials.pop()
+            partials.append((count, self._summed(left, right)))
+        return self._summed(start, partials[0][1]) if partials else start
+
+    def _summed(self, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
+        pairs = zip(left, right, strict=True)
+        return [self.reducer.apply(self.elemental, a, b, rounds=False) for a, b in pairs]
 
     def _stepped(self, accumulators: list[Accumulators], at: list[Index]) -> list[Accumulators]:
         elements = self.element(at)

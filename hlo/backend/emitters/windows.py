@@ -48,9 +48,12 @@ def _folded(elemental: Elemental, instruction: Instruction, index: Index) -> lis
         for position in range(prod(sizes)):
             offsets = indexing.delinearized(indexing.number(position), sizes)
             accumulators = _stepped(elemental, instruction, index, offsets, accumulators)
-        return accumulators
-    flat = _nested(elemental, instruction, index, [], [v for a in start for v in parts(a)])
-    return _regrouped(instruction, flat)
+    else:
+        flat = _nested(elemental, instruction, index, [], [v for a in start for v in parts(a)])
+        accumulators = _regrouped(instruction, flat)
+    nest, kinds = elemental.nest, [z.shape.dtype for z in instruction.operands[count:]]
+    pairs = zip(accumulators, kinds, strict=True)  # sums and the like were kept wide
+    return [types.rounded(nest.w, nest.target, a, kind) for a, kind in pairs]
 
 
 def _regrouped(instruction: Instruction, flat: Sequence[Value]) -> list[Lanes]:
@@ -112,7 +115,7 @@ def _stepped(
         elements = [elemental.lanes_at(x, [tuple(at)])[0] for x in instruction.operands[:count]]
     lanes = types.width(accumulators[0])
     wide = [elemental.splat(x, lanes) for x in elements]
-    new = reducers.reducer(instruction).apply(elemental, accumulators, wide)
+    new = reducers.reducer(instruction).apply(elemental, accumulators, wide, rounds=False)
     if not open_:
         return new
     w_ = elemental.nest.w
