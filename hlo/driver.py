@@ -8,13 +8,12 @@ The command line, the examples and the tests call this file and nothing deeper.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hlo.errors import HloError
-from hlo.interpreter.device import HostChannel, Infeed, Outfeed, Progress
 from hlo.interpreter.evaluate import evaluate as _evaluate
 from hlo.interpreter.evaluate import evaluate_devices as _evaluate_devices
 from hlo.ir.graph import clone_module
@@ -121,31 +120,14 @@ def check_devices(module: Module, replicas: int | None, partitions: int | None) 
 
 
 def evaluate(
-    module: Module,
-    *arguments: object,
-    max_steps: int | None = None,
-    seed: int = 0,
-    infeed: Infeed = (),
-    outfeed: Outfeed | None = None,
-    channels: Mapping[object, HostChannel] | None = None,
-    progress: Progress | None = None,
+    module: Module, *arguments: object, max_steps: int | None = None, **surroundings: Any
 ) -> object:
     """The reference's result. Raises HloErrors when the module does not verify.
 
-    seed starts `rng`; infeed, outfeed and channels are the host's side (hlo/interpreter/device.py);
-    progress hears of the entry's steps, done and total.
+    Further keywords (seed, infeed, outfeed, channels, progress) as in hlo/interpreter/evaluate.py.
     """
     verify(module)
-    return _evaluate(
-        module,
-        *arguments,
-        max_steps=max_steps,
-        seed=seed,
-        infeed=infeed,
-        outfeed=outfeed,
-        channels=channels,
-        progress=progress,
-    )
+    return _evaluate(module, *arguments, max_steps=max_steps, **surroundings)
 
 
 def evaluate_devices(
@@ -158,7 +140,7 @@ def evaluate_devices(
     """The results of all devices; arguments[g] are those of g = replica * partitions + partition.
 
     Raises HloErrors when the module does not verify, HloError `deadlock` when devices wait for
-    each other. Further keywords as in `hlo.interpreter.evaluate.evaluate_devices`.
+    each other. Further keywords as in hlo/interpreter/evaluate.py.
     """
     verify(module)
     return _evaluate_devices(
