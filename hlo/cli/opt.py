@@ -36,9 +36,9 @@ def pass_list() -> str:
     rows = []
     for name, function in CATALOGUE.items():
         options = ", ".join(f"{k}={v!r}" for k, v in option_types(function).items())
-        rows.append(f"{name:<22}{first_line(function)}" + (f"  [{options}]" if options else ""))
+        rows.append(f"{name:<34}{first_line(function)}" + (f"  [{options}]" if options else ""))
     rows.append("\npipelines")
-    rows += [f"{name or '(empty)':<22}{','.join(steps)}" for name, steps in PIPELINES.items()]
+    rows += [f"{name or '(empty)':<34}{','.join(steps)}" for name, steps in PIPELINES.items()]
     return "\n".join(rows) + "\n"
 
 
@@ -154,9 +154,10 @@ def _emitted(
         return driver.to_text(module, options)
     chosen = passes if passes is not None else "default"
     optimized = driver.optimize(module, chosen, manager)
-    if emit in ("hlo", "optimized"):
-        return driver.to_text(optimized, options)
     if dump:
         for name, text in driver.stage_texts(optimized, mode):
             dump.write(name, text)
-    return driver.emit_stage(optimized, emit, mode)
+    if emit in ("hlo", "optimized"):
+        return driver.to_text(optimized, options)
+    text = driver.emit_stage(optimized, emit, mode)
+    return text if text.endswith("\n") else text + "\n"

@@ -43,16 +43,16 @@ def timing_table(runs: list[PassRun]) -> str:
     """Passes by total time: runs, runs that changed something, instructions before and after."""
     names = list(dict.fromkeys(run.step.name for run in runs))
     total = sum(run.seconds for run in runs) or 1e-9
-    rows = [f"{'pass':<22}{'runs':>5}{'changed':>9}{'instructions':>20}{'time':>11}{'share':>8}"]
+    rows = [f"{'pass':<34}{'runs':>5}{'changed':>9}{'instructions':>20}{'time':>11}{'share':>8}"]
     for name in sorted(names, key=lambda n: -_seconds(runs, n)):
         own = [run for run in runs if run.step.name == name]
         change = f"{own[0].instructions_before:,} -> {own[-1].instructions_after:,}"
         seconds = _seconds(runs, name)
         rows.append(
-            f"{name:<22}{len(own):>5}{sum(r.changed for r in own):>9}{change:>20}"
+            f"{name:<34}{len(own):>5}{sum(r.changed for r in own):>9}{change:>20}"
             f"{seconds * 1e3:>8.1f} ms{seconds / total:>7.0%}"
         )
-    rows.append(f"{'total':<22}{len(runs):>5}{'':>29}{total * 1e3:>8.1f} ms")
+    rows.append(f"{'total':<34}{len(runs):>5}{'':>29}{total * 1e3:>8.1f} ms")
     return "\n".join(rows) + "\n"
 
 
