@@ -15,11 +15,12 @@ from functools import lru_cache
 from lark.exceptions import UnexpectedToken
 from lark.grammar import Rule
 
+from hlo.ops.table import OPS
 from hlo.parser.grammar import compiled, marker
-from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds
+from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
 from hlo.parser.lexer import END, Lexer, Token
 from hlo.parser.stacks import Callbacks, reduces, stacks
-from hlo.parser.wording import described, near, spelled
+from hlo.parser.wording import described, misread, near, reserved, spelled
 
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
 
@@ -96,10 +97,12 @@ class Machine:
         if "AS_OPERANDS" in row:
             kind = PAYLOADS.get(values[-2].value, "AS_OPERANDS")
             return Token(kind, "", self.at, self.at)
-        owner, name = values[-4].value, values[-1]
-        kind_of = attribute_kind(owner, name.value[:-1])
+        owner, name = values[-4], values[-1]
+        kind_of = attribute_kind(owner.value, name.value[:-1])
         if kind_of is None:
-            raise self._unknown_attribute(owner, name)
+            if owner.value != HEADER and not is_opcode(owner.value):
+                raise _unknown_opcode(owner.value, owner.head.place)
+            raise self._unknown_attribute(owner.value, name)
         return Token(marker(kind_of.rule), "", self.at, self.at)
 
     def _unknown_attribute(self, owner: str, name: Token) -> Fault:
@@ -111,12 +114,35 @@ class Machine:
         return Fault("attribute-unknown", message, start, end, help=near(word, allowed))
 
     def unexpected(self, token: Token) -> Fault:
-        """The fault of a token that cannot stand where it stands."""
+        """The fault of a token that cannot stand where it stands.
+
+        In the parentheses of an unknown opcode it is the opcode that is wrong: another one may
+        allow the token, as parameter does a number.
+        """
+        values = self.state.value_stack
+        inside = (i for i in range(len(values) - 1, 1, -1) if _is_marker(values[i]))
+        head = next((values[i - 2] for i in inside), None)
+        if head is not None and not is_opcode(head.value):
+            return _unknown_opcode(head.value, head.place)
         row = self.states[self.state.state_stack[-1]]
         expected = sorted(k for k in row if k.isupper() or k == END)
         seen = spelled(token)
         message = f"{seen}, expected {described(expected)}"
-        return Fault("syntax", message, token.start_pos, token.end_pos)
+        before = values[-1] if values and isinstance(values[-1], Token) else None
+        help = "" if before is None else misread(before, token)
+        if not help and "NAME" in row:
+            help = reserved(token)
+        return Fault("syntax", message, token.start_pos, token.end_pos, help=help)
+
+
+def _is_marker(value: object) -> bool:
+    """Whether it stands between an opcode's `(` and the operands."""
+    return isinstance(value, Token) and value.type == "AS_OPERANDS"
+
+
+def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
+    message = f"{opcode} unknown, expected an opcode"
+    return Fault("unknown-opcode", message, *place, help=near(opcode, OPS))
 
 
 class _Reduction:

@@ -78,6 +78,11 @@ def async_parts(opcode: str) -> tuple[str, str] | None:
     return None
 
 
+def is_opcode(word: str) -> bool:
+    """Whether an instruction may be written with it."""
+    return word in OPS or is_async(word) or async_parts(word) is not None
+
+
 @lru_cache(maxsize=1024)
 def attribute_kinds(opcode: str) -> Mapping[str, AttributeKind]:
     """The attributes that text may give to an opcode; empty for an unknown one."""

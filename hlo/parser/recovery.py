@@ -60,6 +60,8 @@ def _poison(actions: Actions, forgotten: list[object], kept: list[object]) -> No
     """What the faulty instruction would have defined is no news when it is missing."""
     builder = actions.builder
     del builder.scopes[max(1, sum(isinstance(v, Scope) for v in kept)) :]
+    if builder.scopes:
+        builder.scopes[-1].poisoned.add("")  # it may have no name, and is missing all the same
     for value in forgotten:
         if isinstance(value, tuple) and value and isinstance(value[0], Token) and builder.scopes:
             name = value[0].value.removeprefix("%").removesuffix(":")

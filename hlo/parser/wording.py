@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from hlo.parser.lexer import END, KEYWORDS, PUNCTUATION, Token
+from hlo.ir.dtype import DTYPES
+from hlo.ir.names import sanitised
+from hlo.parser.lexer import END, KEYWORDS, PUNCTUATION, WORDS, Token
 
 _NAMED = {
     "NAME": "a name",
@@ -54,3 +56,22 @@ def near(word: str, words: Iterable[str]) -> str:
     """A suggestion, where one is close."""
     found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"did you mean {found[0]!r}?" if found else ""
+
+
+def reserved(token: Token) -> str:
+    """A suggestion for a word of the language where a name should stand."""
+    word = token.value
+    if word not in WORDS:
+        return ""
+    legal = sanitised(word)  # the names of element types stay forbidden behind a `%`
+    return f"{word} is a reserved word; as a name write {'%' if legal == word else ''}{legal}"
+
+
+def misread(before: Token, token: Token) -> str:
+    """A suggestion for a word that was taken for an element type, or could have been one."""
+    if before.type == "TYPE" and token.type != "LSQB":
+        return reserved(before)
+    if before.type == "IDENT" and token.type == "LSQB":
+        found = near(before.value, DTYPES)
+        return f"{before.value} is no element type; {found}" if found else ""
+    return ""

@@ -100,3 +100,25 @@ def test_a_broken_cache_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     grammar.compiled.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("instruction", "code", "text", "help"),
+    [
+        ("p = f32[2] parametre(0)", "unknown-opcode", "parametre", "did you mean 'parameter'?"),
+        ("c = f32[2] konstant({1,2})", "unknown-opcode", "konstant", "did you mean 'constant'?"),
+        ("n = f32[2] negat(q), x=1", "unknown-opcode", "negat", "did you mean 'negate'?"),
+        ("token = f32[2] negate(q)", "syntax", "token", "as a name write token_"),
+        ("unknown = f32[2] negate(q)", "syntax", "unknown", "as a name write %unknown"),
+        ("n = f32[2] negate(s32)", "syntax", ")", "s32 is a reserved word"),
+        ("p = f33[2] parameter(1)", "syntax", "[", "did you mean 'f32'?"),
+    ],
+)
+def test_wrong_words_are_told_apart(instruction: str, code: str, text: str, help: str) -> None:
+    with pytest.raises(HloErrors) as caught:
+        parse(f"HloModule m\nENTRY e {{ q = f32[2] parameter(0) ROOT {instruction} }}")
+    (error,) = caught.value.errors
+    assert error.code == code
+    assert error.span is not None
+    assert error.span.text == text
+    assert help in error.help
