@@ -17,6 +17,7 @@ DONES = {
 }
 STARTS = {done: start for start, done in DONES.items()}
 CHAIN = frozenset({"async-start", "async-update"})
+LINKS = frozenset({"async-update", "async-done"})
 # A chain may pass through these on its way (2026 form).
 CARRYING = frozenset({
     "tuple", "get-tuple-element", "while", "call", "conditional", "opt-barrier", "domain", "copy",
@@ -26,7 +27,7 @@ GROUP = "_collectives_group"
 
 
 def check(module: Module, report: Report) -> None:
-    """V46, V50 to V55."""
+    """V10, V46, V50 to V55."""
     called: dict[Computation, list[Instruction]] = {}
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -39,10 +40,27 @@ def check(module: Module, report: Report) -> None:
                 _check_chain(instruction, report)
                 for callee in instruction.called_computations():
                     called.setdefault(callee, []).append(instruction)
-            elif opcode in ("async-update", "async-done"):
+            elif opcode in LINKS:
                 _check_link(instruction, report)
+    _check_other_callers(module, called, report)
     for callee, starts in called.items():
         _check_called(callee, starts, report)
+
+
+def _check_other_callers(
+    module: Module, called: dict[Computation, list[Instruction]], report: Report
+) -> None:
+    """V10: what an async-start calls is called by its chain alone."""
+    if not called:
+        return
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.opcode == "async-start" or instruction.opcode in LINKS:
+                continue
+            for callee in instruction.called_computations():
+                if callee in called:
+                    found = f"{callee.name}, which {called[callee][0].name} calls too"
+                    report.broken(instruction, "async", "", found, "another computation", "V10")
 
 
 def _check_start(start: Instruction, report: Report) -> None:
@@ -81,7 +99,7 @@ def _check_chain(start: Instruction, report: Report) -> None:
             u.opcode in CARRYING for u in users
         ):
             return
-        wrong = [u for u in users if u.opcode not in ("async-update", "async-done")]
+        wrong = [u for u in users if u.opcode not in LINKS]
         if wrong or len(users) != 1:
             found = f"used by {', '.join(u.name for u in users) or 'nothing'}"
             report.broken(link, "async", "", found, "one async-update or async-done", "V52")

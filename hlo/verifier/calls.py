@@ -17,6 +17,7 @@ from hlo.ops.table import OPS
 from hlo.verifier.report import Report
 
 SAME_THREAD = frozenset({"fusion", "while", "conditional"})
+RNG_SEED = Shape.array("u64")
 SKIP_ALIAS_CHECK = "xla_skip_custom_call_alias_shape_check"
 
 
@@ -27,6 +28,8 @@ def check(module: Module, report: Report) -> None:
         for instruction in computation.instructions:
             for rule in (_check_callers, _check_threads, _check_shardings, _check_composite):
                 _apply(rule, instruction, report)
+            if instruction.attributes.get("custom_call_target") == "GetRngSeed":
+                _apply(_check_seed, instruction, report)
             if "output_to_operand_aliasing" in instruction.attributes:
                 _apply(_check_aliasing, instruction, report)
             if instruction.opcode == "fusion":
@@ -107,6 +110,13 @@ def _check_composite(instruction: Instruction) -> None:
     if not version.isdecimal():
         found, expected = f'composite.version="{version}"', "a number of at least 0"
         raise Violation("attribute-value", "frontend_attributes", found, expected, "V40")
+
+
+def _check_seed(instruction: Instruction) -> None:
+    """V48: the run's seed comes from nowhere."""
+    if instruction.operands or instruction.shape != RNG_SEED:
+        found = f"of {len(instruction.operands)} operands to {_text(instruction.shape)}"
+        raise Violation("call-signature", "custom_call_target", found, "() -> u64[]", "V48")
 
 
 def _check_aliasing(instruction: Instruction) -> None:

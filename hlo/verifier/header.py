@@ -14,7 +14,7 @@ from hlo.verifier.calls import subshape
 from hlo.verifier.report import Report
 
 
-def check(module: Module, report: Report) -> None:
+def check(module: Module, report: Report, *, layout_sensitive: bool = False) -> None:
     """V61 to V64 and V67."""
     for name in ("replica_count", "num_partitions"):
         count = module.attributes.get(name, 1)
@@ -23,7 +23,7 @@ def check(module: Module, report: Report) -> None:
                 module, report, "attribute-value", f"{name} is {count}, expected 1 or more", "V67"
             )
     _check_entry_layout(module, report)
-    _check_aliases(module, report)
+    _check_aliases(module, report, layout_sensitive=layout_sensitive)
     if module.is_scheduled:
         _check_schedule(module, report)
 
@@ -55,14 +55,16 @@ def _check_entry_layout(module: Module, report: Report) -> None:
             _report(module, report, "shape-mismatch", message, "V61")
 
 
-def _check_aliases(module: Module, report: Report) -> None:
+def _check_aliases(module: Module, report: Report, *, layout_sensitive: bool) -> None:
     """V62, V63: leaves that exist, arrays of one size, no parameter leaf twice."""
     signature = module.entry.program_shape
     used: set[tuple[int, tuple[int, ...]]] = set()
     outputs: set[tuple[int, ...]] = set()
     for alias in _listed(module, "input_output_alias"):
         assert isinstance(alias, InputAlias), "an alias"
-        fault = _alias_fault(alias, signature)
+        fault = _alias_fault(alias, signature) or (
+            _memory_fault(alias, signature) if layout_sensitive else ""
+        )
         if not fault and (alias.parameter, alias.index) in used:
             fault = f"parameter {alias.parameter} at {_path(alias.index)} is aliased twice"
         if not fault and alias.output in outputs:
@@ -98,6 +100,19 @@ def _alias_fault(alias: InputAlias, signature: ProgramShape) -> str:
     source = subshape(signature.parameters[alias.parameter], alias.index)
     if alias.kind == "must-alias" and source is not None and not compatible(source, output):
         return f"output {_path(alias.output)} is {_text(output)}, expected {_text(source)}"
+    return ""
+
+
+def _memory_fault(alias: InputAlias, signature: ProgramShape) -> str:
+    """Layout-sensitive: one memory has one size; what must share it, one layout."""
+    output = subshape(signature.result, alias.output)
+    source = subshape(signature.parameters[alias.parameter], alias.index)
+    assert output is not None, "checked before"
+    assert source is not None, "checked before"
+    if output.size_bytes != source.size_bytes or (
+        alias.kind == "must-alias" and output.layout != source.layout
+    ):
+        return f"output {_path(alias.output)} is {output}, expected the memory of {source}"
     return ""
 
 

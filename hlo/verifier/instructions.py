@@ -46,10 +46,10 @@ def _check_form(instruction: Instruction) -> None:
     row = OPS[instruction.opcode]
     count = len(instruction.operands)
     if row.arity is not None and count != row.arity:
-        raise Violation("arity", "", f"{count} operands", f"{row.arity}", "C1")
+        raise Violation("arity", "", f"{count} operands", f"{row.arity}", "V9")
     for name, attr in row.attrs.items():
         if attr.default is REQUIRED and name not in instruction.attributes:
-            raise Violation("attribute-missing", "", f"no attribute {name}", "it to be given")
+            raise Violation("attribute-missing", "", f"no attribute {name}", "it to be given", "V8")
 
 
 def _check_bounded(instruction: Instruction) -> None:

@@ -9,8 +9,23 @@ from hlo.ir.shape import Shape, shape_text
 from hlo.ops.table import OPS, Trait
 from hlo.verifier.report import Report
 
-# Results have their operand's layouts exactly, where shapes are forwarded (V20).
-FORWARDING = frozenset({"opt-barrier", "while", "add-dependency", "domain"})
+# Results have the layouts of their operand 0 exactly, where shapes are forwarded (V20).
+FORWARDING = frozenset(
+    {
+        "opt-barrier",
+        "while",
+        "add-dependency",
+        "domain",
+        "dynamic-update-slice",
+        "async-update",
+    }
+)
+# Results have the layouts of the root of what is called (V20).
+CALLS = frozenset({"call", "conditional", "while"})
+# Elements of the operand's tuple that are forwarded (V20).
+ELEMENTS = {"copy-done": 0, "async-done": 1}
+# What may move data between the memories of host and device (V84).
+MOVING = frozenset({"copy", "dynamic-slice", "dynamic-update-slice", "custom-call", "fusion"})
 HOST = 5  # memory space S(5)
 
 
@@ -40,7 +55,7 @@ def _fault(leaf: Shape, layout: Layout) -> str:
 
 
 def check_sensitive(instruction: Instruction, report: Report) -> None:
-    """V20, V29, V80: layouts change only in ops that may change them."""
+    """V20, V29, V80, V84: layouts change only in ops that may change them."""
     try:
         _check_sensitive(instruction)
     except Violation as violation:
@@ -51,8 +66,19 @@ def _check_sensitive(instruction: Instruction) -> None:
     opcode, shape = instruction.opcode, instruction.shape
     if opcode == "bitcast":
         _check_bitcast(instruction)
-    elif opcode in FORWARDING:
+        return
+    if opcode not in MOVING:
+        _check_memory(instruction)
+    if opcode in FORWARDING:
         _check_equal(instruction, instruction.operands[0].shape)
+    if opcode in CALLS:
+        for callee in instruction.called_computations():
+            if callee is not instruction.attributes.get("condition"):
+                _check_equal(instruction, callee.root.shape)
+    elif opcode in ELEMENTS:
+        _check_equal(instruction, instruction.operands[0].shape.elements[ELEMENTS[opcode]])
+    elif opcode == "tuple":
+        _check_equal(instruction, Shape.tuple(o.shape for o in instruction.operands))
     elif opcode == "get-tuple-element":
         element = instruction.operands[0].shape.elements
         index = instruction.attributes["index"]
@@ -64,6 +90,20 @@ def _check_sensitive(instruction: Instruction) -> None:
             if source.rank == shape.rank and _order(source) != _order(shape):
                 found, expected = shape_text(source), f"the layout of {shape_text(shape)}"
                 raise Violation("layout", f"operand {i}", found, expected, "V80")
+
+
+def _check_memory(instruction: Instruction) -> None:
+    """V84: an op on arrays works in one memory, the host's or the device's."""
+    if not instruction.shape.is_array:
+        return
+    for i, operand in enumerate(instruction.operands):
+        if operand.shape.is_array and _on_host(operand.shape) != _on_host(instruction.shape):
+            found, expected = shape_text(operand.shape), f"the memory of {instruction.shape}"
+            raise Violation("layout", f"operand {i}", found, expected, "V84")
+
+
+def _on_host(shape: Shape) -> bool:
+    return shape.layout is not None and shape.layout.memory_space == HOST
 
 
 def _order(shape: Shape) -> object:
@@ -84,7 +124,6 @@ def _check_bitcast(instruction: Instruction) -> None:
     if bits[0] != bits[1]:
         found, expected = shape_text(target), f"{bits[0] // 8} bytes, as {shape_text(source)}"
         raise Violation("shape-mismatch", "result", found, expected, "V29")
-    spaces = [s.layout.memory_space == HOST for s in (source, target) if s.layout]
-    if len(set(spaces)) > 1:
+    if _on_host(source) != _on_host(target):
         found, expected = shape_text(target), "the memory of its operand (host or device)"
         raise Violation("layout", "result", found, expected, "V29")

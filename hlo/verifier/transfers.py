@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import compatible, shape_text
+from hlo.ops.host import PAIRS, source_target_pairs
+from hlo.ops.table import Trait, has_trait
 from hlo.verifier.report import Report
 
 DONES = {"send": "send-done", "recv": "recv-done"}
 STARTS = {done: start for start, done in DONES.items()}
+PIPELINE = "_xla_send_recv_pipeline"  # streams of their own: no order is asked of them
 
 
 def check(module: Module, report: Report) -> None:
-    """V57."""
+    """V57, V58."""
     host: dict[tuple[str, object], Instruction] = {}
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -22,6 +26,52 @@ def check(module: Module, report: Report) -> None:
                     _check_host(instruction, host, report)
             elif instruction.opcode in STARTS:
                 _check_done(instruction, report)
+        if module.is_scheduled:
+            _check_order(computation, report)
+
+
+def _check_order(computation: Computation, report: Report) -> None:
+    """V58: in a schedule, a send between devices is matched before the next exchange starts."""
+    pending: Instruction | None = None
+    for instruction in computation.instructions:
+        given = _frontend(instruction)
+        if instruction.opcode in DONES and PAIRS in given and PIPELINE not in given:
+            fault = _pairs_fault(source_target_pairs(given) or [])
+            if fault:
+                at = "frontend_attributes"
+                report.broken(instruction, "channel", at, given[PAIRS], fault, "V58")
+            if pending is None:
+                pending = instruction
+                continue
+            if pending.opcode == instruction.opcode or _frontend(pending)[PAIRS] != given[PAIRS]:
+                found = f"after {pending.name}, which waits for another peer"
+                expected = f"the peer of {pending.name}, of equal pairs"
+                report.broken(instruction, "channel", "", found, expected, "V58")
+            pending = None
+        elif pending is not None and has_trait(instruction, Trait.COLLECTIVE):
+            found = f"between {pending.name} and its peer"
+            report.broken(instruction, "channel", "", found, "a collective before or after", "V58")
+    if pending is not None:
+        found, expected = "without a peer in the schedule", "a send and a recv of equal pairs"
+        report.broken(pending, "channel", "", found, expected, "V58")
+
+
+def _frontend(instruction: Instruction) -> dict[str, str]:
+    return dict(instruction.attributes.get("frontend_attributes", ()))  # type: ignore[call-overload,no-any-return]  # pairs
+
+
+def _pairs_fault(pairs: list[tuple[int, int]]) -> str:
+    """What is expected of a pair list instead; empty where it is one that cannot block."""
+    targets = dict(pairs)
+    if len(targets) != len(pairs) or len(set(targets.values())) != len(pairs):
+        return "each source and each target once"
+    for start in targets:
+        at: int | None = targets[start]
+        while at is not None and at != start:
+            at = targets.get(at)
+        if at == start:
+            return "no cycle"
+    return ""
 
 
 def _check_start(start: Instruction, report: Report) -> None:

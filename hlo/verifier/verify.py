@@ -12,6 +12,7 @@ from hlo.errors import HloErrors
 from hlo.ir.module import Module
 from hlo.verifier import (
     asynchronous,
+    buffers,
     calls,
     collectives,
     header,
@@ -54,8 +55,9 @@ def _check_meaning(module: Module, report: Report, *, layout_sensitive: bool) ->
             if layout_sensitive:
                 layouts.check_sensitive(instruction, report)
     calls.check(module, report)
+    buffers.check(module, report)
     asynchronous.check(module, report)
     transfers.check(module, report)
     collectives.check(module, report)
     shardings.check(module, report)
-    header.check(module, report)
+    header.check(module, report, layout_sensitive=layout_sensitive)

@@ -96,14 +96,14 @@ def test_missing_attribute() -> None:
     entry, p = with_parameter()
     entry.new("transpose", F32, (p,))
     assert problems(module_of(entry)) == [
-        "transpose: no attribute dimensions, expected it to be given"
+        "transpose: no attribute dimensions, expected it to be given (V8)"
     ]
 
 
 def test_wrong_number_of_operands() -> None:
     entry, p = with_parameter()
     entry.new("negate", F32, (p, p))
-    assert problems(module_of(entry)) == ["negate: 2 operands, expected 1 (C1)"]
+    assert problems(module_of(entry)) == ["negate: 2 operands, expected 1 (V9)"]
 
 
 def test_schedule_out_of_order() -> None:
