@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hlo.errors import Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.layout import Layout
@@ -63,33 +65,44 @@ def check_sensitive(instruction: Instruction, report: Report) -> None:
 
 
 def _check_sensitive(instruction: Instruction) -> None:
-    opcode, shape = instruction.opcode, instruction.shape
+    opcode = instruction.opcode
     if opcode == "bitcast":
         _check_bitcast(instruction)
         return
     if opcode not in MOVING:
         _check_memory(instruction)
+    for forwarded in _forwarded(instruction):
+        _check_equal(instruction, forwarded)
+    if OPS[opcode].traits & Trait.ELEMENTWISE and instruction.shape.is_array:
+        _check_orders(instruction)
+
+
+def _forwarded(instruction: Instruction) -> Iterator[Shape]:
+    """The shapes, layouts included, that the result takes over."""
+    opcode, operands = instruction.opcode, instruction.operands
     if opcode in FORWARDING:
-        _check_equal(instruction, instruction.operands[0].shape)
+        yield operands[0].shape
     if opcode in CALLS:
         for callee in instruction.called_computations():
             if callee is not instruction.attributes.get("condition"):
-                _check_equal(instruction, callee.root.shape)
-    elif opcode in ELEMENTS:
-        _check_equal(instruction, instruction.operands[0].shape.elements[ELEMENTS[opcode]])
+                yield callee.root.shape
     elif opcode == "tuple":
-        _check_equal(instruction, Shape.tuple(o.shape for o in instruction.operands))
-    elif opcode == "get-tuple-element":
-        element = instruction.operands[0].shape.elements
-        index = instruction.attributes["index"]
-        if isinstance(index, int) and 0 <= index < len(element):
-            _check_equal(instruction, element[index])
-    elif OPS[opcode].traits & Trait.ELEMENTWISE and shape.is_array:
-        for i, operand in enumerate(instruction.operands):
-            source = operand.shape
-            if source.rank == shape.rank and _order(source) != _order(shape):
-                found, expected = shape_text(source), f"the layout of {shape_text(shape)}"
-                raise Violation("layout", f"operand {i}", found, expected, "V80")
+        yield Shape.tuple(o.shape for o in operands)
+    elif opcode in ELEMENTS or opcode == "get-tuple-element":
+        elements = operands[0].shape.elements
+        index = ELEMENTS.get(opcode, instruction.attributes.get("index"))
+        if isinstance(index, int) and 0 <= index < len(elements):
+            yield elements[index]
+
+
+def _check_orders(instruction: Instruction) -> None:
+    """V80: elementwise ops keep the order of the dimensions in memory."""
+    shape = instruction.shape
+    for i, operand in enumerate(instruction.operands):
+        source = operand.shape
+        if source.rank == shape.rank and _order(source) != _order(shape):
+            found, expected = shape_text(source), f"the layout of {shape_text(shape)}"
+            raise Violation("layout", f"operand {i}", found, expected, "V80")
 
 
 def _check_memory(instruction: Instruction) -> None:
