@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hlo.errors import HloError
+from hlo.garbage import uncollected
 from hlo.interpreter.evaluate import evaluate as _evaluate
 from hlo.interpreter.evaluate import evaluate_devices as _evaluate_devices
 from hlo.ir.graph import clone_module
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 MODES = ("strict", "fast")
 
 
+@uncollected()
 def parse(text: str, name: str = "<string>") -> Module:
     """The module that a text says: syntax only, as XLA's parser. Raises HloErrors, up to 20."""
     return _parse(text, name)
@@ -47,6 +49,7 @@ def to_text(module: Module, options: PrintOptions | None = None) -> str:
     return print_module(module, options or PrintOptions())
 
 
+@uncollected()
 def verify(module: Module, layout_sensitive: bool = False) -> None:
     """None, or raises HloErrors with every problem found."""
     _verify(module, layout_sensitive=layout_sensitive, place=place)
@@ -70,6 +73,7 @@ def place(instruction: Instruction, role: str) -> Span | None:
     return spans.opcode_span(instruction)
 
 
+@uncollected()
 def optimize(module: Module, passes: str = "default", manager: Manager | None = None) -> Module:
     """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line."""
     steps = parse_pipeline(passes)
@@ -78,6 +82,7 @@ def optimize(module: Module, passes: str = "default", manager: Manager | None = 
     return optimized
 
 
+@uncollected()
 def compile(
     module: Module,
     passes: str = "default",

@@ -29,6 +29,7 @@ CALLING_ATTRIBUTES = (
     "calls",
     "called_computations",
 )
+_CALLING = frozenset(CALLING_ATTRIBUTES)
 
 
 class Instruction:
@@ -87,11 +88,11 @@ class Instruction:
 
     def called_computations(self) -> Iterator[Computation]:
         """Computations that it calls, in XLA's order, repeats kept."""
-        if not self.attributes:
+        if _CALLING.isdisjoint(self.attributes):
             return
         for key in CALLING_ATTRIBUTES:
             value = self.attributes.get(key)
-            if value is None or key not in self.attributes:
+            if value is None:
                 continue
             if isinstance(value, tuple):
                 yield from value

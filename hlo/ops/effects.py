@@ -6,17 +6,22 @@ from collections.abc import Iterator
 
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import OPS, Trait
+from hlo.ops.table import Trait, has_trait
 
 
 def acts(instruction: Instruction) -> bool:
     """Whether the instruction itself, its callees aside, has a side effect."""
-    declared = instruction.attributes.get("custom_call_has_side_effect")
-    return bool(declared or OPS[instruction.opcode].traits & Trait.SIDE_EFFECT)
+    if instruction.opcode == "custom-call" and instruction.get("custom_call_has_side_effect"):
+        return True
+    return has_trait(instruction, Trait.SIDE_EFFECT)
 
 
 def has_effect(instruction: Instruction) -> bool:
     """Whether the instruction, or anything that it calls, has a side effect."""
+    if acts(instruction):
+        return True
+    if next(instruction.called_computations(), None) is None:
+        return False
     return any(acts(i) for i in with_callees(instruction))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import cache
 from typing import ClassVar
 
 from hlo.attributes.kind import AttributeKind
@@ -59,8 +60,8 @@ class Op:
     takes_operand_shapes: evaluate gets `operand_shapes=` (the operands' written shapes with their
     layouts and bounds), for ops whose value depends on them.
     takes_context: evaluate gets `context=` (the interpreter's: devices, random state, host queues).
-    check: an optional static method check(*operand_shapes, shape, **attrs) with the constraints that
-    verification adds to those of infer; `shape` is the written result shape.
+    check: an optional static method check(*operand_shapes, shape, **attrs) with the constraints
+    that verification adds to those of infer; `shape` is the written result shape.
     ulp: error budget of a float result, in units of the last place.
     """
 
@@ -117,7 +118,12 @@ def call_attributes(instruction: Instruction) -> dict[str, object]:
 
 def has_trait(instruction: Instruction, trait: Trait) -> bool:
     """Whether the instruction's op has any of the traits."""
-    return bool(OPS[instruction.opcode].traits & trait)
+    return _opcode_has(instruction.opcode, trait)
+
+
+@cache
+def _opcode_has(opcode: str, trait: Trait) -> bool:
+    return bool(OPS[opcode].traits & trait)
 
 
 def evaluation_keywords(instruction: Instruction) -> dict[str, object]:

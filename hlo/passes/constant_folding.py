@@ -14,6 +14,7 @@ from hlo.ops.table import OPS, Trait, evaluation_keywords, has_trait
 
 # Ops that make more bytes than they read stay as they are: an iota costs nothing inside a kernel.
 EXPANDING = frozenset({"broadcast", "iota", "constant", "parameter", "pad"})
+_BARRED = Trait.SIDE_EFFECT | Trait.RANDOM | Trait.CALLS | Trait.COLLECTIVE | Trait.FREE
 
 
 def constant_folding(module: Module, *, max_elements: int = 65536) -> bool:
@@ -33,19 +34,18 @@ def constant_folding(module: Module, *, max_elements: int = 65536) -> bool:
 def _may_fold(instruction: Instruction, max_elements: int) -> bool:
     if instruction.opcode in EXPANDING or not instruction.operands:
         return False
+    if not all(_is_value(o) for o in instruction.operands):
+        return False
     if not instruction.shape.is_array or instruction.shape.size > max_elements:
         return False
     if instruction.shape.is_dynamic or "control-predecessors" in instruction.attributes:
         return False
     row = OPS[instruction.opcode]
-    barred = Trait.SIDE_EFFECT | Trait.RANDOM | Trait.CALLS | Trait.COLLECTIVE | Trait.FREE
-    if has_trait(instruction, barred) or row.takes_context or not hasattr(row, "evaluate"):
+    if has_trait(instruction, _BARRED) or row.takes_context or not hasattr(row, "evaluate"):
         return False
     if any(True for _ in instruction.called_computations()):
         return False
-    if sum(o.shape.size for o in instruction.operands if o.shape.is_array) > 4 * max_elements:
-        return False
-    return all(_is_value(o) for o in instruction.operands)
+    return sum(o.shape.size for o in instruction.operands) <= 4 * max_elements
 
 
 def _is_value(operand: Instruction) -> bool:

@@ -11,6 +11,7 @@ from hlo.ops.effects import has_effect
 from hlo.ops.table import OPS, Trait, has_trait
 
 Key = tuple[object, ...]
+Numbers = dict[Computation, int]  # equal for computations of equal structure
 
 
 def cse(module: Module) -> bool:
@@ -19,21 +20,23 @@ def cse(module: Module) -> bool:
     A value number per instruction: (opcode, shape, operands' numbers, attributes); called
     computations count by structure, so that JAX's many copies of one reducer are one. O(edges).
     """
-    keys: dict[Computation, Key] = {}
+    numbers: Numbers = {}
+    known: dict[Key, int] = {}
     changed = False
     for computation in callees_first(module):
-        changed |= _merge(computation, keys)
-        keys[computation] = structure(computation, keys)
+        changed |= _merge(computation, numbers)
+        if computation is not module.entry:  # nobody asks for the entry's
+            numbers[computation] = known.setdefault(structure(computation, numbers), len(known))
     return changed
 
 
-def _merge(computation: Computation, keys: dict[Computation, Key]) -> bool:
+def _merge(computation: Computation, numbers: Numbers) -> bool:
     known: dict[Key, Instruction] = {}
     changed = False
     for instruction in post_order(computation):
         if not _may_merge(instruction):
             continue
-        key = (*value_key(instruction, keys), tuple(id(o) for o in instruction.operands))
+        key = (value_key(instruction, numbers), tuple(map(id, instruction.operands)))
         first = known.setdefault(key, instruction)
         if first is not instruction:
             computation.replace_uses(instruction, first)
@@ -50,24 +53,24 @@ def _may_merge(instruction: Instruction) -> bool:
     return instruction.opcode != "opt-barrier" and not has_effect(instruction)
 
 
-def value_key(instruction: Instruction, keys: dict[Computation, Key]) -> Key:
+def value_key(instruction: Instruction, numbers: Numbers) -> Key:
     """Opcode, shape and the attributes that decide the value, hashable."""
     own = OPS[instruction.opcode].attrs
-    attributes = tuple(
-        (name, _attribute_key(value, keys))
-        for name, value in sorted(instruction.attributes.items())
-        if name in own or name in ("literal", "parameter_number")
-    )
+    given = instruction.attributes
+    names = [n for n in given if n in own or n in ("literal", "parameter_number")]
+    if not names:
+        return (instruction.opcode, instruction.shape)
+    attributes = tuple((n, _attribute_key(given[n], numbers)) for n in sorted(names))
     return (instruction.opcode, instruction.shape, attributes)
 
 
-def _attribute_key(value: object, keys: dict[Computation, Key]) -> object:
+def _attribute_key(value: object, numbers: Numbers) -> object:
     if isinstance(value, Computation):
-        return keys.get(value, value)
+        return numbers.get(value, value)
     if isinstance(value, Literal):
         return _literal_key(value)
     if isinstance(value, tuple):
-        return tuple(_attribute_key(v, keys) for v in value)
+        return tuple(_attribute_key(v, numbers) for v in value)
     return value
 
 
@@ -79,14 +82,14 @@ def _literal_key(literal: Literal) -> Key:
     return (literal.shape, literal.array.tobytes())
 
 
-def structure(computation: Computation, keys: dict[Computation, Key]) -> Key:
+def structure(computation: Computation, numbers: Numbers) -> Key:
     """Equal for computations that are equal up to names; unique for one with effects."""
-    numbers: dict[Instruction, int] = {}
+    places: dict[Instruction, int] = {}
     rows: list[Key] = []
     for instruction in post_order(computation):
         if has_effect(instruction):
             return (id(computation),)
-        numbers[instruction] = len(rows)
-        operands = tuple(numbers[o] for o in instruction.operands)
-        rows.append((*value_key(instruction, keys), operands))
-    return (*rows, numbers[computation.root])
+        places[instruction] = len(rows)
+        operands = tuple(places[o] for o in instruction.operands)
+        rows.append((value_key(instruction, numbers), operands))
+    return (*rows, places[computation.root])

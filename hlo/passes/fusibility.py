@@ -10,7 +10,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import OPS, Trait
+from hlo.ops.table import OPS, Trait, has_trait
 
 # Ops that say where an element comes from and compute nothing.
 MOVEMENT = frozenset(
@@ -33,8 +33,7 @@ _HEAVY = {
 
 def is_elementwise(instruction: Instruction) -> bool:
     """Whether the result's element depends on the operands' elements at its index only."""
-    row = OPS.get(instruction.opcode)
-    return row is not None and bool(row.traits & Trait.ELEMENTWISE)
+    return instruction.opcode in OPS and has_trait(instruction, Trait.ELEMENTWISE)
 
 
 def is_fusible(instruction: Instruction) -> bool:

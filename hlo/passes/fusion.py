@@ -26,8 +26,9 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
     all; reductions in the middle of a kernel are our own (staged kernels).
     """
     changed = _write_out(module)
+    called_by_ops = _called_by_ops(module)
     for computation in tuple(module.computations):
-        if computation in _called_by_ops(module):
+        if computation in called_by_ops:
             continue
         changed |= split_reductions(computation)
         for group in joined(plan(computation, max_size), max_size):
