@@ -128,7 +128,7 @@ def _rounded_bf16(w: Writer, target: Target, value: Value) -> Value:
 
 
 def _carried_up(w: Writer, bits: Value) -> Value:
-    """bits + 0x7fff, one more where the bit that stays is odd: a test into a mask, a blend, a sum."""
+    """bits + 0x7fff, one more where the bit that stays is odd: a test, a blend, a sum."""
     odd = w.binary("and", bits, w.int(0x10000, bits.type))
     is_odd = w.compare("icmp ne", odd, w.zero(bits.type))
     half = w.select(is_odd, w.int(0x8000, bits.type), w.int(0x7FFF, bits.type))

@@ -57,6 +57,6 @@ def test_titles_and_engines(tmp_path: Path) -> None:
 
 
 def test_values_of_tuples() -> None:
-    first, (second,) = value_of("(s4[2], (pred[])) ({-8, 7}, (true))")  # type: ignore[misc]
+    first, (second,) = value_of("(s4[2], (pred[])) ({-8, 7}, (true))")  # type: ignore[misc]  # tuples
     assert first.tolist() == [-8, 7]
     assert second == np.True_

@@ -33,7 +33,9 @@ def rng_bit_generator(
     state = [types.parts(s)[0] for s in elemental.lanes_at(operand, wanted)]
     is_threefry = attribute(instruction, "algorithm") == "rng_three_fry"
     if path == (0,):
-        after = _state_after(elemental.nest.w, state, bits.dims, bits.dtype.bits, is_threefry)
+        after = _state_after(
+            elemental.nest.w, state, bits.dims, bits.dtype.bits, is_threefry=is_threefry
+        )
         return [_picked(elemental, after, index[0]) for index in indices]
     make = _threefry_element if is_threefry else _philox_element
     return [make(elemental, instruction, state, index) for index in indices]
@@ -44,7 +46,8 @@ def _state_after(
     state: list[Value],
     dims: tuple[int, ...],
     bits: int,
-    is_threefry: bool,  # noqa: FBT001
+    *,
+    is_threefry: bool,
 ) -> list[Value]:
     if is_threefry:
         count = prod(dims) if bits == 64 else prod(_half(dims))

@@ -112,4 +112,4 @@ def test_short_loops_give_the_interpreters_bits() -> None:
     x = f32(0.1, -0.3)
     expected = evaluate(parse(COUNTING), x)
     got = compiled(COUNTING)(x)
-    assert [a.tobytes() for a in got] == [e.tobytes() for e in expected]  # type: ignore[attr-defined]
+    assert [a.tobytes() for a in got] == [e.tobytes() for e in expected]  # type: ignore[attr-defined]  # arrays

@@ -9,7 +9,7 @@ import numpy as np
 
 from hlo.backend import toolchain
 from hlo.backend.backend import emit_llvm, link
-from hlo.backend.buffers import assign
+from hlo.backend.buffers import BufferPlan, assign
 from hlo.backend.compile import objects
 from hlo.backend.host import HostCalls
 from hlo.backend.kernels.build import implementations
@@ -115,7 +115,7 @@ def update(instruction: Instruction, target: Target) -> Kernel | None:
 FAMILIES = {Way.STAGED: (elementwise, update)}
 
 
-def planned(text: str):  # type: ignore[no-untyped-def]
+def planned(text: str) -> BufferPlan:
     """The buffer plan of a program with the tiny kernels."""
     order = schedule(parse(text))
     return assign(order, implementations(order, toolchain.host_target(), FAMILIES))

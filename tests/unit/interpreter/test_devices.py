@@ -62,7 +62,7 @@ def ints(*values: int) -> np.ndarray:
 
 def test_all_reduce_over_replicas() -> None:
     results = evaluate_devices(parse(ALL_REDUCE), [[ints(1, 2)], [ints(10, 20)], [ints(5, 6)]])
-    assert [r.tolist() for r in results] == [[16, 28]] * 3  # type: ignore[attr-defined]
+    assert [r.tolist() for r in results] == [[16, 28]] * 3  # type: ignore[attr-defined]  # arrays
 
 
 def test_send_and_receive_in_a_ring() -> None:

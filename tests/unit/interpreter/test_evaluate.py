@@ -59,7 +59,7 @@ def test_constant_results_can_be_written() -> None:
     result = run("HloModule m\nENTRY e { ROOT c = f32[2] constant({1, 2}) }")
     assert isinstance(result, np.ndarray)
     result[0] = 5
-    assert run("HloModule m\nENTRY e { ROOT c = f32[2] constant({1, 2}) }").tolist() == [1, 2]  # type: ignore[attr-defined]
+    assert run("HloModule m\nENTRY e { ROOT c = f32[2] constant({1, 2}) }").tolist() == [1, 2]  # type: ignore[attr-defined]  # an array
 
 
 def test_result_has_the_entry_layout() -> None:
@@ -79,7 +79,7 @@ ENTRY e {
   unused = f32[2] custom-call(x), custom_call_target="nothing_of_that_name"
   ROOT y = f32[2] negate(x)
 }"""
-    assert run(text, np.ones(2, np.float32)).tolist() == [-1, -1]  # type: ignore[attr-defined]
+    assert run(text, np.ones(2, np.float32)).tolist() == [-1, -1]  # type: ignore[attr-defined]  # an array
 
 
 def test_effects_run_though_nothing_uses_them() -> None:
@@ -109,7 +109,7 @@ ENTRY e {
     fed: list[object] = []
     evaluate(parse(text), np.ones(2, np.float32), outfeed=fed)
     assert len(fed) == 1
-    assert fed[0].tolist() == [1, 1]  # type: ignore[attr-defined]
+    assert fed[0].tolist() == [1, 1]  # type: ignore[attr-defined]  # an array
 
 
 def test_infeed_gives_values_in_order_and_says_when_it_is_empty() -> None:

@@ -213,7 +213,7 @@ def test_convolutions() -> None:
 def test_same_padding_puts_the_odd_element_at_the_high_end() -> None:
     b = hlo.Builder()
     x, k = b.parameter("x", vector(1, 1, 4)), b.parameter("k", vector(1, 1, 2))
-    window = b.conv(x, k, [1], "SAME")["window"].dims[0]  # type: ignore[attr-defined]
+    window = b.conv(x, k, [1], "SAME")["window"].dims[0]  # type: ignore[attr-defined]  # a Window
     assert (window.pad_low, window.pad_high) == (0, 1)
 
 

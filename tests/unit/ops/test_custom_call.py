@@ -40,7 +40,7 @@ def call(target: str, operands: list[np.ndarray], result: str, config: str = "{}
 @pytest.mark.usefixtures("registry")
 def test_registered_function_runs() -> None:
     register_custom_call("twice", lambda x: 2 * x)
-    assert call("twice", [np.ones(2, np.float32)], "f32[2]").tolist() == [2, 2]  # type: ignore[attr-defined]
+    assert call("twice", [np.ones(2, np.float32)], "f32[2]").tolist() == [2, 2]  # type: ignore[attr-defined]  # an array
 
 
 @pytest.mark.usefixtures("registry")
@@ -83,7 +83,7 @@ def matrices(*dims: int, dtype: type = np.float32) -> np.ndarray:
 def test_lu_factors_multiply_to_the_matrix(letter: str, dtype: type, name: str) -> None:
     a = matrices(2, 4, 4, dtype=dtype)
     shapes = f"({name}[2,4,4], s32[2,4], s32[2])"
-    lu, pivots, info = call(f"lapack_{letter}getrf_ffi", [a], shapes)  # type: ignore[misc]
+    lu, pivots, info = call(f"lapack_{letter}getrf_ffi", [a], shapes)  # type: ignore[misc]  # a tuple
     assert info.tolist() == [0, 0]
     for matrix, factors, swaps in zip(a, lu, pivots, strict=True):
         rows = np.arange(4)
@@ -95,32 +95,32 @@ def test_lu_factors_multiply_to_the_matrix(letter: str, dtype: type, name: str) 
 
 def test_qr_factors_multiply_to_the_matrix() -> None:
     a = matrices(5, 3)
-    qr, tau = call("lapack_sgeqrf_ffi", [a], "(f32[5,3], f32[3])")  # type: ignore[misc]
+    qr, tau = call("lapack_sgeqrf_ffi", [a], "(f32[5,3], f32[3])")  # type: ignore[misc]  # a tuple
     q = call("lapack_sorgqr_ffi", [qr, tau], "f32[5,3]")
     assert isinstance(q, np.ndarray)
     assert np.allclose(q @ np.triu(qr[:3]), a, atol=1e-5)
-    packed, taus = call("Qr", [a], "(f32[5,3], f32[3])")  # type: ignore[misc]
+    packed, taus = call("Qr", [a], "(f32[5,3], f32[3])")  # type: ignore[misc]  # a tuple
     again = call("ProductOfElementaryHouseholderReflectors", [packed, taus], "f32[5,3]")
-    assert np.allclose(again, q, atol=1e-5)  # type: ignore[arg-type]
+    assert np.allclose(again, q, atol=1e-5)  # type: ignore[arg-type]  # arrays
     config = "{left = true, transpose = true}"
     turned = call("lapack_sormqr_ffi", [qr, tau, a], "f32[5,3]", config)
-    assert np.allclose(turned[:3], np.triu(qr[:3]), atol=1e-5)  # type: ignore[index]
+    assert np.allclose(turned[:3], np.triu(qr[:3]), atol=1e-5)  # type: ignore[index]  # arrays
 
 
 def test_pivoted_qr_permutes_columns() -> None:
     a = matrices(4, 3, dtype=np.float64)
     free = np.zeros(3, np.int32)
     result = "(f64[4,3], s32[3], f64[3])"
-    qr, pivots, tau = call("lapack_dgeqp3_ffi", [a, free], result)  # type: ignore[misc]
+    qr, pivots, tau = call("lapack_dgeqp3_ffi", [a, free], result)  # type: ignore[misc]  # a tuple
     q = call("lapack_dorgqr_ffi", [qr, tau], "f64[4,3]")
-    assert np.allclose(q @ np.triu(qr[:3]), a[:, pivots - 1])  # type: ignore[operator]
+    assert np.allclose(q @ np.triu(qr[:3]), a[:, pivots - 1])  # type: ignore[operator]  # arrays
 
 
 @pytest.mark.parametrize(("mode", "columns", "rows"), [("A", 5, 3), ("S", 3, 3)])
 def test_singular_values(mode: str, columns: int, rows: int) -> None:
     a = matrices(5, 3, dtype=np.complex64)
     shapes = f"(c64[5,3], f32[3], c64[5,{columns}], c64[{rows},3], s32[])"
-    _, s, u, vt, info = call("lapack_cgesdd_ffi", [a], shapes, f"{{mode = {ord(mode)} : ui8}}")  # type: ignore[misc]
+    _, s, u, vt, info = call("lapack_cgesdd_ffi", [a], shapes, f"{{mode = {ord(mode)} : ui8}}")  # type: ignore[misc]  # a tuple
     assert info == 0
     assert np.allclose(u[:, :3] * s @ vt, a, atol=1e-5)
 
@@ -129,10 +129,10 @@ def test_symmetric_eigenvectors() -> None:
     a = matrices(4, 4, dtype=np.float64)
     a = a + a.T
     config = f"{{mode = {ord('V')} : ui8, uplo = {ord('L')} : ui8}}"
-    v, w, _ = call("lapack_dsyevd_ffi", [a], "(f64[4,4], f64[4], s32[])", config)  # type: ignore[misc]
+    v, w, _ = call("lapack_dsyevd_ffi", [a], "(f64[4,4], f64[4], s32[])", config)  # type: ignore[misc]  # a tuple
     assert np.allclose(a @ v, v * w)
     config = '"1,1,100,0.000001"'
-    vectors, values = call("Eigh", [a], "(f64[4,4], f64[4])", config)  # type: ignore[misc]
+    vectors, values = call("Eigh", [a], "(f64[4,4], f64[4])", config)  # type: ignore[misc]  # a tuple
     assert np.allclose(values, w)
     assert np.allclose(a @ vectors, vectors * values)
 
@@ -141,7 +141,7 @@ def test_general_eigenvectors() -> None:
     a = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 2]], np.float32)
     config = f"{{compute_left = {ord('V')} : ui8, compute_right = {ord('V')} : ui8}}"
     shapes = "(f32[3], f32[3], c64[3,3], c64[3,3], s32[])"
-    wr, wi, left, right, _ = call("lapack_sgeev_ffi", [a], shapes, config)  # type: ignore[misc]
+    wr, wi, left, right, _ = call("lapack_sgeev_ffi", [a], shapes, config)  # type: ignore[misc]  # a tuple
     w = wr + 1j * wi
     assert np.allclose(a @ right, right * w, atol=1e-6)
     assert np.allclose(np.conj(left.T) @ a, w[:, None] * np.conj(left.T), atol=1e-6)
@@ -151,7 +151,7 @@ def test_schur_form_and_hessenberg_form() -> None:
     a = matrices(4, 4, dtype=np.float64)
     config = f"{{mode = {ord('V')} : ui8, sort = {ord('N')} : ui8}}"
     shapes = "(f64[4,4], f64[4,4], f64[4], f64[4], s32[], s32[])"
-    t, z, *_ = call("lapack_dgees_ffi", [a], shapes, config)  # type: ignore[misc]
+    t, z, *_ = call("lapack_dgees_ffi", [a], shapes, config)  # type: ignore[misc]  # a tuple
     assert np.allclose(z @ t @ z.T, a)
     h, _, info = call("lapack_dgehrd_ffi", [a], "(f64[4,4], f64[3], s32[])",
                       "{high = 4 : i32, low = 1 : i32}")  # type: ignore[misc]  # fmt: skip
@@ -164,13 +164,13 @@ def test_tridiagonal_reduction_and_solution() -> None:
     a = a + a.T
     config = f"{{uplo = {ord('L')} : ui8}}"
     shapes = "(f64[4,4], f64[4], f64[3], f64[3], s32[])"
-    _, d, e, _, _ = call("lapack_dsytrd_ffi", [a], shapes, config)  # type: ignore[misc]
+    _, d, e, _, _ = call("lapack_dsytrd_ffi", [a], shapes, config)  # type: ignore[misc]  # a tuple
     tridiagonal = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
     assert np.allclose(np.linalg.eigvalsh(tridiagonal), np.linalg.eigvalsh(a))
     lower, diagonal = np.array([0, 1, 1.0]), np.array([4.0, 4, 4])
     upper, b = np.array([1.0, 1, 0]), np.array([[5.0], [6], [5]])
     x = call("tridiagonal_solve_perturbed_ffi", [lower, diagonal, upper, b], "f64[3,1]")
-    assert np.allclose(x, 1)  # type: ignore[arg-type]
+    assert np.allclose(x, 1)  # type: ignore[arg-type]  # arrays
 
 
 @pytest.mark.parametrize("side", ["L", "R"])
@@ -183,7 +183,7 @@ def test_triangular_systems(side: str, turned: str) -> None:
     )
     x = call("lapack_ztrsm_ffi", [a, b], "c128[3,3]", config)
     matrix = {"N": np.tril(a), "T": np.tril(a).T, "C": np.conj(np.tril(a).T)}[turned]
-    assert np.allclose(matrix @ x if side == "L" else x @ matrix, b)  # type: ignore[operator]
+    assert np.allclose(matrix @ x if side == "L" else x @ matrix, b)  # type: ignore[operator]  # arrays
 
 
 def test_sparse_rows_times_dense() -> None:
@@ -191,4 +191,4 @@ def test_sparse_rows_times_dense() -> None:
     columns, right = np.array([0, 2, 1], np.int32), matrices(3, 2)
     product = call("cpu_csr_sparse_dense_ffi", [data, starts, columns, right], "f32[3,2]")
     dense = np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0]], np.float32)
-    assert np.allclose(product, dense @ right)  # type: ignore[arg-type]
+    assert np.allclose(product, dense @ right)  # type: ignore[arg-type]  # arrays

@@ -71,7 +71,7 @@ def test_huge_literals_are_refused_and_elided_ones_kept() -> None:
 
 def test_literal_bits() -> None:
     root = parse(body("f32[4] constant({-0.0, -0, nan(0x5), -nan})")).entry.root
-    bits = root.attributes["literal"].array.view(np.uint32).tolist()  # type: ignore[attr-defined]
+    bits = root.attributes["literal"].array.view(np.uint32).tolist()  # type: ignore[attr-defined]  # a Literal
     assert bits == [0x80000000, 0, 0x7F800005, 0xFFC00000]
 
 

@@ -73,7 +73,7 @@ def test_optimize_leaves_its_argument_alone() -> None:
 
 
 def test_a_pass_that_breaks_the_module_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(module: hlo.ir.module.Module) -> bool:  # type: ignore[name-defined]
+    def breaks(module: hlo.ir.module.Module) -> bool:  # type: ignore[name-defined]  # loaded with hlo
         root = module.entry.root
         root.shape = hlo.Shape.array("f32", [4])
         return True

@@ -95,7 +95,7 @@ def test_nested_tuples_and_tokens() -> None:
       i = (f32[4], token[]) tuple(c, t)
       ROOT r = ((f32[4], token[]), f32[4], ()) tuple(i, a, e)
     }"""
-    (first, token), second, empty = compiled(text)((X, (Y, None)))  # type: ignore[misc]
+    (first, token), second, empty = compiled(text)((X, (Y, None)))  # type: ignore[misc]  # a tuple
     np.testing.assert_array_equal(first, X + Y)
     np.testing.assert_array_equal(second, X)
     assert token is None

@@ -38,7 +38,7 @@ def test_spacing_is_the_step_to_the_next_value(dtype: DType) -> None:
         assert spacing(x)[0] == following[0] - start
 
 
-@pytest.mark.parametrize("dtype", [t for t in FLOATS if t.float_format.nan == "ieee"], ids=str)  # type: ignore[union-attr]
+@pytest.mark.parametrize("dtype", [t for t in FLOATS if t.float_format.nan == "ieee"], ids=str)  # type: ignore[union-attr]  # a float type
 def test_distances_of_special_values(dtype: DType) -> None:
     values = np.array([0.0, -0.0, np.nan, np.inf, -np.inf]).astype(dtype.numpy)
     zero, minus, nan, inf, _ = (values[i : i + 1] for i in range(5))

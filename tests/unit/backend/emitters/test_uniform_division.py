@@ -1,4 +1,4 @@
-"""bf16 divided by one bf16 per row: the bits of the correctly rounded quotient, for all divisors."""
+"""bf16 divided by one bf16 per row: the bits of the rounded quotient, for all divisors."""
 
 import ml_dtypes
 import numpy as np
@@ -33,7 +33,7 @@ def test_every_divisor(divide: object, part: int) -> None:
         with np.errstate(all="ignore"):
             exact = x.astype(np.float64) / y.astype(np.float64)[:, None]
             expected = exact.astype(np.float64).astype(ml_dtypes.bfloat16)
-        found = divide(x, y)  # type: ignore[operator]
+        found = divide(x, y)  # type: ignore[operator]  # a compiled function
         nan = np.isnan(expected)
         assert np.array_equal(np.isnan(found), nan)
         assert np.array_equal(found.view(np.uint16)[~nan], expected.view(np.uint16)[~nan])

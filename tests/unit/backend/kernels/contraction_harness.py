@@ -81,7 +81,7 @@ class Compiled:
         del keep
         return result
 
-    def prepared(self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1):  # type: ignore[no-untyped-def]
+    def prepared(self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1):  # type: ignore[no-untyped-def]  # ctypes pointers and their owners
         temporaries = [aligned(size) for size in self.sequence.temporaries]
         arrays = [*operands, result, *temporaries]
         steps = []

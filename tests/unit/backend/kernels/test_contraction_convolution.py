@@ -142,7 +142,7 @@ def random_convolution(rng: np.random.Generator, types: tuple[dt.DType, ...]) ->
         "f": feature * int(rng.choice([1, 1, 2, 5, 17])),
         "o": feature * batch * int(rng.choice([1, 2, 3, 18])),
     }
-    return convolution(text, sizes, tuple(spatial), tuple(dims), types, groups)  # type: ignore[arg-type]
+    return convolution(text, sizes, tuple(spatial), tuple(dims), types, groups)  # type: ignore[arg-type]  # three types, two groups
 
 
 @pytest.mark.parametrize("seed", range(40))
