@@ -33,6 +33,9 @@ def problem(made: Instruction, actual: object, expected: object) -> str:
         return "" if _same_bits(actual, expected) else f"{actual}, expected {expected}"
     budget = Budget(2 * OPS[made.opcode].ulp, _tolerance(made.shape) if OPS[made.opcode].ulp else 0)
     report = compare(actual, expected, budget)
+    exact = OPS[made.opcode].ulp == 0 and OPS[made.opcode].traits & Trait.ELEMENTWISE
+    if exact and any(array.zero_signs for array in report.arrays):
+        return f"zeros of another sign\n{report.text}"
     return "" if report.passed else report.text
 
 
