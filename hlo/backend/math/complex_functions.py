@@ -89,14 +89,18 @@ def asin(z: Complex) -> Complex:
     """atan2(x, Re(m p)) + i asinh(Im(conj(m) p)), m = sqrt(1 - z), p = sqrt(1 + z)."""
     m, p = sqrt(_one_minus(z)), sqrt(_one_plus(z))
     real = atan2(z.real, m.real * p.real - m.imag * p.imag)
-    return Complex(real, hyperbolic.asinh(m.real * p.imag - m.imag * p.real))
+    imag = hyperbolic.asinh(m.real * p.imag - m.imag * p.real)
+    far = Complex(atan2(z.real, z.imag.abs()), z.real.const(_INF).copysign(z.imag))
+    return choose(_is_infinite(z), far, Complex(real, imag))
 
 
 def acos(z: Complex) -> Complex:
     """2 atan2(Re m, Re p) + i asinh(Im(conj(p) m))."""
     m, p = sqrt(_one_minus(z)), sqrt(_one_plus(z))
     real = atan2(m.real, p.real) * 2.0
-    return Complex(real, hyperbolic.asinh(p.real * m.imag - p.imag * m.real))
+    imag = hyperbolic.asinh(p.real * m.imag - p.imag * m.real)
+    far = Complex(atan2(z.imag.abs(), z.real), z.real.const(_INF).copysign(-z.imag))
+    return choose(_is_infinite(z), far, Complex(real, imag))
 
 
 def asinh(z: Complex) -> Complex:
@@ -108,7 +112,8 @@ def acosh(z: Complex) -> Complex:
     """asinh(Re(conj(m) p)) + 2i atan2(Im m, Re p), m = sqrt(z - 1), p = sqrt(z + 1)."""
     m, p = sqrt(Complex(z.real - 1.0, z.imag)), sqrt(_one_plus(z))
     real = hyperbolic.asinh(m.real * p.real + m.imag * p.imag)
-    return Complex(real, atan2(m.imag, p.real) * 2.0)
+    far = Complex(z.real.const(_INF), atan2(z.imag, z.real))
+    return choose(_is_infinite(z), far, Complex(real, atan2(m.imag, p.real) * 2.0))
 
 
 def atanh(z: Complex) -> Complex:
@@ -126,6 +131,11 @@ def atanh(z: Complex) -> Complex:
 def arctangent2(y: Complex, x: Complex) -> Complex:
     """-i log((x + iy)/sqrt(x^2 + y^2))."""
     return log(divide(x + y.times_i(), sqrt(x * x + y * y))).over_i()
+
+
+def _is_infinite(z: Complex) -> Term:
+    """Whether a part is: there the inverse functions follow the direction alone, as in C99."""
+    return z.real.abs().eq(_INF) | z.imag.abs().eq(_INF)
 
 
 def _one_minus(z: Complex) -> Complex:

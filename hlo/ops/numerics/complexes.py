@@ -119,7 +119,7 @@ def logarithm_plus_one(z: Array) -> Array:
     larger = np.maximum(np.abs(one), np.abs(b))
     smaller = np.minimum(np.abs(one), np.abs(b))
     excess = np.where(one > np.abs(b), a, larger - 1)
-    ratio = np.where(larger == 0, larger, smaller / larger)
+    ratio = np.where((larger == 0) | np.isinf(larger), np.zeros_like(a), smaller / larger)
     near = np.log1p(excess) + np.log1p(ratio * ratio) / 2
     exact = np.log1p(a * (2 + a) + b * b) / 2  # no cancellation while both parts are small
     return pair(np.where(np.abs(a) + np.abs(b) < 0.5, exact, near), np.arctan2(b, one))
