@@ -377,9 +377,84 @@ def indexing(d: Draw) -> Instruction:
     )  # fmt: skip
 
 
+def called(d: Draw) -> Instruction:
+    """Ops with computations of their own, generators of bits, shapes of more than one result."""
+    match d.below(5):
+        case 0:
+            return mapped(d)
+        case 1:
+            words = int(d.pick((2, 3)))  # type: ignore[call-overload]
+            state = d.array((words,), DTYPES["u64"], "bits")
+            shape = hlo.Shape.array(d.pick(GENERATED), d.dims())  # type: ignore[arg-type]
+            algorithm = "rng_three_fry" if words == 2 else "rng_philox"
+            return d.b.rng_bit_generator(algorithm, state, shape)
+        case 2:
+            return folded(d)
+        case 3:
+            return scattered_together(d)
+        case _:
+            return ordered(d)
+
+
+GENERATED = tuple(DTYPES[n] for n in ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"))
+
+
+def mapped(d: Draw) -> Instruction:
+    """A map of a small computation on two arrays."""
+    dtype: DType = d.pick(WIDE)  # type: ignore[assignment]
+    dims = d.dims()
+    f = d.b.subcomputation("mapped")
+    scalar = hlo.Shape.array(dtype)
+    x, y = f.parameter("x", scalar), f.parameter("y", scalar)
+    root = f.select(f.eq(x, y), f.multiply(x, x), f.add(x, y))
+    return d.b.map([d.array(dims, dtype), d.array(dims, dtype)], f.finish(root))
+
+
+def folded(d: Draw) -> Instruction:
+    """A sum whose computation is more than one op."""
+    dtype: DType = d.pick(INTEGERS)  # type: ignore[assignment]
+    f = d.b.subcomputation("sum")
+    scalar = hlo.Shape.array(dtype)
+    acc, x = f.parameter("acc", scalar), f.parameter("x", scalar)
+    add = f.finish(f.add(acc, f.and_(x, x)))
+    dims = d.dims(1 + d.below(3))
+    return d.b.reduce(d.array(dims, dtype), d.array((), dtype), add, d.some(len(dims)))
+
+
+def scattered_together(d: Draw) -> Instruction:
+    """A scatter of two arrays, each with a fold of its own."""
+    n, count, width = d.below(9, 1), d.below(12), d.below(6)
+    types: list[DType] = [d.pick(INTEGERS), d.pick(INTEGERS)]  # type: ignore[list-item]
+    f = d.b.subcomputation("both")
+    old = [f.parameter(f"old{k}", hlo.Shape.array(t)) for k, t in enumerate(types)]
+    new = [f.parameter(f"new{k}", hlo.Shape.array(t)) for k, t in enumerate(types)]
+    both = f.finish(f.tuple(f.add(old[0], new[0]), f.maximum(old[1], new[1])))
+    inputs = [d.array((n, width), t) for t in types]
+    indices = d.indices((count, 1), n)
+    updates = [d.array((count, width), t) for t in types]
+    return d.b.emit(
+        "scatter", *inputs, indices, *updates, update_window_dims=(1,), inserted_window_dims=(0,),
+        scatter_dims_to_operand_dims=(0,), index_vector_dim=1, to_apply=both,
+    )  # fmt: skip
+
+
+def ordered(d: Draw) -> Instruction:
+    """A sort by two keys."""
+    first: DType = d.pick(INTEGERS)  # type: ignore[assignment]
+    second: DType = d.pick(INTEGERS)  # type: ignore[assignment]
+    dims = d.dims(1 + d.below(3))
+    f = d.b.subcomputation("by_two_keys")
+    a, b = (f.parameter(n, hlo.Shape.array(first)) for n in "ab")
+    c, e = (f.parameter(n, hlo.Shape.array(second)) for n in "ce")
+    before = f.finish(f.or_(f.lt(a, b), f.and_(f.eq(a, b), f.gt(c, e))))
+    arrays = [d.array(dims, first), d.array(dims, second)]
+    return d.b.sort(arrays, before, d.below(len(dims)), is_stable=d.coin())
+
+
 Family = Callable[[Draw], Instruction]
 FAMILIES: dict[str, Family] = {
-    f.__name__: f for f in (elementwise, movement, indexing, reduction, window, sort, contraction)
+    f.__name__: f
+    for f in (elementwise, movement, indexing, reduction, window, sort, contraction, called)
 }
 
 
