@@ -5,7 +5,9 @@ Offsets count characters of the text; lines and columns are computed only when a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,12 +16,15 @@ class Source:
 
     name: str
     text: str
+    _starts: list[int] = field(default_factory=list, repr=False)  # of the lines, once one is asked
 
     def line_column(self, offset: int) -> tuple[int, int]:
         """1-based line and column of an offset (columns count characters after the last LF)."""
         offset = max(0, min(offset, len(self.text)))
-        line = self.text.count("\n", 0, offset) + 1
-        return line, offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+        if not self._starts:
+            self._starts.extend([0, *(m.end() for m in re.finditer("\n", self.text))])
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
 
     def line_at(self, offset: int) -> str:
         """The whole line that holds the offset, without its LF."""

@@ -218,6 +218,21 @@ def _depends(atom: Atom, variable: Atom) -> bool:
     return atom is variable
 
 
+def loop_variables(exprs: Iterable[Expr]) -> set[Variable]:
+    """All loop variables that occur, also in quotients and in where run-time values stand."""
+    found: set[Variable] = set()
+    pending = list(exprs)
+    while pending:
+        for atom in pending.pop().terms:
+            if isinstance(atom, Variable):
+                found.add(atom)
+            elif isinstance(atom, Part):
+                pending.append(atom.inner)
+            elif isinstance(atom, Opaque):
+                pending += atom.inner
+    return found
+
+
 def number(value: int) -> Expr:
     """A constant index."""
     return Expr({}, value)

@@ -9,7 +9,9 @@ where to split. Does not know LLVM.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
+from hlo.attributes.window import Window
 from hlo.backend import indexing
 from hlo.backend.elemental import Elemental, Path, is_elementwise, keeps_elements
 from hlo.backend.emitters.movement import CASES, Condition, cases
@@ -33,7 +35,8 @@ class Read:
 @dataclass(slots=True)
 class Trace:
     """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
-    once per index; heavy: those of them that cost more than a few cycles."""
+    once per index; heavy: those of them that cost more than a few cycles. work: operations for
+    every value of an index."""
 
     reads: list[Read] = field(default_factory=list)
     values: list[Expr] = field(default_factory=list)
@@ -42,6 +45,7 @@ class Trace:
     ops: int = 0
     heavy: int = 0
     heavy_at: dict[Instruction, list[Index]] = field(default_factory=dict)
+    work: list[tuple[int, Index]] = field(default_factory=list)
 
     def expressions(self) -> list[Expr]:
         """Everything whose form the loops have to suit."""
@@ -56,6 +60,8 @@ HEAVY = frozenset(
         "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
     }
 )  # fmt: skip
+
+HEAVY_FLOPS = 10  # what one of them costs in additions
 
 
 def trace(elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]) -> Trace:
@@ -99,6 +105,7 @@ class _Tracer:
         self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
     ) -> None:
         self.found.ops += 1
+        self.found.work.append((HEAVY_FLOPS if instruction.opcode in HEAVY else 1, index))
         if instruction.opcode in HEAVY:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
@@ -138,17 +145,24 @@ class _Tracer:
                 self.found.reductions.append((instruction, index))
                 inner, variables = reduced_index(instruction, index)
                 count = len(operands) // 2
+                self.found.work.append((count, inner))
                 for operand in operands[:count]:
                     self.stack.append((operand, inner, (), (*folded, *variables)))
                 self.stack += [(o, (), (), folded) for o in operands[count:]]
             case _:
                 # Every index counts by itself; operands may be read anywhere.
                 self.found.values += index
+                self.found.work.append((_window_size(instruction), index))
                 for operand in operands:
                     dims = operand.shape.dims
                     free = tuple(indexing.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
                     if operand.shape.is_array:
                         self.stack.append((operand, free, (), folded))
+
+
+def _window_size(instruction: Instruction) -> int:
+    window = instruction.get("window")
+    return prod(d.size for d in window.dims) if isinstance(window, Window) else 1
 
 
 def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:

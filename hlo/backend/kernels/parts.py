@@ -14,7 +14,7 @@ from hlo.backend.elemental import Elemental
 from hlo.backend.emitters import reducers
 from hlo.backend.indexing import Expr, Index, Variable
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.trace import Read, Trace, trace
+from hlo.backend.trace import Trace, trace
 from hlo.ir.instruction import Instruction
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams
@@ -43,7 +43,6 @@ class Part:
     tile: int | None = None
     block: int = 0
     copies: int = 1
-    flops: int = 0
     trace: Trace = field(default_factory=Trace)
     variables: list[Variable] = field(default_factory=list)
 
@@ -177,7 +176,6 @@ def _planned(elemental: Elemental, part: Part) -> Part:
     part.lanes = elemental.lanes
     _choose_tile(elemental, part)
     _choose_units(part)
-    part.flops = _flops(part)
     return part
 
 
@@ -273,12 +271,3 @@ def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:
     weight = part.trace.ops + 8 * part.trace.heavy
     wanted = 4 if weight <= 4 else 2 if weight <= 60 else 1
     return max(1, min(wanted, vectors))
-
-
-def _flops(part: Part) -> int:
-    inner = max((_volume(r) for r in part.trace.reads), default=1)
-    return (part.trace.ops + 10 * part.trace.heavy + len(part.trace.reductions)) * part.size * inner
-
-
-def _volume(read: Read) -> int:
-    return prod(v.high + 1 for v in read.folded)

@@ -19,6 +19,7 @@ from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
     windows,
 )
 from hlo.backend.emitters.movement import CASES
+from hlo.backend.kernels import costs
 from hlo.backend.kernels.in_place import in_place_pairs
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import outputs_of
@@ -41,8 +42,6 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     outputs = outputs_of(elemental, instruction, count)
     parts = [p for p in parts_of(elemental, outputs) if p.size]
     units = _emit_parts(elemental, parts)
-    reads = sum(leaf.size_bytes for o in instruction.operands for leaf in _arrays(o.shape))
-    writes = sum(leaf.size_bytes for leaf in _arrays(instruction.shape))
     return Kernel(
         function_text(w),
         units,
@@ -50,8 +49,8 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
         tuple(w.globals.values()),
         in_place=in_place_pairs(elemental, outputs, parts, count),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
-        bytes_moved=reads + writes,
-        flops=sum(p.flops for p in parts),
+        bytes_moved=costs.bytes_moved(elemental, outputs, parts),
+        flops=costs.flops(parts),
     )
 
 

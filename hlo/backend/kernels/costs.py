@@ -1,0 +1,40 @@
+"""Costs: bytes that a staged kernel moves and operations that it computes, for the cost model.
+
+An expression is evaluated once for each value of the loop variables in its index: once per row
+where only row variables occur, once per element of a fold inside the fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from hlo.backend.elemental import Elemental
+from hlo.backend.indexing import Expr, loop_variables
+from hlo.backend.kernels.outputs import Output
+from hlo.backend.kernels.parts import Part
+
+
+def flops(parts: Sequence[Part]) -> int:
+    """Operations of all parts, in additions."""
+    return sum(ops * evaluations(index) for part in parts for ops, index in part.trace.work)
+
+
+def bytes_moved(elemental: Elemental, outputs: Sequence[Output], parts: Sequence[Part]) -> int:
+    """Bytes read, of each operand at most its size, and bytes written (of a window: its own)."""
+    sizes = {m.leaf: m.size for m in elemental.memory.values()}
+    read: dict[int, int] = {}
+    widths: dict[int, int] = {}
+    for part in parts:
+        for position, leaf, width in {
+            (r.position, r.leaf, r.dtype.item_bytes) for r in part.trace.reads
+        }:
+            read[leaf] = read.get(leaf, 0) + evaluations([position])
+            widths[leaf] = width
+    reads = sum(min(count, sizes[leaf]) * widths[leaf] for leaf, count in read.items())
+    return reads + sum(prod(o.dims) * o.memory.dtype.item_bytes for o in outputs)
+
+
+def evaluations(exprs: Iterable[Expr]) -> int:
+    """How many values the loop variables in the indices take together."""
+    return prod(v.high - v.low + 1 for v in loop_variables(exprs))
