@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from types import FrameType
 from hlo.errors import HloError, Violation
 from hlo.source import Source, Span
 
-_HERE = str(Path(__file__).resolve().parents[1])  # hlo/ops: the builder itself
+_HERE = str(Path(__file__).parents[1]) + os.sep  # hlo/ops: the builder itself
 
 
 def caller_span() -> Span | None:
