@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-import llvmlite.binding as llvm  # noqa: TID251
+import llvmlite.binding as llvm  # noqa: TID251  # compiles lane code outside of the backend
 import numpy as np
 
 from hlo.backend.target import Target

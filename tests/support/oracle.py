@@ -108,7 +108,7 @@ def _receive(stream: Any) -> Any:
 
 def _serve() -> None:
     """Answers requests until its input ends."""
-    from jaxlib import _hlo  # noqa: PLC0415  # only the server loads it
+    from jaxlib import _hlo  # only the server loads it
 
     def text_of(module: Any, form: str, options: dict[str, object]) -> str:
         made = (

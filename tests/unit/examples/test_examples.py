@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.support.command import call
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -19,10 +19,16 @@ def entry(body: str, computations: str = "") -> str:
 
 
 FIRES = {
-    "unused-parameter": entry("p = f32[2] parameter(0)\nq = f32[2] parameter(1)\nROOT r = f32[2] negate(p)"),  # noqa: E501  # a program
+    "unused-parameter": entry(
+        "p = f32[2] parameter(0)\nq = f32[2] parameter(1)\nROOT r = f32[2] negate(p)"
+    ),
     "dead-computation": entry("ROOT p = f32[2] parameter(0)", "f { ROOT a = f32[] parameter(0) }"),
-    "dead-instruction": entry("p = f32[2] parameter(0)\nq = f32[2] negate(p)\nROOT r = f32[2] abs(p)"),  # noqa: E501  # a program
-    "square-broadcast": entry("p = f32[3] parameter(0)\nROOT r = f32[3,3] broadcast(p), dimensions={1}"),  # noqa: E501  # a program
+    "dead-instruction": entry(
+        "p = f32[2] parameter(0)\nq = f32[2] negate(p)\nROOT r = f32[2] abs(p)"
+    ),
+    "square-broadcast": entry(
+        "p = f32[3] parameter(0)\nROOT r = f32[3,3] broadcast(p), dimensions={1}"
+    ),
     "accidental-f64": entry("p = f32[3] parameter(0)\nROOT r = f64[3] convert(p)"),
     "narrow-sum": entry(
         "p = bf16[1000] parameter(0)\nz = bf16[] constant(0)\n"
@@ -32,7 +38,9 @@ FIRES = {
         "p = s32[3] parameter(0)\nz = s32[] constant(0)\nb = s32[3] broadcast(z), dimensions={}\n"
         "ROOT r = s32[3] divide(p, b)"
     ),
-    "no-change": entry("p = f32[2,3] parameter(0)\nROOT r = f32[2,3] transpose(p), dimensions={0,1}"),  # noqa: E501  # a program
+    "no-change": entry(
+        "p = f32[2,3] parameter(0)\nROOT r = f32[2,3] transpose(p), dimensions={0,1}"
+    ),
 }  # fmt: skip
 SILENT = {
     "unused-parameter": entry("ROOT p = f32[2] parameter(0)"),
@@ -44,8 +52,12 @@ SILENT = {
         "p = f32[2] parameter(0)\nt = token[] after-all()\n"
         "o = token[] outfeed(p, t), outfeed_shape=f32[2]\nROOT r = f32[2] abs(p)"
     ),
-    "square-broadcast": entry("p = f32[3] parameter(0)\nROOT r = f32[2,3] broadcast(p), dimensions={1}"),  # noqa: E501  # a program
-    "accidental-f64": entry("p = f64[3] parameter(0)\nf = f32[3] convert(p)\nROOT r = f64[3] convert(f)"),  # noqa: E501  # a program
+    "square-broadcast": entry(
+        "p = f32[3] parameter(0)\nROOT r = f32[2,3] broadcast(p), dimensions={1}"
+    ),
+    "accidental-f64": entry(
+        "p = f64[3] parameter(0)\nf = f32[3] convert(p)\nROOT r = f64[3] convert(f)"
+    ),
     "narrow-sum": entry(
         "p = bf16[100] parameter(0)\nz = bf16[] constant(0)\n"
         "ROOT r = bf16[] reduce(p, z), dimensions={0}, to_apply=add", ADD,
@@ -53,7 +65,9 @@ SILENT = {
     "division-by-zero": entry(
         "p = s32[3] parameter(0)\nz = s32[3] constant({1, 2, -1})\nROOT r = s32[3] divide(p, z)"
     ),
-    "no-change": entry("p = f32[3,3] parameter(0)\nROOT r = f32[3,3] transpose(p), dimensions={1,0}"),  # noqa: E501  # a program
+    "no-change": entry(
+        "p = f32[3,3] parameter(0)\nROOT r = f32[3,3] transpose(p), dimensions={1,0}"
+    ),
 }  # fmt: skip
 
 
