@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -46,6 +47,27 @@ def build_iota(tree: Tree) -> Iota:
     if any(word != "T" for word in tokens(tree, "IDENT")):
         raise Violation("attribute-value", "", tokens(tree, "IDENT")[0], "T")
     return canonical_iota(lists[0], lists[1] if len(lists) > 1 else None)
+
+
+def build_group_iota(tree: Tree) -> Iota:
+    """As `build_iota`, for replica groups, where XLA does not count the transposition.
+
+    It leaves out what is too much. What is too little it reads from beyond its memory, which
+    prints as another number in every run: 0 here. It dies where that would meet a merge.
+    """
+    lists = [ints_of(t) for t in subtrees(tree, "int_items")]
+    if len(lists) < 2 or len(lists[0]) == 1 or len(lists[0]) == len(lists[1]):
+        return build_iota(tree)
+    dims, permutation = lists[0], lists[1][: len(lists[0])]
+    if len(permutation) == len(dims) and 0 <= min(lists[1]) <= max(lists[1]) < len(dims):
+        return canonical_iota(dims, permutation)
+    adjacent = len(permutation) == len(dims) or any(
+        b == a + 1 for a, b in itertools.pairwise(permutation)
+    )
+    if 1 in dims or adjacent or not 0 <= min(permutation) <= max(permutation) < len(dims):
+        found = f"T({','.join(map(str, permutation))})"
+        raise Violation("attribute-value", "", found, f"a permutation of {len(dims)} dimensions")
+    return Iota(dims, permutation + (0,) * (len(dims) - len(permutation)))
 
 
 def canonical_iota(dims: Ints, permutation: Ints | None) -> Iota:

@@ -66,7 +66,8 @@ def _filled(tree: Tree) -> list[object]:
             if path:
                 path[-1] += 1
         else:
-            _put(top, [0, *path], build_array(part))  # type: ignore[arg-type]  # a tree
+            leaf = build_array(part)  # type: ignore[arg-type]  # a tree
+            _put(top, [0, *path], leaf if leaf and leaf.name else None)  # as XLA prints ""
     return top
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.attributes.ints import ints_list_text, ints_text
-from hlo.attributes.iota import Iota, build_iota
+from hlo.attributes.iota import Iota, build_group_iota
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.mesh import (
     AxisRef,
@@ -132,7 +132,7 @@ def _replica_groups(tree: Tree) -> ReplicaGroups:
         dims = ints_of(subtrees(tree, "int_items")[0])
         if len(dims) != 2:
             raise Violation("attribute-value", "", f"[{len(dims)} numbers]", "[groups,size]")
-        return IotaGroups(*dims, build_iota(iotas[0]))
+        return IotaGroups(*dims, build_group_iota(iotas[0]))
     return _mesh_groups(tree)
 
 

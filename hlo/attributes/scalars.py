@@ -41,6 +41,11 @@ def _int32(tree: Tree) -> int:
     return checked_int32(_int64(tree))
 
 
+def _wrapped_int32(tree: Tree) -> int:
+    """XLA reads 64 bits and keeps the lower half."""
+    return (_int64(tree) + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 def checked_int32(number: int) -> int:
     """The number; a Violation when it needs more than 32 bits."""
     if not -(1 << 31) <= number < 1 << 31:
@@ -93,5 +98,6 @@ BOOL = AttributeKind("BOOL", "kind_bool", _bool, bool_text)
 BOOLS = AttributeKind("BOOLS", "kind_bools", _bools, bools_text)
 INT64 = AttributeKind("INT64", "kind_int64", _int64, str)
 INT32 = AttributeKind("INT32", "kind_int32", _int32, str)
+WRAPPED_INT32 = AttributeKind("WRAPPED_INT32", "kind_int64", _wrapped_int32, str)
 FLOAT = AttributeKind("FLOAT", "kind_float", _float, float_text)
 STRING = AttributeKind("STRING", "kind_string", _string, quoted)

@@ -144,7 +144,8 @@ def _one_device(devices: Ints | Iota) -> int:
 def _tile(items: _Items) -> Tile:
     if not items.dims:
         raise Violation("attribute-value", "", "a sharding without devices", "devices=[...]...")
-    if min(items.dims) < 0:
+    odd = isinstance(items.devices, Iota) and not items.subgroups and not items.last_replicated
+    if min(items.dims) < 0 and not odd:  # of an iota XLA looks at nothing
         raise Violation("attribute-value", "", f"a tile of {min(items.dims)}", "0 or more")
     if items.subgroups and items.last_replicated:
         raise Violation("attribute-value", "", "last_tile_dim_replicate", "last_tile_dims alone")
@@ -163,18 +164,19 @@ def _tile(items: _Items) -> Tile:
 def _fitting(items: _Items) -> Ints | Iota:
     """The devices; a list that is too short is filled with 0, as XLA does.
 
-    XLA writes a longer list past its memory, and mostly dies of it.
+    XLA writes a longer list past its memory: up to three entries, or one more than an even
+    count, go into what rounding up has left there and are dropped; of more it mostly dies.
     """
     devices = items.devices
     if isinstance(devices, Iota):
         return devices
     count = math.prod(items.dims)
-    if not 2 <= len(devices) <= count:
+    if not 2 <= len(devices) <= max(3, count | 1):
         expected = f"{count}, the product of the tile" if count >= 2 else "2 or more"
         raise Violation("attribute-value", "", f"{len(devices)} devices", expected)
     if count > LARGEST:
         raise Violation("attribute-value", "", f"a tile of {count}", f"at most {LARGEST} devices")
-    return devices + (0,) * (count - len(devices))
+    return devices[:count] + (0,) * (count - len(devices))
 
 
 def sharding_text(sharding: Sharding, *, metadata: bool = True, reads_back: bool = True) -> str:
@@ -205,8 +207,11 @@ def _tile_texts(s: TileSharding, *, metadata: bool, reads_back: bool) -> list[st
 def _readable(tile: Tile) -> Tile:
     """XLA would read a tile that is all one unreduced subgroup as `{unreduced}`.
 
-    A further subgroup of size 1 keeps it from that, and is dropped again.
+    A further subgroup of size 1 keeps it from that, and is dropped again. A list of fewer than
+    two devices it would refuse; a surplus one is dropped.
     """
+    if not isinstance(tile.devices, Iota) and len(tile.devices) < 2:
+        tile = Tile(tile.dims, (*tile.devices, 0, 0)[:2], tile.subgroups)
     if tile.subgroups == ("unreduced",) and math.prod(tile.dims[:-1]) == 1:
         return Tile((*tile.dims, 1), tile.devices, ("unreduced", "replicated"))
     return tile

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from hlo.attributes.escape import unquoted
 from hlo.attributes.scalars import checked_int32
-from hlo.attributes.tree import Tree, ints_of, key_of, token_type, tokens
+from hlo.attributes.tree import Tree, ints_of, key_of, token_type
 from hlo.errors import Violation
 
 T = TypeVar("T")
@@ -61,7 +61,14 @@ def build_stack_frames(tree: Tree) -> StackFrames:
 
 
 def _names(section: Tree) -> tuple[str, ...]:
-    return tuple(unquoted(text) for text in tokens(section, "STRING"))
+    """In order; a number without a string stands for the empty one."""
+    names: list[str] = []
+    for part in section.children:
+        if token_type(part) == "INT":
+            names.append("")
+        elif token_type(part) == "STRING":
+            names[-1] = unquoted(str(part.value))  # type: ignore[attr-defined]  # a token
+    return tuple(names)
 
 
 def _rows(section: Tree, keys: tuple[str, ...]) -> Iterator[list[int]]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hlo.attributes.scalars import INT32
+from hlo.attributes.scalars import WRAPPED_INT32
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -131,8 +131,8 @@ class ReducePrecision(Op):
 
     opcode = "reduce-precision"
     arity = 1
-    attrs: ClassVar = {"exponent_bits": Attr(INT32, REQUIRED, "always"),
-                       "mantissa_bits": Attr(INT32, REQUIRED, "always")}  # fmt: skip
+    attrs: ClassVar = {"exponent_bits": Attr(WRAPPED_INT32, REQUIRED, "always"),
+                       "mantissa_bits": Attr(WRAPPED_INT32, REQUIRED, "always")}  # fmt: skip
     traits = Trait.ELEMENTWISE
     inferable = False
 

@@ -210,6 +210,9 @@ class Transpose(Op):
 def _permuted(layout: Layout, dimensions: Ints) -> Layout:
     """The same bytes under permuted dimension numbers; tiles and memory space are kept."""
     moved = {d: i for i, d in enumerate(dimensions)}
+    if not moved.keys() >= set(layout.minor_to_major):  # text may hold any numbers
+        found = braces(layout.minor_to_major)
+        raise Violation("layout", "operand 0", f"laid out as {found}", "a permutation", "C1")
     return replace(layout, minor_to_major=tuple(moved[d] for d in layout.minor_to_major))
 
 

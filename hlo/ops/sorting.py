@@ -110,7 +110,7 @@ class TopK(Op):
     attrs: ClassVar = {
         "k": Attr(INT64),
         "largest": Attr(BOOL, True, "always"),
-        "is_stable": Attr(BOOL, True),
+        "is_stable": Attr(BOOL, True, "given"),
     }
 
     @staticmethod

@@ -90,6 +90,13 @@ def _token(draft: Draft) -> None:
     draft.shape = Shape.token()
 
 
+def _scaled_dot(draft: Draft) -> None:
+    """Without a shape XLA multiplies the first and the third operand, the scale of lhs."""
+    if draft.shape is None:
+        a, b, c, d = draft.operands
+        draft.shape = inferred_shape(draft.opcode, (a, c, b, d), draft.attributes)
+
+
 def _first_operand_shape(draft: Draft) -> None:
     draft.shape = draft[0]
 
@@ -385,6 +392,7 @@ CHECKS: dict[str, Check] = {
     "reshape": _same_size,
     "dynamic-reshape": _dynamic_reshape,
     "concatenate": _one_dimension,
+    "scaled-dot": _scaled_dot,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
     "get-dimension-size": _first_dimension,

@@ -20,8 +20,10 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, FloatFormat
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
+from hlo.parser.layout_rules import layout_problem
 from hlo.parser.lexer import Token
 
+LARGEST_ELIDED = 1 << 34  # bytes; XLA allocates them, and gives up where it cannot
 QUIET = 0x8000000000000  # the NaN bits of a double that the text gave no payload
 _ATOMS = frozenset(("TRUE", "FALSE", "INT", "DECIMAL", "INF", "NEG_INF"))
 
@@ -63,9 +65,16 @@ class _Reader:
             raise Violation(
                 "literal", "literal", f"of shape {shape}", "a literal of an array shape"
             )
+        problem = layout_problem(shape)
+        if problem:
+            raise Violation("layout", "literal", f"of shape {shape}", f"one without {problem}")
         shape = stored(shape)
         elements = self._elements(shape)
         if elements is None:
+            if shape.size * shape.dtype.item_bytes > LARGEST_ELIDED:
+                raise Violation(
+                    "literal", "literal", f"an elided {shape}", "one that fits in memory"
+                )
             return Literal.elided(shape)
         array = converted(shape.dtype, elements)
         return Literal.of(array.reshape(shape.dims), shape)

@@ -59,7 +59,8 @@ def _brace(value: object) -> int:
 def _poison(actions: Actions, forgotten: list[object], kept: list[object]) -> None:
     """What the faulty instruction would have defined is no news when it is missing."""
     builder = actions.builder
-    del builder.scopes[max(1, sum(isinstance(v, Scope) for v in kept)) :]
+    opened = int(builder.single) + sum(isinstance(v, Scope) for v in kept)
+    del builder.scopes[max(1, opened) :]
     if builder.scopes:
         builder.scopes[-1].poisoned.add("")  # it may have no name, and is missing all the same
     for value in forgotten:

@@ -13,6 +13,7 @@ from hlo.ir.dtype import DTYPES, DType
 from hlo.ir.layout import COMBINE, Layout, SplitConfig
 from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.parser.engine import Fault
+from hlo.parser.layout_rules import layout_problem
 from hlo.parser.lexer import Token
 from hlo.parser.plain_shape import plain_shape
 
@@ -64,6 +65,10 @@ def dimension(parts: Sequence[Token]) -> tuple[int, bool]:
 
 def tuple_shape(parts: Sequence[Shape], place: int) -> Shape:
     """A tuple, of bounded depth: shapes are compared and printed by recursion."""
+    for part in parts:
+        problem = layout_problem(part.elements[0] if part.dtype is dt.BUFFER else part)
+        if problem:
+            raise Fault("layout", f"{part} with {problem} in a tuple", place, place)
     level: list[Shape] = [e for e in parts if e.elements]
     depth = 1
     while level:
@@ -175,6 +180,9 @@ class _Properties:
         if self._kind == "TYPE":
             found = DTYPES[self.tokens[self.at].value]
             self.at += 1
+            found = found if found.is_integral else dt.F32  # all print as "invalid"
+        elif self._word("invalid"):  # what we print must read back; XLA does not read it
+            found = dt.F32
         self._take("RPAR")
         return found
 
