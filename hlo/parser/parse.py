@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from hlo.attributes.origin import MODULE_READERS
 from hlo.errors import HloError, HloErrors, Violation
+from hlo.garbage import uncollected
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.parser.actions import Actions, reading
@@ -28,7 +25,7 @@ def parse(text: str, name: str = "<string>") -> Module:
     """The module that a text says; raises HloErrors."""
     source = Source(name, text)
     start = start_rule(text)
-    with _no_collection():
+    with uncollected():  # reading makes many objects and no cycles (1.4x)
         return _read(source, start)
 
 
@@ -40,18 +37,6 @@ def _read(source: Source, start: str) -> Module:
         except Declined:
             pass
     return precise(source, start)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """The garbage collector off: reading makes no cycles to collect, and many objects (1.4x)."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def parse_shape(text: str) -> Shape:
