@@ -8,7 +8,7 @@ The command line, the examples and the tests call this file and nothing deeper.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,6 @@ from hlo.ir.module import Module
 from hlo.parser import spans
 from hlo.parser.parse import parse as _parse
 from hlo.parser.tokens import count_comments, print_tokens
-from hlo.passes.manager import Manager
-from hlo.passes.pipeline import parse_pipeline
 from hlo.printer.options import PrintOptions
 from hlo.printer.printer import print_module
 from hlo.source import Span
@@ -33,6 +31,7 @@ from hlo.verifier.lint import lint as _lint
 from hlo.verifier.verify import verify as _verify
 
 if TYPE_CHECKING:
+    from hlo.passes.manager import Manager
     from hlo.runtime.executable import Executable
 
 MODES = ("strict", "fast")
@@ -76,9 +75,9 @@ def place(instruction: Instruction, role: str) -> Span | None:
 @uncollected()
 def optimize(module: Module, passes: str = "default", manager: Manager | None = None) -> Module:
     """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line."""
-    steps = parse_pipeline(passes)
+    steps = import_module("hlo.passes.pipeline").parse_pipeline(passes)
     optimized = clone_module(module)
-    (manager or Manager(verify=verify)).run(optimized, steps)
+    (manager or new_manager(verify)).run(optimized, steps)
     return optimized
 
 
@@ -96,7 +95,6 @@ def compile(
     if mode not in MODES:
         raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
     check_devices(module, replicas, partitions)
-    verify(module)
     chosen = "fast" if (mode, passes) == ("fast", "default") else passes
     compiler = backend()
     key = ""
@@ -104,8 +102,9 @@ def compile(
         key = compiler.program_key(module, passes=chosen, mode=mode, threads=threads)
         kept: Executable | None = compiler.recalled(module, key)
         if kept is not None:
-            return kept
-    optimized = optimize(module, chosen, Manager())
+            return kept  # verified before it was kept
+    verify(module)
+    optimized = optimize(module, chosen, new_manager())
     verify(optimized)  # once: a pass that breaks a module is found here, or by `hlo-opt`, by name
     executable: Executable = compiler.compile_module(
         optimized, mode=mode, threads=threads, cache=cache, key=key
@@ -180,7 +179,7 @@ def profile(
 ) -> str:
     """Where one run's time goes: a table of steps joined to HLO instructions and lines."""
     verify(module)
-    optimized = optimize(module, passes, Manager())
+    optimized = optimize(module, passes, new_manager())
     made = import_module("hlo.backend.profile").profile(optimized, *arguments, threads=threads)
     return str(made)
 
@@ -188,3 +187,9 @@ def profile(
 def backend() -> ModuleType:
     """The backend, imported at first use: LLVM's library takes 50 ms to load."""
     return import_module("hlo.backend.backend")
+
+
+def new_manager(check: Callable[[Module], None] | None = None) -> Manager:
+    """A pass manager; passes are imported at first use, for they take as long as a small parse."""
+    manager: Manager = import_module("hlo.passes.manager").Manager(verify=check)
+    return manager

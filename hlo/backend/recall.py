@@ -2,8 +2,9 @@
 
     Module, options --key--> name; name --load--> link table and object code
 
-The key covers the module's instructions, the options, the machine and the sources of this package,
-so that a changed compiler never finds what the old one made. Programs with host steps are not kept
+The key covers all of the module that verification and compilation look at, the options, the machine
+and the sources of this package, so that a changed compiler never finds what the old one made, and
+what is found was verified when it was made. Programs with host steps are not kept
 (those steps are Python), nor are those with large constants.
 """
 
@@ -21,7 +22,6 @@ import numpy as np
 
 import hlo
 from hlo.backend import cache
-from hlo.backend.kernels.fingerprint import SILENT
 from hlo.backend.link_table import LinkTable
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
@@ -29,6 +29,7 @@ from hlo.ir.module import Module
 from hlo.runtime.memory import BufferRow, MemoryReport
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
+UNREAD = frozenset({"metadata", "statistics", "origin"})  # attributes that nothing looks at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,39 +62,41 @@ def sources_digest() -> str:
 
 
 def module_digest(module: Module) -> str:
-    """A digest of all that a module means: header, instructions, constants; names aside."""
-    digest = hashlib.sha256()
+    """A digest of header, names, instructions and constants. Of a broken module too: edges that
+    lead out of it count as -1."""
+    header = [module.name, *(f"{n}={v!r}" for n, v in sorted(module.attributes.items()))]
+    digest = hashlib.sha256("\n".join(header).encode())
     number = {computation: n for n, computation in enumerate(module.computations)}
     shapes: dict[int, str] = {}
 
     def written(value: object) -> str:
         match value:
             case Computation():
-                return f"@{number[value]}"
+                return f"@{number.get(value, -1)}"
             case Literal():
                 return _literal(value)
             case tuple():
                 return "(" + ",".join(map(written, value)) + ")"
         return repr(value)
 
-    for name, value in sorted(module.attributes.items()):
-        digest.update(f"{name}={value!r}\n".encode())
     for computation in module.computations:
-        digest.update(f"{computation is module.entry} {computation.execution_thread}\n".encode())
+        head = f"{computation.name} {computation is module.entry} {computation.execution_thread}\n"
+        digest.update(head.encode())
         place = {instruction: n for n, instruction in enumerate(computation.instructions)}
         for instruction, n in place.items():
             shape = shapes.get(id(instruction.shape))
             if shape is None:
                 shape = shapes[id(instruction.shape)] = str(instruction.shape)
-            operands = [place[o] for o in instruction.operands]
-            row = [f"{n} {instruction.opcode} {shape} {operands}"]
+            operands = [place.get(o, -1) for o in instruction.operands]
+            row = [f"{instruction.name} {n} {instruction.opcode} {shape} {operands}"]
             for name, value in instruction.attributes.items():
                 if name == "control-predecessors":
-                    row.append(f"after {[place[p] for p in value]}")  # type: ignore[attr-defined]  # instructions
-                elif name not in SILENT:
+                    row.append(f"after {[place.get(p, -1) for p in value]}")  # type: ignore[attr-defined]  # instructions
+                elif name not in UNREAD:
                     row.append(f"{name}={written(value)}")
             digest.update("|".join(row).encode())
-        digest.update(f"root {place[computation.root]}\n".encode())
+        root = place.get(computation.root, -1) if place else -1
+        digest.update(f"root {root}\n".encode())
     return digest.hexdigest()
 
 

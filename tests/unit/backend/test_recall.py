@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hlo import driver
 from hlo.backend import backend, cache, recall
+from hlo.errors import HloErrors
 from hlo.parser.parse import parse
 
 TEXT = """HloModule m
@@ -87,6 +89,8 @@ def test_another_process_recalls() -> None:
         ("multiply(x, k)", "multiply(k, x)"),
         ("HloModule m", "HloModule m, replica_count=2"),
         ("tuple(j, y)", "tuple(j, x)"),
+        ("ENTRY e", "ENTRY f"),
+        ("add(i, one)", "add(i, one), sharding={replicated}"),
     ],
 )
 def test_changed_modules_have_other_keys(old: str, new: str) -> None:
@@ -119,3 +123,14 @@ def test_programs_with_host_steps_are_not_kept() -> None:
     key = backend.program_key(module)
     backend.compile_module(module, key=key)
     assert backend.recalled(module, key) is None
+
+
+def test_broken_modules_have_keys_and_are_verified() -> None:
+    kept()
+    module = parse(TEXT)
+    stranger = parse(TEXT).entry.root
+    root = module.entry.root
+    root.operands = (stranger,)  # an edge that leads out of the module
+    assert backend.program_key(module) != backend.program_key(parse(TEXT))
+    with pytest.raises(HloErrors):
+        driver.compile(module)
