@@ -72,16 +72,25 @@ IDENTITY_TARGETS = frozenset(
 
 def way(instruction: Instruction) -> Way:
     """How the instruction is compiled, unless its family declines (then on the host)."""
-    opcode = instruction.opcode
+    usual = usual_way(instruction.opcode)
+    if usual is Way.CONTROL or instruction.opcode in SOURCES:
+        return usual
+    if is_forwarding(instruction):
+        return Way.FREE
+    if usual is not Way.FREE:
+        return usual
+    return Way.STAGED if instruction.opcode in STAGED else Way.HOST
+
+
+def usual_way(opcode: str) -> Way:
+    """How most instructions of an opcode are compiled; layouts and types decide for each."""
     if opcode in CONTROL:
         return Way.CONTROL
-    if opcode in SOURCES or is_forwarding(instruction):
+    if opcode in SOURCES or opcode in FORWARDING:
         return Way.FREE
     if opcode in FAMILIES:
         return FAMILIES[opcode]
-    if opcode in STAGED or _is_elementwise(opcode):
-        return Way.STAGED
-    return Way.HOST
+    return Way.STAGED if opcode in STAGED or _is_elementwise(opcode) else Way.HOST
 
 
 def _is_elementwise(opcode: str) -> bool:

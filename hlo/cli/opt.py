@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from hlo import driver
+from hlo.backend.legality import usual_way
 from hlo.cli.print_flags import print_flags, print_options
 from hlo.cli.reading import read_module
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.ops.listing import op_table
+from hlo.ops.table import OPS
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
 from hlo.passes.manager import Manager
 from hlo.passes.rewriting import RULES
@@ -56,7 +58,12 @@ def rule_list() -> str:
 
 def listing(kind: str) -> str:
     """The text of one of the --list-... flags."""
-    return {"passes": pass_list, "ops": op_table, "rules": rule_list}[kind]()
+    return {"passes": pass_list, "ops": op_list, "rules": rule_list}[kind]()
+
+
+def op_list() -> str:
+    """The op table with the way in which the backend compiles each opcode."""
+    return op_table({opcode: usual_way(opcode).value for opcode in OPS})
 
 
 @click.command("transform")

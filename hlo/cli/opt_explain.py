@@ -8,6 +8,7 @@ import inspect
 import click
 
 from hlo import ops  # noqa: F401  # fills the op table
+from hlo.backend.legality import usual_way
 from hlo.error_codes import CODES
 from hlo.errors import HloError
 from hlo.ops.listing import explain_op
@@ -39,7 +40,7 @@ def _pages(topic: str) -> list[str]:
     if topic in CODES:
         pages.append(f"error[{topic}]\n{CODES[topic]}")
     if topic in OPS:
-        pages.append(explain_op(topic))
+        pages.append(explain_op(topic, usual_way(topic).value))
     name = canonical_name(topic)
     if name is not None:
         pages.append(f"pass {name}\n{inspect.getdoc(CATALOGUE[name])}")

@@ -160,7 +160,14 @@ elementwise("divide", 2, "x / y. Integers toward zero, x/0 = -1 or all ones, MIN
             complex_=widened(complexes.divide))
 elementwise("remainder", 2, "x - y trunc(x/y), the dividend's sign; integer x%0 = x; float fmod.",
             integer=integers.remainder, real=arithmetic(np.fmod), refused=COMPLEX)
-elementwise("power", 2, "x^y. Integers modulo 2^bits, see numerics/integers.py; floats: C's pow.",
+POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
+
+    A negative y gives 1 for x = 1, (-1)^y for x = -1, and 0 for any other x, 0 included; an
+    unsigned y with its top bit set counts as negative. True modular power would differ beyond
+    0 <= y < 64 (3^64 in s32 is 1 here); these are XLA:CPU's answers, which the conformance programs
+    int_bits_* hold (23 of their 449 elements depend on it), and compiled code gives the same.
+    """
+elementwise("power", 2, POWER,
             ulp=1, integer=integers.power, real=transcendental(np.power),
             complex_=widened(complexes.power))
 elementwise("maximum", 2, "The larger; NaN if either is; +0 above -0; pred: or.", traits=LATTICE,

@@ -1,0 +1,36 @@
+"""The op table and the manual pages as text."""
+
+import pytest
+
+from hlo.backend.legality import Way, usual_way
+from hlo.ops.listing import constraints, explain_op, op_table
+from hlo.ops.table import OPS
+
+
+def test_table_has_every_opcode_with_both_readings() -> None:
+    rows = op_table({o: usual_way(o).value for o in OPS}).splitlines()[1:]
+    assert [row.split()[0] for row in rows] == sorted(OPS)
+    assert all(" infer evaluate" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "way"),
+    [("add", Way.STAGED), ("while", Way.CONTROL), ("dot", Way.CONTRACTION), ("tuple", Way.FREE),
+     ("infeed", Way.HOST), ("bitcast", Way.FREE)],
+)  # fmt: skip
+def test_way_of_an_opcode(opcode: str, way: Way) -> None:
+    assert usual_way(opcode) is way
+
+
+def test_constraints_of_a_docstring() -> None:
+    found = constraints(OPS["select"])
+    assert list(found) == ["C1", "C2", "C3", "C4", "C5"]
+    assert found["C4"] == "pred is of type pred."
+
+
+def test_page_shows_attributes_and_constraints() -> None:
+    page = explain_op("fft", "host")
+    assert "fft_type" in page
+    assert "\n  C1" in page
+    assert "compiled: host" in page
+    assert "C4: equal dimensions" in explain_op("add")
