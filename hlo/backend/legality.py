@@ -58,6 +58,7 @@ STAGED = frozenset(
         "fusion", "broadcast", "iota", "transpose", "reverse", "slice", "concatenate", "pad",
         "reduce", "gather", "dynamic-slice", "dynamic-update-slice", "rng-bit-generator", "map",
         "select", "clamp", "compare", "convert", "bitcast-convert", "reduce-precision", "complex",
+        "bitcast",
     }
 )  # fmt: skip
 # Custom calls that are the identity on one CPU device (OP_SEMANTICS_CONTROL.md 5.4).
