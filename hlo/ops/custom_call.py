@@ -20,8 +20,8 @@ from hlo.attributes.names import COMPUTATIONS
 from hlo.attributes.scalars import BOOL, INT64, STRING
 from hlo.attributes.shapes import SHAPES
 from hlo.attributes.window import WINDOW
-from hlo.errors import Violation
-from hlo.ir.shape import Shape
+from hlo.errors import HloError, Violation
+from hlo.ir.shape import Shape, shape_text
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
 from hlo.ops.table import REQUIRED, Attr, Op
@@ -43,6 +43,7 @@ class CustomCall:
 
 Target = Callable[..., object]  # (*operands, call: CustomCall) -> value of call.shape
 TARGETS: dict[str, Target] = {}
+REGISTERED: set[str] = set()  # names of the user's functions, whose errors are the user's
 
 
 def register_custom_call(name: str, function: Callable[..., object]) -> None:
@@ -55,6 +56,7 @@ def register_custom_call(name: str, function: Callable[..., object]) -> None:
         return _conforming(function(*operands), call.shape, name)
 
     TARGETS[name] = target
+    REGISTERED.add(name)
 
 
 def _conforming(value: object, shape: Shape, name: str) -> object:
@@ -131,7 +133,17 @@ class CustomCallOp(Op):
             called_computations,
             context,
         )
-        return target_function(custom_call_target)(*operands, call=call)
+        function = target_function(custom_call_target)
+        if custom_call_target in REGISTERED:
+            return function(*operands, call=call)
+        try:
+            return function(*operands, call=call)
+        except (HloError, Violation, MemoryError):
+            raise
+        except Exception as error:  # from NumPy or LAPACK, of shapes that the target does not take
+            found = f"{len(operands)} operands and the result {shape_text(shape)} ({error})"
+            expected = f"those of {custom_call_target}"
+            raise Violation("shape-mismatch", "", found, expected) from error
 
 
 def _identity(*operands: object, call: CustomCall) -> object:

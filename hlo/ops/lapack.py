@@ -99,11 +99,39 @@ def _geqrf(letter: str, config: Config, a: Array) -> tuple[object, ...]:
 
 
 def _geqp3(letter: str, config: Config, a: Array, chosen: Array) -> tuple[object, ...]:
-    """A[:, jpvt] = Q R; SciPy's wrapper takes all columns as free."""
-    if np.any(chosen):
-        raise Violation("unsupported", "operand 1", "a choice of first columns", "zeros")
-    qr, pivots, tau, _, _ = routine(letter, "geqp3")(a)
-    return qr, pivots, tau
+    """A[:, jpvt] = Q R; columns chosen beforehand (not 0) come first and are not exchanged.
+
+    SciPy's wrapper takes all columns as free: those chosen are factored here, the rest by LAPACK.
+    """
+    order, fixed = _chosen_first(chosen)
+    if not fixed:
+        qr, pivots, tau, _, _ = routine(letter, "geqp3")(a)
+        return qr, pivots, tau
+    moved = np.asfortranarray(a[:, order])
+    reflectors = min(fixed, a.shape[0])
+    head, tau, *_ = routine(letter, "geqrf")(np.asfortranarray(moved[:, :fixed]))
+    config = {"left": True, "transpose": True}
+    (rest,) = _ormqr(letter, config, head, tau, np.asfortranarray(moved[:, fixed:]))
+    qr = np.concatenate([head, np.asarray(rest)], axis=1)
+    if fixed < len(order) and reflectors < a.shape[0]:
+        lower, pivots, more, _, _ = routine(letter, "geqp3")(
+            np.asfortranarray(qr[reflectors:, fixed:])
+        )
+        free = pivots - 1
+        qr[:reflectors, fixed:] = qr[:reflectors, fixed:][:, free]
+        qr[reflectors:, fixed:] = lower
+        order[fixed:] = order[fixed:][free]
+        tau = np.concatenate([tau, more])
+    return qr, (order + 1).astype(chosen.dtype), tau
+
+
+def _chosen_first(chosen: Array) -> tuple[Array, int]:
+    """LAPACK's order of the columns before it factors: each chosen one changes places."""
+    order, fixed = np.arange(chosen.size), 0
+    for column in np.flatnonzero(chosen):
+        order[[fixed, column]] = order[[column, fixed]]
+        fixed += 1
+    return order, fixed
 
 
 def _orgqr(letter: str, config: Config, a: Array, tau: Array) -> tuple[object, ...]:

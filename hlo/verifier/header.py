@@ -11,6 +11,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape, compatible, shape_text
 from hlo.source import Span
 from hlo.verifier.calls import subshape
+from hlo.verifier.layouts import fault
 from hlo.verifier.report import Report
 
 
@@ -46,6 +47,12 @@ def _check_entry_layout(module: Module, report: Report) -> None:
         message = f"{found}, expected {len(actual.parameters)}"
         _report(module, report, "shape-mismatch", message, "V61")
         return
+    for shape in (*layout.parameters, layout.result):
+        for leaf in shape.leaves():
+            expected = fault(leaf, leaf.layout) if leaf.layout is not None else ""
+            if expected:
+                message = f"entry_computation_layout has {leaf}, expected {expected}"
+                _report(module, report, "layout", message, "V27")
     pairs = [*zip(layout.parameters, actual.parameters, strict=True)]
     for i, (written, shape) in enumerate([*pairs, (layout.result, actual.result)]):
         if not compatible(written, shape):

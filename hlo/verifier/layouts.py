@@ -37,7 +37,7 @@ def check(instruction: Instruction, report: Report) -> None:
         layout = leaf.layout
         if layout is None or (layout.is_default_order and not _has_properties(layout)):
             continue
-        expected = _fault(leaf, layout)
+        expected = fault(leaf, layout)
         if expected:
             report.broken(instruction, "layout", "result", shape_text(leaf), expected, "V27")
 
@@ -46,7 +46,8 @@ def _has_properties(layout: Layout) -> bool:
     return bool(layout.tiles or layout.element_size)
 
 
-def _fault(leaf: Shape, layout: Layout) -> str:
+def fault(leaf: Shape, layout: Layout) -> str:
+    """What is expected of a layout instead; empty where it fits."""
     if sorted(layout.minor_to_major) != list(range(leaf.rank)):
         return f"each of its {leaf.rank} dimensions once in the layout"
     if any(n < 1 and n != -1 for tile in layout.tiles for n in tile):

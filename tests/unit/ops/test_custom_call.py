@@ -192,3 +192,25 @@ def test_sparse_rows_times_dense() -> None:
     product = call("cpu_csr_sparse_dense_ffi", [data, starts, columns, right], "f32[3,2]")
     dense = np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0]], np.float32)
     assert np.allclose(product, dense @ right)  # type: ignore[arg-type]  # arrays
+
+
+@pytest.mark.parametrize(("fixed", "order"), [([0, 0, 1], 3), ([1, 0, 1], 1), ([0, 1, 0], 2)])
+@pytest.mark.parametrize("rows", [2, 4])
+def test_pivoted_factors_keep_chosen_columns_first(fixed: list[int], order: int, rows: int) -> None:
+    a = np.random.default_rng(1).normal(size=(rows, 3))
+    k = min(rows, 3)
+    result = f"(f64[{rows},3], s32[3], f64[{k}])"
+    qr, pivots, tau = call("lapack_dgeqp3_ffi", [a, np.array(fixed, np.int32)], result)  # type: ignore[misc]  # a tuple
+    assert pivots[0] == order
+    assert sorted(pivots) == [1, 2, 3]
+    q = np.eye(rows)
+    for j in range(k):
+        v = np.concatenate([np.zeros(j), [1.0], qr[j + 1 :, j]])
+        q = q @ (np.eye(rows) - tau[j] * np.outer(v, v))
+    np.testing.assert_allclose(q @ np.triu(qr), a[:, pivots - 1], atol=1e-12)
+
+
+def test_built_in_target_of_wrong_shapes_is_an_error() -> None:
+    with pytest.raises(HloError, match="expected those of lapack_dpotrf_ffi") as raised:
+        call("lapack_dpotrf_ffi", [np.eye(2)], "(f64[4,2], s32[])", "{uplo = 76 : ui8}")
+    assert raised.value.code == "shape-mismatch"
