@@ -26,12 +26,13 @@ def post_order(computation: Computation) -> list[Instruction]:
         stack = [start]
         while stack:
             top = stack[-1]
-            if top in visiting or top in done:
+            if top in visiting:
                 stack.pop()
-                done.setdefault(top)
+                done[top] = None  # where it stands, if it is there
                 continue
             visiting.add(top)
-            stack += [o for o in reversed(top.operands) if o not in done]
+            if top.operands:
+                stack += [o for o in reversed(top.operands) if o not in done]
             if "control-predecessors" in top.attributes:
                 stack += [c for c in control_predecessors(top) if c not in done]
     return list(done)
