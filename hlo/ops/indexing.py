@@ -154,7 +154,7 @@ class Gather(Op):
         vectors = _index_vectors(indices, index_vector_dim)
         batch = vectors.shape[:-1]
         starts = {
-            d: _clamped(vectors[..., k], dims[d] - slice_sizes[d])
+            d: _clamped(vectors[..., k], dims[d] - max(slice_sizes[d], 1))
             for k, d in enumerate(start_index_map)
         }
         batching = zip(operand_batching_dims, start_indices_batching_dims, strict=True)
