@@ -129,7 +129,7 @@ def _chosen_first(chosen: Array) -> tuple[Array, int]:
     """LAPACK's order of the columns before it factors: each chosen one changes places."""
     order, fixed = np.arange(chosen.size), 0
     for column in np.flatnonzero(chosen):
-        order[[fixed, column]] = order[[column, fixed]]
+        order[fixed], order[column] = order[column], order[fixed]
         fixed += 1
     return order, fixed
 
