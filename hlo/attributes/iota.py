@@ -61,10 +61,9 @@ def build_group_iota(tree: Tree) -> Iota:
     dims, permutation = lists[0], lists[1][: len(lists[0])]
     if len(permutation) == len(dims) and 0 <= min(lists[1]) <= max(lists[1]) < len(dims):
         return canonical_iota(dims, permutation)
-    adjacent = len(permutation) == len(dims) or any(
-        b == a + 1 for a, b in itertools.pairwise(permutation)
-    )
-    if 1 in dims or adjacent or not 0 <= min(permutation) <= max(permutation) < len(dims):
+    merges = any(b == a + 1 for a, b in itertools.pairwise(permutation))
+    fits = 0 <= min(permutation) <= max(permutation) < len(dims)
+    if len(permutation) == len(dims) or 1 in dims or merges or not fits:
         found = f"T({','.join(map(str, permutation))})"
         raise Violation("attribute-value", "", found, f"a permutation of {len(dims)} dimensions")
     return Iota(dims, permutation + (0,) * (len(dims) - len(permutation)))

@@ -112,8 +112,21 @@ class Shape:
         return Shape.array(self.dtype, dims, dynamic=dynamic)
 
     def with_dtype(self, dtype: DType | str) -> Shape:
-        """Same dimensions, dynamism and layout, other element type."""
-        return replace(self, dtype=dt.dtype(dtype))
+        """Same dimensions, dynamism and layout, other element type.
+
+        A layout's element size goes with the type that it was for.
+        """
+        new = dt.dtype(dtype)
+        return self if new is self.dtype else replace(self.without_element_size(new), dtype=new)
+
+    def without_element_size(self, dtype: DType) -> Shape:
+        """As XLA leaves the layout when it sets an element type: smaller ones than a byte keep
+        their size.
+        """
+        layout = self.layout
+        if layout is None or not layout.element_size or (dtype.bits < 8 and not dtype.is_pred):
+            return self
+        return replace(self, layout=replace(layout, element_size=0))
 
     def with_layout(self, layout: Layout) -> Shape:
         return replace(self, layout=layout)

@@ -7,6 +7,7 @@ error budgets: section 17.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -284,7 +285,10 @@ class Select(Op):
             expected = f"a scalar or dimensions {braces(on_true.dims)}"
             raise Violation("shape-mismatch", "operand 0", text(pred), expected, "C5")
         flags = any_dynamic((pred, on_true, on_false))
-        return Shape.array(dtype, on_true.dims, layout=pred.layout, dynamic=flags)
+        assert pred.layout is not None, "an array has a layout"
+        assert on_true.layout is not None, "an array has a layout"
+        layout = replace(pred.layout, element_size=on_true.layout.element_size)
+        return Shape.array(dtype, on_true.dims, layout=layout, dynamic=flags)
 
     @staticmethod
     def evaluate(pred: Array, on_true: Array, on_false: Array) -> Array:

@@ -152,7 +152,8 @@ def _binary_shape(
     for i, operand in enumerate(operands):
         check_kind(operand, kinds, f"operand {i}", "C5")
     shape = broadcast_shape(*operands)
-    return shape.with_dtype(result(higher_precision(operands[0].dtype, operands[1].dtype)))
+    dtype = result(higher_precision(operands[0].dtype, operands[1].dtype))
+    return shape.without_element_size(dtype).with_dtype(dtype)
 
 
 def broadcast_shape(x: Shape, y: Shape) -> Shape:

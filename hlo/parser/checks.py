@@ -86,6 +86,17 @@ def _tuple(draft: Draft) -> None:
         )
 
 
+def _get_tuple_element(draft: Draft) -> None:
+    """What is taken out of a tuple that was just made has the origin of what went in."""
+    source, index = draft.operands[0], draft.attributes.get("index")
+    if source.opcode != "tuple" or "origin" in draft.attributes or not isinstance(index, int):
+        return
+    if 0 <= index < len(source.operands):
+        origin = source.operands[index].attributes.get("origin")
+        if origin is not None:
+            draft.attributes["origin"] = origin
+
+
 def _token(draft: Draft) -> None:
     draft.shape = Shape.token()
 
@@ -386,6 +397,7 @@ def _custom_call(draft: Draft) -> None:
 
 CHECKS: dict[str, Check] = {
     "tuple": _tuple,
+    "get-tuple-element": _get_tuple_element,
     "after-all": _token,
     "add-dependency": _first_operand_shape,
     "broadcast": _broadcast,

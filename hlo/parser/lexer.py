@@ -126,6 +126,8 @@ class Lexer:
         value = match[kind]
         start, end = match.span(kind)
         if kind == "WORD":
+            if value == "T" and previous == "RSQB" and self._opens_parenthesis(end):
+                return Token("TRANSPOSED", value, start, end)  # of an iota
             return self._word(value, start, end)
         if kind == "PUNCTUATION":
             kind = PUNCTUATION[value]
@@ -175,11 +177,11 @@ class Lexer:
             return Token(kind, value, start, end)
         if following in (">", "?") and (match := _LABELS.match(text, start)):
             return Token("DIM_LABELS", match[0], start, match.end())
-        if value == "b" and self._opens_buffer(end):
+        if value == "b" and self._opens_parenthesis(end):
             return Token("BUFFER", value, start, end)
         return Token("IDENT", value, start, end)
 
-    def _opens_buffer(self, at: int) -> bool:
+    def _opens_parenthesis(self, at: int) -> bool:
         match = _TOKEN.match(self.text, at)
         return match is not None and match["PUNCTUATION"] == "("
 

@@ -12,6 +12,7 @@ from hlo.parser.lexer import END, KEYWORDS, PUNCTUATION, WORDS, Token
 _NAMED = {
     "NAME": "a name",
     "IDENT": "a name",
+    "TRANSPOSED": "'T'",
     "ATTR": "an attribute",
     "TYPE": "a shape",
     "SHAPE": "a shape",

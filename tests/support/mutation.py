@@ -48,3 +48,25 @@ def mutated_often(text: str, rng: random.Random) -> str:
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         text = mutated(text, rng)
     return text
+
+
+_HLO_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[A-Za-z_%][\w.\-]*=?|\d+|\s+|->|.', re.DOTALL)
+
+
+def mutated_token(text: str, rng: random.Random) -> str:
+    """One token dropped, doubled, replaced or moved by another one of the same text."""
+    tokens = _HLO_TOKEN.findall(text)
+    at, other = rng.randrange(len(tokens)), rng.randrange(len(tokens))
+    kind = rng.randrange(5)
+    if kind == 0:
+        del tokens[at]
+    elif kind == 1:
+        tokens.insert(at, tokens[at])
+    elif kind == 2:
+        tokens[at] = tokens[other]
+    elif kind == 3:
+        tokens[at], tokens[other] = tokens[other], tokens[at]
+    else:
+        numbers = [k for k, token in enumerate(tokens) if token.isdigit()]
+        tokens[rng.choice(numbers or [at])] = rng.choice(("0", "1", "2", "3", "5", "-1"))
+    return "".join(tokens)
