@@ -91,10 +91,12 @@ def _get_tuple_element(draft: Draft) -> None:
     source, index = draft.operands[0], draft.attributes.get("index")
     if source.opcode != "tuple" or "origin" in draft.attributes or not isinstance(index, int):
         return
-    if 0 <= index < len(source.operands):
-        origin = source.operands[index].attributes.get("origin")
-        if origin is not None:
-            draft.attributes["origin"] = origin
+    if not 0 <= index < len(source.operands):
+        expected = f"0 or more and below {len(source.operands)}"
+        raise _wrong("index", str(index), expected, "attribute-value")
+    origin = source.operands[index].attributes.get("origin")
+    if origin is not None:
+        draft.attributes["origin"] = origin
 
 
 def _token(draft: Draft) -> None:
