@@ -34,7 +34,7 @@ from hlo.attributes.origin import ORIGIN, ORIGIN_RECOVERY_TABLE, Origin, Origina
 from hlo.attributes.padding import PADDING, PaddingDim
 from hlo.attributes.replica_groups import REPLICA_GROUPS, IotaGroups, ListGroups, MeshGroups
 from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy, Tolerance
-from hlo.attributes.scalars import BOOL, BOOLS, FLOAT, INT32, INT64, STRING
+from hlo.attributes.scalars import BOOL, BOOLS, FLOAT, INT32, INT64, STRING, WRAPPED_INT32
 from hlo.attributes.shapes import ENTRY_LAYOUT, SHAPE, SHAPES
 from hlo.attributes.sharding import SHARDING, TileSharding, TupleSharding
 from hlo.attributes.slices import SLICE, SliceDim
@@ -120,7 +120,7 @@ def mesh_shardings(draw: st.DrawFn) -> MeshSharding:
 
 
 shardings = tile_shardings() | mesh_shardings()
-leaves = st.none() | st.builds(OriginalArray, texts, indices)
+leaves = st.none() | st.builds(OriginalArray, words, indices)  # "" is an unknown leaf
 trees = st.recursive(leaves, lambda below: tuples_of(below, min_size=1, max_size=3), max_leaves=6)
 arrays = st.builds(
     Shape.array,
@@ -168,7 +168,12 @@ CASES: dict[AttributeKind, tuple[str, str, st.SearchStrategy]] = {
     BOOL: (CALL, "custom_call_has_side_effect", st.booleans()),
     BOOLS: ("", "allow_spmd_sharding_propagation_to_output", tuples_of(st.booleans(), min_size=1)),
     INT64: ("f32[2] iota(), ", "iota_dimension", int64s),
-    INT32: ("f32[2] reduce-precision(p), mantissa_bits=3, ", "exponent_bits", int32s),
+    INT32: (
+        "(f32[2], f32[2], u32[]) copy-start(p), ",
+        "cross_program_prefetch_index",
+        int32s,
+    ),
+    WRAPPED_INT32: ("f32[2] reduce-precision(p), mantissa_bits=3, ", "exponent_bits", int32s),
     FLOAT: (
         "f32[2] batch-norm-inference(p,p,p,p,p), feature_index=0, ",
         "epsilon",
