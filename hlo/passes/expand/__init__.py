@@ -1,1 +1,0 @@
-"""Expanders: passes that write one op as several simpler ones."""
