@@ -68,9 +68,11 @@ def _input_aliases(tree: Tree) -> tuple[InputAlias, ...]:
         kind = (tokens(alias, "IDENT") or ["may-alias"])[0]
         if kind not in _KINDS:
             raise Violation("attribute-value", "", kind, "may-alias or must-alias")
+        if output in found:
+            continue  # the first wins; XLA looks no further at the others
         if _number(alias) < 0:
             raise Violation("attribute-value", "", f"parameter {_number(alias)}", "0 or more")
-        found.setdefault(output, InputAlias(output, _number(alias), index, kind))
+        found[output] = InputAlias(output, _number(alias), index, kind)
     return tuple(found[output] for output in sorted(found))
 
 
