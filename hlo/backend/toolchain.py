@@ -26,6 +26,9 @@ HEAVY = (
     "LLVMPY_VerifyModule",
 )
 CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (BACKEND_FACTS.md 3)
+# Loop strength reduction takes up to 40 % of the time and gains nothing: our loops step pointers
+# themselves or by indices that the addressing modes hold.
+OPTIONS = ("--disable-lsr",)
 
 _local = threading.local()
 
@@ -35,6 +38,8 @@ def initialise() -> bool:
     """Set LLVM up once; whether its calls may run on several threads."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    for option in OPTIONS:
+        llvm.set_option("hlo", option)
     return _lift_lock()
 
 
@@ -85,7 +90,8 @@ def feature_text() -> str:
 def identity() -> str:
     """What object code depends on besides its IR: LLVM, the triple, features, options."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    return "\n".join((version, llvm.get_process_triple(), feature_text(), str(CODEGEN_LEVEL)))
+    options = (str(CODEGEN_LEVEL), *OPTIONS)
+    return "\n".join((version, llvm.get_process_triple(), feature_text(), *options))
 
 
 def machine() -> llvm.TargetMachine:
