@@ -142,7 +142,7 @@ class Computation:
         instruction.attributes = attributes
 
     def replace_uses(self, old: Instruction, new: Instruction) -> None:
-        """Every user of `old`, the root's role and control dependences included, now has `new`."""
+        """Every user of `old` now uses `new`, which is the root if `old` was."""
         assert old is not new, f"{old.name} replaced by itself"
         for user in tuple(old.users):
             if user is not new:

@@ -6,18 +6,20 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, clone_instruction, control_predecessors, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.liveness import awaited
 
 
 def call_inliner(module: Module) -> bool:
     """Replace each `call` by its body.
 
     Callees first, so that one round inlines all levels. Calls on another execution thread and
-    composites with control dependences stay. O(size of the result).
+    those with control dependences stay. O(size of the result).
     """
     changed = False
     for computation in callees_first(module):
+        kept = awaited(computation)
         for instruction in computation.instructions:
-            if _may_inline(instruction, computation):
+            if instruction not in kept and _may_inline(instruction, computation):
                 inline_call(instruction)
                 changed = True
     return changed
@@ -27,12 +29,7 @@ def _may_inline(instruction: Instruction, computation: Computation) -> bool:
     if instruction.opcode != "call" or "control-predecessors" in instruction.attributes:
         return False
     (callee,) = instruction.called_computations()
-    awaited = any(
-        instruction in control_predecessors(i)
-        for i in computation.instructions
-        if "control-predecessors" in i.attributes
-    )
-    return callee.execution_thread == computation.execution_thread and not awaited
+    return callee.execution_thread == computation.execution_thread
 
 
 def inline_call(call: Instruction) -> Instruction:

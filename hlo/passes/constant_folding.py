@@ -11,6 +11,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait, evaluation_keywords, has_trait
+from hlo.passes.liveness import awaited, fused_computations
 
 # Ops that make more bytes than they read stay as they are: an iota costs nothing inside a kernel.
 EXPANDING = frozenset({"broadcast", "iota", "constant", "parameter", "pad"})
@@ -24,9 +25,13 @@ def constant_folding(module: Module, *, max_elements: int = 65536) -> bool:
     more than `max_elements` elements are left to run time. O(elements folded).
     """
     changed = False
+    fused = fused_computations(module)
     for computation in module.computations:
+        if computation in fused:
+            continue
+        kept = awaited(computation)
         for instruction in post_order(computation):
-            if _may_fold(instruction, max_elements):
+            if instruction not in kept and _may_fold(instruction, max_elements):
                 changed |= _fold(computation, instruction)
     return changed
 

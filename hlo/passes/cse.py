@@ -9,6 +9,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
 from hlo.ops.table import OPS, Trait, has_trait
+from hlo.passes.liveness import awaited
 
 Key = tuple[object, ...]
 Numbers = dict[Computation, int]  # equal for computations of equal structure
@@ -32,13 +33,14 @@ def cse(module: Module) -> bool:
 
 def _merge(computation: Computation, numbers: Numbers) -> bool:
     known: dict[Key, Instruction] = {}
+    kept = awaited(computation)
     changed = False
     for instruction in post_order(computation):
         if not _may_merge(instruction):
             continue
         key = (value_key(instruction, numbers), tuple(map(id, instruction.operands)))
         first = known.setdefault(key, instruction)
-        if first is not instruction:
+        if first is not instruction and instruction not in kept:
             computation.replace_uses(instruction, first)
             computation.remove(instruction)
             changed = True

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import control_predecessors, reachable_computations
+from hlo.ir.graph import reachable_computations
 from hlo.ir.module import Module
-from hlo.passes.liveness import is_removable
+from hlo.passes.liveness import awaited, is_removable
 
 
 def dce(module: Module) -> bool:
@@ -25,17 +25,12 @@ def dce(module: Module) -> bool:
 
 
 def _drop_dead_instructions(computation: Computation) -> bool:
-    awaited = {
-        p
-        for i in computation.instructions
-        if "control-predecessors" in i.attributes
-        for p in control_predecessors(i)
-    }
+    kept = awaited(computation)
     stack = [i for i in computation.instructions if not i.users]
     changed = False
     while stack:
         instruction = stack.pop()
-        if instruction.computation is None or instruction in awaited:
+        if instruction.computation is None or instruction in kept:
             continue
         if is_removable(instruction):
             operands = dict.fromkeys(instruction.operands)

@@ -7,7 +7,7 @@ results are cut in two; 3. groups are planned per computation; 4. each becomes a
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import clone_instruction, post_order
+from hlo.ir.graph import clone_instruction, control_predecessors, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -15,7 +15,7 @@ from hlo.passes.call_inliner import inline_call
 from hlo.passes.fusibility import is_fusible_computation, is_scalar_constant
 from hlo.passes.fusion_groups import Group, is_worth_a_call, plan
 from hlo.passes.fusion_siblings import joined
-from hlo.passes.liveness import is_removable
+from hlo.passes.liveness import awaited, is_removable
 from hlo.passes.reduction_splitting import split_reductions
 
 
@@ -55,13 +55,25 @@ def _write_out(module: Module) -> bool:
     """Fusions with members that need kernels of their own (a dot) become their members."""
     changed = False
     for computation in tuple(module.computations):
+        kept = awaited(computation)
         for instruction in computation.instructions:
             if instruction.opcode == "fusion":
                 (callee,) = instruction.called_computations()
                 if not is_fusible_computation(callee):
-                    inline_call(instruction)
+                    result = inline_call(instruction)
+                    if instruction in kept:
+                        _wait_for(computation, instruction, result)
                     changed = True
     return changed
+
+
+def _wait_for(computation: Computation, fused: Instruction, result: Instruction) -> None:
+    """Whoever waits for a fusion waits for its result instead: its members have no effects."""
+    for waiting in computation.instructions:
+        before = control_predecessors(waiting)
+        if fused in before:
+            now = tuple(dict.fromkeys(result if p is fused else p for p in before))
+            computation.set_attributes(waiting, {**waiting.attributes, "control-predecessors": now})
 
 
 def _fuse(module: Module, computation: Computation, group: Group) -> None:
@@ -128,6 +140,7 @@ def post_order_of(group: Group) -> list[Instruction]:
 
 def _sweep(computation: Computation) -> None:
     """Remove what only fused copies used."""
+    kept = awaited(computation)
     for instruction in reversed(post_order(computation)):
-        if is_removable(instruction):
+        if instruction not in kept and is_removable(instruction):
             computation.remove(instruction)

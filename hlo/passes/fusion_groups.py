@@ -20,6 +20,7 @@ from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 from hlo.passes.fusibility import is_elementwise, is_fusible, is_scalar_constant, op_cost
+from hlo.passes.liveness import awaited
 
 # Per dimension of a value: the root dimension it is, or the number of a folded one, or unknown.
 Axis = tuple[str, int]
@@ -57,7 +58,11 @@ def plan(computation: Computation, max_size: int) -> list[Group]:
     """Groups of a computation, users first; some have one member only."""
     homes: dict[Instruction, dict[Group, None]] = {}
     groups: list[Group] = []
+    kept = awaited(computation)
     for instruction in reversed(post_order(computation)):
+        if instruction in kept:
+            homes[instruction] = {Group(instruction, [instruction]): None}
+            continue
         joined = _join(instruction, homes, max_size)
         if joined is not None:
             homes[instruction] = joined

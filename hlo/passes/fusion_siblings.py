@@ -7,9 +7,11 @@ of all it rests on, and joining keeps that true. O(groups * operands).
 
 from __future__ import annotations
 
+from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.passes.fusion_groups import Group
+from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
 _NO_SIBLINGS = frozenset(
@@ -19,8 +21,8 @@ _NO_SIBLINGS = frozenset(
 
 def joined(groups: list[Group], max_size: int) -> list[Group]:
     """The groups after joining."""
-    if len(groups) < 2:
-        return groups
+    if len(groups) < 2 or awaited(_computation(groups)):
+        return groups  # control dependences may close a circle through two groups
     siblings = _Siblings(groups)
     readers: dict[Instruction, list[Group]] = {}
     for group in groups:
@@ -34,10 +36,15 @@ def joined(groups: list[Group], max_size: int) -> list[Group]:
     return found
 
 
-def _drop_inner_roots(groups: list[Group]) -> None:
-    """A root that only its own kernel reads is no result."""
+def _computation(groups: list[Group]) -> Computation:
     computation = groups[0].root.computation
     assert computation is not None, "a root in a computation"
+    return computation
+
+
+def _drop_inner_roots(groups: list[Group]) -> None:
+    """A root that only its own kernel reads is no result."""
+    computation = _computation(groups)
     members = {m for g in groups for m in g.members}
     needed = {o for i in computation.instructions if i not in members for o in i.operands}
     needed.add(computation.root)
@@ -56,9 +63,7 @@ class _Siblings:
         self.merged: dict[Group, Group] = {}
         self.by_root = {g.root: g for g in groups}
         self.ranks: dict[Instruction, int] = {}
-        computation = groups[0].root.computation
-        assert computation is not None, "a root in a computation"
-        for instruction in post_order(computation):
+        for instruction in post_order(_computation(groups)):
             group = self.by_root.get(instruction)
             operands = _outside(group) if group is not None else instruction.operands
             # A member that is fused everywhere is in no order with kernels; its rank is not asked.

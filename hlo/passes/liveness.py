@@ -1,8 +1,13 @@
-"""Which instructions may be taken out: no user, not the root, no side effect, no parameter."""
+"""Which instructions may be taken out: no user, not the root, no side effect, no parameter; and
+which have to stay themselves, because a control dependence names them.
+"""
 
 from __future__ import annotations
 
+from hlo.ir.computation import Computation
+from hlo.ir.graph import control_predecessors
 from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
 
 
@@ -11,3 +16,24 @@ def is_removable(instruction: Instruction) -> bool:
     if instruction.users or instruction.is_root or instruction.opcode == "parameter":
         return False
     return not has_effect(instruction)
+
+
+def fused_computations(module: Module) -> set[Computation]:
+    """What fusions hold. Rewrites leave it alone: each value there, parameters too, has a user."""
+    return {
+        callee
+        for computation in module.computations
+        for instruction in computation.instructions
+        if instruction.opcode == "fusion"
+        for callee in instruction.called_computations()
+    }
+
+
+def awaited(computation: Computation) -> set[Instruction]:
+    """Instructions that others wait for by a control dependence. O(instructions)."""
+    return {
+        before
+        for instruction in computation.instructions
+        if "control-predecessors" in instruction.attributes
+        for before in control_predecessors(instruction)
+    }

@@ -18,6 +18,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
+from hlo.passes.liveness import awaited
 
 _PART = 16 * 1024  # elements that one part folds at least
 _PARTS = 64  # parts that are enough
@@ -28,9 +29,10 @@ _IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.i
 def split_reductions(computation: Computation) -> bool:
     """Cut the computation's long folds; whether there were any."""
     changed = False
+    kept = awaited(computation)
     for instruction in computation.instructions:
         if instruction.opcode == "reduce" and instruction.shape.is_array:
-            changed |= _split(instruction)
+            changed |= instruction not in kept and _split(instruction)
     return changed
 
 

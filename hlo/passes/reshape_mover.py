@@ -9,6 +9,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
+from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.patterns.matching import is_plain, splat_literal
 
 
@@ -19,9 +20,13 @@ def reshape_mover(module: Module) -> bool:
     O(edges).
     """
     changed = False
+    fused = fused_computations(module)
     for computation in module.computations:
+        if computation in fused:
+            continue
+        kept = awaited(computation)
         for instruction in post_order(computation):
-            changed |= _sink(computation, instruction)
+            changed |= instruction not in kept and _sink(computation, instruction)
     return changed
 
 

@@ -20,7 +20,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import compatible
 from hlo.ops.table import Trait, has_trait
-from hlo.passes.liveness import is_removable
+from hlo.passes.liveness import awaited, fused_computations, is_removable
 
 log = logging.getLogger(__name__)
 
@@ -85,13 +85,7 @@ class Limits:
 def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
     """Rewrite every computation outside fusions to a fixed point; how often each rule fired."""
     limits = limits or Limits()
-    fused = {
-        callee
-        for c in module.computations
-        for i in c.instructions
-        if i.opcode == "fusion"
-        for callee in i.called_computations()
-    }
+    fused = fused_computations(module)
     hits: Counter[str] = Counter()
     rules = {o: [r for r in rs if limits.allows(r)] for o, rs in _BY_OPCODE.items()}
     for computation in module.computations:
@@ -106,11 +100,14 @@ def _fixed_point(
     limits: Limits,
     hits: Counter[str],
 ) -> None:
+    kept = awaited(computation)
     work = dict.fromkeys(reversed(post_order(computation)))  # popped from the end: operands first
     budget = 64 * len(work) + 1024  # two rules that undo each other must not hang a user
     while work and budget:
         instruction, _ = work.popitem()
-        if instruction.computation is not computation or is_pinned(instruction):
+        if instruction.computation is not computation or instruction in kept:
+            continue
+        if is_pinned(instruction):
             continue
         if limits.fuel is not None and limits.fuel <= 0:
             return
@@ -123,7 +120,7 @@ def _fixed_point(
         if limits.fuel is not None:
             limits.fuel -= 1
         log.debug("%s: %s", rule.name, instruction.name)
-        _replace(computation, instruction, new, work)
+        _replace(computation, instruction, new, work, kept)
     if not budget:
         log.warning("algsimp stopped early in %s: %s", computation.name, hits.most_common(3))
 
@@ -157,6 +154,7 @@ def _replace(
     old: Instruction,
     new: Instruction,
     work: dict[Instruction, None],
+    kept: set[Instruction],
 ) -> None:
     users = tuple(old.users)
     computation.replace_uses(old, new)
@@ -164,7 +162,9 @@ def _replace(
     dead = [old]
     while dead:
         candidate = dead.pop()
-        if candidate.computation is computation and is_removable(candidate):
+        if candidate.computation is not computation or candidate in kept:
+            continue
+        if is_removable(candidate):
             operands = candidate.operands
             computation.remove(candidate)
             dead += operands

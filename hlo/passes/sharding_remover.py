@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.liveness import awaited
 
 # Custom calls that only annotate, and are the identity on one device.
 ANNOTATIONS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
@@ -25,8 +26,10 @@ def sharding_remover(module: Module) -> bool:
     changed = len(kept) != len(module.attributes)
     module.attributes = kept
     for computation in module.computations:
+        kept = awaited(computation)
         for instruction in computation.instructions:
-            changed |= _strip(computation, instruction)
+            if instruction not in kept:
+                changed |= _strip(computation, instruction)
     return changed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.liveness import awaited, fused_computations
 
 
 def tuple_simplifier(module: Module) -> bool:
@@ -14,10 +15,16 @@ def tuple_simplifier(module: Module) -> bool:
     tuple(get-tuple-element(t, 0), .., get-tuple-element(t, n))  =>  t
     """
     changed = False
+    fused = fused_computations(module)
     for computation in module.computations:
+        if computation in fused:
+            continue
+        kept = awaited(computation)
         for instruction in post_order(computation):
+            if "control-predecessors" in instruction.attributes or instruction in kept:
+                continue
             new = _simpler(instruction)
-            if new is not None and "control-predecessors" not in instruction.attributes:
+            if new is not None:
                 computation.replace_uses(instruction, new)
                 if not instruction.users and not instruction.is_root:
                     computation.remove(instruction)

@@ -18,6 +18,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.effects import has_effect
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
+from hlo.passes.liveness import awaited
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user.
 FOLLOWING = frozenset({
@@ -42,8 +43,9 @@ def while_loop_invariant_code_motion(module: Module) -> bool:
     changed = False
     calls = callers(module)
     for computation in callees_first(module):
+        kept = awaited(computation)
         for loop in computation.instructions:
-            if loop.opcode == "while" and _is_movable(loop, calls):
+            if loop.opcode == "while" and loop not in kept and _is_movable(loop, calls):
                 plan = _plan(loop)
                 if plan.read:
                     _hoist(loop, plan)
@@ -62,9 +64,10 @@ def _is_movable(loop: Instruction, calls: dict[Computation, list[Instruction]]) 
 def _plan(loop: Instruction) -> Plan:
     body = next(iter(loop.called_computations()))
     invariant = unchanged_elements(body)
+    kept = awaited(body)
     moved: dict[Instruction, None] = {}
     for instruction in post_order(body):
-        if instruction in invariant or instruction.opcode == "parameter":
+        if instruction in invariant or instruction in kept:
             continue
         if _is_pure(instruction) and all(
             o in moved or o in invariant for o in instruction.operands

@@ -1,0 +1,109 @@
+"""Passes leave alone what a control dependence names, and what fusions hold is used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo import driver
+
+TIED = """HloModule tied
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+body { s = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  y = f32[4] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  invariant = f32[4] cosine(x)
+  twice = f32[4] multiply(y, y), control-predecessors={invariant}
+  z = f32[4] add(twice, invariant)
+  ROOT r = (s32[], f32[4], f32[4]) tuple(j, x, z) }
+condition { s = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  three = s32[] constant(3)
+  ROOT c = pred[] compare(i, three), direction=LT }
+dotted { p = f32[4] parameter(0)
+  q = f32[4] parameter(1)
+  ROOT d = f32[] dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={0} }
+ENTRY e {
+  p = f32[4] parameter(0)
+  q = f32[4] parameter(1)
+  zero = f32[] constant(0)
+  zeros = f32[4] broadcast(zero), dimensions={}
+  pair = (f32[4], f32[4]) tuple(p, q)
+  first = f32[4] get-tuple-element(pair), index=0
+  same = f32[4] subtract(first, zeros)
+  again = f32[4] subtract(first, zeros)
+  u = f32[4] negate(same), control-predecessors={first}
+  v = f32[4] exponential(u), control-predecessors={same, again}
+  two = f32[] constant(2)
+  folded = f32[] negate(two)
+  w = f32[4] cosine(v), control-predecessors={folded}
+  f = f32[] fusion(p, q), kind=kOutput, calls=dotted
+  flat = f32[2,2] reshape(v)
+  flat2 = f32[2,2] reshape(w)
+  moved = f32[2,2] add(flat, flat2)
+  x = f32[2,2] sine(flat), control-predecessors={f, moved}
+  total = f32[] reduce(w, zero), dimensions={0}, to_apply=sum
+  i0 = s32[] constant(0)
+  start = (s32[], f32[4], f32[4]) tuple(i0, v, w), control-predecessors={total}
+  loop = (s32[], f32[4], f32[4]) while(start), condition=condition, body=body
+  after = f32[4] get-tuple-element(loop), index=2
+  end = f32[4] tanh(v), control-predecessors={loop}
+  ROOT r = (f32[4], f32[2,2], f32[], f32[4], f32[4]) tuple(w, x, f, after, end)
+}
+"""
+PASSES = (
+    "call-inliner", "tuple-simplifier", "dce", "algsimp", "constant_folding", "cse",
+    "reshape-mover", "while-loop-invariant-code-motion", "sharding-remover", "fusion", "default",
+    "fast",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("passes", PASSES)
+def test_awaited_instructions_survive_a_pass(passes: str) -> None:
+    module = driver.parse(TIED)
+    optimized = driver.optimize(module, passes)  # verified after every pass
+    arguments = [np.array([1, 2, 3, 4], np.float32), np.array([4, 3, 2, 1], np.float32)]
+    expected, found = driver.evaluate(module, *arguments), driver.evaluate(optimized, *arguments)
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_tied_module_compiles() -> None:
+    module = driver.parse(TIED)
+    arguments = [np.array([1, 2, 3, 4], np.float32), np.array([4, 3, 2, 1], np.float32)]
+    found = driver.compile(module, cache=False)(*arguments)
+    for a, b in zip(driver.evaluate(module, *arguments), found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5)
+
+
+def test_fusions_of_the_input_stay_whole() -> None:
+    module = driver.parse("""HloModule m
+fused { p = f32[2,3] parameter(0)
+  q = f32[2,3] parameter(1)
+  t = (f32[2,3], f32[2,3]) tuple(p, q)
+  a = f32[2,3] get-tuple-element(t), index=0
+  one = f32[] constant(1)
+  two = f32[] constant(2)
+  three = f32[] add(one, two)
+  x = f32[3,2] reshape(a)
+  y = f32[3,2] reshape(q)
+  z = f32[3,2] add(x, y)
+  spread = f32[3,2] broadcast(three), dimensions={}
+  b = f32[2,3] get-tuple-element(t), index=1
+  w = f32[3,2] reshape(b)
+  s = f32[3,2] multiply(z, spread)
+  ROOT r = f32[3,2] add(s, w) }
+ENTRY e { a = f32[2,3] parameter(0)
+  b = f32[2,3] parameter(1)
+  ROOT f = f32[3,2] fusion(a, b), kind=kLoop, calls=fused }
+""")
+    p, q = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((2, 3), np.float32)
+    optimized = driver.optimize(module, "simplify,reshape-mover,fusion")
+    np.testing.assert_array_equal(driver.evaluate(optimized, p, q), ((p + q) * 3 + q).reshape(3, 2))
+    compiled = driver.compile(module, cache=False)
+    np.testing.assert_array_equal(compiled(p, q), ((p + q) * 3 + q).reshape(3, 2))
