@@ -31,6 +31,7 @@ from hlo.verifier.lint import lint as _lint
 from hlo.verifier.verify import verify as _verify
 
 if TYPE_CHECKING:
+    from hlo.backend.memory_map import MemoryMap
     from hlo.passes.manager import Manager
     from hlo.runtime.executable import Executable
 
@@ -182,6 +183,17 @@ def profile(
     optimized = optimize(module, passes, new_manager())
     made = import_module("hlo.backend.profile").profile(optimized, *arguments, threads=threads)
     return str(made)
+
+
+def memory(
+    module: Module, passes: str = "default", mode: str = "strict", threads: int | None = None
+) -> MemoryMap:
+    """Peak memory, and every buffer with the instruction and line that made it; nothing is run."""
+    verify(module)
+    optimized = optimize(module, passes, new_manager())
+    made = import_module("hlo.backend.memory_map").memory_map(optimized, mode=mode, threads=threads)
+    found: MemoryMap = made
+    return found
 
 
 def backend() -> ModuleType:

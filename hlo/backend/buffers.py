@@ -39,7 +39,8 @@ def assign(schedule: Schedule, implementations: Implementations) -> BufferPlan:
     assigner = _Assigner(schedule, implementations)
     nodes = assigner.plan()
     arena_bytes = pack(assigner.at.cells)
-    return BufferPlan(schedule, tuple(nodes), tuple(assigner.at.cells), arena_bytes)
+    cells, moments = tuple(assigner.at.cells), tuple(assigner.at.moments)
+    return BufferPlan(schedule, nodes, cells, arena_bytes, moments)
 
 
 class _Assigner:
@@ -128,7 +129,7 @@ class _Assigner:
 
     def _run(self, scope: Scope, instruction: Instruction) -> None:
         """Cells for the results and temporaries of an instruction that runs."""
-        self.at.clock += 1
+        self.at.tick(instruction)
         implementation = self.implementations[instruction]
         operands = self._operands(scope, instruction)
         results: list[int] = []
@@ -219,7 +220,7 @@ class _Assigner:
         count = leaf_count(callee.root.shape)
         wanted = [scope.wanted.get((instruction, first + n)) for n in range(count)]
         results = yield self._computation(callee, operands, wanted, scope.nodes, settle=False)
-        self.at.clock += 1
+        self.at.tick(instruction)
         for number, cell in enumerate((*operands[:first], *results)):
             self.at.touch(cell)
             self.at.bind(scope, (instruction, number), cell)
@@ -239,7 +240,7 @@ class _Assigner:
         self.at.pin(state, pin)
         first: list[Node] = []
         (predicate,) = yield self._computation(condition, state, [None], first, settle=False)
-        self.at.clock += 1
+        self.at.tick(instruction)
         self.at.touch(predicate)
         self.at.unpin(state, pin)
         kept = self.schedule.invariant[body]
@@ -247,7 +248,7 @@ class _Assigner:
         nodes: list[Node] = []
         yield self._computation(body, state, targets, nodes, settle=True)
         scope.nodes.append(Loop(instruction, tuple(first), predicate, tuple(nodes)))
-        self.at.clock += 1
+        self.at.tick(instruction)
         for number, cell in enumerate(state):
             self.at.touch(cell)
             if number not in kept:
@@ -256,7 +257,7 @@ class _Assigner:
 
     def _state(self, scope: Scope, instruction: Instruction, kept: frozenset[int]) -> list[int]:
         """The cells of a loop's state, filled: the initial values' own where they die here."""
-        self.at.clock += 1
+        self.at.tick(instruction)
         initial = self._operands(scope, instruction)
         lent = {initial[n] for n in kept}
         state: list[int] = []
@@ -286,7 +287,7 @@ class _Assigner:
 
     def _branch(self, scope: Scope, instruction: Instruction) -> Steps:
         """Every branch puts its root into the same cells."""
-        self.at.clock += 1
+        self.at.tick(instruction)
         selector = self._operands(scope, instruction)[0]
         self.at.touch(selector)
         branches = list(instruction.called_computations())
@@ -304,7 +305,7 @@ class _Assigner:
             yield self._computation(branch, bound, results, nodes, settle=True)
             planned.append(tuple(nodes))
         scope.nodes.append(Branch(instruction, selector, tuple(planned)))
-        self.at.clock += 1
+        self.at.tick(instruction)
         for number, cell in enumerate(results):
             self.at.touch(cell)
             self.at.define(scope, (instruction, number), cell)
@@ -389,7 +390,7 @@ class _Assigner:
 
     def _settle(self, scope: Scope, found: list[int], targets: Sequence[int | None]) -> None:
         """Move the root's leaves to their targets, all at once."""
-        self.at.clock += 1
+        self.at.tick(None)
         wanted = [
             (source, target, self.at.cells[target].size)
             for source, target in zip(found, targets, strict=True)

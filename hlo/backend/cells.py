@@ -7,7 +7,7 @@ which they are in use; the plan draws them as a table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from hlo.backend.kernels.build import Implementation
@@ -31,6 +31,7 @@ class Cell:
 
     start, end: the plan's clock at its first and last use; offset: in the arena.
     result: the result leaf that a donated argument becomes.
+    held: the instructions whose values it holds, one after the other or as names of one value.
     """
 
     region: Region
@@ -41,6 +42,12 @@ class Cell:
     end: int = -1
     offset: int = 0
     result: int = -1
+    held: list[Instruction] = field(default_factory=list)
+
+    def record(self, instruction: Instruction) -> None:
+        """A value of the instruction is in the cell from now on."""
+        if not self.held or self.held[-1] is not instruction:
+            self.held.append(instruction)
 
     @property
     def is_writable(self) -> bool:
@@ -104,12 +111,16 @@ Node = Run | Move | Loop | Branch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferPlan:
-    """The program's nodes, its cells, and the size of the arena."""
+    """The program's nodes, its cells, and the size of the arena.
+
+    moments: what runs at each time of the plan's clock.
+    """
 
     schedule: Schedule
     nodes: tuple[Node, ...]
     cells: tuple[Cell, ...]
     arena_bytes: int
+    moments: tuple[Instruction | None, ...] = ()
 
     def __str__(self) -> str:
         rows = [f"arena: {self.arena_bytes} bytes"]

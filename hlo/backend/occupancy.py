@@ -43,7 +43,13 @@ class Occupancy:
     def __init__(self) -> None:
         self.cells = [Cell(Region.ARENA, 0)]
         self.clock = 0
+        self.moments: list[Instruction | None] = [None]  # what runs at each time of the clock
         self._holders: list[list[tuple[Scope, Source]]] = [[]]
+
+    def tick(self, instruction: Instruction | None) -> None:
+        """The next moment; the instruction whose code runs then (None: copies at a scope's end)."""
+        self.clock += 1
+        self.moments.append(instruction)
 
     def new(
         self, region: Region, size: int, instruction: Instruction | None, *, index: int = 0
@@ -73,6 +79,7 @@ class Occupancy:
         """A further value that the cell holds."""
         scope.cells[source] = cell
         if cell != NOTHING:
+            self.cells[cell].record(source[0])
             alive = [(s, v) for s, v in self._holders[cell] if not s.is_dead(v)]
             self._holders[cell] = [*alive, (scope, source)]
 
@@ -80,6 +87,7 @@ class Occupancy:
         """The one value that the cell holds from now on."""
         scope.cells[source] = cell
         if cell != NOTHING:
+            self.cells[cell].record(source[0])
             self._holders[cell] = [(scope, source)]
 
     def clear(self, cell: int) -> None:

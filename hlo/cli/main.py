@@ -29,6 +29,7 @@ OPT_COMMANDS = {
 }
 RUN_COMMANDS = {
     "bench": ("hlo.cli.run_bench", "Time programs, beside XLA if asked."),
+    "memory": ("hlo.cli.run_memory", "Peak memory, and every buffer with what made it."),
     "profile": ("hlo.cli.run_profile", "Where a run's time goes, step by step."),
     "run": ("hlo.cli.run", "Compile and run once (the default)."),
 }

@@ -13,7 +13,9 @@ from hlo.backend.elemental import Elemental
 from hlo.backend.indexing import Expr
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.parts import Part
+from hlo.backend.leaves import leaf_count
 from hlo.backend.trace import Read
+from hlo.ir.instruction import Instruction
 
 
 def in_place_pairs(
@@ -29,6 +31,21 @@ def in_place_pairs(
         and _same_size(memory, output.memory)
         and all(_is_safe(part, output, number) for part in parts)
     )
+
+
+def with_repeats(
+    pairs: frozenset[tuple[int, int]], instruction: Instruction
+) -> frozenset[tuple[int, int]]:
+    """The pairs, and those of leaves that name an operand again: the kernel reads the first only.
+
+    A fusion's parameters are read each for itself, whatever they are bound to.
+    """
+    if instruction.opcode == "fusion":
+        return pairs
+    first: dict[tuple[Instruction, int], int] = {}
+    leaves = [(o, n) for o in instruction.operands for n in range(leaf_count(o.shape))]
+    named = [first.setdefault(leaf, number) for number, leaf in enumerate(leaves)]
+    return frozenset((number, r) for o, r in pairs for number, f in enumerate(named) if f == o)
 
 
 def _same_size(a: Memory, b: Memory) -> bool:

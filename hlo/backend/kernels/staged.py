@@ -20,7 +20,7 @@ from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
 )
 from hlo.backend.emitters.movement import CASES
 from hlo.backend.kernels import costs
-from hlo.backend.kernels.in_place import in_place_pairs
+from hlo.backend.kernels.in_place import in_place_pairs, with_repeats
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.parts import Part, parts_of
@@ -47,7 +47,7 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
-        in_place=in_place_pairs(elemental, outputs, parts, count),
+        in_place=with_repeats(in_place_pairs(elemental, outputs, parts, count), instruction),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
         bytes_moved=costs.bytes_moved(elemental, outputs, parts),
         flops=costs.flops(parts),

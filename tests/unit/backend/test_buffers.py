@@ -135,6 +135,13 @@ def test_loop_state_is_updated_in_place() -> None:
     assert arena_cells(plan) == 1  # the predicate
 
 
+def test_an_operand_named_twice_is_overwritten_in_place() -> None:
+    body = f"{PARTS}\n z = f32[4] multiply(x, x)\n ROOT t = {PAIR} tuple(j, z, y)"
+    plan = check(LOOP.format(state=PAIR, body=body, entry=TUPLE), ZERO, X, Y)
+    (loop,) = [n for n in plan.nodes if isinstance(n, Loop)]
+    assert not [n for n in walk(loop.body) if isinstance(n, Move)]
+
+
 def test_untouched_state_is_read_where_it_is() -> None:
     body = f"{PARTS}\n z = f32[4] add(x, y)\n ROOT t = {PAIR} tuple(j, z, y)"
     text = LOOP.format(state=PAIR, body=body, entry=TUPLE).replace("ROOT w", "w")

@@ -1,0 +1,25 @@
+"""hlo-run memory FILE: what is live at the peak, and every buffer with what made it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from hlo import driver
+from hlo.cli.reading import read_module
+from hlo.tools.fill import fill_elided
+
+
+@click.command("memory")
+@click.argument("file", metavar="FILE")
+@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--threads", default=None, type=click.IntRange(1, 1024))
+@click.option("--json", "as_json", is_flag=True, help="The same as data.")
+def command(file: str, passes: str, mode: str, threads: int | None, as_json: bool) -> int:
+    """Peak memory, and a table of buffers with the HLO that made them; nothing is run."""
+    module = fill_elided(read_module(file), 0)
+    found = driver.memory(module, passes=passes, mode=mode, threads=threads)
+    click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found), nl=as_json)
+    return 0
