@@ -13,12 +13,13 @@ from hlo.backend.math import exponential, logarithm
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
-from hlo.backend.math.term import Term, Text, fma
+from hlo.backend.math.term import Term, Text, two_product, two_sum
 from hlo.backend.math.trigonometric import cos, sin
 from hlo.backend.target import Target
 from hlo.backend.writer import Value, Writer
 
 _INF = float("inf")
+_LN4 = 1.3862943611198906
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,32 @@ def magnitude(z: Complex) -> Term:
     return hypotenuse(z.real, z.imag)
 
 
+def balanced(z: Complex) -> tuple[Complex, Term]:
+    """z 4^-k, whose parts neither overflow nor lose bits in what follows, and k."""
+    a, b = z.real.abs(), z.imag.abs()
+    huge, tiny = (a > 2.0**1000) | (b > 2.0**1000), (a < 2.0**-900) & (b < 2.0**-900)
+    k = huge.select(2.0, tiny.select(a.const(-100.0), 0.0))
+    scale = huge.select(2.0**-4, tiny.select(a.const(2.0**200), 1.0))
+    return Complex(z.real * scale, z.imag * scale), k
+
+
 def sign(z: Complex) -> Complex:
     """z/|z|; 0 stays."""
-    size = magnitude(z)
+    even, _ = balanced(z)
+    size = magnitude(even)
     zero = z.real.eq(0.0) & z.imag.eq(0.0)
-    return choose(zero, z, Complex(z.real / size, z.imag / size))
+    return choose(zero, z, Complex(even.real / size, even.imag / size))
 
 
 def divide(x: Complex, y: Complex) -> Complex:
     """Smith's algorithm (1962), then C99 Annex G.5.1's infinities where that is NaN + NaN i."""
+    (x, k), (y, j) = balanced(x), balanced(y)
+    quotient = _quotient(x, y)
+    up, down = (_two_to(k) * _two_to(k), 1.0 / _two_to(j) / _two_to(j))
+    return Complex(quotient.real * up * down, quotient.imag * up * down)
+
+
+def _quotient(x: Complex, y: Complex) -> Complex:
     a, b, c, d = x.real, x.imag, y.real, y.imag
     swap = c.abs() < d.abs()
     small, large = swap.select(c, d), swap.select(d, c)
@@ -102,8 +120,16 @@ def _finite(x: Term) -> Term:
 
 def sqrt(z: Complex) -> Complex:
     """The root with a real part >= 0; a zero imaginary part says the side of the cut."""
+    even, k = balanced(z)
+    root = _balanced_sqrt(even)
+    back = _two_to(k)
+    return Complex(root.real * back, root.imag * back)
+
+
+def _balanced_sqrt(z: Complex) -> Complex:
     a, b = z.real, z.imag
-    t = (a.abs() * 0.5 + magnitude(z) * 0.5).sqrt()
+    size = _infinite(a).select(a.abs(), magnitude(z))  # beside an infinity, b may be NaN
+    t = (a.abs() * 0.5 + size * 0.5).sqrt()
     other = b.abs() / (t + t)
     left = a.bits < 0
     root = Complex(left.select(other, t), left.select(t, other).copysign(b))
@@ -111,10 +137,21 @@ def sqrt(z: Complex) -> Complex:
     return choose(_infinite(b), Complex(b.abs(), b), root)
 
 
+def _two_to(k: Term) -> Term:
+    """2^k of balanced's k."""
+    return (k > 0.0).select(2.0**2, (k < 0.0).select(k.const(2.0**-100), 1.0))
+
+
 def rsqrt(z: Complex) -> Complex:
-    """|z|^-1/2 (cos(-t/2) + i sin(-t/2)), t = arg z."""
-    size, half = 1.0 / magnitude(z).sqrt(), atan2(z.imag, z.real) * -0.5
-    return Complex(size * cos(half), size * sin(half))
+    """conj(sqrt z)/|z|; at 0 infinite without direction, at infinity 0."""
+    even, k = balanced(z)
+    root, size = _balanced_sqrt(even), magnitude(even)
+    back = 1.0 / _two_to(k)
+    result = Complex(root.real / size * back, -root.imag / size * back)
+    zero, nan = k.const(0.0), k.const(float("nan"))
+    far = _infinite(z.real) | _infinite(z.imag)
+    result = choose(far, Complex(zero, zero.copysign(-z.imag)), result)
+    return choose(z.real.eq(0.0) & z.imag.eq(0.0), Complex(k.const(_INF), nan), result)
 
 
 def exp(z: Complex) -> Complex:
@@ -123,48 +160,61 @@ def exp(z: Complex) -> Complex:
     big = (a > 709.0) & (a < 1500.0)
     size = exponential.exp(big.select(a * 0.5, a))
     again = big.select(size, 1.0)
-    real = _scaled(size, cos(b)) * again
-    imag = _scaled(size, sin(b)) * again
+    real = scaled(size, cos(b)) * again
+    imag = scaled(size, sin(b)) * again
+    real = (a.eq(_INF) & ~_finite(b)).select(a, real)  # infinite, of whatever sign
     return Complex(real, b.eq(0.0).select(b, imag))
 
 
-def _scaled(size: Term, part: Term) -> Term:
-    """size * part, 0 where size is: e^-inf wins over a part that is not a number."""
-    return size.eq(0.0).select(size, size * part)
+def scaled(size: Term, part: Term) -> Term:
+    """size * part, but 0 where size is: e^-inf wins over a part that is not a number."""
+    return (size.eq(0.0) & ~_finite(part)).select(size, size * part)
 
 
 def log(z: Complex) -> Complex:
     """ln|z| + i arg z; near |z| = 1 from |z|^2 - 1, which does not cancel."""
-    return Complex(_log_size(z, z.real.abs() - 1.0), atan2(z.imag, z.real))
+    a, b = z.real, z.imag
+    return Complex(log_size(z, _sum_of_squares(a.const(-1.0), a, b)), atan2(b, a))
 
 
 def log1p(z: Complex) -> Complex:
-    """log(1 + z), accurate near 0."""
+    """log(1 + z), accurate near 0 and near |1 + z| = 1."""
     a, b = z.real, z.imag
     one = a + 1.0
-    near = logarithm.log1p(fma(b, b, a * (a + 2.0))) * 0.5
-    far = _log_size(Complex(one, b), (one > 0.0).select(a, -one - 1.0))
-    return Complex(((a.abs() + b.abs()) < 0.5).select(near, far), atan2(b, one))
+    return Complex(log_size(Complex(one, b), _sum_of_squares(a * 2.0, a, b)), atan2(b, one))
 
 
-def _log_size(z: Complex, excess: Term) -> Term:
-    """ln|z|; excess: |Re z| - 1, as exactly as it is known."""
-    a, b = z.real.abs(), z.imag.abs()
-    size = magnitude(z)
-    upright = b > a
-    larger_excess = upright.select(b - 1.0, excess)
-    larger, smaller = upright.select(b, a), upright.select(a, b)
-    square = fma(smaller, smaller, larger_excess * (larger + 1.0))
-    near = logarithm.log1p(square) * 0.5
-    return ((size > 0.6) & (size < 1.6)).select(near, logarithm.log(size))
+def _sum_of_squares(first: Term, a: Term, b: Term) -> Term:
+    """first + a^2 + b^2 as if rounded once, while nothing overflows."""
+    p, p_rest = two_product(a, a)
+    q, q_rest = two_product(b, b)
+    partial, rest = two_sum(first, p)
+    total, last = two_sum(partial, q)
+    return total + (rest + last + p_rest + q_rest)
+
+
+def log_size(z: Complex, excess: Term) -> Term:
+    """ln|z|, infinite beside any infinity; excess: |z|^2 - 1, as exactly as it is known."""
+    even, k = balanced(z)
+    size = magnitude(even)
+    near = logarithm.log1p(excess) * 0.5
+    far = logarithm.log(size) + k * _LN4
+    close = k.eq(0.0) & (size > 0.6) & (size < 1.6)
+    infinite = _infinite(z.real) | _infinite(z.imag)
+    return infinite.select(size.const(_INF), close.select(near, far))
 
 
 def power(z: Complex, w: Complex) -> Complex:
     """|z|^c e^(-d arg z) (cos q + i sin q), q = c arg z + d ln|z|, for w = c + di."""
     c, d = w.real, w.imag
-    size, angle = magnitude(z), atan2(z.imag, z.real)
-    q = c * angle + d.eq(0.0).select(0.0, d * logarithm.log(size))
-    scale = real_power(size, c) * exponential.exp(-(d * angle))
+    even, k = balanced(z)
+    size, angle = magnitude(even), atan2(z.imag, z.real)
+    size_log = logarithm.log(size) + k * _LN4
+    q = c * angle + d.eq(0.0).select(0.0, d * size_log)
+    apart = k.eq(0.0).select(0.0, c * (k * _LN4))
+    grown, turned = real_power(size, c), exponential.exp(apart - d * angle)
+    lost = grown.eq(0.0) | grown.eq(_INF) | turned.eq(0.0) | turned.eq(_INF)
+    scale = (lost & ~d.eq(0.0)).select(exponential.exp(c * size_log - d * angle), grown * turned)
     general = Complex(scale * cos(q), q.eq(0.0).select(q, scale * sin(q)))
     zero, one, nan = c.const(0.0), c.const(1.0), c.const(float("nan"))
     real = d.eq(0.0)

@@ -7,40 +7,83 @@ sinh, cosh, sin, cos by their real and imaginary parts; tanh and the inverse fun
 from __future__ import annotations
 
 from hlo.backend.math import exponential, hyperbolic, logarithm, trigonometric
-from hlo.backend.math.complex_arithmetic import Complex, choose, divide, exp, log, sqrt
+from hlo.backend.math.complex_arithmetic import (
+    Complex,
+    balanced,
+    choose,
+    divide,
+    exp,
+    log,
+    log_size,
+    magnitude,
+    scaled,
+    sqrt,
+)
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.term import Term, fma
 
 _INF = float("inf")
+_HALF_PI = 1.5707963267948966
+_LN2 = 0.6931471805599453
+_FAR = 2.0**60
 
 
 def expm1(z: Complex) -> Complex:
     """expm1(a) cos b - 2 sin(b/2)^2 + i e^a sin b."""
     a, b = z.real, z.imag
     half = trigonometric.sin(b * 0.5)
-    real = fma(exponential.expm1(a), trigonometric.cos(b), half * half * -2.0)
-    imag = exponential.exp(a) * trigonometric.sin(b)
+    lost, grown = half * half * -2.0, exponential.expm1(a)
+    real = fma(grown, trigonometric.cos(b), lost)
+    real = b.eq(0.0).select(grown, a.eq(0.0).select(lost, real))
+    real = (a.eq(_INF) & ~_finite(b)).select(a, a.eq(-_INF).select(a.const(-1.0), real))
+    imag = scaled(exponential.exp(a), trigonometric.sin(b))
     return Complex(real, b.eq(0.0).select(b, imag))
 
 
 def logistic(z: Complex) -> Complex:
-    """1/(1 + e^-z)."""
+    """1/(1 + e^-z), whose imaginary part has the sign of sin b where it vanishes.
+
+    1 + e^-z = expm1(-a) cos b + 2 cos(b/2)^2 - i e^-a sin b, which does not cancel near the poles.
+    """
     one = Complex(z.real.const(1.0), z.real.const(0.0))
-    return divide(one, one + exp(-z))
+    below, half = one + exp(-z), trigonometric.cos(z.imag * 0.5)
+    near = fma(exponential.expm1(-z.real), trigonometric.cos(z.imag), half * half * 2.0)
+    close = z.real.abs() < 1.0
+    value = divide(one, Complex(close.select(near, below.real), below.imag))
+    return Complex(value.real, value.imag.eq(0.0).select(_zero_like(z.imag), value.imag))
+
+
+def _zero_like(b: Term) -> Term:
+    """A zero of the sign of sin b; of b where b is no finite number."""
+    return b.const(0.0).copysign(_finite(b).select(trigonometric.sin(b), b))
 
 
 def sinh(z: Complex) -> Complex:
     """sinh a cos b + i cosh a sin b."""
     a, b = z.real, z.imag
-    real = _product(hyperbolic.sinh(a), trigonometric.cos(b))
-    return Complex(real, _product(hyperbolic.cosh(a), trigonometric.sin(b)))
+    sinh_a, cosh_a, lacking = _sinh_cosh(a)
+    real = _product(sinh_a, trigonometric.cos(b)) * lacking
+    real = (a.abs().eq(_INF) & ~_finite(b)).select(a, real)  # infinite, of whatever sign
+    return Complex(real, _product(cosh_a, trigonometric.sin(b)) * lacking)
 
 
 def cosh(z: Complex) -> Complex:
     """cosh a cos b + i sinh a sin b."""
     a, b = z.real, z.imag
-    real = _product(hyperbolic.cosh(a), trigonometric.cos(b))
-    return Complex(real, _product(hyperbolic.sinh(a), trigonometric.sin(b)))
+    sinh_a, cosh_a, lacking = _sinh_cosh(a)
+    real = _product(cosh_a, trigonometric.cos(b)) * lacking
+    real = (a.abs().eq(_INF) & ~_finite(b)).select(a.abs(), real)
+    return Complex(real, _product(sinh_a, trigonometric.sin(b)) * lacking)
+
+
+def _sinh_cosh(a: Term) -> tuple[Term, Term, Term]:
+    """sinh a, cosh a, and a factor that both still lack where e^a overflows: e^|a|/2 = h h/2."""
+    size = a.abs()
+    big = (size > 700.0) & (size < 1500.0)
+    half = exponential.exp(big.select(size * 0.5, 0.0))
+    sinh_a = big.select(half.copysign(a) * 0.5, hyperbolic.sinh(a))
+    cosh_a = big.select(half * 0.5, hyperbolic.cosh(a))
+    return sinh_a, cosh_a, half
 
 
 def _product(size: Term, part: Term) -> Term:
@@ -51,7 +94,12 @@ def _product(size: Term, part: Term) -> Term:
 
 
 def _unit_where_wild(x: Term) -> Term:
-    return (x.abs() < _INF).select(x, x.const(1.0).copysign(x))
+    unit = x.is_nan.select(x.const(1.0), x.const(1.0).copysign(x))
+    return _finite(x).select(x, unit)
+
+
+def _finite(x: Term) -> Term:
+    return x.abs() < _INF
 
 
 def sin(z: Complex) -> Complex:
@@ -79,10 +127,13 @@ def tanh(z: Complex) -> Complex:
     scale = fma(u * s, s, 1.0)
     near = Complex(u * s * fma(s, s, 1.0).sqrt() / scale, t / scale)
     tail = exponential.exp(a.abs() * -2.0)
-    far = Complex(a.const(1.0).copysign(a), tail.eq(0.0).select(0.0, t / u * 4.0 * tail))
+    far = Complex(a.const(1.0).copysign(a), t / u * 4.0 * tail)
     result = choose(large, far, near)
-    real = a.eq(0.0).select(a, result.real)
-    return Complex(real, b.eq(0.0).select(b, result.imag))
+    lost = ~_finite(b) & _finite(a)
+    real = a.eq(0.0).select(a, lost.select(float("nan"), result.real))
+    vanishing = tail.eq(0.0).select(b.const(0.0).copysign(_finite(b).select(t, b)), result.imag)
+    imag = lost.select(float("nan"), vanishing)
+    return Complex(real, b.eq(0.0).select(b, imag))
 
 
 def asin(z: Complex) -> Complex:
@@ -90,8 +141,9 @@ def asin(z: Complex) -> Complex:
     m, p = sqrt(_one_minus(z)), sqrt(_one_plus(z))
     real = atan2(z.real, m.real * p.real - m.imag * p.imag)
     imag = hyperbolic.asinh(m.real * p.imag - m.imag * p.real)
-    far = Complex(atan2(z.real, z.imag.abs()), z.real.const(_INF).copysign(z.imag))
-    return choose(_is_infinite(z), far, Complex(real, imag))
+    far = Complex(atan2(z.real, z.imag.abs()), _log_twice(z).copysign(z.imag))
+    result = choose(_is_far(z), far, Complex(real, imag))
+    return Complex(z.real.eq(0.0).select(z.real, result.real), result.imag)
 
 
 def acos(z: Complex) -> Complex:
@@ -99,8 +151,9 @@ def acos(z: Complex) -> Complex:
     m, p = sqrt(_one_minus(z)), sqrt(_one_plus(z))
     real = atan2(m.real, p.real) * 2.0
     imag = hyperbolic.asinh(p.real * m.imag - p.imag * m.real)
-    far = Complex(atan2(z.imag.abs(), z.real), z.real.const(_INF).copysign(-z.imag))
-    return choose(_is_infinite(z), far, Complex(real, imag))
+    far = Complex(atan2(z.imag.abs(), z.real), _log_twice(z).copysign(-z.imag))
+    result = choose(_is_far(z), far, Complex(real, imag))
+    return Complex(z.real.eq(0.0).select(_HALF_PI, result.real), result.imag)
 
 
 def asinh(z: Complex) -> Complex:
@@ -112,30 +165,59 @@ def acosh(z: Complex) -> Complex:
     """asinh(Re(conj(m) p)) + 2i atan2(Im m, Re p), m = sqrt(z - 1), p = sqrt(z + 1)."""
     m, p = sqrt(Complex(z.real - 1.0, z.imag)), sqrt(_one_plus(z))
     real = hyperbolic.asinh(m.real * p.real + m.imag * p.imag)
-    far = Complex(z.real.const(_INF), atan2(z.imag, z.real))
-    return choose(_is_infinite(z), far, Complex(real, atan2(m.imag, p.real) * 2.0))
+    far = Complex(_log_twice(z), atan2(z.imag, z.real))
+    result = choose(_is_far(z), far, Complex(real, atan2(m.imag, p.real) * 2.0))
+    upright = z.real.const(_HALF_PI).copysign(z.imag)
+    return Complex(result.real, z.real.eq(0.0).select(upright, result.imag))
 
 
 def atanh(z: Complex) -> Complex:
-    """log1p(4a/((1-a)^2 + b^2))/4 + i atan2(2b, (1-a)(1+a) - b^2)/2, odd in a."""
+    """log1p(4a/((1-a)^2 + b^2))/4 + i atan2(2b, (1-a)(1+a) - b^2)/2, odd in a.
+
+    Next to 1 the quotient is beyond all numbers: there ln(2/|1-z|)/2; far away a/|z|^2.
+    """
     a, b = z.real.abs(), z.imag
     under = 1.0 - a
     distance = fma(under, under, b * b)
-    real = logarithm.log1p(distance.eq(_INF).select(0.0, a * 4.0 / distance)) * 0.25
+    pole = distance < 2.0**-900
+    gap = Complex(under, b)
+    real = logarithm.log1p(pole.select(0.0, a * 4.0 / distance)) * 0.25
+    real = pole.select((_LN2 - log_size(gap, under)) * 0.5, real)
+    far, (even, k) = _is_far(z), balanced(z)
+    size = magnitude(even)
+    back = (k > 0.0).select(k.const(2.0**-4), 1.0)
+    real = far.select(even.real.abs() / size / size * back, real)
     imag = atan2(b * 2.0, fma(under, a + 1.0, -(b * b))) * 0.5
     infinite = a.eq(_INF) | b.abs().eq(_INF)
-    upright = b.const(1.5707963267948966).copysign(b)
-    return Complex(real.copysign(z.real), infinite.select(upright, imag))
+    known = infinite | (far & ~a.is_nan)
+    imag = known.select(b.const(_HALF_PI).copysign(b), imag)
+    real = infinite.select(0.0, real)
+    return Complex(a.eq(0.0).select(a, real).copysign(z.real), b.is_nan.select(b, imag))
 
 
 def arctangent2(y: Complex, x: Complex) -> Complex:
-    """-i log((x + iy)/sqrt(x^2 + y^2))."""
+    """-i log((x + iy)/sqrt(x^2 + y^2)), both scaled alike so that no square overflows."""
+    parts = [p.abs() for p in (y.real, y.imag, x.real, x.imag)]
+    huge = parts[0] > 2.0**500
+    tiny = parts[0] < 2.0**-500
+    for p in parts[1:]:
+        huge, tiny = huge | (p > 2.0**500), tiny & (p < 2.0**-500)
+    scale = huge.select(2.0**-600, tiny.select(parts[0].const(2.0**600), 1.0))
+    x, y = (Complex(z.real * scale, z.imag * scale) for z in (x, y))
     return log(divide(x + y.times_i(), sqrt(x * x + y * y))).over_i()
 
 
-def _is_infinite(z: Complex) -> Term:
-    """Whether a part is: there the inverse functions follow the direction alone, as in C99."""
-    return z.real.abs().eq(_INF) | z.imag.abs().eq(_INF)
+def _is_far(z: Complex) -> Term:
+    """Where z^2 + 1 and z^2 - 1 are z^2 to the last place, or a part is infinite.
+
+    There the inverse functions follow the direction and ln 2|z|, as in C99.
+    """
+    return (z.real.abs() > _FAR) | (z.imag.abs() > _FAR)
+
+
+def _log_twice(z: Complex) -> Term:
+    """ln(2|z|) for large z."""
+    return log_size(z, z.real) + _LN2
 
 
 def _one_minus(z: Complex) -> Complex:

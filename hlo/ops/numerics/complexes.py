@@ -93,7 +93,10 @@ def power(z: Array, w: Array) -> Array:
     c, d = w.real, w.imag
     size, angle = magnitude(z), np.arctan2(z.imag, z.real)
     q = c * angle + np.where(d == 0, c.dtype.type(0), d * np.log(size))
-    scale = np.power(size, c) * np.exp(-d * angle)
+    grown, turned = np.power(size, c), np.exp(-d * angle)
+    numbers = np.isfinite(grown) & np.isfinite(turned) & (grown != 0) & (turned != 0)
+    lost = (d != 0) & ~numbers  # 0 times infinity, which together may be a number
+    scale = np.where(lost, np.exp(c * np.log(size) - d * angle), grown * turned)
     general = pair(scale * np.cos(q), np.where(q == 0, q, scale * np.sin(q)))
     nan, real = c.dtype.type(np.nan), d == 0
     at_zero, at_infinity = (z == 0) & real, np.isinf(size) & real
@@ -107,52 +110,107 @@ def power(z: Array, w: Array) -> Array:
     return np.select([case for case, _ in cases], [value for _, value in cases], general)
 
 
-def logarithm(z: Array) -> Array:
-    """ln|z| + i atan2(b, a)."""
-    return pair(np.log(magnitude(z)), np.arctan2(z.imag, z.real))
-
-
 def logarithm_plus_one(z: Array) -> Array:
-    """log(1+z), accurate near 0."""
+    """log(1+z), accurate near 0 and where |1+z| is near 1."""
     a, b = z.real, z.imag
-    one = a + 1
-    larger = np.maximum(np.abs(one), np.abs(b))
-    smaller = np.minimum(np.abs(one), np.abs(b))
-    excess = np.where(one > np.abs(b), a, larger - 1)
-    ratio = np.where((larger == 0) | np.isinf(larger), np.zeros_like(a), smaller / larger)
-    near = np.log1p(excess) + np.log1p(ratio * ratio) / 2
-    exact = np.log1p(a * (2 + a) + b * b) / 2  # no cancellation while both parts are small
-    return pair(np.where(np.abs(a) + np.abs(b) < 0.5, exact, near), np.arctan2(b, one))
+    near = np.log1p(_sum_of_squares(2 * a, a, b)) / 2
+    far = np.log(pair(a + 1, b))
+    size = np.abs(far.real)
+    return pair(np.where(size < 0.5, near, far.real), far.imag)  # type: ignore[no-any-return]
+
+
+def _sum_of_squares(first: Array, a: Array, b: Array) -> Array:
+    """first + a^2 + b^2 with the rounding errors of its parts added at the end."""
+    p, p_rest = _square(a)
+    q, q_rest = _square(b)
+    partial, rest = _sum(first, p)
+    total, last = _sum(partial, q)
+    return np.asarray(total + (rest + last + p_rest + q_rest))
+
+
+def _square(x: Array) -> tuple[Array, Array]:
+    """x^2 as rounded, and its error (Dekker)."""
+    wide = x * (x.dtype.type(2) ** ((np.finfo(x.dtype).nmant + 2) // 2) + 1)
+    high = wide - (wide - x)
+    low = x - high
+    product = x * x
+    return product, low * low - ((product - high * high) - 2 * high * low)
+
+
+def _sum(x: Array, y: Array) -> tuple[Array, Array]:
+    """x + y as rounded, and its error (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
 
 
 def reciprocal_root(z: Array) -> Array:
-    """|z|^-1/2 (cos(-t/2) + i sin(-t/2)), t = arg z."""
-    size, half = 1 / np.sqrt(magnitude(z)), -np.arctan2(z.imag, z.real) / 2
-    return pair(size * np.cos(half), size * np.sin(half))
+    """conj(sqrt z)/|z|; at 0 infinite without direction, at infinity 0."""
+    root, size = np.sqrt(z), magnitude(z)
+    infinite, zero = np.isinf(z.real) | np.isinf(z.imag), z == 0
+    real = np.where(infinite, 0, np.where(zero, np.inf, root.real / size))
+    imag = np.where(infinite, np.copysign(0, -z.imag), np.where(zero, np.nan, -root.imag / size))
+    return pair(real, imag)
 
 
 def exponential(z: Array) -> Array:
     """e^a (cos b + i sin b); the imaginary part is 0 where b is 0."""
     a, b = z.real, z.imag
     size = np.exp(a)
-    return pair(_scaled(size, np.cos(b)), np.where(b == 0, b, _scaled(size, np.sin(b))))
+    real = np.where((a == np.inf) & ~np.isfinite(b), a, _scaled(size, np.cos(b)))
+    return pair(real, np.where(b == 0, b, _scaled(size, np.sin(b))))
 
 
 def _scaled(size: Array, part: Array) -> Array:
-    """size * part, 0 where size is 0: e^-inf wins over a part that is not a number."""
-    return np.where(size == 0, size, size * part)
+    """size * part, but 0 where size is: e^-inf wins over a part that is not a number."""
+    return np.where((size == 0) & ~np.isfinite(part), size, size * part)
 
 
 def exponential_minus_one(z: Array) -> Array:
     """expm1(a) cos b - 2 sin(b/2)^2 + i e^a sin b."""
     a, b = z.real, z.imag
-    real = np.expm1(a) * np.cos(b) - 2 * np.sin(b / 2) ** 2
-    return pair(real, np.where(b == 0, b, np.exp(a) * np.sin(b)))
+    grown = np.expm1(a)
+    real = np.where(b == 0, grown, grown * np.cos(b) - 2 * np.sin(b / 2) ** 2)
+    real = np.where(a == -np.inf, -1, np.where((a == np.inf) & ~np.isfinite(b), a, real))
+    return pair(real, np.where(b == 0, b, _scaled(np.exp(a), np.sin(b))))
 
 
 def logistic(z: Array) -> Array:
-    """1/(1+exp(-z))."""
-    return divide(np.ones_like(z), 1 + exponential(negate(z)))
+    """1/(1+exp(-z)), whose imaginary part has the sign of sin b where it vanishes.
+
+    1 + e^-z = expm1(-a) cos b + 2 cos(b/2)^2 - i e^-a sin b, which does not cancel near the poles.
+    """
+    a, b = z.real, z.imag
+    below = 1 + exponential(negate(z))
+    near = np.expm1(-a) * np.cos(b) + 2 * np.cos(b / 2) ** 2
+    value = divide(np.ones_like(z), pair(np.where(np.abs(a) < 1, near, below.real), below.imag))
+    none = np.copysign(np.zeros_like(b), np.where(np.isfinite(b), np.sin(b), b))
+    return pair(value.real, np.where(value.imag == 0, none, value.imag))
+
+
+def hyperbolic_sine(z: Array) -> Array:
+    """sinh a cos b + i cosh a sin b; a's infinity beside a b without a direction."""
+    value = np.sinh(z)
+    lost = np.isinf(z.real) & ~np.isfinite(z.imag)
+    return pair(np.where(lost, z.real, value.real), value.imag)
+
+
+def hyperbolic_cosine(z: Array) -> Array:
+    """cosh a cos b + i sinh a sin b; a's zero beside a b without a direction."""
+    value = np.cosh(z)
+    lost = (z.real == 0) & ~np.isfinite(z.imag)
+    return pair(value.real, np.where(lost, z.real, value.imag))
+
+
+def sine(z: Array) -> Array:
+    """-i sinh(iz)."""
+    turned = hyperbolic_sine(pair(-z.imag, z.real))
+    return pair(turned.imag, -turned.real)
+
+
+def cosine(z: Array) -> Array:
+    """cosh(iz)."""
+    return hyperbolic_cosine(pair(-z.imag, z.real))
 
 
 def tangent(z: Array) -> Array:
@@ -163,5 +221,5 @@ def tangent(z: Array) -> Array:
 
 def arctangent2(y: Array, x: Array) -> Array:
     """-i log((x + iy)/sqrt(x^2 + y^2))."""
-    turned = logarithm(divide(x + 1j * y, np.sqrt(multiply(x, x) + multiply(y, y))))
+    turned = np.log(divide(x + pair(-y.imag, y.real), np.sqrt(multiply(x, x) + multiply(y, y))))
     return pair(turned.imag, -turned.real)
