@@ -78,7 +78,18 @@ def _rest(rest: Tree, mesh: Mesh) -> MeshSharding:
             raise unknown_field(key, (*_AXES, "metadata"))
     sharding = MeshSharding(mesh, kind, dims, **axes, metadata=metadata, reduction=reduction)
     _check(sharding)
-    return sharding
+    return _whole(sharding)
+
+
+def _whole(s: MeshSharding) -> MeshSharding:
+    """Without dimensions, all axes manual or all unreduced: `{mesh[...], manual}` says the same."""
+    every = tuple(AxisRef(axis) for axis in range(len(s.mesh.axes)))
+    if s.kind == "tiled" and every and not s.dims and not s.replicated and not s.reduction:
+        if s.manual == every and not s.unreduced:
+            return MeshSharding(s.mesh, "manual", metadata=s.metadata)
+        if s.unreduced == every and not s.manual:
+            return MeshSharding(s.mesh, "unreduced", metadata=s.metadata)
+    return s
 
 
 def _reduction(key: str, field: Tree) -> str:
@@ -96,6 +107,8 @@ def _dim(tree: Tree, mesh: Mesh) -> MeshDim:
 
 
 def _check(s: MeshSharding) -> None:
+    if s.kind in ("manual", "unreduced") and not s.mesh.axes:  # XLA's process ends here
+        raise Violation("attribute-value", "", f"{s.kind} over mesh[]", "a mesh with axes")
     lists = [*(d.axes for d in s.dims), s.replicated, s.unreduced, s.manual]
     check_disjoint(tuple(a for axes in lists for a in axes), s.mesh)
     for axes in lists:

@@ -44,6 +44,9 @@ def _window(tree: Tree) -> Window:
         else:
             columns[key] = _sizes(key, field)
     sizes = columns.get("size", [])
+    rank = len(sizes)
+    # XLA takes a reversal of another length than size: what is missing is not reversed.
+    flips = (columns.pop("rhs_reversal", []) + [0] * rank)[:rank]
     lengths = {key: len(column) for key, column in columns.items()}
     if pads:
         lengths["pad"] = len(pads)
@@ -52,7 +55,6 @@ def _window(tree: Tree) -> Window:
             raise Violation(
                 "attribute-value", "", f"{key} of {length} dimensions", f"{len(sizes)} as size"
             )
-    rank = len(sizes)
     ones = [1] * rank
     return Window(
         tuple(
@@ -63,7 +65,7 @@ def _window(tree: Tree) -> Window:
                 pads or [(0, 0)] * rank,
                 columns.get("lhs_dilate", ones),
                 columns.get("rhs_dilate", ones),
-                columns.get("rhs_reversal", [0] * rank),
+                flips,
                 strict=True,
             )
         )

@@ -39,7 +39,8 @@ _APPLIES = (
 class Place(NamedTuple):
     """Where an instruction is printed: its indentation, and whether frontend attributes show.
 
-    They do not inside what a sugared async-start wraps, when it has some itself.
+    They do not inside what a sugared async-start wraps, when it has some itself; they do again
+    inside what a start without any wraps, also where that start stands in such a place.
     """
 
     indent: int
@@ -144,7 +145,7 @@ class Writer:
             yield computation, place
 
     def _wrapped_place(self, start: Instruction, place: Place) -> Place:
-        return Place(place.indent, place.frontend and "frontend_attributes" not in start.attributes)
+        return Place(place.indent, "frontend_attributes" not in start.attributes)
 
     # Instructions
 
