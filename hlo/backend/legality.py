@@ -28,6 +28,7 @@ class Way(Enum):
     SORT = "sort"
     SCATTER = "scatter"
     WINDOW = "window"
+    FACTOR = "factor"
     HOST = "host"  # the reference's evaluate, called back from the run
 
 
@@ -51,6 +52,8 @@ FAMILIES = {
     "scatter": Way.SCATTER,
     "select-and-scatter": Way.WINDOW,
     "reduce-window": Way.WINDOW,
+    "cholesky": Way.FACTOR,
+    "triangular-solve": Way.FACTOR,
 }
 # Opcodes outside the elementwise and movement rows that the staged family makes loops of.
 STAGED = frozenset(
@@ -66,7 +69,15 @@ IDENTITY_TARGETS = frozenset(
     {
         "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint",
         "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding",
-        "MoveToHost", "MoveToDevice", "PinToDevice", "annotate_device_placement",
+        "MoveToHost", "MoveToDevice", "PinToDevice", "annotate_device_placement", "MaximalSharding",
+        "ShardBarrierFrom", "ShardBarrierTo",
+    }
+)  # fmt: skip
+# Collectives whose result on one device is their operands.
+COLLECTIVES = frozenset(
+    {
+        "all-gather", "all-reduce", "all-reduce-start", "all-reduce-done", "all-to-all",
+        "collective-broadcast", "collective-permute", "reduce-scatter",
     }
 )  # fmt: skip
 
@@ -104,6 +115,8 @@ def is_forwarding(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     if opcode in FORWARDING:
         return opcode != "bitcast" or bitcast_keeps_order(instruction)
+    if opcode in COLLECTIVES:
+        return _stays_on_device(instruction)
     if opcode not in SOMETIMES or not instruction.operands:
         return False
     operand, shape = instruction.operands[0].shape, instruction.shape
@@ -121,6 +134,27 @@ def is_forwarding(instruction: Instruction) -> bool:
         case "transpose":
             return _moves_units_only(operand, instruction)
     return False
+
+
+def _stays_on_device(collective: Instruction) -> bool:
+    """Whether a collective that one device runs alone gives its operands.
+
+    Groups of several devices, and shapes for them, are left to the reference, which refuses them.
+    """
+    shape, operands = collective.shape, collective.operands
+    if collective.opcode == "all-reduce-done":
+        return is_forwarding(operands[0]) and compatible(operands[0].shape, shape)
+    results = shape.elements if shape.is_tuple else (shape,)
+    if collective.get("has_dynamic_root") or collective.get("slice_sizes"):
+        return False
+    if len(results) != len(operands) or shape.is_dynamic:
+        return False
+    if not all(compatible(o.shape, r) for o, r in zip(operands, results, strict=True)):
+        return False
+    if collective.opcode == "collective-permute":
+        return collective.get("source_target_pairs") == ((0, 0),)
+    groups = attribute(collective, "replica_groups").groups()  # type: ignore[attr-defined]  # its kind
+    return groups in ((), ((0,),))
 
 
 def bitcast_keeps_order(instruction: Instruction) -> bool:
@@ -155,6 +189,10 @@ def alias(instruction: Instruction, leaf: int) -> tuple[Instruction, int] | None
     """The operand leaf that this leaf of a forwarding instruction is; None: no defined value."""
     operands = instruction.operands
     match instruction.opcode:
+        case "all-gather" | "all-reduce" | "all-reduce-start" | "all-to-all":
+            return operands[leaf], 0
+        case "collective-broadcast" | "collective-permute" | "reduce-scatter":
+            return operands[leaf], 0
         case "tuple":
             element, inner = leaf_element(instruction.shape, leaf)
             return operands[element], inner

@@ -449,6 +449,8 @@ def _columns(every: Sequence[object]) -> list[list[Array]]:
 
 
 def _reduced(f: Callee, values: Sequence[Array]) -> Array:
+    if len(values) == 1:
+        return values[0]  # bit by bit, as XLA, which takes such collectives out
     simple = operations(f.computation, 1)
     if simple is None:
         total = values[0]

@@ -176,8 +176,8 @@ def _refused_callback(*operands: object, call: CustomCall) -> object:
 IDENTITIES = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape",
     "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding", "MaximalSharding",
-    "LayoutConstraint", "MoveToHost", "MoveToDevice", "PinToDevice", "SetBound",
-    "annotate_device_placement",
+    "ShardBarrierFrom", "ShardBarrierTo", "LayoutConstraint", "MoveToHost", "MoveToDevice",
+    "PinToDevice", "SetBound", "annotate_device_placement",
 )  # fmt: skip
 CALLBACKS = (
     "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback",

@@ -1,0 +1,67 @@
+"""Collectives that one device runs alone are no code at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.backend.legality import is_forwarding
+from hlo.errors import HloError
+
+ALONE = """HloModule alone
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e {
+  p = f32[4] parameter(0)
+  q = f32[2,3] parameter(1)
+  one = f32[4] all-reduce(p), replica_groups={}, to_apply=sum
+  two = (f32[4], f32[2,3]) all-reduce(p, q), replica_groups={{0}}, to_apply=sum
+  two.1 = f32[2,3] get-tuple-element(two), index=1
+  started = f32[4] all-reduce-start(one), replica_groups={{0}}, to_apply=sum
+  done = f32[4] all-reduce-done(started)
+  gathered = f32[2,3] all-gather(two.1), replica_groups={}, dimensions={1}
+  swapped = f32[2,3] all-to-all(gathered), replica_groups={{0}}, dimensions={1}
+  tupled = (f32[2,3]) all-to-all(swapped), replica_groups={{0}}
+  part = f32[2,3] get-tuple-element(tupled), index=0
+  scattered = f32[2,3] reduce-scatter(part), dimensions={0}, to_apply=sum
+  permuted = f32[2,3] collective-permute(scattered), source_target_pairs={{0,0}}
+  told = f32[2,3] collective-broadcast(permuted), replica_groups={{0}}
+  barred = f32[2,3] custom-call(told), custom_call_target="ShardBarrierFrom"
+  negated = f32[2,3] negate(barred)
+  ROOT r = (f32[4], f32[2,3], f32[2,3], f32[4]) tuple(done, negated, told, one)
+}
+"""
+
+
+def test_collectives_of_one_device_forward_their_operands() -> None:
+    module = driver.parse(ALONE)
+    work = [i.opcode for i in module.entry.instructions if not is_forwarding(i)]
+    assert work == ["parameter", "parameter", "negate"]
+    p = np.array([-0.0, 1, 2, 3], np.float32)
+    q = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+    found = driver.compile(module, cache=False)(p, q)
+    for expected, array in zip((p, -q, q, p), found, strict=True):
+        assert expected.tobytes() == array.tobytes()
+    for expected, array in zip(driver.evaluate(module, p, q), found, strict=True):
+        assert expected.tobytes() == array.tobytes()
+
+
+def test_permutation_without_a_source_gives_zeros() -> None:
+    module = driver.parse("""HloModule m
+ENTRY e { p = f32[3] parameter(0)
+  ROOT r = f32[3] collective-permute(p), source_target_pairs={} }""")
+    found = driver.compile(module, cache=False)(np.ones(3, np.float32))
+    np.testing.assert_array_equal(found, np.zeros(3, np.float32))
+
+
+def test_groups_of_several_devices_are_still_refused() -> None:
+    module = driver.parse("""HloModule m
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY e { p = f32[3] parameter(0)
+  ROOT r = f32[3] all-reduce(p), replica_groups={{0,1}}, to_apply=sum }""")
+    with pytest.raises(HloError, match="replica_groups"):
+        driver.compile(module, cache=False)(np.ones(3, np.float32))
