@@ -8,6 +8,7 @@ from hlo.passes.patterns import (
     contraction,
     conversion,
     indexing,
+    library,
     logic,
     movement,
     reduction,
@@ -16,7 +17,7 @@ from hlo.passes.patterns import (
 from hlo.passes.rewriting import Limits, apply_rules
 
 FAMILIES = (  # importing a family enters its rules
-    arithmetic, contraction, conversion, indexing, logic, movement, reduction, slicing,
+    arithmetic, contraction, conversion, indexing, library, logic, movement, reduction, slicing,
 )  # fmt: skip
 
 
