@@ -235,18 +235,19 @@ class _Assigner:
         condition, body = instruction.attributes["condition"], instruction.attributes["body"]
         assert isinstance(condition, Computation), "a while has a condition"
         assert isinstance(body, Computation), "a while has a body"
-        state = self._state(scope, instruction, self.schedule.invariant[body])
+        kept, unread = self.schedule.invariant[body], self.schedule.unread[body]
+        state = self._state(scope, instruction, kept, unread)
         pin = (instruction, -1)
         self.at.pin(state, pin)
         first: list[Node] = []
-        (predicate,) = yield self._computation(condition, state, [None], first, settle=False)
+        seen = [NOTHING if n in unread else cell for n, cell in enumerate(state)]
+        (predicate,) = yield self._computation(condition, seen, [None], first, settle=False)
         self.at.tick(instruction)
         self.at.touch(predicate)
         self.at.unpin(state, pin)
-        kept = self.schedule.invariant[body]
         targets = [None if n in kept else cell for n, cell in enumerate(state)]
         nodes: list[Node] = []
-        yield self._computation(body, state, targets, nodes, settle=True)
+        yield self._computation(body, seen, targets, nodes, settle=True)
         scope.nodes.append(Loop(instruction, tuple(first), predicate, tuple(nodes)))
         self.at.tick(instruction)
         for number, cell in enumerate(state):
@@ -255,11 +256,20 @@ class _Assigner:
                 self.at.define(scope, (instruction, number), cell)
         return []
 
-    def _state(self, scope: Scope, instruction: Instruction, kept: frozenset[int]) -> list[int]:
-        """The cells of a loop's state, filled: the initial values' own where they die here."""
+    def _state(
+        self,
+        scope: Scope,
+        instruction: Instruction,
+        kept: frozenset[int],
+        unread: frozenset[int],
+    ) -> list[int]:
+        """The cells of a loop's state, filled: the initial values' own where they die here.
+
+        kept: leaves that no iteration changes; unread: those of them that none looks at.
+        """
         self.at.tick(instruction)
         initial = self._operands(scope, instruction)
-        lent = {initial[n] for n in kept}
+        lent = {initial[n] for n in kept - unread}
         state: list[int] = []
         for number, cell in enumerate(initial):
             size = self.at.cells[cell].size

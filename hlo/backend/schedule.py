@@ -4,17 +4,20 @@
 
 Two orders are tried, the module's own and a depth-first one that evaluates first the operand that
 needs most; the one with the lower peak of live bytes is taken (the module's own for a
-module that says is_scheduled). Dead instructions without side effects are left out. O(edges).
+module that says is_scheduled); then readers are put before what works in their operand's memory
+(update_order.py). Dead instructions without side effects are left out. O(edges).
 Does not know: offsets, kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hlo.backend.donation import donated_leaves
 from hlo.backend.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.backend.legality import CONTROL, SOURCES, alias, is_forwarding
+from hlo.backend.update_order import Order, Replaced, next_state, readers_first
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, control_predecessors, is_topological, post_order
@@ -32,11 +35,13 @@ class Schedule:
     """orders: per computation, every instruction that runs or stands for a value, in order.
 
     invariant: per while body, the leaves of the state that it hands on untouched.
+    unread: per while body, those of them that neither it nor the condition looks at.
     """
 
     module: Module
     orders: dict[Computation, tuple[Instruction, ...]]
     invariant: dict[Computation, frozenset[int]]
+    unread: dict[Computation, frozenset[int]]
 
     def resolve(self, instruction: Instruction, leaf: int) -> Source | None:
         """What defines a leaf, seen through loops that leave it alone as well."""
@@ -65,15 +70,42 @@ def schedule(module: Module) -> Schedule:
     check_nesting(module)
     effects = Effects(module)
     waiting = [module.entry]
+    replaced = {module.entry: tuple(_donated(module))}
     while waiting:
         computation = waiting.pop()
         if computation in orders:
             continue
-        order = orders[computation] = ordered(computation, effects, keep=module.is_scheduled)
+        order = ordered(computation, effects, keep=module.is_scheduled)
+        if not (module.is_scheduled or computation in effects):
+            order = without_late_readers(order, replaced.get(computation, ()))
+        orders[computation] = order
         for instruction in order:
             if instruction.opcode in CONTROL:
                 waiting += instruction.called_computations()
-    return Schedule(module, orders, invariants(module, orders))
+            if instruction.opcode == "while":
+                body = instruction.attributes["body"]
+                assert isinstance(body, Computation), "a while has a body"
+                replaced[body] = tuple(next_state(body, resolve))
+    found = invariants(module, orders)
+    return Schedule(module, orders, found, unread(orders, found))
+
+
+def without_late_readers(order: Order, replaced: Replaced) -> Order:
+    """Readers before what is written over their operands, unless that takes more memory."""
+    changed, saved = readers_first(order, replaced, resolve)
+    if changed == order or peak_bytes(changed) > peak_bytes(order) + saved:
+        return order
+    return changed
+
+
+def _donated(module: Module) -> Iterator[tuple[Source, Source]]:
+    """The entry's argument leaves that become results, and what becomes of them."""
+    entry = module.entry
+    leaves = [(p, n) for p in entry.parameters for n in range(leaf_count(p.shape))]
+    for result, argument in donated_leaves(module).items():
+        source = resolve(entry.root, result)
+        if source is not None and source != leaves[argument]:
+            yield leaves[argument], source
 
 
 def check_nesting(module: Module) -> None:
@@ -111,6 +143,30 @@ def invariants(
                     for leaf in range(leaf_count(loop.shape))
                     if resolve_deep(found, body.root, leaf) == (state, leaf)
                 )
+    return found
+
+
+def unread(
+    orders: dict[Computation, Order], invariant: dict[Computation, frozenset[int]]
+) -> dict[Computation, frozenset[int]]:
+    """Per while body, the invariant leaves of its state that nothing in the loop reads."""
+    found: dict[Computation, frozenset[int]] = {}
+    for order in orders.values():
+        for loop in order:
+            if loop.opcode == "while":
+                body, condition = loop.attributes["body"], loop.attributes["condition"]
+                assert isinstance(body, Computation), "a while has a body"
+                assert isinstance(condition, Computation), "a while has a condition"
+                read = {
+                    source[1]
+                    for part in (body, condition)
+                    for source in (
+                        *(resolve(condition.root, 0),),
+                        *last_uses(orders[part]),
+                    )
+                    if source is not None and source[0] is part.parameters[0]
+                }
+                found[body] = invariant[body] - read
     return found
 
 
@@ -166,6 +222,12 @@ class Effects:
         for computation in callees_first(module):
             if any(self.has(i) for i in computation.instructions):
                 self._computations.add(computation)
+
+    def __contains__(self, computation: Computation) -> bool:
+        """Whether something in the computation has an effect, or control edges order it."""
+        return computation in self._computations or any(
+            "control-predecessors" in i.attributes for i in computation.instructions
+        )
 
     def has(self, instruction: Instruction) -> bool:
         if instruction.opcode in self._opcodes:
