@@ -79,7 +79,7 @@ def _wait_for(computation: Computation, fused: Instruction, result: Instruction)
 def _fuse(module: Module, computation: Computation, group: Group) -> None:
     """Make the group a called computation and its root the call."""
     members = post_order_of(group)
-    body = Computation("fused_computation")
+    body = Computation("fused_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
     operands: list[Instruction] = []
     for member in members:

@@ -1,4 +1,4 @@
-"""Passes leave alone what a control dependence names, and what fusions hold is used."""
+"""What passes leave as it is: control dependences, given fusions, execution threads."""
 
 from __future__ import annotations
 
@@ -107,3 +107,19 @@ ENTRY e { a = f32[2,3] parameter(0)
     np.testing.assert_array_equal(driver.evaluate(optimized, p, q), ((p + q) * 3 + q).reshape(3, 2))
     compiled = driver.compile(module, cache=False)
     np.testing.assert_array_equal(compiled(p, q), ((p + q) * 3 + q).reshape(3, 2))
+
+
+def test_fusions_are_on_the_thread_of_their_caller() -> None:
+    module = driver.parse("""HloModule m
+work { p = f32[8] parameter(0)
+  n = f32[8] negate(p)
+  ROOT e = f32[8] exponential(n)
+}, execution_thread="other"
+ENTRY e { a = f32[8] parameter(0)
+  s = ((f32[8]), f32[8], u32[]) async-start(a), calls=work, async_execution_thread="other"
+  ROOT d = f32[8] async-done(s) }
+""")
+    threads = {c.name: c.execution_thread for c in driver.optimize(module).computations}
+    assert threads == {"fused_computation": "other", "work": "other", "e": "main"}
+    a = np.arange(8, dtype=np.float32)
+    np.testing.assert_allclose(driver.compile(module, cache=False)(a), np.exp(-a), rtol=1e-6)
