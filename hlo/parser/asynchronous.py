@@ -151,7 +151,8 @@ def _continued(
 ) -> Instruction:
     """async-update or async-done: of one operand that is an async-start or async-update itself."""
     if len(operands) != 1 or operands[0].opcode not in ("async-start", "async-update"):
-        raise Violation("async-chain", "", "another operand", "one async-start or async-update")
+        found = ", ".join(f"{o.name} (a {o.opcode})" for o in operands) or "nothing"
+        raise Violation("async-chain", "", f"of {found}", "one async-start or async-update")
     if suffix == "-update" and shape != operands[0].shape:
         raise Violation(
             "shape-mismatch", "result", str(shape), f"{operands[0].shape}, the operand's shape"

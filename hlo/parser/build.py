@@ -73,6 +73,7 @@ class ModuleBuilder:
         self.by_name: dict[str, Computation] = {}
         self.bodies: dict[str, Computation] = {}
         self.broken: set[str] = set()  # names of computations with errors of their own
+        self.has_gaps = False  # text was skipped that may have defined computations
         self.entry: Computation | None = None
         self.tables: object | None = None
         self._written: list[str] = []
@@ -127,7 +128,7 @@ class ModuleBuilder:
         """A computation by the name that an attribute gives (or the key of an inline body)."""
         found = self.bodies.get(name) if name.startswith("{") else self.by_name.get(name)
         if found is None:
-            if name in self.broken or name.startswith("{"):
+            if self.has_gaps or name in self.broken or name.startswith("{"):
                 raise Poisoned
             expected = "the name of a computation before this one"
             raise Violation(

@@ -10,6 +10,7 @@ No recursion: nesting costs stack entries of the machine, and their number is bo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from lark.exceptions import UnexpectedToken
@@ -20,7 +21,7 @@ from hlo.parser.grammar import compiled, marker
 from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
 from hlo.parser.lexer import END, Lexer, Token
 from hlo.parser.stacks import Callbacks, reduces, stacks
-from hlo.parser.wording import described, misread, near, reserved, spelled
+from hlo.parser.wording import described, misread, near, no_shape, reserved, spelled
 
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
 
@@ -125,14 +126,23 @@ class Machine:
         if head is not None and not is_opcode(head.value):
             return _unknown_opcode(head.value, head.place)
         row = self.states[self.state.state_stack[-1]]
-        expected = sorted(k for k in row if k.isupper() or k == END)
         seen = spelled(token)
-        message = f"{seen}, expected {described(expected)}"
+        message = f"{seen}, expected {_expectation(row, token)}"
         before = values[-1] if values and isinstance(values[-1], Token) else None
-        help = "" if before is None else misread(before, token)
+        mistaken, help = no_shape(before, token)
+        if mistaken and before is not None:
+            return Fault("syntax", mistaken, before.start_pos, before.end_pos, help=help)
+        help = misread(before, token)
         if not help and "NAME" in row:
             help = reserved(token)
         return Fault("syntax", message, token.start_pos, token.end_pos, help=help)
+
+
+def _expectation(row: Mapping[str, object], token: Token) -> str:
+    """What could stand here; of a text that ends after its header, what it lacks."""
+    if token.type == END and "ENTRY" in row:
+        return "a computation, such as ENTRY main { ... }"
+    return described(sorted(k for k in row if k.isupper() or k == END))
 
 
 def _is_marker(value: object) -> bool:

@@ -109,6 +109,7 @@ def _read_all(source: Source, start: str, actions: Actions, callbacks: Callbacks
             if at is None or start == "instruction_text":
                 return
             actions.builder.scopes.clear()
+            actions.builder.has_gaps = True
             machine = Machine("computations_text", source.text, at, actions, callbacks)
 
 

@@ -7,7 +7,11 @@ like a computation's head.
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
+
+from lark import Tree
 
 from hlo.parser.actions import Actions
 from hlo.parser.build import Scope
@@ -63,10 +67,17 @@ def _poison(actions: Actions, forgotten: list[object], kept: list[object]) -> No
     del builder.scopes[max(1, opened) :]
     if builder.scopes:
         builder.scopes[-1].poisoned.add("")  # it may have no name, and is missing all the same
-    for value in forgotten:
-        if isinstance(value, tuple) and value and isinstance(value[0], Token) and builder.scopes:
-            name = value[0].value.removeprefix("%").removesuffix(":")
-            builder.scopes[-1].poisoned.add(name)
+        builder.scopes[-1].poisoned.update(_defined(forgotten))
+
+
+def _defined(forgotten: list[object]) -> Iterator[str]:
+    """The names left of `=`, whether the machine has reduced them to a `left` yet or not."""
+    for value, after in itertools.zip_longest(forgotten, forgotten[1:]):
+        is_left = isinstance(value, tuple) or (isinstance(after, Token) and after.type == "EQUAL")
+        parts = value.children if isinstance(value, Tree) else value
+        token = parts[0] if isinstance(parts, tuple | list) and parts else parts
+        if is_left and isinstance(token, Token):
+            yield token.value.removeprefix("%").removesuffix(":")
 
 
 def _next_instruction(text: str, at: int, depth: int) -> int | None:

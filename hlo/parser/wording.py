@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from hlo.ir.dtype import DTYPES
 from hlo.ir.names import sanitised
+from hlo.parser.kinds import is_opcode
 from hlo.parser.lexer import END, KEYWORDS, PUNCTUATION, WORDS, Token
 
 _NAMED = {
@@ -68,11 +69,26 @@ def reserved(token: Token) -> str:
     return f"{word} is a reserved word; as a name write {'%' if legal == word else ''}{legal}"
 
 
-def misread(before: Token, token: Token) -> str:
+def misread(before: Token | None, token: Token) -> str:
     """A suggestion for a word that was taken for an element type, or could have been one."""
+    if token.type == "ERROR" and token.value in ("$", "<", "@"):
+        return f"where {token.value} marks a place in a template, put in what belongs there first"
+    if token.type == "HLO_MODULE":
+        return "a text holds one module: cut it before this line"
+    if before is None:
+        return ""
     if before.type == "TYPE" and token.type != "LSQB":
         return reserved(before)
-    if before.type == "IDENT" and token.type == "LSQB":
-        found = near(before.value, DTYPES)
-        return f"{before.value} is no element type; {found}" if found else ""
     return ""
+
+
+def no_shape(before: Token | None, token: Token) -> tuple[str, str]:
+    """What is wrong with a word that stands where a shape should, and a suggestion."""
+    if before is None or before.type != "IDENT":
+        return "", ""
+    if token.type == "LSQB":
+        message = f"{before.value} unknown, expected an element type such as f32"
+        return message, near(before.value, DTYPES)
+    if token.type == "IDENT" and is_opcode(token.value):
+        return f"{before.value}, expected a shape such as f32[2,3] before {token.value}", ""
+    return "", ""

@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyP
         ("token = f32[2] negate(q)", "syntax", "token", "as a name write token_"),
         ("unknown = f32[2] negate(q)", "syntax", "unknown", "as a name write %unknown"),
         ("n = f32[2] negate(s32)", "syntax", ")", "s32 is a reserved word"),
-        ("p = f33[2] parameter(1)", "syntax", "[", "did you mean 'f32'?"),
+        ("p = f33[2] parameter(1)", "syntax", "f33", "did you mean 'f32'?"),
     ],
 )
 def test_wrong_words_are_told_apart(instruction: str, code: str, text: str, help: str) -> None:
