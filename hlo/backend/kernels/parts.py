@@ -21,6 +21,17 @@ _BOXES = 12  # at most so many copies of the code for the sides of seams
 _BOX_OPS = 300  # and at most so many ops in all of them together
 _BLOCK = 4096  # elements of the last dimension that one unit takes
 _UNITS = 64  # enough parallel units
+_BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
+_STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """Blocks of a part with a tile loop: `rows` steps of that loop by `columns` of the last."""
+
+    rows: int
+    columns: int
 
 
 @dataclass(slots=True)
@@ -29,7 +40,8 @@ class Part:
 
     outputs: written in the innermost loop; outer: written where their fewer dimensions are fixed.
     in_lanes: the last loop runs over lanes. blocks: units per prefix index; block: elements.
-    tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers.
+    tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers; squares:
+    how these are ordered where they are many.
     """
 
     outputs: list[Output]
@@ -41,6 +53,7 @@ class Part:
     in_lanes: bool = True
     lanes: int = 1
     tile: int | None = None
+    squares: Squares | None = None
     block: int = 0
     copies: int = 1
     trace: Trace = field(default_factory=Trace)
@@ -56,7 +69,17 @@ class Part:
 
     @property
     def units(self) -> int:
+        if self.squares is not None:
+            return prod(self.block_extents())
         return prod(self.rounds(k) for k in range(self.prefix)) * self.blocks
+
+    def block_extents(self) -> tuple[int, ...]:
+        """Of a part of squares: its other loops, then blocks of the last one and of the tile's."""
+        assert self.squares is not None
+        assert self.tile is not None
+        others = [n for k, n in enumerate(self.extents[:-1]) if k != self.tile]
+        columns = -(-self.extents[-1] // self.squares.columns)
+        return (*others, columns, -(-self.extents[self.tile] // self.squares.rows))
 
     def rounds(self, k: int) -> int:
         """How often loop k runs."""
@@ -222,9 +245,38 @@ def _choose_tile(elemental: Elemental, part: Part) -> None:
     if counts and part.extents[-1] >= 4:
         part.tile = max(counts, key=lambda k: counts[k])
         part.lanes = lanes
+        part.squares = _squares(part)
+
+
+def _squares(part: Part) -> Squares | None:
+    """Blocks where the results are large and whole lines."""
+    assert part.tile is not None
+    if not all(_fills_lines(part, o) for o in part.outputs):
+        return None
+    rows, columns = (n // part.lanes * part.lanes for n in _BLOCK_SIDES)
+    return Squares(rows, columns)
+
+
+def _fills_lines(part: Part, output: Output) -> bool:
+    """Whether a large result's rows begin and end with lines."""
+    size_bytes = output.memory.dtype.item_bytes
+    if output.alias is not None or output.memory.size * size_bytes < _STREAMED_BYTES:
+        return False
+    if part.extents[-1] * size_bytes % LINE_BYTES or part.extents[-1] < part.lanes:
+        return False
+    place = output.place(part.index([indexing.of(v) for v in part.variables]))
+    *outer, last = part.variables
+    steps = [place.coefficient(v) for v in outer]
+    return (
+        place.coefficient(last) == 1
+        and place.constant * size_bytes % LINE_BYTES == 0
+        and all(k is not None and k * size_bytes % LINE_BYTES == 0 for k in steps)
+    )
 
 
 def _choose_units(part: Part) -> None:
+    if part.squares is not None:
+        return
     loops = len(part.extents) - part.in_lanes
     levels = [
         _fixed_by(part, index)

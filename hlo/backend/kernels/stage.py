@@ -7,6 +7,7 @@ from hlo.backend.elemental import Elemental
 from hlo.backend.indexing import Atom, Expr, Variable
 from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.rows import saved_rows
+from hlo.backend.kernels.squares import emit_squares, finish_squares
 from hlo.backend.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.writer import Value
 from hlo.ir.instruction import Instruction
@@ -20,12 +21,17 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
 
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, part.units - 1)
+        if part.squares is not None:
+            emit_squares(elemental, part, position)
+            return []
         extents = (*(part.rounds(k) for k in range(part.prefix)), part.blocks)
         *outer, block = indexing.delinearized(position, extents)
         _Emission(elemental, part, block).run(list(outer))
         return []
 
     nest.loop(low, high, 1, [], unit)
+    if part.squares is not None:
+        finish_squares(nest)
     elemental.saved = {}
 
 

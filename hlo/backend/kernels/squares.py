@@ -1,0 +1,174 @@
+"""Squares: large results that are read across the order in which they are written.
+
+    part with a tile loop and Squares --emit_squares--> the loops of a block
+
+A block is `rows` steps of the tile loop by `columns` of the last loop; blocks follow the operand's
+own order, so that each of its pages is entered once. A strip of squares goes into a buffer, and
+from there to memory in whole lines past the cache (a line that is read before it is written, or
+written in parts, costs twice as much); they are ordinary stores where memory is not aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend import access, indexing, types
+from hlo.backend.access import Memory
+from hlo.backend.elemental import Elemental
+from hlo.backend.indexing import Expr
+from hlo.backend.kernels.outputs import Output
+from hlo.backend.kernels.parts import LINE_BYTES, Part, Squares
+from hlo.backend.nest import Nest
+from hlo.backend.types import Lanes
+from hlo.backend.writer import Value, vector_of
+
+
+def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
+    """The code of one unit: a block."""
+    *others, last, rows = indexing.delinearized(position, part.block_extents())
+    _Block(elemental, part, others, last, rows).emit()
+
+
+def finish_squares(nest: Nest) -> None:
+    """Lines on their way past the cache arrive before anything that is written later."""
+    if nest.target.has("sse2"):
+        nest.w.declare("void", "llvm.x86.sse.sfence", [])
+        nest.w.emit("call void @llvm.x86.sse.sfence()")
+
+
+@dataclass(slots=True)
+class _Block:
+    """One block being written; others: the loops but the tile's and the last."""
+
+    elemental: Elemental
+    part: Part
+    others: list[Expr]
+    column_block: Expr
+    row_block: Expr
+
+    @property
+    def squares(self) -> Squares:
+        assert self.part.squares is not None, "a part of squares"
+        return self.part.squares
+
+    @property
+    def tile(self) -> int:
+        assert self.part.tile is not None, "squares are along a tile loop"
+        return self.part.tile
+
+    def emit(self) -> None:
+        """Strips of squares into buffers, then whole lines from there."""
+        part, nest = self.part, self.elemental.nest
+        width = self.squares.columns
+        buffers = [self._buffer(output, part.lanes * width) for output in part.outputs]
+
+        def strip(row: Expr) -> None:
+            def square(column: Expr) -> None:
+                found = self._square(row, column)
+                place = column - self.column_block * width
+                for buffer, lanes in zip(buffers, found, strict=True):
+                    for k, value in enumerate(lanes):
+                        access.store(nest, buffer, place + k * width, value)
+
+            self._columns(square)
+            for output, buffer in zip(part.outputs, buffers, strict=True):
+                self._lines(output, buffer, row)
+
+        self._rows(strip)
+
+    # -- loops over squares --------------------------------------------------------------------
+
+    def _rows(self, body: Callable[[Expr], None]) -> None:
+        self._along(self.tile, self.row_block, self.squares.rows, body, lanes=1)
+
+    def _columns(self, body: Callable[[Expr], None]) -> None:
+        last = len(self.part.extents) - 1
+        self._along(last, self.column_block, self.squares.columns, body, lanes=self.part.lanes)
+
+    def _along(
+        self, k: int, block: Expr, size: int, body: Callable[[Expr], None], lanes: int
+    ) -> None:
+        """Squares' first positions along loop k in a block; the last square lies over the one
+        before it.
+        """
+        nest, step, extent = self.elemental.nest, self.part.lanes, self.part.extents[k]
+        w = nest.w
+        first = nest.scalar(block * size)
+        end = w.binary("add", first, w.int(size))
+        if extent % size:
+            end = w.intrinsic("llvm.smin", "i64", end, w.int(extent))
+        if extent % step:
+            end = w.binary("add", end, w.int(step - 1))
+
+        def one(counter: Value, _: list[Value]) -> list[Value]:
+            value = counter
+            if extent % step:
+                value = w.intrinsic("llvm.smin", "i64", counter, w.int(extent - step))
+            body(nest.variable(value, 0, extent - step if lanes == 1 else extent - 1, lanes))
+            return []
+
+        nest.loop(first, end, step, [], one)
+
+    def _square(self, row: Expr, column: Expr) -> list[list[Lanes]]:
+        """The vectors of a square, of each output."""
+        part = self.part
+        indices = [part.index(self._variables(row + k, column)) for k in range(part.lanes)]
+        return [self.elemental.lanes_at(o.source, indices, o.path) for o in part.outputs]
+
+    def _variables(self, row: Expr, column: Expr) -> list[Expr]:
+        outer = list(self.others)
+        outer.insert(self.tile, row)
+        return [*outer, column]
+
+    # -- lines ---------------------------------------------------------------------------------
+
+    def _buffer(self, output: Output, size: int) -> Memory:
+        dtype = output.memory.dtype
+        with self.elemental.nest.at(0):
+            w = self.elemental.nest.w
+            base = w.assign("ptr", f"alloca [{size * dtype.item_bytes} x i8], align 64")
+        return Memory(base, dtype, size)
+
+    def _lines(self, output: Output, buffer: Memory, row: Expr) -> None:
+        """The buffer's rows to memory: past the cache where lines are aligned."""
+        part, nest = self.part, self.elemental.nest
+        w, width = nest.w, self.squares.columns
+        extent = part.extents[-1]
+        first = self.column_block * width
+        count = w.int(width)
+        if extent % width:
+            left = w.binary("sub", w.int(extent), nest.scalar(first))
+            count = w.intrinsic("llvm.smin", "i64", left, count)
+        with nest.at(0):
+            address = w.cast("ptrtoint", output.memory.base, "i64")
+            low = w.binary("and", address, w.int(LINE_BYTES - 1))
+            is_aligned = w.compare("icmp eq", low, w.int(0))
+        none = w.int(0)
+        for streams in (True, False):
+            pair = (count, none) if streams else (none, count)
+            end = w.select(is_aligned, *pair)
+            self._lines_until(output, buffer, row, first, end, streams=streams)
+
+    def _lines_until(
+        self, output: Output, buffer: Memory, row: Expr, first: Expr, end: Value, *, streams: bool
+    ) -> None:
+        part, nest = self.part, self.elemental.nest
+        w, width = nest.w, self.squares.columns
+        element = types.storage_scalar(buffer.dtype)
+        per_line = LINE_BYTES // buffer.dtype.item_bytes
+        line = vector_of(element, per_line)
+        hint = ", !nontemporal !{i32 1}" if streams else ""
+
+        def columns(counter: Value, _: list[Value]) -> list[Value]:
+            column = nest.variable(counter, 0, width - 1)
+            for k in range(part.lanes):
+                index = part.index(self._variables(row + k, first + column))
+                source = nest.pointer(buffer.base, column + k * width, element)
+                target = nest.pointer(output.memory.base, output.place(index), element)
+                value = w.load(source, line, LINE_BYTES)
+                align = LINE_BYTES if streams else 1
+                w.emit(f"store {value.typed}, ptr {target}, align {align}{hint}")
+            return []
+
+        nest.loop(0, end, per_line, [], columns)
