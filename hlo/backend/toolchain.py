@@ -38,6 +38,7 @@ def initialise() -> bool:
     """Set LLVM up once; whether its calls may run on several threads."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # for kernels that hold assembly
     for option in OPTIONS:
         llvm.set_option("hlo", option)
     return _lift_lock()

@@ -23,9 +23,11 @@ from hlo.backend.kernels.contraction_result import Epilogue
 from hlo.backend.kernels.contraction_ring import Ring, ring_of
 from hlo.backend.kernels.contraction_split import split_depth, split_stream, sum_kernel
 from hlo.backend.kernels.convolution import convolution_contraction
+from hlo.backend.kernels.convolution_repair import repair_kernel
 from hlo.backend.kernels.gemv import vector_kernel
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.target import Target
+from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
 
@@ -50,6 +52,7 @@ def contraction_kernels(
 ) -> KernelSequence:
     """The kernels of a dot or convolution; HloError "unsupported" for a convolution_kind."""
     sequence = _Sequence(target, epilogue, places)
+    repair = None
     if instruction.opcode == "dot":
         c = _placed(dot_contraction(instruction), places)
     else:
@@ -61,7 +64,14 @@ def contraction_kernels(
             size = math.prod(base.dims) * base.dtype.item_bytes
             place = sequence.add_before(kernel, places.lhs, size)
             c = replace(c, lhs=replace(c.lhs, buffer=place))
-    return sequence.finished(c)
+            repair = repair_kernel(instruction, target)
+    made = sequence.finished(c)
+    if repair is None:
+        return made
+    if epilogue is not None:  # the results before it, which alone tell, are nowhere
+        raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
+    last = KernelCall(repair, (places.lhs, places.rhs, places.result))
+    return replace(made, calls=(*made.calls, last))
 
 
 def _placed(c: Contraction, places: Places) -> Contraction:

@@ -63,7 +63,7 @@ def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value
     inner = c.depth[-1].size // group
     depth = (*((a.size, a.rhs // group) for a in c.depth[:-1]), (inner, 1))
     count = -(-c.n // TILE)
-    packing = Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count))
+    packing = Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count * TILE))
     exists = w.compare("icmp ult", tile, w.int(count))
     some = w.cast("zext", exists, "i64")
     target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")

@@ -24,12 +24,10 @@ from hlo.backend.kernels.contraction_loops import (
     times,
     when,
 )
-from hlo.backend.kernels.contraction_packing import (
-    below,
-    transposed,
-)
+from hlo.backend.kernels.contraction_packing import below
 from hlo.backend.kernels.contraction_result import Epilogue, Result
 from hlo.backend.kernels.contraction_ring import element_address, read
+from hlo.backend.kernels.contraction_transpose import transposed
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.types import storage_scalar
 from hlo.backend.writer import Value, Writer

@@ -163,6 +163,13 @@ def advanced(w: Writer, base: Value, offset: Value | int, element: str) -> Value
     return base if index.text == "0" else w.address(base, index, element)
 
 
+def copied_bytes(w: Writer, target: Value, source: Value, size: int) -> None:
+    """Copy memory that does not overlap."""
+    symbol = "llvm.memcpy.p0.p0.i64"
+    w.declare("void", symbol, ["ptr", "ptr", "i64", "i1"])
+    w.emit(f"call void @{symbol}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+
 def kernel_text(w: Writer) -> str:
     """The function of which w holds the body."""
     body = "\n".join(w.lines)

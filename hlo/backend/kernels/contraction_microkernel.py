@@ -23,16 +23,14 @@ class Factor:
     """How the microkernel reads one factor.
 
     dtype: of the elements in memory, None for a panel of ring numbers. unit: elements to the next
-    row (a factor of rows) or 1 (of columns); width: lanes of a panel. last: where a tile's last row
-    lies (in elements from its first) when tiles differ in height, so that all are read alike.
+    row (a factor of rows) or 1 (of columns); part: ring scalars of a panel to the next part.
     spread: a factor of rows that differs in each column: vectors, where others have one number.
     """
 
     ring: Ring
     dtype: DType | None
     unit: int = 1
-    width: int = 0
-    last: tuple[int, Value] | None = None
+    part: int = 0
     spread: bool = False
 
     def moved(self, w: Writer, base: Value, steps: Value) -> Value:
@@ -43,22 +41,20 @@ class Factor:
 
     def numbers(self, w: Writer, at: Value, row: int, masks: list[Value | None]) -> list[Parts]:
         """Row `row` at the depth to which `at` points, for each vector of columns."""
-        offset = w.int(row * self.unit)
-        if self.last is not None and row == self.last[0]:
-            offset = self.last[1]
         if self.spread:
-            moved = self.moved(w, at, offset)
+            moved = self.moved(w, at, w.int(row * self.unit))
             return [self.vector(w, moved, v, mask) for v, mask in enumerate(masks)]
-        return [self._number(w, at, row, offset)] * len(masks)
+        return [self._number(w, at, row)] * len(masks)
 
-    def _number(self, w: Writer, at: Value, row: int, offset: Value) -> Parts:
+    def _number(self, w: Writer, at: Value, row: int) -> Parts:
         ring = self.ring
         if self.dtype is not None:
-            address = element_address(w, at, offset, self.dtype)
+            address = element_address(w, at, w.int(row * self.unit), self.dtype)
             parts = loaded(w, ring, self.dtype, address, 1)
         else:
             addresses = [
-                advanced(w, at, i * self.width + row, ring.scalar) for i in range(ring.parts)
+                advanced(w, at, i * self.part + row * self.unit, ring.scalar)
+                for i in range(ring.parts)
             ]
             parts = tuple(w.load(a, ring.scalar, ring.scalar_bytes) for a in addresses)
         return tuple(w.splat(p, ring.lanes) for p in parts)
@@ -71,7 +67,7 @@ class Factor:
             return loaded(w, ring, self.dtype, address, ring.lanes, mask)
         return tuple(
             w.load(
-                advanced(w, at, i * self.width + v * ring.lanes, ring.scalar),
+                advanced(w, at, i * self.part + v * ring.lanes, ring.scalar),
                 ring.vector,
                 ring.scalar_bytes,
             )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hlo.backend.kernels.contraction_loops import (
     add,
     advanced,
+    copied_bytes,
     loop,
     split_index,
     strided,
@@ -28,9 +29,12 @@ from hlo.backend.kernels.contraction_ring import (
     gathered,
     loaded,
 )
+from hlo.backend.kernels.contraction_transpose import end_to_end, transposed
+from hlo.backend.types import storage_scalar
 from hlo.backend.writer import Value, Writer
 from hlo.ir.dtype import DType
 
+CACHE_LINE = 64
 Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first
 
 
@@ -63,51 +67,71 @@ class Source:
 class Panels:
     """count panels of `width` lanes; panel p begins at index start(p) of the free set.
 
-    The first `tall` panels step by `step` indices, the later ones by step - 1.
+    Each has `step` indices; the last one moves back to end with the set, at `end`, so that all are
+    alike (what lies in two panels is computed twice, to the same bits).
     """
 
     count: int
     width: int
     step: int
-    tall: int
+    end: int
 
     def start(self, w: Writer, panel: Value) -> Value:
+        if self.count == 1:
+            return w.int(0)
         at = times(w, panel, self.step)
-        if self.tall >= self.count:
+        if self.count * self.step <= self.end:
             return at
-        short = w.binary("sub", panel, w.int(self.tall))
-        beyond = w.intrinsic("llvm.smax", "i64", short, w.int(0))
-        return w.binary("sub", at, beyond)
-
-    def is_tall(self, w: Writer, panel: Value) -> Value | None:
-        """Whether the panel has `step` indices; None when all have."""
-        if self.tall >= self.count:
-            return None
-        return w.compare("icmp ult", panel, w.int(self.tall))
+        return w.intrinsic("llvm.umin", "i64", at, w.int(self.end - self.step))
 
     def exceeds(self, total: int) -> bool:
         """Whether some panel has lanes beyond the set."""
-        last = (self.count - 1) * self.step - max(0, self.count - 1 - self.tall)
+        last = min((self.count - 1) * self.step, max(self.end - self.step, 0))
         return last + self.width > total
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How one factor is packed; panel_depth: depths that a panel holds, 0 for all."""
+    """How one factor is packed; panel_depth: depths that a panel holds, 0 for all.
+
+    by_rows: a panel is its rows, one after the other along depth, and not depth after depth.
+    """
 
     ring: Ring
     source: Source
     panels: Panels
     panel_depth: int = 0
+    by_rows: bool = False
 
     @property
     def panel_size(self) -> int:
         """Ring scalars of one panel."""
+        if self.by_rows:
+            return self.panels.step * self.row_step
         return (self.panel_depth or self.source.depth_size) * self.k_step
 
     @property
     def k_step(self) -> int:
-        return self.ring.parts * self.panels.width
+        """Ring scalars to the next depth."""
+        return 1 if self.by_rows else self.ring.parts * self.panels.width
+
+    @property
+    def row_step(self) -> int:
+        """Ring scalars to the next row: an odd number of cache lines, so that rows lie in
+        different sets of the cache.
+        """
+        if not self.by_rows:
+            return 1
+        per_line = CACHE_LINE // self.ring.scalar_bytes
+        lines = -(-self.ring.parts * self.part_step // per_line)
+        return (lines | 1) * per_line
+
+    @property
+    def part_step(self) -> int:
+        """Ring scalars to the next part of a number."""
+        if not self.by_rows:
+            return self.panels.width
+        return (self.source.depth_size // self.ring.lanes + 2) * self.ring.lanes  # runs end past it
 
     @property
     def square(self) -> int:
@@ -137,7 +161,9 @@ class Block:
 def pack(w: Writer, packing: Packing, block: Block) -> None:
     """Write the copy. block.count and block.depth_size are at least 1."""
     source = packing.source
-    if source.is_free_contiguous:
+    if packing.by_rows:
+        _pack_rows(w, packing, block)
+    elif source.is_free_contiguous:
         _pack_along_free(w, packing, block)
     elif source.is_depth_contiguous and source.depth[-1][0] >= 4:
         _pack_transposed(w, packing, block)
@@ -175,13 +201,16 @@ def _pack_along_free(w: Writer, packing: Packing, block: Block) -> None:
 def put(w: Writer, packing: Packing, parts: Parts, address: Value) -> None:
     """Store the parts of one vector of one k."""
     for i, part in enumerate(parts):
-        to = advanced(w, address, i * packing.panels.width, packing.ring.scalar)
+        to = advanced(w, address, i * packing.part_step, packing.ring.scalar)
         w.store(part, to, packing.ring.scalar_bytes)
 
 
 def below(w: Writer, start: Value, total: int, lanes: int) -> Value:
     """Which of `lanes` indices from start are less than total."""
     type = f"<{lanes} x i64>"
+    if start.text.isdigit():
+        bits = ", ".join(f"i1 {int(int(start.text) + i < total)}" for i in range(lanes))
+        return Value(f"<{bits}>", f"<{lanes} x i1>") if lanes > 1 else Value(bits[3:], "i1")
     each = w.splat(start, lanes)
     index = w.binary("add", each, iota(lanes, "i64"))
     return w.compare("icmp ult", index, w.int(total, type))
@@ -193,6 +222,53 @@ def iota(lanes: int, scalar: str) -> Value:
         return Value("0", scalar)
     text = ", ".join(f"{scalar} {i}" for i in range(lanes))
     return Value(f"<{text}>", f"<{lanes} x {scalar}>")
+
+
+# -- along depth, as it lies -------------------------------------------------------------------
+
+
+def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
+    """for panel: for row: for run of depth: a copy."""
+    source, panels = packing.source, packing.panels
+    run = source.depth[-1][0]
+
+    def at_row(i: Value, _: list[Value]) -> list[Value]:
+        p, r = split_index(w, i, (1 << 40, panels.step))
+        start = panels.start(w, add(w, block.first, p))
+        row = strided(w, add(w, start, r), source.free)
+        at = element_address(w, block.source, row, source.dtype)
+        to = advanced(w, block.target, times(w, i, packing.row_step), packing.ring.scalar)
+
+        def at_run(k: Value, _: list[Value]) -> list[Value]:
+            begin = element_address(w, at, strided(w, k, source.depth[:-1]), source.dtype)
+            moved = advanced(w, to, times(w, k, run), packing.ring.scalar)
+            _copy_run(w, packing, begin, moved, run)
+            return []
+
+        loop(w, w.int(source.depth_size // run), [], at_run)
+        return []
+
+    loop(w, times(w, block.count, panels.step), [], at_row)
+
+
+def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: int) -> None:
+    """`run` neighbours as ring numbers."""
+    ring, dtype = packing.ring, packing.source.dtype
+    if storage_scalar(dtype) == ring.scalar and ring.parts == 1 and not dtype.is_complex:
+        copied_bytes(w, target, source, run * ring.scalar_bytes)
+        return
+
+    def copy(k: Value, mask: Value | None) -> list[Value]:
+        at = element_address(w, source, k, dtype)
+        parts = loaded(w, ring, dtype, at, ring.lanes, mask)
+        put(w, packing, parts, advanced(w, target, k, ring.scalar))
+        return []
+
+    whole, rest = divmod(run, ring.lanes)
+    if whole:
+        loop(w, w.int(whole), [], lambda i, _: copy(times(w, i, ring.lanes), None))
+    if rest:
+        copy(w.int(whole * ring.lanes), below(w, w.int(0), rest, ring.lanes))
 
 
 # -- along depth, transposed -------------------------------------------------------------------
@@ -289,54 +365,12 @@ def _pack_square(
     columns = []
     for i in range(ring.parts):
         parts = [numbers[i] for numbers in read]
-        joined = [_joined(w, parts[r::square]) for r in range(square)]
+        joined = [end_to_end(w, parts[r::square]) for r in range(square)]
         columns.append(transposed(w, joined))
     to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
     for i in range(count):
         at = advanced(w, to, i * packing.k_step, ring.scalar)
         put(w, packing, tuple(column[i] for column in columns), at)
-
-
-def _joined(w: Writer, parts: list[Value]) -> Value:
-    """Vectors one after the other in one."""
-    while len(parts) > 1:
-        lanes = 2 * parts[0].lanes
-        type = f"<{lanes} x {parts[0].scalar_type}>"
-        order = ", ".join(f"i32 {i}" for i in range(lanes))
-        parts = [
-            w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{order}>")
-            for a, b in zip(parts[::2], parts[1::2], strict=True)
-        ]
-    return parts[0]
-
-
-def transposed(w: Writer, rows: list[Value]) -> list[Value]:
-    """Transposes the squares of len(rows) lanes, by rounds of interleaving."""
-    count = len(rows)
-    half = count // 2
-    while half:
-        merged: list[Value] = [rows[0]] * count
-        for i in range(count):
-            if i & half:
-                continue
-            low, high = _exchanged(w, rows[i], rows[i + half], half)
-            merged[i], merged[i + half] = low, high
-        rows = merged
-        half //= 2
-    return rows
-
-
-def _exchanged(w: Writer, a: Value, b: Value, half: int) -> tuple[Value, Value]:
-    """2x2 blocks of `half` lanes: (a.low b.low), (a.high b.high)."""
-    lanes = a.lanes
-    low = [i if not i & half else lanes + i - half for i in range(lanes)]
-    high = [i + half if not i & half else lanes + i for i in range(lanes)]
-    return _shuffled(w, a, b, low), _shuffled(w, a, b, high)
-
-
-def _shuffled(w: Writer, a: Value, b: Value, order: list[int]) -> Value:
-    text = ", ".join(f"i32 {i}" for i in order)
-    return w.pure(a.type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{text}>")
 
 
 # -- by gathers --------------------------------------------------------------------------------

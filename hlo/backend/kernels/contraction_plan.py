@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from hlo.backend.kernels.contraction_axes import Axes, Axis, Contraction, extent, merged
-from hlo.backend.kernels.contraction_packing import Packing, Panels, Source
+from hlo.backend.kernels.contraction_packing import (
+    CACHE_LINE,
+    Packing,
+    Panels,
+    Source,
+)
 from hlo.backend.kernels.contraction_ring import Ring
 from hlo.backend.types import storage_scalar
 from hlo.ir.dtype import DType
@@ -23,6 +28,8 @@ UNITS = 16
 LARGE_BYTES = 4 << 20  # of an rhs that is not read in place however few the rows
 BLOCK_BYTES = 512 << 10  # of rhs packed at a time in a depth-first plan
 DEPTH_FIRST_ROWS = 128
+LEAST_RUN = 4  # depths that lie together, from which rows are copied as they are
+CACHE_SETS = 64  # lines that far apart compete for the same places of the first-level cache
 WIDE = 128  # columns from which a packed lhs is read often enough
 
 
@@ -61,15 +68,18 @@ class Plan:
     @property
     def lhs_packing(self) -> Packing:
         c = self.contraction
-        free = tuple((a.size, a.lhs) for a in merged(_only(c.rows, "lhs")))
-        depth = tuple((a.size, a.lhs) for a in merged(_only(c.depth, "lhs")))
-        return Packing(self.ring, Source(c.lhs.dtype, free, depth), self.rows)
+        free = tuple((a.size, a.lhs) for a in merged(only(c.rows, "lhs")))
+        depth = tuple((a.size, a.lhs) for a in merged(only(c.depth, "lhs")))
+        source = Source(c.lhs.dtype, free, depth)
+        by_rows = source.is_depth_contiguous and depth[-1][0] >= LEAST_RUN
+        by_rows = by_rows and not source.is_free_contiguous
+        return Packing(self.ring, source, self.rows, by_rows=by_rows)
 
     @property
     def rhs_packing(self) -> Packing:
         c = self.contraction
-        free = tuple((a.size, a.rhs) for a in merged(_only(c.columns, "rhs")))
-        depth = tuple((a.size, a.rhs) for a in merged(_only(c.depth, "rhs")))
+        free = tuple((a.size, a.rhs) for a in merged(only(c.columns, "rhs")))
+        depth = tuple((a.size, a.rhs) for a in merged(only(c.depth, "rhs")))
         panel_depth = self.depth_block if self.depth_first else 0
         return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns, panel_depth)
 
@@ -97,7 +107,8 @@ class Plan:
         return merged(axes)
 
 
-def _only(axes: Axes, side: str) -> Axes:
+def only(axes: Axes, side: str) -> Axes:
+    """The axes as one array has them."""
     return tuple(Axis(a.size, **{side: getattr(a, side)}) for a in axes)
 
 
@@ -111,8 +122,8 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     plan = Plan(
         contraction=c,
         ring=ring,
-        rows=Panels(tiles, -(-step // ring.lanes) * ring.lanes, step, c.m - tiles * (step - 1)),
-        columns=Panels(panels, width, width, panels),
+        rows=Panels(tiles, -(-step // ring.lanes) * ring.lanes, step, c.m),
+        columns=Panels(panels, width, width, c.n),
         vectors=vectors,
         depth_block=max(c.k, 1),
     )
@@ -188,12 +199,14 @@ def _readings(plan: Plan) -> tuple[Reading, Reading]:
     few_axes = len(c.depth) <= 3
     lhs_lies_well = len(lhs.source.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype)
     rhs_lies_well = rhs.source.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype)
-    exact_lhs = _is_plain(c.lhs.dtype, plan.ring)
-    exact_rhs = _is_plain(c.rhs.dtype, plan.ring)
+    exact_lhs = is_plain(c.lhs.dtype, plan.ring)
+    exact_rhs = is_plain(c.rhs.dtype, plan.ring)
     tiles = plan.rows.count
     if c.k == 0 or c.is_diagonal:
         return Reading.IN_PLACE, Reading.IN_PLACE
-    keep_lhs = lhs_lies_well and (c.n <= WIDE or (lhs_bytes <= L1_BYTES and exact_lhs) or c.k < 4)
+    keep_lhs = lhs_lies_well and (
+        c.n <= WIDE or (exact_lhs and (lhs_bytes <= L1_BYTES or _is_spread(lhs))) or c.k < LEAST_RUN
+    )
     keep_rhs = rhs_lies_well and (
         tiles <= 2 or (rhs_bytes <= L1_BYTES and (exact_rhs or tiles <= 4))
     )
@@ -203,12 +216,22 @@ def _readings(plan: Plan) -> tuple[Reading, Reading]:
     )
 
 
+def _is_spread(packing: Packing) -> bool:
+    """Whether the rows of a tile lie along depth and in different sets of the first-level cache."""
+    source = packing.source
+    if not packing.by_rows or len(source.depth) != 1 or len(source.free) != 1:
+        return False
+    lines = source.free[0][1] * packing.ring.scalar_bytes // CACHE_LINE
+    return math.gcd(lines, CACHE_SETS) <= CACHE_SETS // 4
+
+
 def _is_cheap(dtype: DType) -> bool:
     """Whether an element becomes a ring number in a few instructions."""
     return not dtype.is_float or dtype.bits >= 16
 
 
-def _is_plain(dtype: DType, ring: Ring) -> bool:
+def is_plain(dtype: DType, ring: Ring) -> bool:
+    """Whether elements in memory are the ring's numbers."""
     return storage_scalar(dtype) == ring.scalar and ring.parts == 1
 
 

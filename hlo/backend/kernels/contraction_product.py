@@ -4,9 +4,10 @@
         pack what the plan packs in a unit
         for panel of columns: for depth block: for tile of rows: microkernel
 
-With one depth block a tile goes straight to the result; with several it waits on a stage in
-scratch. In a depth-first plan the depth blocks come outside: each is packed for all the unit's
-panels (so that long stretches of a row-major rhs are read), and all their tiles wait.
+With one depth block a tile goes straight to the result, unless something is done to its sums
+first; then, and with several blocks, it waits on a stage in scratch. In a depth-first plan the
+depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
+row-major rhs are read), and all their tiles wait.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from hlo.backend.kernels.contraction_assembly import (
+    AssemblyTile,
+    DepthLoop,
+    fits,
+    has_assembly,
+    write_tile,
+)
+from hlo.backend.kernels.contraction_axes import merged
 from hlo.backend.kernels.contraction_loops import (
     add,
     advanced,
@@ -39,7 +48,7 @@ from hlo.backend.kernels.contraction_microkernel import (
 )
 from hlo.backend.kernels.contraction_packing import Block, below, pack
 from hlo.backend.kernels.contraction_panels import packed_strides
-from hlo.backend.kernels.contraction_plan import Plan, Reading
+from hlo.backend.kernels.contraction_plan import Plan, Reading, is_plain, only
 from hlo.backend.kernels.contraction_result import Epilogue, Result
 from hlo.backend.kernels.contraction_ring import Parts, element_address
 from hlo.backend.kernels.kernel import Kernel
@@ -81,6 +90,8 @@ class _Product:
         self.ring = plan.ring
         self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}
         self.staged = plan.depth_blocks > 1
+        self.row_axes = [(a.size, a.out) for a in merged(only(self.c.rows, "out"))]
+        self.is_direct = self._is_direct()
         tiles, panels = plan.tiles_per_block, plan.panels_per_block
         panel_stage = tiles * plan.rows.step * self.packings["rhs"].k_step
         self.panel_stage = panel_stage if plan.depth_first else 0
@@ -97,7 +108,15 @@ class _Product:
         """Ring scalars that wait: a unit's, a panel's or a tile's sums."""
         if self.staged:
             return (panels if self.plan.depth_first else 1) * panel_stage
-        return self.plan.rows.step * self.packings["rhs"].k_step if self.epilogue else 0
+        return 0 if self.is_direct else self.plan.rows.step * self.packings["rhs"].k_step
+
+    def _is_direct(self) -> bool:
+        """Whether sums leave for the result as they are, in rows of one stride."""
+        c = self.c
+        is_run = not c.columns or c.columns[-1].out == 1
+        if self.staged or self.epilogue or len(self.row_axes) > 1 or not is_run:
+            return False
+        return is_plain(c.out, self.ring)
 
     def kernel(self) -> Kernel:
         w, c, plan = self.w, self.c, self.plan
@@ -117,6 +136,7 @@ class _Product:
         self.base = {"lhs": lhs, "rhs": rhs}
         self.at = dict(self.base)
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}
+        self.stage = self.stage_base
         packed_before = [w.int(-1), w.int(-1)]
         remembering(w, Value("%begin", "i64"), Value("%end", "i64"), packed_before, self._unit)
         return Kernel(
@@ -208,7 +228,7 @@ class _Product:
     def _factor(self, side: str) -> Factor:
         packing = self.packings[side]
         if self._reading(side) is not Reading.IN_PLACE:
-            return Factor(self.ring, None, width=packing.panels.width)
+            return Factor(self.ring, None, unit=packing.row_step, part=packing.part_step)
         free = packing.source.free
         spread = side == "lhs" and self.c.is_diagonal
         unit = free[-1][1] if free else 1
@@ -221,8 +241,8 @@ class _Product:
         start = plan.columns.start(w, panel)
         if not plan.columns.exceeds(self.c.n):
             return Columns(start, (None,) * plan.vectors)
-        starts = [add(w, start, w.int(v * lanes)) for v in range(plan.vectors)]
-        return Columns(start, tuple(below(w, s, self.c.n, lanes) for s in starts))
+        last = w.int((plan.vectors - 1) * lanes)  # the one panel there is begins at 0
+        return Columns(start, (*(None,) * (plan.vectors - 1), below(w, last, self.c.n, lanes)))
 
     def _panel(self, panel: Value, tiles: Range) -> None:
         w, plan = self.w, self.plan
@@ -231,7 +251,6 @@ class _Product:
         if not self.staged:
             self._tiles(tiles, Depths(w.int(self.c.k), w.int(0), w.int(0)), at, columns)
             return
-        self.stage = self.stage_base
         self._clear_stage(tiles)
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
@@ -286,6 +305,7 @@ class _Product:
         """The microkernel over tiles of rows, for some depths."""
         w, rows, dtype = self.w, self.plan.rows, self.c.lhs.dtype
         rhs = self._factor("rhs").moved(w, rhs, depths.rhs)
+        form = self._assembly(depths, columns)
 
         def at_tile(tile: Value) -> None:
             start = rows.start(w, tile)
@@ -293,37 +313,82 @@ class _Product:
             if self.c.is_diagonal:
                 lhs = element_address(w, lhs, columns.start, dtype)
             lhs = self._factor("lhs").moved(w, lhs, depths.lhs)
-            tall = rows.is_tall(w, tile)
-            micro = self._microkernel(depths, tall)
-            masks = list(columns.masks)
-            if self.staged:
-                local = times(w, w.binary("sub", tile, tiles[0]), rows.step)
-                stages = [self._stage_at(add(w, local, w.int(r))) for r in range(rows.step)]
-                sums = [self._staged_row(stage) for stage in stages]
-                sums = product(w, micro, lhs, rhs, sums, masks)
-                for stage, row in zip(stages, sums, strict=True):
-                    self._put_stage(stage, row)
-                return
-            sums = zero_tile(w, micro)
-            if self.c.k:
-                sums = product(w, micro, lhs, rhs, sums, masks)
-            self._finish_tile(sums, start, tall, columns)
+            local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
+            if form is not None:
+                write_tile(w, form, lhs, rhs, self._place_of_tile(start, local, columns))
+            else:
+                self._in_registers(lhs, rhs, depths, start, local, columns)
+            if not self.staged and not self.is_direct:
+                self._finish_rows(start, columns)
 
         ranged(w, *tiles, at_tile)
 
-    def _microkernel(self, depths: Depths, tall: Value | None) -> Microkernel:
+    def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
+        """Where a tile's sums go: to the stage or straight to the result."""
+        w, c = self.w, self.c
+        if not self.is_direct:
+            return self.stage_base if local is None else self._stage_at(local)
+        index = add(w, self.out_index, strided(w, start, self.row_axes))
+        return element_address(w, self.result.address, add(w, index, columns.start), c.out)
+
+    def _assembly(self, depths: Depths, columns: Columns) -> AssemblyTile | None:
+        """The tile as assembly, where that serves."""
+        plan, ring, size = self.plan, self.ring, self.ring.scalar_bytes
+        factors = {side: self._factor(side) for side in ("lhs", "rhs")}
+        plain = all(f.dtype is None or is_plain(f.dtype, ring) for f in factors.values())
+        if not has_assembly(ring) or not plain or self.c.is_diagonal or not self.c.k:
+            return None
+        counts = [depths.count if self.staged else axis.size for axis in plan.nest]
+        loops = tuple(
+            DepthLoop(n, axis.lhs * size, axis.rhs * size)
+            for n, axis in zip(counts, plan.nest, strict=True)
+        )
+        is_masked = columns.masks[-1] is not None
+        out_row = self.packings["rhs"].k_step
+        if self.is_direct:
+            out_row = self.row_axes[0][1] if self.row_axes else 0
+        tile = AssemblyTile(
+            ring, plan.rows.step, plan.vectors, factors["lhs"].unit * size, out_row * size, loops,
+            adds=self.staged,
+            last_lanes=self.c.n % ring.lanes if is_masked else 0,
+            is_rhs_masked=plan.rhs is Reading.IN_PLACE,
+            is_out_masked=self.is_direct,
+        )  # fmt: skip
+        return tile if fits(tile) else None
+
+    def _in_registers(
+        self,
+        lhs: Value,
+        rhs: Value,
+        depths: Depths,
+        start: Value,
+        local: Value | None,
+        columns: Columns,
+    ) -> None:
+        """The tile as LLVM's values."""
+        w, micro, masks = self.w, self._microkernel(depths), list(columns.masks)
+        first = w.int(0) if local is None else local
+        stages = [self._stage_at(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
+        sums = zero_tile(w, micro)
+        if local is not None:
+            sums = [self._staged_row(stage) for stage in stages]
+        if self.c.k:
+            sums = product(w, micro, lhs, rhs, sums, masks)
+        if self.is_direct:
+            self._finish_tile(sums, start, columns)
+            return
+        for stage, row in zip(stages, sums, strict=True):
+            self._put_stage(stage, row)
+
+    def _microkernel(self, depths: Depths) -> Microkernel:
         w, plan, height = self.w, self.plan, self.plan.rows.step
-        lhs = self._factor("lhs")
-        if tall is not None and plan.lhs is Reading.IN_PLACE:
-            at_last = [w.int(r * lhs.unit) for r in (height - 1, max(height - 2, 0))]
-            lhs = replace(lhs, last=(height - 1, w.select(tall, *at_last)))
+        lhs, rhs = self._factor("lhs"), self._factor("rhs")
         if self.staged:
             (axis,) = plan.nest
             axes: tuple[DepthAxis, ...] = (DepthAxis(depths.count, axis.lhs, axis.rhs),)
         else:
             axes = tuple(DepthAxis(w.int(a.size), a.lhs, a.rhs) for a in plan.nest)
-        unroll = _unroll(height * plan.vectors)
-        return Microkernel(height, plan.vectors, lhs, self._factor("rhs"), axes, unroll)
+        return Microkernel(height, plan.vectors, lhs, rhs, axes, _unroll(height * plan.vectors))
 
     # -- the stage: tiles that wait for further depth blocks -------------------------------------
 
@@ -338,36 +403,32 @@ class _Product:
         def at_tile(tile: Value) -> None:
             start = rows.start(w, tile)
             local = times(w, w.binary("sub", tile, tiles[0]), rows.step)
-            height = self._height(rows.is_tall(w, tile))
-            ranged(
-                w,
-                w.int(0),
-                height,
-                lambda r: body(add(w, start, r), self._stage_at(add(w, local, r))),
-            )
+
+            def at_row(r: Value, _: list[Value]) -> list[Value]:
+                body(add(w, start, r), self._stage_at(add(w, local, r)))
+                return []
+
+            loop(w, w.int(rows.step), [], at_row)
 
         ranged(w, *tiles, at_tile)
 
-    def _height(self, tall: Value | None) -> Value:
-        w, step = self.w, self.plan.rows.step
-        return w.int(step) if tall is None else w.select(tall, w.int(step), w.int(step - 1))
+    def _finish_rows(self, start: Value, columns: Columns) -> None:
+        """A tile that waits on the stage, to the result's rows from `start` on."""
+        w, axes = self.w, self.row_axes
 
-    def _finish_rows(self, start: Value, height: Value, local: Value, columns: Columns) -> None:
-        """Rows that wait from stage row `local` on, to the result's rows from `start` on."""
-        w, axes = self.w, self._row_axes()
-
-        def at_row(r: Value) -> None:
+        def at_row(r: Value, _: list[Value]) -> list[Value]:
             offset = strided(w, add(w, start, r), axes)
-            self._store_row(self._staged_row(self._stage_at(add(w, local, r))), offset, columns)
+            self._store_row(self._staged_row(self._stage_at(r)), offset, columns)
+            return []
 
-        ranged(w, w.int(0), height, at_row)
+        loop(w, w.int(self.plan.rows.step), [], at_row)
 
     def _clear_stage(self, tiles: Range) -> None:
         zeros = [self.ring.zero(self.w, self.ring.lanes)] * self.plan.vectors
         self._each_stage_row(tiles, lambda _, stage: self._put_stage(stage, zeros))
 
     def _finish_stage(self, tiles: Range, columns: Columns) -> None:
-        axes = self._row_axes()
+        axes = self.row_axes
 
         def finish(row: Value, stage: Value) -> None:
             self._store_row(self._staged_row(stage), strided(self.w, row, axes), columns)
@@ -396,36 +457,13 @@ class _Product:
 
     # -- the result ------------------------------------------------------------------------------
 
-    def _finish_tile(self, tile: Tile, start: Value, tall: Value | None, columns: Columns) -> None:
-        """Rows to the result; the last one only where the tile is tall.
-
-        With an epilogue they go through the stage, so that its code is there once, in a loop.
-        """
-        w, axes = self.w, self._row_axes()
-        if self.epilogue is not None:
-            self.stage = self.stage_base
-            for r, row in enumerate(tile):
-                self._put_stage(self._stage_at(w.int(r)), row)
-            self._finish_rows(start, self._height(tall), w.int(0), columns)
-            return
-        base = strided(w, start, axes) if len(axes) == 1 else None
-
-        def store(r: int) -> None:
-            if base is not None:
-                offset = add(w, base, w.int(r * axes[0][1]))
-            else:
-                offset = strided(w, add(w, start, w.int(r)), axes)
-            self._store_row(tile[r], offset, columns)
-
-        for r in range(len(tile) - 1):
-            store(r)
-        if tall is None:
-            store(len(tile) - 1)
-        else:
-            when(w, tall, lambda: store(len(tile) - 1))
-
-    def _row_axes(self) -> list[tuple[int, int]]:
-        return [(a.size, a.out) for a in self.c.rows]
+    def _finish_tile(self, tile: Tile, start: Value, columns: Columns) -> None:
+        """Rows from registers to the result."""
+        w, axes = self.w, self.row_axes
+        base = strided(w, start, axes)
+        stride = axes[0][1] if axes else 0
+        for r, row in enumerate(tile):
+            self._store_row(row, add(w, base, w.int(r * stride)), columns)
 
     def _store_row(self, row: Sequence[Parts], offset: Value, columns: Columns) -> None:
         w, stride = self.w, self.c.columns[-1].out if self.c.columns else 1

@@ -179,12 +179,24 @@ def written(
     if mask is None:
         w.store(value, address, dtype.component.item_bytes)
         return
+    if value.lanes == mask.lanes and (only := _only_lane(mask)) is not None:
+        # LLVM 22 makes a store of 32 bits of the one lane of 16 that a constant mask leaves
+        w.store(w.extract(value, only), address, dtype.component.item_bytes)
+        return
     if components(dtype) == 2:
         mask = _doubled(w, mask)
     symbol = f"llvm.masked.store.{_mangled(value.type)}.p0"
     w.declare("void", symbol, [value.type, "ptr", mask.type])
     align = dtype.component.item_bytes
     w.emit(f"call void @{symbol}({value.typed}, ptr align {align} {address}, {mask.typed})")
+
+
+def _only_lane(mask: Value) -> int | None:
+    """The lane that a constant mask lets through, if it is one alone."""
+    if not mask.text.startswith("<"):
+        return None
+    bits = [bit.strip() == "i1 1" for bit in mask.text[1:-1].split(",")]
+    return bits.index(True) if sum(bits) == 1 else None
 
 
 def scattered(

@@ -36,6 +36,7 @@ def machine_of(level: str) -> llvm.TargetMachine:
     if level not in _machines:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
         cpu = llvm.get_host_cpu_name() if level == "host" else "x86-64"
         target = llvm.Target.from_default_triple()
         _machines[level] = target.create_target_machine(

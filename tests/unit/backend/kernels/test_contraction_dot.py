@@ -202,6 +202,17 @@ def test_blocked_dot(sizes: tuple[int, int, int], transposed: tuple[int, int]) -
     run(dot(Shape.array(dt.F32, lhs), Shape.array(dt.F32, rhs), dt.F32, **numbers))
 
 
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("type", [dt.F32, dt.F64], ids=lambda t: t.name)
+@pytest.mark.parametrize("sizes", [(33, 50, 70), (15, 9, 33), (70, 130, 2100), (2, 17, 3)])
+def test_tiles_on_level(sizes: tuple[int, int, int], type: dt.DType, level: str) -> None:
+    m, n, k = sizes
+    for lhs in ((m, k), (k, m)):
+        numbers = {"lhs_contracting_dims": (lhs.index(k),), "rhs_contracting_dims": (0,)}
+        shapes = (Shape.array(type, lhs), Shape.array(type, (k, n)))
+        run(dot(*shapes, type, **numbers), level=level)
+
+
 def test_nan_times_zero_is_nan() -> None:
     instruction = dot(Shape.array(dt.F32, (1, 2)), Shape.array(dt.F32, (2, 1)), dt.F32,
                       lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))  # fmt: skip
