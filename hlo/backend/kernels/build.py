@@ -51,7 +51,11 @@ FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
     Way.CONTRACTION: (("contraction", "contraction_kernels"),),
     Way.SORT: (("sort", "sort_kernel"),),
     Way.SCATTER: (("scatter", "scatter_kernel"),),
-    Way.WINDOW: (("window", "window_kernel"), ("staged", "staged_kernel")),
+    Way.WINDOW: (
+        ("window", "window_kernel"),
+        ("select_scatter", "select_and_scatter_kernel"),
+        ("staged", "staged_kernel"),
+    ),
     Way.HOST: (),
 }
 
