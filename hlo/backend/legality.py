@@ -81,6 +81,11 @@ COLLECTIVES = frozenset(
     }
 )  # fmt: skip
 
+# LAPACK's calls that have kernels of their own.
+MATRIX_TARGETS = frozenset(
+    f"lapack_{letter}{name}_ffi" for letter in "sdcz" for name in ("potrf", "trsm")
+)
+
 
 def way(instruction: Instruction) -> Way:
     """How the instruction is compiled, unless its family declines (then on the host)."""
@@ -89,6 +94,8 @@ def way(instruction: Instruction) -> Way:
         return usual
     if is_forwarding(instruction):
         return Way.FREE
+    if usual is Way.HOST and instruction.get("custom_call_target") in MATRIX_TARGETS:
+        return Way.FACTOR
     if usual is not Way.FREE:
         return usual
     return Way.STAGED if instruction.opcode in STAGED else Way.HOST

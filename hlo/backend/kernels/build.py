@@ -50,12 +50,13 @@ FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
     Way.STAGED: (("staged", "staged_kernel"),),
     Way.CONTRACTION: (("contraction", "contraction_kernels"),),
     Way.SORT: (("sort", "sort_kernel"),),
-    Way.SCATTER: (("scatter", "scatter_kernel"),),
+    Way.SCATTER: (("scatter_wide", "wide_scatter_kernels"), ("scatter", "scatter_kernel")),
     Way.WINDOW: (
         ("window", "window_kernel"),
         ("select_scatter", "select_and_scatter_kernel"),
         ("staged", "staged_kernel"),
     ),
+    Way.FACTOR: (("matrix_calls", "matrix_kernel"),),
     Way.HOST: (),
 }
 
