@@ -89,21 +89,29 @@ class Move:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """Repeat: run `condition`; end when the predicate's cell holds false; run `body`."""
+    """Repeat: run `condition`; end when the predicate's cell holds false; run `body`.
+
+    iterations: of the HLO loop in one run of `body`; the inner ones end it by a Branch.
+    """
 
     instruction: Instruction
     condition: tuple[Node, ...]
     predicate: int
     body: tuple[Node, ...]
+    iterations: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
-    """Run the branch that the selector says (pred: true is 0; s32: out of range is the last)."""
+    """Run the branch that the selector says.
+
+    by_predicate: it is a pred, true is branch 0; else an s32, out of range is the last branch.
+    """
 
     instruction: Instruction
     selector: int
     branches: tuple[tuple[Node, ...], ...]
+    by_predicate: bool
 
 
 Node = Run | Move | Loop | Branch

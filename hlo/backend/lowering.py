@@ -97,7 +97,7 @@ def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
                 us = trips * (CALL_US + node.size / COPY_BYTES_PER_US)
                 found.append((us, node.size >= SPLIT_COPY_BYTES))
             case Loop():
-                inner = trips * ASSUMED_TRIPS
+                inner = trips * ASSUMED_TRIPS / node.iterations
                 stack += [(n, inner) for n in (*node.condition, *node.body)]
             case Branch():
                 stack += [(n, trips) for branch in node.branches for n in branch]
@@ -174,9 +174,9 @@ class _Lowering:
         return LoopStep(condition, predicate, body, node.instruction)
 
     def _branch(self, node: Branch) -> BranchStep:
-        by_predicate = node.instruction.operands[0].shape.dtype.is_pred
         branches = tuple(self._steps(b) for b in node.branches)
-        return BranchStep(self._row((node.selector,)), by_predicate, branches, node.instruction)
+        selector = self._row((node.selector,))
+        return BranchStep(selector, node.by_predicate, branches, node.instruction)
 
     def _step(self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))

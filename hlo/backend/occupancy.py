@@ -37,6 +37,14 @@ class Scope:
 PINNED = Scope({}, position=-2)  # never dead: holds cells that a condition may not write
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of planning: per cell its interval and number of values, and its holders."""
+
+    rows: list[tuple[int, int, int]]
+    holders: list[list[tuple[Scope, Source]]]
+
+
 class Occupancy:
     """Cells, their holders, and the clock that gives their intervals."""
 
@@ -93,6 +101,21 @@ class Occupancy:
     def clear(self, cell: int) -> None:
         """The cell holds no value."""
         self._holders[cell] = []
+
+    def mark(self) -> Mark:
+        """What `rewind` needs to forget all that is planned from here on."""
+        rows = [(c.start, c.end, len(c.held)) for c in self.cells]
+        return Mark(rows, [list(h) for h in self._holders])
+
+    def rewind(self, mark: Mark) -> None:
+        """Forget what was planned since the mark; constants met since then stay. O(cells)."""
+        for cell, (start, end, held) in zip(self.cells, mark.rows, strict=False):
+            cell.start, cell.end = start, end
+            del cell.held[held:]
+        for number in range(len(mark.rows), len(self.cells)):
+            if self.cells[number].region is Region.ARENA:
+                self.cells[number].size = 0
+        self._holders[: len(mark.holders)] = mark.holders
 
     def pin(self, cells: list[int], key: Source) -> None:
         """Keep the cells from being written until they are unpinned."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hlo import driver
 from hlo.backend.backend import assign_buffers
-from hlo.backend.cells import BufferPlan, Loop, Move, Node
+from hlo.backend.cells import Branch, BufferPlan, Loop, Move, Node
 from hlo.backend.schedule import schedule
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
@@ -129,3 +130,60 @@ def test_state_that_no_iteration_reads_does_not_keep_its_memory() -> None:
         "ROOT r", "u = f32[8] get-tuple-element(w), index=2\n ROOT r"
     )
     assert loop_copies(read) == 0
+
+
+STENCIL = """HloModule m
+c {{ s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({trips})
+  ROOT p = pred[] compare(i, n), direction=LT }}
+b {{ s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[1024] get-tuple-element(s), index=1
+  y = f32[1024] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  r = f32[1024] reverse(x), dimensions={{0}}
+  z = f32[1024] subtract(r, y)
+  ROOT t = {state} tuple(j, {handed}) }}
+ENTRY e {{
+  i0 = s32[] constant(0)
+  x = f32[1024] parameter(0)
+  y = f32[1024] parameter(1)
+  t = {state} tuple(i0, x, y)
+  ROOT w = {state} while(t), condition=c, body=b
+}}"""
+LONG_X = np.linspace(-1, 1, 1024, dtype=np.float32)
+LONG_Y = np.linspace(0, 3, 1024, dtype=np.float32)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 3, 8])
+@pytest.mark.parametrize("handed", ["z, x", "y, x", "z, y", "r, z", "x, z"])
+def test_large_state_in_two_buffers_is_right_for_any_number_of_iterations(
+    trips: int, handed: str
+) -> None:
+    text = STENCIL.format(state="(s32[], f32[1024], f32[1024])", trips=trips, handed=handed)
+    module = parse(text)
+    expected = evaluate(module, LONG_X, LONG_Y)
+    executable = driver.compile(module, passes="default", threads=1)
+    for result in (executable(LONG_X, LONG_Y), executable.run_guarded(LONG_X, LONG_Y)):
+        for got, want in zip(result, expected, strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("handed", ["z, x", "y, x"])
+def test_state_that_swaps_buffers_is_not_copied_by_iterations(handed: str) -> None:
+    text = STENCIL.format(state="(s32[], f32[1024], f32[1024])", trips=5, handed=handed)
+    (loop,) = [n for n in planned(text).nodes if isinstance(n, Loop)]
+    assert loop.iterations == 2
+    (branch,) = [n for n in loop.body if isinstance(n, Branch)]
+    assert not copies(loop.body)
+    assert not copies(branch.branches[0])
+    assert copies(branch.branches[1])
+
+
+def test_small_state_is_copied() -> None:
+    text = STENCIL.format(state="(s32[], f32[1024], f32[1024])", trips=5, handed="z, x")
+    (loop,) = [n for n in planned(text.replace("1024", "8")).nodes if isinstance(n, Loop)]
+    assert loop.iterations == 1
+    assert copies(loop.body)
