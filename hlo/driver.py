@@ -22,7 +22,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.parser import spans
 from hlo.parser.parse import parse as _parse
-from hlo.parser.tokens import count_comments, print_tokens
+from hlo.parser.tokens import print_tokens
 from hlo.printer.options import PrintOptions
 from hlo.printer.printer import print_module
 from hlo.source import Span
@@ -156,11 +156,6 @@ def evaluate_devices(
 def tokens_text(text: str) -> str:
     """The tokens of a text, one a line: place, kind, characters. Raises HloError at a bad one."""
     return print_tokens(text)
-
-
-def comment_count(text: str) -> int:
-    """How many comments a text holds, those that the printer writes itself left out."""
-    return count_comments(text)
 
 
 def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:

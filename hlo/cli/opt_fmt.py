@@ -6,6 +6,7 @@ import click
 
 from hlo import driver
 from hlo.tools.files import read_text, write_text
+from hlo.tools.format import formatted
 
 
 @click.command("fmt")
@@ -13,15 +14,14 @@ from hlo.tools.files import read_text, write_text
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the files.")
 @click.option("--check", is_flag=True, help="Only say which files would change; exit 1 if any.")
 def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
-    """Reprint files; comments are dropped (printed ones such as /*index=5*/ come back)."""
+    """Reprint files in the standard form; comments stay with what they stand over or behind."""
     changed = False
     for file in files:
         source = read_text(file)
-        text = driver.to_text(driver.parse(source, "<stdin>" if file == "-" else file))
+        text, dropped = formatted(driver.parse(source, "<stdin>" if file == "-" else file))
         differs = text != source
-        dropped = driver.comment_count(source)
-        if dropped and not check:
-            click.echo(f"{file}: drops {dropped} comments", err=True)
+        for comment in dropped if not check else ():
+            click.echo(f"{file}: drops the comment {comment.text!r}", err=True)
         if check:
             if differs:
                 click.echo(f"{file} would change")
