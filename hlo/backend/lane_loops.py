@@ -21,7 +21,7 @@ def lane_loop(
     high = low + length
     if rounds == 1:
         starts = [low + k * lanes for k in range(copies)]
-        carried = body([_fixed(nest, s, lanes, high) for s in starts], carried)
+        carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     elif rounds:
 
         def run(counter: Value, values: list[Value]) -> list[Value]:
@@ -31,11 +31,11 @@ def lane_loop(
         carried = nest.loop(low, low + rounds * step, step, carried, run)
     if rest:
         starts = list(range(low + rounds * step, high, lanes))
-        carried = body([_fixed(nest, s, lanes, high) for s in starts], carried)
+        carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     return carried
 
 
-def _fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
+def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
     """The vector of positions from a known start, masked where it passes the end."""
     left = high - start
     mask = None

@@ -1,8 +1,9 @@
 """Cumulative reduce-windows: a running fold along one dimension, linear in its length.
 
 out[.., i, ..] = f(.. f(f(z, x_0), x_1) .., x_i): a window as long as the dimension, padded before
-(or after it: the fold runs from the end, for reducers whose order is free). Lanes run over the
-dimensions after it, or before it where those are few. Sums run in blocks, for accuracy.
+(or after it: the fold runs from the end, for reducers whose order is free). Along rows of memory
+lanes are neighbours (window_row.py); else they run over the dimensions after the folded one, or
+before it where those are few, and sums run in blocks, for accuracy.
 Other windows are left to the staged kernels (None).
 """
 
@@ -20,6 +21,7 @@ from hlo.backend.indexing import Expr
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import Output, outputs_of
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
+from hlo.backend.kernels.window_row import RowFold, suits
 from hlo.backend.nest import Nest
 from hlo.backend.target import Target
 from hlo.backend.types import Lanes, joined, parts
@@ -95,8 +97,9 @@ class _Scan:
         dims = instruction.shape.dims
         k = running.dimension
         self.extents = (prod(dims[:k]), dims[k], prod(dims[k + 1 :]))
-        before, _, after = self.extents
-        self.lanes_after = after >= elemental.lanes or after >= before
+        before, length, after = self.extents
+        self.in_rows = after == 1 and suits(elemental, instruction, self.reducer, length)
+        self.lanes_after = self.in_rows or after >= elemental.lanes or after >= before
         self.lane_extent = after if self.lanes_after else before
         self.blocks = -(-self.lane_extent // elemental.lanes)
         self.units = (before if self.lanes_after else after) * self.blocks
@@ -107,11 +110,29 @@ class _Scan:
 
         def unit(counter: Value, _: list[Value]) -> list[Value]:
             position = nest.variable(counter, 0, self.units - 1)
+            if self.in_rows:
+                self._folded_row(position)
+                return []
             other, lane = position // self.blocks, self._lane(position % self.blocks)
             self._row(*((other, lane) if self.lanes_after else (lane, other)))
             return []
 
         nest.loop(begin, end, 1, [], unit)
+
+    def _folded_row(self, row: Expr) -> None:
+        """One fold along a row that is contiguous in memory."""
+        dims = self.instruction.shape.dims
+        fold = RowFold(
+            self.elemental,
+            self.instruction,
+            self.output,
+            self.reducer,
+            is_reverse=self.running.is_reverse,
+        )
+        fold.emit(
+            self.extents[1],
+            lambda along: indexing.reshaped((row, along, indexing.ZERO), self.extents, dims),
+        )
 
     def _lane(self, block: Expr) -> Expr:
         """The positions of a block's lanes, masked where they pass the end."""

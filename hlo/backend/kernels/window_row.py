@@ -1,0 +1,148 @@
+"""Running folds along rows of memory: vectors of neighbours, folded inside the register.
+
+    s = f(s moved by 1, s), by 2, by 4, ..: lane i holds f(x_0 .. x_i);  out = f(base, f(before, s))
+
+The vectors of a block do not wait for each other: `before` is what precedes a vector in its
+block, and `base`, what precedes the block, is all that is carried from one to the next. A sum's
+error grows with the logarithm of a vector's elements and with the number of blocks. From the end
+(reverse) the same is mirrored: a vector lies as in memory, shuffles and order turn round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlo.backend import access, types
+from hlo.backend.elemental import Elemental
+from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.indexing import Expr, Index
+from hlo.backend.kernels.outputs import Output
+from hlo.backend.lane_loops import fixed
+from hlo.backend.types import Lanes, joined, parts
+from hlo.backend.writer import Value
+from hlo.ir.instruction import Instruction
+
+_BLOCK = 4  # vectors that are folded at a time
+_LONG_BLOCK = 8  # of rows of so many elements, whose sums would else be carried too often:
+_LONG = 4096
+
+
+def suits(elemental: Elemental, instruction: Instruction, reducer: Reducer, length: int) -> bool:
+    """Whether a row fills half a vector and f may be applied in any grouping."""
+    component = instruction.shape.dtype.component
+    has_lanes = component.bits >= 8 and not component.is_pred  # i1 and i4 lanes do not shuffle well
+    return reducer.is_cheap and has_lanes and 2 * length >= elemental.lanes > 1
+
+
+class RowFold:
+    """Writes the fold of one row. place: a position along the row to an index of the array."""
+
+    def __init__(
+        self,
+        elemental: Elemental,
+        instruction: Instruction,
+        output: Output,
+        reducer: Reducer,
+        *,
+        is_reverse: bool,
+    ) -> None:
+        self.elemental = elemental
+        self.instruction = instruction
+        self.output = output
+        self.reducer = reducer
+        self.is_reverse = is_reverse
+        w, dtype = elemental.nest.w, instruction.shape.dtype
+        identity = reducer.identities(w, [dtype])[0]
+        self.identity = elemental.splat(identity, elemental.lanes)
+
+    def emit(self, length: int, place: Callable[[Expr], Index]) -> None:
+        """Whole blocks in a loop, then the rest, masked."""
+        elemental, nest = self.elemental, self.elemental.nest
+        lanes = elemental.lanes
+        vectors = -(-length // lanes)
+        wanted = _LONG_BLOCK if self.reducer.sums and length > _LONG else _BLOCK
+        step = min(wanted, vectors) * lanes
+        (init,) = elemental.lanes_at(self.instruction.operands[1], [()])
+        base = list(parts(elemental.splat(init, lanes)))
+        whole = length // step * step
+
+        def block(counter: Value, carried: list[Value]) -> list[Value]:
+            start = counter
+            if self.is_reverse:
+                start = nest.w.binary("sub", nest.w.int(length - step), counter)
+            first = nest.variable(start, 0, length - 1, lanes)
+            places = [place(first + k) for k in range(0, step, lanes)]
+            return list(parts(self._block(self._ordered(places), joined(carried))))
+
+        base = nest.loop(0, whole, step, base, block)
+        if whole < length:
+            self._block([place(e) for e in self._rest(whole, length)], joined(base))
+
+    def _ordered(self, places: list[Index]) -> list[Index]:
+        return places[::-1] if self.is_reverse else places
+
+    def _rest(self, whole: int, length: int) -> list[Expr]:
+        """What is left after `whole` elements, in the fold's order; the last vector may be cut."""
+        nest, lanes = self.elemental.nest, self.elemental.lanes
+        if not self.is_reverse:
+            return [fixed(nest, n, lanes, length) for n in range(whole, length, lanes)]
+        left = length - whole
+        found = [fixed(nest, n - lanes, lanes, n) for n in range(left, lanes - 1, -lanes)]
+        return found + ([fixed(nest, 0, lanes, left % lanes)] if left % lanes else [])
+
+    def _block(self, indices: list[Index], base: Lanes) -> Lanes:
+        """The results of a block's vectors are stored; returns the base of the next block."""
+        elemental, nest = self.elemental, self.elemental.nest
+        found = elemental.lanes_at(self.instruction.operands[0], indices)
+        before: Lanes | None = None
+        for index, x in zip(indices, found, strict=True):
+            s = self._within(self._masked(x, index))
+            total = self._whole(s)
+            local = s if before is None else self._apply(before, s)
+            before = total if before is None else self._apply(before, total)
+            result = self._apply(base, local)
+            result = types.rounded(nest.w, nest.target, result, self.instruction.shape.dtype)
+            access.store(nest, self.output.memory, self.output.place(index), result)
+        assert before is not None, "a block has a vector"
+        return self._apply(base, before)
+
+    def _masked(self, x: Lanes, index: Index) -> Lanes:
+        """Lanes past the row's end take no part."""
+        w = self.elemental.nest.w
+        x = self.elemental.splat(x, self.elemental.lanes)
+        mask = next((m for m in map(access.mask_of, index) if m is not None), None)
+        if mask is None:
+            return x
+        pairs = zip(parts(x), parts(self.identity), strict=True)
+        return joined([w.select(mask, a, b) for a, b in pairs])
+
+    def _within(self, x: Lanes) -> Lanes:
+        """Lane i folded with all lanes that come before it."""
+        step = 1
+        while step < self.elemental.lanes:
+            pairs = zip(parts(x), parts(self.identity), strict=True)
+            moved = joined([self._moved(a, b, step) for a, b in pairs])
+            x = self._apply(moved, x)
+            step *= 2
+        return x
+
+    def _moved(self, x: Value, fill: Value, step: int) -> Value:
+        """Each lane from the one `step` before it; the first ones from `fill`."""
+        lanes = x.lanes
+        way = step if self.is_reverse else -step
+        order = [n + way if 0 <= n + way < lanes else lanes + n for n in range(lanes)]
+        return self._shuffled(x, fill, order)
+
+    def _whole(self, s: Lanes) -> Lanes:
+        """The fold of a whole vector in every lane."""
+        lanes = self.elemental.lanes
+        last = 0 if self.is_reverse else lanes - 1
+        return joined([self._shuffled(v, v, [last] * lanes) for v in parts(s)])
+
+    def _shuffled(self, a: Value, b: Value, order: list[int]) -> Value:
+        indices = ", ".join(f"i32 {n}" for n in order)
+        text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{indices}>"
+        return self.elemental.nest.w.pure(a.type, text)
+
+    def _apply(self, a: Lanes, x: Lanes) -> Lanes:
+        return self.reducer.apply(self.elemental, [a], [x], rounds=False)[0]
