@@ -195,6 +195,8 @@ class _Properties:
             self._take("TILDE")
             if not self._take("COMMA"):
                 break
+            if self._kind == "RPAR":
+                return  # nothing takes a `)` behind a comma
         self._take("RPAR")
 
     def _tiles(self) -> list[tuple[int, ...]]:
@@ -208,7 +210,7 @@ class _Properties:
                 return tiles
 
     def _tile(self, tile: list[int]) -> bool:
-        while self._kind != "RPAR":
+        while self._kind != "RPAR" or tile:
             size = COMBINE if self._take("STAR") else self._int()
             if size is None:
                 return False
@@ -231,6 +233,8 @@ class _Properties:
                 indices.append(index)
                 if not self._take("COMMA"):
                     break
+                if self._kind == "RPAR":
+                    return splits
             splits.append(SplitConfig(dim, tuple(indices)))
             if not self._take("RPAR"):
                 return splits
