@@ -22,12 +22,16 @@ RELEASE_US = 2.0  # programs from this estimate on let other Python threads run
 def fast_call(
     native: NativeCall, signature: Signature, layout: FrameLayout, entry: int, cost_us: float
 ) -> Callable[[Callable[..., object], int], Callable[..., object]]:
-    """Makes the native function once the executable knows its slow call and its frame."""
+    """Makes the native function once the executable knows its slow call and its frame.
+
+    It takes the leaves of the parameters, and gives the leaves of the result, in a tuple if that is
+    one.
+    """
 
     def made(slow: Callable[..., object], frame: int) -> Callable[..., object]:
-        parameters = [p.shape for p in signature.parameters]
+        parameters = [leaf for p in signature.parameters for leaf in p.shape.leaves()]
         is_tuple = signature.result.is_tuple
-        outputs = list(signature.result.elements) if is_tuple else [signature.result]
+        outputs = list(signature.result.leaves())
         argument_rows, result_rows = shape_rows(parameters), shape_rows(outputs)
         record = np.zeros(call_ir.RECORD_WORDS, np.int64).view(Record)
         flags = (call_ir.RELEASES if cost_us >= RELEASE_US else 0) | call_ir.TUPLE * is_tuple

@@ -2,9 +2,9 @@
 
     arrays --check, addresses into the frame's table, native entry--> arrays
 
-The fast path is a native function (hlo/backend/call_ir.py) that takes plain arrays; it calls
-`_slow_call` for everything else: other objects, nested tuples, donations, host calls, or when its
-frame is in use by another thread.
+The fast path is a native function (hlo/backend/call_ir.py) that takes plain arrays; tuples are
+taken apart for it, and put together behind it. `_slow_call` does everything else: other objects,
+donations, host calls, or when the native function's frame is in use by another thread.
 """
 
 from __future__ import annotations
@@ -49,11 +49,16 @@ class Signature:
     donated: dict[int, int]
 
     @property
+    def has_only_arrays(self) -> bool:
+        """Whether all leaves are arrays, and no result has to be in an argument's memory."""
+        shapes = (*(p.shape for p in self.parameters), self.result)
+        return not self.donated and all(leaf.is_array for s in shapes for leaf in s.leaves())
+
+    @property
     def is_plain(self) -> bool:
         """Whether parameters are arrays, and the result one or a flat tuple of them, row-major."""
         parts = self.result.elements if self.result.is_tuple else (self.result,)
-        shapes = (*(p.shape for p in self.parameters), *parts)
-        if not all(s.is_array for s in shapes) or self.donated:
+        if not all(s.is_array for s in (*(p.shape for p in self.parameters), *parts)):
             return False
         return all(s.layout is None or s.layout.is_default_order for s in parts)
 
@@ -82,9 +87,13 @@ class Executable:
         self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
         self._results = tuple(signature.result.leaves())
         self._call: Callable[..., object] = self._slow_call
-        if fast_call is not None and signature.is_plain and host is None:
+        if fast_call is not None and signature.has_only_arrays and host is None:
             self._own = self._frames.take()  # the native path's, when nobody else is in it
-            self._call = fast_call(self._slow_call, self._own.address)
+            if signature.is_plain:
+                self._call = fast_call(self._slow_call, self._own.address)
+            else:
+                native = fast_call(_declined, self._own.address)
+                self._call = structured_call(native, self._slow_call, signature)
 
     def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
         """The program's result, fresh arrays or nested tuples of them.
@@ -257,6 +266,41 @@ def flattened(value: object) -> Iterator[np.ndarray | None]:
             yield None
         else:
             yield np.asarray(top)
+
+
+def _declined(*leaves: object) -> None:
+    """What the native function answers to leaves that are no plain arrays."""
+
+
+def structured_call(
+    native: Callable[..., object], slow: Callable[..., object], signature: Signature
+) -> Callable[..., object]:
+    """The call of a program with tuples or layouts: leaves in, leaves out, natively."""
+    parameters = tuple(p.shape for p in signature.parameters)
+    result = signature.result
+
+    def call(*arguments: object) -> object:
+        leaves: list[object] = []
+        if not _spread(arguments, parameters, leaves):
+            return slow(*arguments)
+        made = native(*leaves)
+        if made is None:
+            return slow(*arguments)
+        return nested(iter(made if isinstance(made, tuple) else (made,)), result)
+
+    return call
+
+
+def _spread(values: Sequence[object], shapes: Sequence[Shape], leaves: list[object]) -> bool:
+    """Append the leaves of values; whether tuples are where the shapes have them."""
+    if len(values) != len(shapes):
+        return False
+    for value, shape in zip(values, shapes, strict=True):
+        if not shape.is_tuple:
+            leaves.append(value)
+        elif not isinstance(value, tuple) or not _spread(value, shape.elements, leaves):
+            return False
+    return True
 
 
 def nested(leaves: Iterator[np.ndarray | None], shape: Shape) -> object:

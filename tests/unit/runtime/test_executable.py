@@ -102,6 +102,54 @@ def test_nested_tuples_and_tokens() -> None:
     assert empty == ()
 
 
+STRUCTURED = """HloModule m, entry_computation_layout={
+  (f32[4]{0}, (f32[4]{0}, (f32[2,3]{1,0})))->((f32[2,3]{0,1}, f32[4]{0}), ())}
+ENTRY e { x = f32[4] parameter(0)
+  t = (f32[4], (f32[2,3])) parameter(1)
+  y = f32[4] get-tuple-element(t), index=0
+  inner = (f32[2,3]) get-tuple-element(t), index=1
+  z = f32[2,3] get-tuple-element(inner), index=0
+  sum = f32[4] add(x, y)
+  none = () tuple()
+  pair = (f32[2,3], f32[4]) tuple(z, sum)
+  ROOT r = ((f32[2,3], f32[4]), ()) tuple(pair, none) }"""
+
+
+def test_tuples_and_layouts_are_called_natively() -> None:
+    structured = compiled(STRUCTURED)
+    z = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert structured._call.__name__ == "call"
+    for arguments in ((X, (Y, (z,))), (X, [Y, (z,)]), (X, (Y[::1], [z.T.copy().T]))):
+        (same, total), none = structured(*arguments)
+        np.testing.assert_array_equal(same, z)
+        assert same.strides == (4, 8)
+        np.testing.assert_array_equal(total, X + Y)
+        assert none == ()
+    for bad in ((X, (Y, z)), (X, (Y, (z, z))), (X,), (X, (Y, (z[:1],))), (X, Y)):
+        with pytest.raises(HloError):
+            structured(*bad)
+
+
+def test_structured_calls_from_several_threads() -> None:
+    structured = compiled(STRUCTURED)
+    z = np.ones((2, 3), np.float32)
+    wrong: list[object] = []
+
+    def work(k: int) -> None:
+        x = np.full(4, k, np.float32)
+        for _ in range(200):
+            (_, total), _ = structured(x, (Y, (z,)))
+            if not np.array_equal(total, x + Y):
+                wrong.append(total)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
 def test_results_have_the_strides_of_the_entry_layout() -> None:
     text = """HloModule m, entry_computation_layout={(f32[2,3]{1,0})->f32[2,3]{0,1}}
     ENTRY e { x = f32[2,3]{1,0} parameter(0)
