@@ -52,6 +52,10 @@ class HostCalls:
         """Copy the result's leaves to where the plan wants them."""
         for leaf, shape in zip(flattened(result), leaves_of(step.instruction.shape), strict=True):
             if shape.is_array and leaf is not None:
+                if leaf.dtype == object:
+                    opcode, what = step.instruction.opcode, "an operation still under way"
+                    message = f"{opcode}: {what}, expected its value: not compiled"
+                    raise HloError("unsupported", message, step.instruction.span)
                 if leaf.shape != shape.dims:
                     raise HloError(
                         "unsupported",

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, clone_instruction, control_predecessors, post_order
+from hlo.ir.graph import (
+    callees_first,
+    clone_computation,
+    clone_instruction,
+    control_predecessors,
+    post_order,
+    redirect_calls,
+)
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.liveness import awaited
@@ -51,7 +58,22 @@ def inline_call(call: Instruction) -> Instruction:
             before = tuple(twins[p] for p in control_predecessors(old))
             new.attributes = {**new.attributes, "control-predecessors": before}
         twins[old] = computation.adopt(new)
+        if new.opcode == "async-start":
+            _own_copies(new)
     result = twins[callee.root]
     computation.replace_uses(call, result)
     computation.remove(call)
     return result
+
+
+def _own_copies(start: Instruction) -> None:
+    """Copies of what an async-start calls, since no two may call the same computation."""
+    assert start.computation is not None, "an instruction in a computation"
+    module = start.computation.module
+    assert module is not None, "a computation in a module"
+    copies: dict[Computation, Computation] = {}
+    for callee in start.called_computations():
+        copies[callee] = clone_computation(callee)
+        module.adopt(copies[callee])
+        module.computations.insert(module.computations.index(callee), module.computations.pop())
+    start.attributes = redirect_calls(start.attributes, copies)

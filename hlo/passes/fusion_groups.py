@@ -30,6 +30,7 @@ STAGES: Axis = ("s", 0)  # a folded or inner dimension, run over by several stag
 
 _SMALL = 16 * 1024  # elements that one core handles in a few microseconds: parallelism is no issue
 _CHEAP = 3  # ops per element that may be computed again for every use
+_MOST_SEARCHED = 64  # instructions behind a producer
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
 
@@ -255,9 +256,23 @@ def _operand_count(group: Group, producer: Instruction) -> int:
 
 
 def _leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
-    """The array updated in place stays an operand that nothing else in the kernel reads."""
+    """The array updated in place stays an operand that nothing else in the kernel reads.
+
+    What is computed from it by ops that fuse is left to a kernel of theirs, which reads it once:
+    only their last ones here would leave the first ones to be stored for themselves.
+    """
     target = root.operands[0]
-    return producer is not target and target not in producer.operands
+    seen: set[Instruction] = set()
+    stack = [producer]
+    while stack and len(seen) < _MOST_SEARCHED:
+        top = stack.pop()
+        if top is target:
+            return False
+        if top not in seen:
+            seen.add(top)
+            if is_fusible(top):
+                stack += top.operands
+    return True
 
 
 def _volume(group: Group, axes: Axes) -> int:

@@ -1,19 +1,24 @@
 """Siblings: groups that read the same arrays become one kernel with several results.
 
 Two groups join when their roots have equal dimensions and they share a large operand, or one reads
-the other's root element by element. No cycle can arise: every value has a rank, greater than those
-of all it rests on, and joining keeps that true. O(groups * operands).
+the other's root element by element; and when one has a row of folds per leading index of the other
+(a norm and the mean that it also returns). No cycle can arise: every value has a rank, greater than
+those of all it rests on, and joining keeps that true. O(groups * operands).
 """
 
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
+from math import prod
+
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import attribute
 from hlo.passes.fusion_groups import Group
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
+_ROWS = 32  # so many rows are enough parallelism for a kernel that folds and writes them
 _NO_SIBLINGS = frozenset(
     {"dynamic-update-slice", "concatenate", "pad", "reduce-window", "map", "gather"}
 )
@@ -61,6 +66,7 @@ class _Siblings:
 
     def __init__(self, groups: list[Group]) -> None:
         self.merged: dict[Group, Group] = {}
+        self.group_ranks: dict[Group, int] = {}
         self.by_root = {g.root: g for g in groups}
         self.ranks: dict[Instruction, int] = {}
         for instruction in post_order(_computation(groups)):
@@ -68,6 +74,7 @@ class _Siblings:
             operands = _outside(group) if group is not None else instruction.operands
             # A member that is fused everywhere is in no order with kernels; its rank is not asked.
             self.ranks[instruction] = 1 + max((self.ranks[o] for o in operands), default=0)
+        self.group_ranks = {g: self.ranks[g.root] for g in groups}
 
     def final(self, group: Group) -> Group:
         while group in self.merged:
@@ -76,7 +83,7 @@ class _Siblings:
 
     def rank(self, value: Instruction) -> int:
         group = self.by_root.get(value)
-        return self.ranks[value if group is None else self.final(group).root]
+        return self.ranks[value] if group is None else self.group_ranks[self.final(group)]
 
     def join(self, sharing: list[Group], max_size: int) -> None:
         """Join what can be joined among groups that share an operand."""
@@ -87,14 +94,14 @@ class _Siblings:
                 first = current
                 continue
             first = self.final(first)
-            low, high = sorted((first, current), key=lambda g: self.ranks[g.root])
+            low, high = sorted((first, current), key=lambda g: self.group_ranks[g])
             if _may_join(low, high, max_size) and self._keeps_order(low, high):
                 _absorb(low, high)
                 self.merged[high] = low
 
     def _keeps_order(self, low: Group, high: Group) -> bool:
-        rank = self.ranks[low.root]
-        if self.ranks[high.root] == rank:
+        rank = self.group_ranks[low]
+        if self.group_ranks[high] == rank:
             return True
         others = [o for o in _outside(high) if self._group_of(o) is not low]
         return all(self.rank(o) < rank for o in others)
@@ -121,24 +128,44 @@ def _may_have_siblings(group: Group) -> bool:
     return group.root.shape.is_array and group.root.opcode not in _NO_SIBLINGS
 
 
-def _may_join(a: Group, b: Group, max_size: int) -> bool:
-    if not (_may_have_siblings(a) and _may_have_siblings(b)) or a.dims != b.dims:
+def _may_join(low: Group, high: Group, max_size: int) -> bool:
+    if not (_may_have_siblings(low) and _may_have_siblings(high)):
         return False
-    if a.has_reduce != b.has_reduce or (a.has_reduce and not _fold_alike(a, b)):
+    if len(low.members) + len(high.members) > max_size:
         return False
-    if len(a.members) + len(b.members) > max_size:
+    if len(low.roots) + len(high.roots) > _MOST_RESULTS:
         return False
-    if len(a.roots) + len(b.roots) > _MOST_RESULTS:
+    if low.dims != high.dims:
+        return _are_rows_of(low, high)
+    if low.has_reduce != high.has_reduce or (low.has_reduce and not _fold_alike(low, high)):
         return False
-    return _reads_at_own_index(a, b) and _reads_at_own_index(b, a)
+    return _reads_at_own_index(low, high) and _reads_at_own_index(high, low)
 
 
 def _fold_alike(a: Group, b: Group) -> bool:
-    """Roots that fold arrays of equal dimensions in the same way."""
-    if {a.root.opcode, b.root.opcode} != {"reduce"}:
+    """Whether all folds are over arrays of equal dimensions, in the same way, once per result."""
+    own = tuple(("d", k) for k in range(len(a.dims)))
+    folds = [(g, m) for g in (a, b) for m in g.members if m.opcode == "reduce"]
+    ways = {(m.operands[0].shape.dims, m["dimensions"]) for _, m in folds}
+    return len(ways) == 1 and all(g.members[m] == own for g, m in folds)
+
+
+def _are_rows_of(low: Group, high: Group) -> bool:
+    """Whether low's results are folds per row of what high reads, which high uses row by row."""
+    count = len(low.dims)
+    if not low.has_reduce or high.dims[:count] != low.dims or prod(low.dims) < _ROWS:
         return False
-    same = a.root["dimensions"] == b.root["dimensions"]
-    return same and a.root.operands[0].shape.dims == b.root.operands[0].shape.dims
+    own = tuple(("d", k) for k in range(count))
+    if any(low.members[m] != own for m in low.members if m.opcode == "reduce"):
+        return False
+    if any(len(high.members[m]) > count for m in high.members if m.opcode == "reduce"):
+        return False
+    uses = [u for root in low.roots for u in root.users if u in high.members]
+    return bool(uses) and all(
+        u.opcode == "broadcast"
+        and tuple(high.members[u][d] for d in attribute(u, "dimensions")) == own  # type: ignore[attr-defined]  # INTS
+        for u in uses
+    )
 
 
 def _reads_at_own_index(reader: Group, source: Group) -> bool:
@@ -157,5 +184,7 @@ def _reads_at_own_index(reader: Group, source: Group) -> bool:
 def _absorb(a: Group, b: Group) -> None:
     for member, axes in b.members.items():
         a.members.setdefault(member, axes)
-    a.roots += [r for r in b.roots if r not in a.roots]
+    first, second = (a, b) if len(a.dims) >= len(b.dims) else (b, a)
+    a.roots = list(dict.fromkeys((*first.roots, *second.roots)))
+    a.root = a.roots[0]
     a.folds += b.folds

@@ -26,9 +26,9 @@ def sharding_remover(module: Module) -> bool:
     changed = len(kept) != len(module.attributes)
     module.attributes = kept
     for computation in module.computations:
-        kept = awaited(computation)
+        tied = awaited(computation)
         for instruction in computation.instructions:
-            if instruction not in kept:
+            if instruction not in tied:
                 changed |= _strip(computation, instruction)
     return changed
 

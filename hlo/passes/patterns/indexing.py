@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
+
+import numpy as np
+
 from hlo.attributes.slices import SliceDim
+from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.ops.making import make
-from hlo.passes.patterns.matching import ints, is_plain, same_array, splat_literal
+from hlo.ir.literal import Literal
+from hlo.ir.shape import Shape
+from hlo.ops.making import make, make_constant
+from hlo.passes.patterns.matching import ints, is_plain, literal_of, same_array, splat_literal
 from hlo.passes.rewriting import rewrite
 
 
@@ -43,6 +50,52 @@ def dynamic_update_nothing(root: Instruction) -> Instruction | None:
     """dynamic-update-slice(x, u, i) => x  where u has no elements"""
     x, u = root.operands[:2]
     return x if not u.shape.size and same_array(x.shape, root.shape) else None
+
+
+@rewrite("scatter")
+def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
+    """scatter(x, c, u) => dynamic-update-slice(x, u, c)
+
+    One window at constant starts, wholly inside, that replaces what is there.
+    """
+    if len(root.operands) != 3 or not is_plain(root.shape) or root.get("input_batching_dims"):
+        return None
+    x, indices, u = root.operands
+    combine = root["to_apply"]
+    assert isinstance(combine, Computation), "a scatter combines by a computation"
+    starts = _window_start(root, indices)
+    if combine.root is not combine.parameters[1] or starts is None or not is_plain(u.shape):
+        return None
+    sizes = iter(u.shape.dims[d] for d in ints(root, "update_window_dims"))
+    inserted = ints(root, "inserted_window_dims")
+    window = tuple(1 if d in inserted else next(sizes) for d in range(x.shape.rank))
+    if prod(window) != u.shape.size or not all(
+        0 <= s <= n - size for s, size, n in zip(starts, window, x.shape.dims, strict=True)
+    ):
+        return None
+    if u.shape.dims != window:
+        u = make(root, "reshape", u, shape=Shape.array(u.shape.dtype, window))
+    scalar = Shape.array(indices.shape.dtype)
+    places = [make_constant(root, Literal.of(np.asarray(s), scalar)) for s in starts]
+    return make(root, "dynamic-update-slice", x, u, *places, shape=root.shape)
+
+
+def _window_start(scatter: Instruction, indices: Instruction) -> list[int] | None:
+    """Where the one window of a scatter begins in each dimension, if that is known."""
+    mapped = ints(scatter, "scatter_dims_to_operand_dims")
+    if indices.shape.size != len(mapped):
+        return None
+    splat, literal = splat_literal(indices), literal_of(indices)
+    if literal is not None:
+        values = [int(v) for v in literal.array.reshape(-1)]
+    elif splat is not None:
+        values = [int(splat)] * len(mapped)
+    else:
+        return None
+    starts = [0] * scatter.shape.rank
+    for dimension, value in zip(mapped, values, strict=True):
+        starts[dimension] = value
+    return starts
 
 
 @rewrite("sort")

@@ -65,3 +65,12 @@ ENTRY e { p = f32[3] parameter(0)
   ROOT r = f32[3] all-reduce(p), replica_groups={{0,1}}, to_apply=sum }""")
     with pytest.raises(HloError, match="replica_groups"):
         driver.compile(module, cache=False)(np.ones(3, np.float32))
+
+
+def test_transfers_under_way_are_refused_by_name() -> None:
+    module = driver.parse("""HloModule m
+ENTRY e { t = token[] after-all()
+  r = (f32[], u32[], token[]) recv(t), channel_id=1, is_host_transfer=true
+  ROOT d = (f32[], token[]) recv-done(r), channel_id=1, is_host_transfer=true }""")
+    with pytest.raises(HloError, match="recv: an operation still under way"):
+        driver.compile(module, cache=False)()

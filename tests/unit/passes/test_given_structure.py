@@ -123,3 +123,24 @@ ENTRY e { a = f32[8] parameter(0)
     assert threads == {"fused_computation": "other", "work": "other", "e": "main"}
     a = np.arange(8, dtype=np.float32)
     np.testing.assert_allclose(driver.compile(module, cache=False)(a), np.exp(-a), rtol=1e-6)
+
+
+def test_inlined_async_work_is_each_copy_its_own() -> None:
+    module = driver.parse("""HloModule m
+work { p = f32[3] parameter(0)
+  ROOT n = f32[3] negate(p)
+}, execution_thread="other"
+inner { q = f32[3] parameter(0)
+  s = ((f32[3]), f32[3], u32[]) async-start(q), calls=work, async_execution_thread="other"
+  ROOT d = f32[3] async-done(s) }
+ENTRY e { a = f32[3] parameter(0)
+  b = f32[3] call(a), to_apply=inner
+  c = f32[3] exponential(b)
+  d = f32[3] call(c), to_apply=inner
+  ROOT r = f32[3] add(b, d) }
+""")
+    optimized = driver.optimize(module, "call-inliner,dce")
+    starts = [i for i in optimized.entry.instructions if i.opcode == "async-start"]
+    assert len({c for s in starts for c in s.called_computations()}) == 2
+    a = np.arange(3, dtype=np.float32)
+    np.testing.assert_allclose(driver.compile(module, cache=False)(a), -a - np.exp(-a), rtol=1e-6)
