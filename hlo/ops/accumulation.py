@@ -21,9 +21,11 @@ def accumulated_at(
     """The arrays after all updates; targets[m] are linear indices, updates[m] for each array."""
     n = len(results)
     simple = operations(f.computation, n)
-    if simple and all(map(_has_ufunc, simple, results)):
-        columns = zip(simple, results, updates, strict=True)
-        return tuple(_summed_at(o, r, targets, u) for o, r, u in columns)
+    if simple:
+        at_once = [*map(_has_ufunc, simple, results)]
+        turns = results if all(at_once) else _called_at(f, results, targets, updates)
+        columns = zip(at_once, simple, results, updates, turns, strict=True)
+        return tuple(_summed_at(o, r, targets, u) if a else t for a, o, r, u, t in columns)
     if _is_replacement(f, n):
         return tuple(_replaced_at(r, targets, u) for r, u in zip(results, updates, strict=True))
     return _called_at(f, results, targets, updates)

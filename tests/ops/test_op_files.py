@@ -6,9 +6,6 @@ import hlo
 from hlo.ir.module import Module
 from tests.support.op_files import Case, cases, run_case
 
-# Compiled code pads by copying between zeros: a zero that meets an infinite kernel is NaN there.
-UNLIKE_THE_REFERENCE = {"padding does not meet an infinite kernel"}
-
 
 def compiled(module: Module, *arguments: object) -> object:
     return hlo.compile(module, cache=False, threads=2)(*arguments)
@@ -22,9 +19,7 @@ def test_op_file_on_interpreter(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in cases() if "ERROR" not in c.values], ids=str)
-def test_op_file_compiled(case: Case, request: pytest.FixtureRequest) -> None:
+def test_op_file_compiled(case: Case) -> None:
     if not case.runs_on("compiled"):
         pytest.skip("other engines only")
-    if case.title in UNLIKE_THE_REFERENCE:
-        request.applymarker(pytest.mark.xfail(reason="padding is multiplied"))
     assert run_case(case, compiled) == []

@@ -1,0 +1,45 @@
+"""Infinite kernels beside padding: zeros that stand for nothing are not multiplied."""
+
+import numpy as np
+import pytest
+
+import hlo
+
+PROGRAMS = {
+    "channels last": ("f32[2,5,7,3]", "f32[3,3,3,4]", "f32[2,5,7,4]",
+                      "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
+    "channels first": ("f32[2,3,5,7]", "f32[4,3,3,3]", "f32[2,4,5,7]",
+                       "size=3x3 pad=2_0x0_2", "bf01_oi01->bf01", ""),
+    "holes": ("f64[1,4,2]", "f64[3,2,5]", "f64[1,8,5]",
+              "size=3 pad=2_1 lhs_dilate=2", "b0f_0io->b0f", ""),
+    "groups, strides, reversed": ("f32[2,9,4]", "f32[3,2,6]", "f32[2,5,6]",
+                                  "size=3 stride=2 pad=1_1 rhs_reversal=1", "b0f_0io->b0f",
+                                  ", feature_group_count=2"),
+    "batch groups": ("f32[4,6,3]", "f32[2,3,4]", "f32[2,7,4]",
+                     "size=2 pad=1_1", "b0f_0io->b0f", ", batch_group_count=2"),
+    "features outermost": ("bf16[3,6,2]", "bf16[3,3,4]", "bf16[4,2,6]",
+                           "size=3 pad=1_1 rhs_dilate=1", "f0b_i0o->fb0", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_padding_meets_no_infinity(name: str) -> None:
+    lhs, rhs, out, window, labels, more = PROGRAMS[name]
+    module = hlo.parse(
+        f"HloModule m\nENTRY e {{\n  a = {lhs} parameter(0)\n  b = {rhs} parameter(1)\n"
+        f"  ROOT r = {out} convolution(a, b), window={{{window}}}, dim_labels={labels}{more}\n}}"
+    )
+    rng = np.random.default_rng(4)
+    x, k = (rng.uniform(1, 2, p.shape.dims).astype(p.shape.dtype.numpy)
+            for p in module.entry.parameters)  # fmt: skip
+    flat = k.reshape(-1)
+    flat[:: 1 + flat.size // 3] = [np.inf, -np.inf, np.nan][: len(flat[:: 1 + flat.size // 3])]
+    expected = np.asarray(hlo.evaluate(module, x, k)).astype(np.float64)
+    for threads in (1, 3):
+        found = hlo.compile(module, cache=False, threads=threads)(x, k)
+        actual = np.asarray(found).astype(np.float64)
+        assert np.isinf(expected).any()
+        assert not np.isnan(expected).all()
+        finite = np.isfinite(expected)
+        np.testing.assert_array_equal(actual[~finite], expected[~finite])
+        np.testing.assert_allclose(actual[finite], expected[finite], rtol=1e-2)
