@@ -142,7 +142,7 @@ def _joint_axes(group: Group, producer: Instruction) -> Axes | None:
             continue
         for number, operand in enumerate(user.operands):
             if operand is producer:
-                axes = _operand_axes(group, user, number)
+                axes = operand_axes(group, user, number)
                 if found is None:
                     found = axes
                 elif found != axes:
@@ -159,7 +159,7 @@ def _joint(a: Axis, b: Axis) -> Axis:
     return UNKNOWN
 
 
-def _operand_axes(group: Group, user: Instruction, number: int) -> Axes:
+def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     """Which axes an operand's dimensions are, from those of the user."""
     own = group.members[user]
     operand = user.operands[number].shape
@@ -211,7 +211,7 @@ def _reshaped_axes(own: Axes, dims: tuple[int, ...], target: tuple[int, ...]) ->
     return tuple(result)
 
 
-def _fixed_dims(group: Group, axes: Axes) -> int | None:
+def fixed_dims(group: Group, axes: Axes) -> int | None:
     """k where the axes are (some of) root dimensions 0..k-1 and nothing else; None otherwise."""
     most = 0
     for kind, number in axes:
@@ -277,7 +277,7 @@ def _leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
 
 def _volume(group: Group, axes: Axes) -> int:
     """How often an expression on these axes is evaluated if each (row of) root element asks."""
-    fixed = _fixed_dims(group, axes)
+    fixed = fixed_dims(group, axes)
     if fixed is None:
         return -1
     return prod(group.dims[:fixed])
@@ -289,7 +289,7 @@ def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
         return all(u.opcode in ("reshape", "slice", "concatenate", "pad", "transpose", "bitcast",
                                 "dynamic-slice", "reverse", "copy") or is_elementwise(u)
                    for u in producer.users) and producer.shape.size >= prod(group.dims)  # fmt: skip
-    fixed = _fixed_dims(group, axes)
+    fixed = fixed_dims(group, axes)
     if fixed is not None:
         return _volume(group, axes) <= producer.shape.size or _volume(group, axes) <= 1
     # Folded dimensions: once if all root dimensions that it is evaluated for are its own.
@@ -309,7 +309,7 @@ def _fold_level(group: Group, axes: Axes) -> int:
         numbers |= {
             n for n, m in enumerate(members) if m.opcode == "reduce" and m is not group.root
         }
-    levels = [_fixed_dims(group, group.members[members[n]]) for n in numbers if n < len(members)]
+    levels = [fixed_dims(group, group.members[members[n]]) for n in numbers if n < len(members)]
     return max((len(group.dims) if n is None else n for n in levels), default=0)
 
 
@@ -318,7 +318,7 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     inputs = producer.operands[0].shape
     if any(u.opcode in ("gather", "dynamic-slice", "concatenate", "pad") for u in producer.users):
         return False
-    fixed = _fixed_dims(group, axes)
+    fixed = fixed_dims(group, axes)
     if fixed is None or prod(group.dims[:fixed]) > max(1, producer.shape.size):
         return False
     if fixed < len(group.dims) and group.root.opcode in ("concatenate", "dynamic-update-slice"):

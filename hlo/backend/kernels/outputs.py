@@ -19,6 +19,7 @@ from hlo.ir.instruction import Instruction
 class Output:
     """memory[place(index)] = source (its tuple element by path) at index, for all index in dims.
 
+    frame: the dimensions of the whole array in memory, whose steps the place takes.
     alias: (operand leaf, result leaf) that have to be one memory: only a window of it is written.
     """
 
@@ -27,8 +28,20 @@ class Output:
     memory: Memory
     dims: tuple[int, ...]
     place: Callable[[Index], Expr]
+    frame: tuple[int, ...]
     alias: tuple[int, int] | None = None
     leaf: int = 0
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The dimensions without the ones at the end: [n, 1] are rows of [n, m], as [n] is."""
+        count = next((k for k in range(len(self.dims), 0, -1) if self.dims[k - 1] != 1), 0)
+        return self.dims[:count]
+
+    def row_index(self, index: Index) -> Index:
+        """The index of the row that holds an element of a larger output."""
+        count = len(self.rows)
+        return (*index[:count], *[indexing.ZERO] * (len(self.dims) - count))
 
 
 def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: int) -> list[Output]:
@@ -51,7 +64,7 @@ def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: i
             found.append(window)
             continue
         dims = shape.dims
-        found.append(Output(source, own, memory, dims, _Linear(dims), leaf=k))
+        found.append(Output(source, own, memory, dims, _Linear(dims), dims, leaf=k))
     return found
 
 
@@ -98,7 +111,8 @@ def _window_output(
         starts = window_starts(source, 2, dims, update.shape.dims, start)
         return indexing.linear(tuple(e + s for e, s in zip(index, starts, strict=True)), dims)
 
-    return Output(update, (), memory, update.shape.dims, place, alias=(held.leaf, leaf), leaf=leaf)
+    alias = (held.leaf, leaf)
+    return Output(update, (), memory, update.shape.dims, place, dims, alias, leaf)
 
 
 def _only_updated(elemental: Elemental, update: Instruction, target: Instruction) -> bool:

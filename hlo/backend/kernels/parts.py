@@ -108,7 +108,7 @@ def _groups(outputs: list[Output]) -> list[tuple[list[Output], list[Output]]]:
     while left:
         dims = left[0].dims
         same = [o for o in left if o.dims == dims]
-        outer = [o for o in left if o.dims != dims and o.dims == dims[: len(o.dims)]]
+        outer = [o for o in left if o.dims != dims and o.rows == dims[: len(o.rows)]]
         outer = [o for o in outer if o.alias is None]
         groups.append((same, outer))
         left = [o for o in left if o not in same and o not in outer]
@@ -117,7 +117,7 @@ def _groups(outputs: list[Output]) -> list[tuple[list[Output], list[Output]]]:
 
 def _traced(elemental: Elemental, part: Part, index: Index) -> Trace:
     roots = [(o.source, index, o.path) for o in part.outputs]
-    roots += [(o.source, index[: len(o.dims)], o.path) for o in part.outer]
+    roots += [(o.source, o.row_index(index), o.path) for o in part.outer]
     return trace(elemental, roots)
 
 
@@ -188,8 +188,8 @@ def _planned(elemental: Elemental, part: Part) -> Part:
     def met(inner: Index) -> list[Expr]:
         index = tuple(e + n for e, n in zip(inner, part.low, strict=True))
         found = _traced(elemental, part, index)
-        places = [indexing.linear(index, part.outputs[0].dims)]
-        places += [indexing.linear(index[: len(o.dims)], o.dims) for o in part.outer]
+        places = [indexing.linear(index, o.frame) for o in part.outputs]
+        places += [indexing.linear(o.row_index(index), o.dims) for o in part.outer]
         return found.expressions() + places
 
     part.extents = spaces.factored(part.dims, met)
@@ -207,7 +207,7 @@ def _is_row_fold(part: Part, elemental: Elemental) -> bool:
     last = part.variables[-1]
     along, across = 0, 0
     for read in part.trace.reads:
-        if not read.folded:
+        if not any(read.position.depends_on(v) for v in read.folded):
             continue
         step = read.position.coefficient(last)
         inner = [v for v in read.folded if read.position.coefficient(v) == 1 and v.high > 0]
@@ -284,7 +284,7 @@ def _choose_units(part: Part) -> None:
         if prod(reduce.operands[0].shape.dims) > prod(reduce_dims(reduce)) * 8
     ]
     outer = [
-        _fixed_by(part, part.index([indexing.of(v) for v in part.variables])[: len(o.dims)])
+        _fixed_by(part, o.row_index(part.index([indexing.of(v) for v in part.variables])))
         for o in part.outer
     ]
     shared = [n for n in levels if n <= loops] if part.in_lanes else levels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -12,9 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from kernel_check import check
 from kernel_runner import TARGET, assembly
 
+from hlo.backend.backend import build_program, compile_module
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.kernels.window import window_kernel
 from hlo.errors import HloError
+from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
 
 REDUCERS = """
@@ -239,3 +242,23 @@ def test_cumulative_sum(dims: tuple[int, ...], size: str, pad: str) -> None:
     )
     assert window_kernel(root, TARGET) is not None
     assert check(root, kernel=window_kernel) == ""
+
+
+def test_a_window_s_update_has_no_division() -> None:
+    text = """HloModule m
+    ENTRY e {
+      x = f32[40,37] parameter(0)
+      u = f32[20,21] parameter(1)
+      i = s32[] parameter(2)
+      ROOT r = f32[40,37] dynamic-update-slice(x, u, i, i)
+    }"""
+    module = parse(text)
+    (kernel,) = build_program(module).kernels
+    assert "div" not in kernel.text
+    assert "rem" not in kernel.text
+    x = np.arange(40 * 37, dtype=np.float32).reshape(40, 37)
+    u = -np.arange(20 * 21, dtype=np.float32).reshape(20, 21)
+    for i in (-3, 0, 5, 16, 100):
+        start = np.array(i, np.int32)
+        got = compile_module(module)(x, u, start)
+        np.testing.assert_array_equal(got, evaluate(module, x, u, start))
