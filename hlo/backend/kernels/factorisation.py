@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from hlo.backend.kernels.contraction_loops import add, buffer_address, times, void
+from hlo.backend.kernels.contraction_loops import add, buffer_address, times
 from hlo.backend.kernels.contraction_ring import Parts, element_address, loaded, narrowed, written
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.matrices import Numbers, counting
@@ -96,7 +96,7 @@ class _Build:
         padded = -(-factor.size // n.lanes) * n.lanes
         # an odd number of vectors, so that neighbouring rows lie in different sets of the cache
         self.stride = ((padded + self.width) // n.lanes | 1) * n.lanes
-        self.plane = padded * self.stride
+        self.plane = padded * self.stride + GROUP  # the last rows are cleared beyond their end
         self.roots_at = self.plane * n.parts
         self.scratch_bytes = (self.roots_at + self.rows) * n.ring.scalar_bytes
 
@@ -150,12 +150,15 @@ class _Build:
         w = self.w
         end = w.intrinsic("llvm.smin", "i64", add(w, first, w.int(GROUP)), w.int(self._blocks))
 
-        def blocks(body: Body, state: list[Value]) -> list[Value]:
-            return self.nest.loop(first, end, self.rows, state, body)
+        def column(j: Value) -> None:
+            reach = w.intrinsic("llvm.smin", "i64", end, add(w, j, w.int(self.width)))
+            self.nest.loop(first, reach, self.rows, [], self._lessened(first, j))
 
         if self._blocks > GROUP:
-            self._over(first, self.width, lambda j: void(blocks(self._lessened(first, j), [])))
-        return blocks(lambda k, state: self._block(first, k, state), carried)
+            self._over(first, self.width, column)
+        return self.nest.loop(
+            first, end, self.rows, carried, lambda k, state: self._block(first, k, state)
+        )
 
     def _lessened(self, first: Value, j: Value) -> Body:
         def block(k: Value, _: list[Value]) -> list[Value]:
@@ -269,14 +272,19 @@ class _Build:
     # -- in and out ------------------------------------------------------------------------------
 
     def _clear(self) -> None:
-        """Zeros right of the matrix, where tiles reach: left-over subnormals would be slow."""
+        """Zeros where tiles reach beyond the matrix, and below the diagonal of a group's rows:
+        left-over subnormals would be slow."""
         w, n = self.w, self.numbers
         last = self.stride - n.lanes
         columns = [*range(self.factor.size // self.square * self.square, last, n.lanes), last]
+        zero = n.ring.zero(w, n.lanes)
 
         def row(i: Value, _: list[Value]) -> list[Value]:
+            first = w.binary("and", i, w.int(-GROUP))
+            for v in range(min(GROUP // n.lanes, last // n.lanes)):
+                self._set(i, first, v, zero)
             for column in columns:
-                self._set(i, w.int(column), 0, n.ring.zero(w, n.lanes))
+                self._set(i, w.int(column), 0, zero)
             return []
 
         self.nest.loop(0, self._blocks, 1, [], row)
