@@ -146,7 +146,8 @@ def is_forwarding(instruction: Instruction) -> bool:
 def _stays_on_device(collective: Instruction) -> bool:
     """Whether a collective that one device runs alone gives its operands.
 
-    Groups of several devices, and shapes for them, are left to the reference, which refuses them.
+    Groups of several devices, and shapes for them, are left to the reference, which refuses them;
+    but all-reduces of one device are taken out whatever their groups, as XLA does.
     """
     shape, operands = collective.shape, collective.operands
     if collective.opcode == "all-reduce-done":
@@ -158,6 +159,8 @@ def _stays_on_device(collective: Instruction) -> bool:
         return False
     if not all(compatible(o.shape, r) for o, r in zip(operands, results, strict=True)):
         return False
+    if collective.opcode in ("all-reduce", "all-reduce-start"):
+        return True
     if collective.opcode == "collective-permute":
         return collective.get("source_target_pairs") == ((0, 0),)
     groups = attribute(collective, "replica_groups").groups()  # type: ignore[attr-defined]  # its kind

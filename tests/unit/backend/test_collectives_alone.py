@@ -56,15 +56,22 @@ ENTRY e { p = f32[3] parameter(0)
     np.testing.assert_array_equal(found, np.zeros(3, np.float32))
 
 
-def test_groups_of_several_devices_are_still_refused() -> None:
-    module = driver.parse("""HloModule m
+def test_groups_of_several_devices_are_refused_but_in_all_reduces() -> None:
+    template = """HloModule m
 sum { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT s = f32[] add(a, b) }
-ENTRY e { p = f32[3] parameter(0)
-  ROOT r = f32[3] all-reduce(p), replica_groups={{0,1}}, to_apply=sum }""")
+ENTRY e { p = f32[4] parameter(0)
+  ROOT r = %s }"""
+    p = np.arange(4, dtype=np.float32)
+    module = driver.parse(
+        template % "f32[4] all-reduce(p), replica_groups={{0,1},{2,3}}, to_apply=sum"
+    )
+    np.testing.assert_array_equal(driver.compile(module, cache=False)(p), p)  # as XLA's
+    np.testing.assert_array_equal(driver.evaluate(module, p), p)
+    module = driver.parse(template % "f32[8] all-gather(p), replica_groups={{0,1}}, dimensions={0}")
     with pytest.raises(HloError, match="replica_groups"):
-        driver.compile(module, cache=False)(np.ones(3, np.float32))
+        driver.compile(module, cache=False)(p)
 
 
 def test_transfers_under_way_are_refused_by_name() -> None:
