@@ -1,9 +1,7 @@
 """What an elementwise row is: its shape rule, its NumPy function per kind of number, its checks.
 
-Constraints of every unary row: C1 one operand; C2 it is an array; C3 its element type is of a kind
-that the row has a function for; C4 the result has its dimensions. Of every binary row: C1 two
-operands; C2 both are arrays; C3 equal element types up to float precision (exactly: rule MP);
-C4 equal dimensions; C5 a kind that the row has a function for. Source: OP_SEMANTICS 3 and 4.
+The rows stand in hlo/ops/elementwise.py; their constraints, alike for all of one arity, in
+CONSTRAINTS. Source: OP_SEMANTICS 3 and 4.
 """
 
 from __future__ import annotations
@@ -32,6 +30,23 @@ from hlo.ops.table import Attr, Op, Trait
 
 Function = Callable[..., Array]
 NO_ATTRS: Mapping[str, Attr] = {}
+ROOM = "hlo.ops.elementwise"  # the module that the rows stand in
+NO_MEANING = "(ours): no type that XLA's shape rule lets through and that has no meaning here."
+CONSTRAINTS: Mapping[int, Mapping[str, str]] = {
+    1: {
+        "C1": "one operand.",
+        "C2": "it is an array.",
+        "C3": "its element type is of a kind that the op has a function for.",
+        "C4": "the result has its dimensions.",
+    },
+    2: {
+        "C1": "two operands.",
+        "C2": "both are arrays.",
+        "C3": "equal element types up to float precision (exactly: rule MP).",
+        "C4": "equal dimensions.",
+        "C5": "an element type of a kind that the op has a function for.",
+    },
+}
 
 
 def same(dtype: DType) -> DType:
@@ -70,12 +85,13 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
     functions = {k: f for k, f in by_kind.items() if f is not None and f is not refuse}
     row = {
         "__doc__": doc,
-        "__module__": __name__,
+        "__module__": ROOM,
         "opcode": opcode,
         "arity": arity,
         "attrs": attrs,
         "traits": traits | Trait.ELEMENTWISE,
         "ulp": ulp,
+        "constraints": {**CONSTRAINTS[arity], **({"C7": NO_MEANING} if refused else {})},
         "infer": staticmethod(_infer(arity, frozenset(functions) | refused, result)),
         "evaluate": staticmethod(_evaluate(functions)),
         "check": staticmethod(_check(frozenset(functions))),

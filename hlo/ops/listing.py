@@ -9,14 +9,6 @@ from types import MappingProxyType
 
 from hlo.ops.table import OPS, REQUIRED, Op
 
-# Of the rows of the elementwise table, whose docstrings hold the formula alone.
-ROW_CONSTRAINTS = {
-    "C1": "as many operands as the row has.",
-    "C2": "all arrays.",
-    "C3": "equal element types up to float precision; of unary rows, a type with a meaning.",
-    "C4": "equal dimensions.",
-    "C5": "of binary rows, a type with a meaning.",
-}
 NO_WAYS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -48,13 +40,13 @@ def readings(row: type[Op]) -> str:
 
 
 def constraints(row: type[Op]) -> dict[str, str]:
-    """The constraints of the docstring by label, each in one line."""
+    """The constraints by label, the family's and the docstring's, each in one line."""
     text = " ".join(inspect.cleandoc(row.__doc__ or "").split())
-    found: dict[str, str] = {}
+    found = dict(row.constraints)
     for part in re.split(r"(?=\bC\d+(?:-C?\d+)?(?: \(ours\))?: )", text)[1:]:
         label, _, said = part.partition(": ")
         found[label] = said.strip()
-    return found
+    return dict(sorted(found.items()))
 
 
 def explain_op(opcode: str, compiled: str = "") -> str:
@@ -70,7 +62,7 @@ def explain_op(opcode: str, compiled: str = "") -> str:
     for name, attr in row.attrs.items():
         default = "required" if attr.default is REQUIRED else f"default {attr.default!r}"
         lines.append(f"  {name}: {attr.kind.name}, {default}")
-    listed = constraints(row) or (ROW_CONSTRAINTS if family(row) == "elementwise_row" else {})
+    listed = constraints(row)
     if listed:
         lines += ["", "constraints"]
         lines += [f"  {label}: {said}" for label, said in listed.items()]

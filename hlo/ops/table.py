@@ -63,6 +63,7 @@ class Op:
     check: an optional static method check(*operand_shapes, shape, **attrs) with the constraints
     that verification adds to those of infer; `shape` is the written result shape.
     ulp: error budget of a float result, in units of the last place.
+    constraints: by label, those that the docstring does not say: a family's, the same for each row.
     """
 
     opcode: ClassVar[str] = ""
@@ -74,6 +75,7 @@ class Op:
     takes_operand_shapes: ClassVar[bool] = False
     takes_context: ClassVar[bool] = False
     ulp: ClassVar[float] = 0.0
+    constraints: ClassVar[Mapping[str, str]] = {}
 
     infer: ClassVar[Callable[..., object]]
     evaluate: ClassVar[Callable[..., object]]

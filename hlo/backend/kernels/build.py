@@ -53,6 +53,7 @@ FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
     Way.SCATTER: (("scatter_wide", "wide_scatter_kernels"), ("scatter", "scatter_kernel")),
     Way.WINDOW: (
         ("window", "window_kernel"),
+        ("scatter_wide", "wide_select_and_scatter_kernels"),
         ("select_scatter", "select_and_scatter_kernel"),
         ("staged", "staged_kernel"),
     ),

@@ -1,6 +1,7 @@
-"""Scatter of narrow floats whose updates may meet in one element: combined in f32, rounded once.
+"""Scatters of narrow floats whose updates may meet in one element: combined in f32, rounded once.
 
     operand, updates --convert--> f32 --scatter--> f32 --convert--> result
+    select-and-scatter likewise, where its windows overlap
 
 As the reference sums (OP_SEMANTICS.md 9, accumulation). Rounding after each update would lose all
 ones that are added to 256 in bf16.
@@ -8,8 +9,10 @@ ones that are added to 256 in bf16.
 
 from __future__ import annotations
 
+from hlo.attributes.window import Window
 from hlo.backend.kernels.kernel import KernelCall, KernelSequence
 from hlo.backend.kernels.scatter import scatter_kernel
+from hlo.backend.kernels.select_scatter import select_and_scatter_kernel
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.target import Target
 from hlo.ir.computation import Computation
@@ -82,6 +85,53 @@ def _sequence(
         in_place=frozenset((k, k) for k in rounded),
         must_alias=frozenset((k, k) for k in range(count) if k not in rounded),
     )
+
+
+def wide_select_and_scatter_kernels(
+    instruction: Instruction, target: Target
+) -> KernelSequence | None:
+    """The kernels of a select-and-scatter that rounds once; None where that is no matter."""
+    if instruction.opcode != "select-and-scatter" or not _is_narrow(instruction.shape):
+        return None
+    select, scatter = instruction["select"], instruction["scatter"]
+    window = instruction.get("window", Window(()))
+    assert isinstance(select, Computation)
+    assert isinstance(scatter, Computation)
+    assert isinstance(window, Window)
+    found = operations(scatter, 1)
+    overlap = any(d.stride < (d.size - 1) * d.window_dilation + 1 for d in window.dims)
+    if found is None or found[0] not in ROUNDING or not overlap or not _compares(select):
+        return None
+    fragment = Computation("wide")
+    given = [_parameter(fragment, k, o.shape) for k, o in enumerate(instruction.operands)]
+    wide = [_converted(p, F32.name) for p in given]
+    scalar = Shape.array(F32)
+    computations = {"select": _selector(select), "scatter": _combiner(found, [scalar])}
+    attributes = {**instruction.attributes, **computations}
+    whole = fragment.new("select-and-scatter", wide[0].shape, wide, attributes)
+    kernel = select_and_scatter_kernel(whole, target)
+    if kernel is None:
+        return None
+    narrow = _converted(whole, instruction.shape.dtype.name)
+    calls = [KernelCall(staged_kernel(x, target), (k, 4 + k)) for k, x in enumerate(wide)]
+    calls.append(KernelCall(kernel, (4, 5, 6, 7)))
+    calls.append(KernelCall(staged_kernel(narrow, target), (7, 3)))
+    sizes = (*(x.shape.size_bytes for x in wide), whole.shape.size_bytes)
+    return KernelSequence(tuple(calls), sizes, in_place=frozenset({(0, 0), (1, 0)}))
+
+
+def _compares(select: Computation) -> bool:
+    """Whether it is one comparison of its parameters, which means the same of wider ones."""
+    root = select.root
+    return root.opcode == "compare" and all(o.opcode == "parameter" for o in root.operands)
+
+
+def _selector(select: Computation) -> Computation:
+    wide = Computation("selector")
+    given = [_parameter(wide, k, Shape.array(F32)) for k in range(2)]
+    order = [given[o.attributes["parameter_number"]] for o in select.root.operands]  # type: ignore[index]  # an int
+    wide.new("compare", select.root.shape, order, select.root.attributes)
+    return wide
 
 
 def _parameter(computation: Computation, number: int, shape: Shape) -> Instruction:

@@ -1,10 +1,14 @@
 """The op table and the manual pages as text."""
 
+from pathlib import Path
+
 import pytest
 
 from hlo.backend.legality import Way, usual_way
-from hlo.ops.listing import constraints, explain_op, op_table
+from hlo.ops.listing import constraints, explain_op, family, op_table
 from hlo.ops.table import OPS
+
+FILES = [*(Path(__file__).parents[3] / "hlo/ops").glob("*.py")]
 
 
 def test_table_has_every_opcode_with_both_readings() -> None:
@@ -34,3 +38,9 @@ def test_page_shows_attributes_and_constraints() -> None:
     assert "\n  C1" in page
     assert "compiled: host" in page
     assert "C4: equal dimensions" in explain_op("add")
+    assert "C2: it is an array" in explain_op("negate")
+
+
+def test_family_is_the_file_of_the_row() -> None:
+    assert family(OPS["add"]) == family(OPS["compare"]) == "elementwise"
+    assert {family(row) for row in OPS.values()} <= {f.stem for f in FILES}
