@@ -2,11 +2,13 @@
 
 |x| < 0.9 (f64: 1.05): x + x P(x^2). Beyond, 1 - erfc(|x|), whose second term is small, so that
 little is asked of it: f32 erfc = e^p(x); f64 erfc = e^(-x^2) G(1/(|x|+1)). P, p, G by Remez, by
-their share of the result: 2^-30 and 2^-33 (f32), 2^-56 and 2^-57 (f64).
+their share of the result: 2^-30 and 2^-33 (f32), 2^-56 and 2^-57 (f64). Where a register holds a
+table f32 is one polynomial of sixteen (pieces.py), at half the work.
 """
 
 from __future__ import annotations
 
+from hlo.backend.math import piece_tables, pieces
 from hlo.backend.math.exponential import exp
 from hlo.backend.math.term import Term, fma, horner, outlined
 
@@ -36,6 +38,8 @@ _G = (
 
 def erf(x: Term) -> Term:
     """Odd; +-inf -> +-1; below 1.1 ulp (f32), 1.2 ulp (f64)."""
+    if pieces.has_tables(x):
+        return pieces.odd(x, piece_tables.ERF)
     return outlined("erf", [x], _erf_f64) if x.is_double else _erf_f32(x)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hlo.backend.math import piece_tables, pieces
 from hlo.backend.math.scaling import format_of, power_of_two, times_power
 from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_sum
 
@@ -86,6 +87,8 @@ def logistic(x: Term) -> Term:
 
 def tanh(x: Term) -> Term:
     """Odd; below 1.5 ulp (f32), 2.5 ulp (f64); +-inf -> +-1."""
+    if pieces.has_tables(x):
+        return pieces.odd(x, piece_tables.TANH)
     return _tanh_f64(x) if x.is_double else _tanh_f32(x)
 
 

@@ -44,7 +44,7 @@ UNARY: dict[str, tuple[Callable, tuple[float, float], list, list]] = {
     "log": (np.log, (0.9, 1), [(0, 4), (0.5, 2)], [(0, 4), (0.5, 2)]),
     "log-plus-one": (np.log1p, (0.9, 1), [(-1, 4), (-0.1, 0.1)], [(-1, 4), (-0.1, 0.1)]),
     "logistic": (logistic, (2.4, 2.4), [(-87, 20), (-1, 1)], [(-700, 40), (-1, 1)]),
-    "tanh": (np.tanh, (1.5, 2.6), [(-10, 10), (-1, 1)], [(-20, 20), (-1, 1)]),
+    "tanh": (np.tanh, (1.0, 2.6), [(-10, 10), (-1, 1)], [(-20, 20), (-1, 1)]),
     "sine": (np.sin, (0.51, 0.8), ANGLES, ANGLES[:2]),
     "cosine": (np.cos, (0.51, 0.8), ANGLES, ANGLES[:2]),
     "tan": (np.tan, (0.51, 1), ANGLES, ANGLES[:2]),

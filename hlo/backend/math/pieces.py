@@ -1,0 +1,126 @@
+"""Functions of f32 lanes by tables: sixteen polynomials in a register per coefficient.
+
+    |x| = k h + d, |d| <= h/2:  f(x) = f(k h) + d (c1[k] + d (c2[k] + ..)), the sign of x put back
+
+One vpermps fetches a coefficient for sixteen lanes. h is a number for which every f(k h) lies near
+an f32 (so that rounding the leading coefficient costs little) and whose multiples are exact. For
+k = 0 the leading part is |x| itself: small results keep their relative accuracy.
+Coefficients by Lawson's weighted least squares, rounded one after the other with a refit of the
+rest.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+from hlo.backend.math.scaling import format_of
+from hlo.backend.math.term import Term, fma
+from hlo.backend.writer import Value, Writer, float_bits, vector_of
+
+_ENTRIES = 16
+_HALF = 8  # lanes of AVX2's permutations
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """h, the bound from which on f is flat, and c0, c1, ..: one row of sixteen per coefficient."""
+
+    step: float
+    bound: float
+    rows: tuple[tuple[float, ...], ...]
+
+
+def has_tables(x: Term) -> bool:
+    """Whether this target's vectors look entries up in registers."""
+    return not x.is_double and x.target.has("avx2")
+
+
+def odd(x: Term, pieces: Pieces) -> Term:
+    """The odd function that the pieces describe; NaN stays."""
+    t = x.abs().at_most(pieces.bound)
+    magic = format_of(x).magic
+    shifted = fma(t, 1 / pieces.step, magic)  # its low bits are k
+    k = shifted - magic
+    d = fma(k, -pieces.step, t)
+    first, *others = (_entry(row, shifted.bits) for row in pieces.rows)
+    q = others[-1]
+    for coefficient in reversed(others[:-1]):
+        q = fma(q, d, coefficient)
+    return fma(q, d, k.eq(0.0).select(t, first)).copysign(x)
+
+
+def _entry(row: tuple[float, ...], index: Term) -> Term:
+    """row[index % 16] in every lane."""
+    w, target = index.w, index.target
+    if index.lanes == _ENTRIES and target.has("avx512f"):
+        symbol = "llvm.x86.avx512.permvar.sf.512"
+        value = w.intrinsic(symbol, "<16 x float>", _vector(row), index.value, suffix="-")
+        return index.of(value)
+    if index.lanes not in (_HALF, _ENTRIES):
+        return _loaded(row, index & (_ENTRIES - 1))
+    chunks = range(0, index.lanes, _HALF)
+    found = [_of_eight(row, index.of(_part(w, index.value, k, _HALF))) for k in chunks]
+    return index.of(_joined(w, [t.value for t in found]))
+
+
+def _of_eight(row: tuple[float, ...], index: Term) -> Term:
+    """The entries for eight lanes, from the two halves of the table."""
+    w, low, high = index.w, _vector(row[:_HALF]), _vector(row[_HALF:])
+    if index.target.has("avx512vl"):
+        symbol = "llvm.x86.avx512.vpermi2var.ps.256"
+        return index.of(w.intrinsic(symbol, low.type, low, index.value, high, suffix="-"))
+    symbol = "llvm.x86.avx2.permps"
+    a, b = (
+        index.of(w.intrinsic(symbol, low.type, half, index.value, suffix="-"))
+        for half in (low, high)
+    )
+    return (index & _HALF).ne(0).select(b, a)
+
+
+def _vector(row: tuple[float, ...]) -> Value:
+    return Value(f"<{_text(row)}>", f"<{len(row)} x float>")
+
+
+def _text(row: tuple[float, ...]) -> str:
+    return ", ".join(f"float {float_bits(c, 'float')}" for c in row)
+
+
+def _loaded(row: tuple[float, ...], index: Term) -> Term:
+    """Lane after lane from memory."""
+    w = index.w
+    text = _text(row)
+    name = f"hlo.row.{zlib.crc32(text.encode()):08x}"
+    w.globals[name] = f"@{name} = internal constant [{len(row)} x float] [{text}], align 64"
+    table = Value(f"@{name}", "ptr")
+    if index.lanes == 1:
+        return index.of(w.load(w.address(table, index.value, "float"), "float", 4))
+    result = Value("poison", f"<{index.lanes} x float>")
+    for lane in range(index.lanes):
+        address = w.address(table, w.extract(index.value, lane), "float")
+        element = w.load(address, "float", 4)
+        text = f"insertelement {result.typed}, {element.typed}, i64 {lane}"
+        result = w.pure(result.type, text)
+    return index.of(result)
+
+
+def _part(w: Writer, value: Value, first: int, count: int) -> Value:
+    """`count` neighbouring lanes."""
+    if value.lanes == count:
+        return value
+    type = vector_of(value.scalar_type, count)
+    return w.pure(type, f"shufflevector {value.typed}, {value.type} poison, {_run(first, count)}")
+
+
+def _joined(w: Writer, values: list[Value]) -> Value:
+    """Vectors one behind the other: two or one."""
+    if len(values) == 1:
+        return values[0]
+    a, b = values
+    type = vector_of(a.scalar_type, 2 * a.lanes)
+    return w.pure(type, f"shufflevector {a.typed}, {b.typed}, {_run(0, 2 * a.lanes)}")
+
+
+def _run(first: int, count: int) -> str:
+    """A shuffle's indices from `first` on."""
+    return f"<{count} x i32> <{', '.join(f'i32 {first + k}' for k in range(count))}>"
