@@ -25,7 +25,9 @@ def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
     """One object file per module. cache: use this process's memory of objects and the disk's."""
     if not cache:
         return toolchain.object_codes(modules)
-    names = [disk.key(toolchain.identity(), str(m.optimised), m.text) for m in modules]
+    names = [
+        disk.key(toolchain.identity(), str(m.optimised), str(m.is_glue), m.text) for m in modules
+    ]
     found = {name: _recalled(name) for name in names}
     missing = {n: m for n, m in zip(names, modules, strict=True) if found[n] is None}
     made = toolchain.object_codes(list(missing.values()))

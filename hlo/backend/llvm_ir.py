@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
@@ -38,17 +38,21 @@ COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
 GROUPS = 4  # modules of a program of middle size, so that two processors share the work evenly
-LEAST_LINES, MOST_LINES = 400, 2000  # of a module
+LEAST_LINES, MOST_LINES = 150, 2000  # of a module
+GLUE_LINES = 24  # of an entry that is no module of its own
 FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
 
 
 @dataclass(frozen=True, slots=True)
 class IrModule:
-    """One compilation unit. optimised: whether LLVM's middle-end should see it."""
+    """One compilation unit. optimised: whether LLVM's middle-end should see it; is_glue: whether
+    it holds no loop that LLVM should optimise, so that plain code generation serves.
+    """
 
     text: str
     symbols: tuple[str, ...]
     optimised: bool = False
+    is_glue: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -73,19 +77,21 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     entry.write()
     names, program = entry.names, entry.program
     called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
-    plain = {n: k for n, k in called.items() if not k.needs_middle_end}
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
-    groups = grouped(plain)
-    modules = [kernel_module(group) for group in groups[:-1]]
-    modules += [kernel_module(group, optimised=True) for group in grouped(scalar)]
-    modules += entry.loop_modules()
-    last = kernel_module(groups[-1] if groups else {})
-    if entry.length() > LEAST_LINES and groups:
-        return (*modules, last, *entry.modules())
+    glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
+    plain = {n: k for n, k in called.items() if n not in scalar and n not in glue}
+    rest = [kernel_module(group, optimised=True) for group in grouped(scalar)]
+    modules = [kernel_module(group) for group in grouped(plain)]
+    glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]
+    modules = modules + glued if not entry.has_loops else glued + modules
+    modules = [*rest, *entry.loop_modules(), *modules]
+    if entry.length() > GLUE_LINES and (plain or glue):
+        return (*modules, *entry.modules())
+    last = modules.pop() if plain or glue else kernel_module({})
     declared = re.findall(r"^declare [^@]*@([\w.$-]+)", last.text, re.MULTILINE)
     functions = tuple(entry.functions)
     together = last.text + entry.text(functions, frozenset((*last.symbols, *declared)))
-    return (*modules, IrModule(together, (*last.symbols, *functions)))
+    return (*modules, replace(last, text=together, symbols=(*last.symbols, *functions)))
 
 
 def symbol(kernel: Kernel) -> str:
@@ -97,7 +103,7 @@ def symbol(kernel: Kernel) -> str:
 
 
 def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
-    """Kernels in groups of like length, a few for each processor: a module costs 3 ms of set-up."""
+    """Kernels in groups of like length, a few for each processor: a module costs 1 ms of set-up."""
     lines = sum(k.text.count("\n") for k in kernels.values())
     limit = min(MOST_LINES, max(LEAST_LINES, -(-lines // GROUPS)))
     groups: list[dict[str, Kernel]] = []
@@ -111,12 +117,14 @@ def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
     return groups
 
 
-def kernel_module(group: dict[str, Kernel], *, optimised: bool = False) -> IrModule:
+def kernel_module(
+    group: dict[str, Kernel], *, optimised: bool = False, is_glue: bool = False
+) -> IrModule:
     """The kernels of a group and what they need beside them, once each."""
     shared = Definitions()
     parts = [shared.placed(name, kernel) for name, kernel in group.items()]
     text = "\n".join([*shared.lines(), *parts, ""])
-    return IrModule(text, tuple(group), optimised)
+    return IrModule(text, tuple(group), optimised, is_glue)
 
 
 @dataclass(slots=True)
@@ -214,11 +222,11 @@ class _Entry:
         if self.program.wakes_pool:
             self._declare(WAKE, f"void @{WAKE}()")
             body.lines.append(f"  call void @{WAKE}()")
-        run = self._outlined(self.program.steps, "steps")
         if self.flushes:
-            self._flushing(body, run)
+            self._flushing(body, self._outlined(self.program.steps, "steps"))
         else:
-            body.lines += [f"  %status = call i32 @{run}(ptr %frame)", "  ret i32 %status"]
+            self._steps(body, self.program.steps)
+            body.lines.append("  ret i32 0")
         head = f"define i32 @{ENTRY}(ptr %frame) {{"
         self.functions[ENTRY] = "\n".join([head, *body.lines, "}"])
 
@@ -232,7 +240,9 @@ class _Entry:
                 lines = 0
             groups[-1].append(symbol)
             lines += text.count("\n")
-        return [IrModule(self.text(group, frozenset()), tuple(group)) for group in groups]
+        return [
+            IrModule(self.text(group, frozenset()), tuple(group), is_glue=True) for group in groups
+        ]
 
     def text(self, symbols: Sequence[str], defined: frozenset[str]) -> str:
         """Some of the functions, and declarations of what is not defined beside them."""
@@ -244,6 +254,11 @@ class _Entry:
             if s not in defined and s not in symbols
         ]
         return "\n".join([*needed, *bodies, ""])
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether steps run more than once."""
+        return any(isinstance(step, LoopStep) for step in self.program.steps)
 
     def length(self) -> int:
         """Lines of the functions."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
+from hlo.backend import elf
 from hlo.backend.llvm_ir import IrModule
 from hlo.backend.target import Target
 
@@ -26,11 +27,20 @@ HEAVY = (
     "LLVMPY_VerifyModule",
 )
 CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (BACKEND_FACTS.md 3)
+GLUE_LEVEL = 0  # a quarter of the time, where no loop is LLVM's to make fast
 # Loop strength reduction takes up to 40 % of the time and gains nothing: our loops step pointers
 # themselves or by indices that the addressing modes hold.
 OPTIONS = ("--disable-lsr",)
 
-_local = threading.local()
+# Our loader keeps a program together, so that the small code model holds: constants by distances,
+# calls that LLVM's fast selector knows. Elsewhere MCJIT may spread sections over the address space.
+MODEL = (
+    {"reloc": "pic", "codemodel": "small"} if elf.is_supported() else {"codemodel": "jitdefault"}
+)
+LINES_FOR_A_THREAD = 100  # of IR, about 2 ms of code generation
+
+_machines: dict[int, list[llvm.TargetMachine]] = {}  # by level, those that no thread uses now
+_machines_lock = threading.Lock()
 
 
 @lru_cache(maxsize=1)
@@ -91,50 +101,85 @@ def feature_text() -> str:
 def identity() -> str:
     """What object code depends on besides its IR: LLVM, the triple, features, options."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    options = (str(CODEGEN_LEVEL), *OPTIONS)
+    options = (str(CODEGEN_LEVEL), str(GLUE_LEVEL), *OPTIONS, *MODEL.values())
     return "\n".join((version, llvm.get_process_triple(), feature_text(), *options))
 
 
-def machine() -> llvm.TargetMachine:
-    """This thread's target machine."""
-    found = getattr(_local, "machine", None)
+@contextlib.contextmanager
+def machine(level: int = CODEGEN_LEVEL) -> Iterator[llvm.TargetMachine]:
+    """A target machine that no other thread uses meanwhile."""
+    with _machines_lock:
+        free = _machines.setdefault(level, [])
+        found = free.pop() if free else None
     if found is None:
         initialise()
         target = llvm.Target.from_triple(llvm.get_process_triple())
-        found = _local.machine = target.create_target_machine(
-            features=feature_text(), opt=CODEGEN_LEVEL, jit=True
-        )
-    return found
+        found = target.create_target_machine(features=feature_text(), opt=level, jit=True, **MODEL)
+    try:
+        yield found
+    finally:
+        with _machines_lock:
+            free.append(found)
 
 
-def parsed(module: IrModule) -> llvm.ModuleRef:
-    """The module in LLVM's memory, verified, after the middle-end where it wants it."""
+def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
+    """The module in LLVM's memory, after the middle-end where it wants it.
+
+    is_checked: verified too, which finds what the parser lets pass.
+    """
     ref = llvm.parse_assembly(module.text, context=llvm.create_context())
     ref.triple = llvm.get_process_triple()
-    ref.verify()
+    if is_checked:
+        ref.verify()
     if module.optimised:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
-        builder = llvm.create_pass_builder(machine(), options)
-        builder.getModulePassManager().run(ref, builder)
+        with machine() as target:
+            builder = llvm.create_pass_builder(target, options)
+            builder.getModulePassManager().run(ref, builder)
     return ref
 
 
+def level_of(module: IrModule) -> int:
+    """The level of code generation for a module."""
+    return GLUE_LEVEL if module.is_glue else CODEGEN_LEVEL
+
+
 def object_code(module: IrModule) -> bytes:
-    """The object file of one module."""
-    return bytes(machine().emit_object(parsed(module)))
+    """The object file of one module. HLO_VERIFY_IR in the environment: verified before."""
+    is_checked = bool(os.environ.get("HLO_VERIFY_IR"))
+    with machine(level_of(module)) as target:
+        return bytes(target.emit_object(parsed(module, is_checked=is_checked)))
 
 
 def assembly(module: IrModule) -> str:
     """The module as the target's assembly text."""
-    return str(machine().emit_assembly(parsed(module)))
+    with machine(level_of(module)) as target:
+        return str(target.emit_assembly(parsed(module)))
 
 
 def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
     """The object files of all modules, on as many threads as there are processors."""
-    workers = min(len(modules), len(os.sched_getaffinity(0)))
+    made: dict[int, bytes] = {}
+    lengths = [m.text.count("\n") for m in modules]
+    # The largest first, taken from the end.
+    waiting = sorted(range(len(modules)), key=lengths.__getitem__)
+
+    def work() -> None:
+        while True:
+            try:
+                number = waiting.pop()
+            except IndexError:
+                return
+            made[number] = object_code(modules[number])
+
+    heavy = sum(length > LINES_FOR_A_THREAD for length in lengths)
+    workers = min(heavy, len(os.sched_getaffinity(0)))
     if workers < 2 or not initialise():
-        return [object_code(m) for m in modules]
-    with ThreadPoolExecutor(workers) as pool:
-        largest_first = sorted(range(len(modules)), key=lambda n: -len(modules[n].text))
-        futures = {n: pool.submit(object_code, modules[n]) for n in largest_first}
-        return [futures[n].result() for n in range(len(modules))]
+        work()
+    else:
+        with ThreadPoolExecutor(workers - 1) as pool:
+            others = [pool.submit(work) for _ in range(workers - 1)]
+            work()
+        for other in others:
+            other.result()
+    return [made[n] for n in range(len(modules))]

@@ -9,7 +9,7 @@ to contraction_microkernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hlo.backend.kernels.contraction_ring import Ring
@@ -73,17 +73,30 @@ def write_tile(w: Writer, tile: AssemblyTile, lhs: Value, rhs: Value, out: Value
     """The sums over all depths from `lhs` and `rhs` to memory at `out`."""
     text = _Text(tile)
     lines = [*text.begin(), *text.nest(tile.loops, 0), *text.end()]
-    words = 2 + text.counters
-    dynamic = [loop.count for loop in tile.loops if isinstance(loop.count, Value)]
-    outputs = ["=&r"] * words
-    inputs = ["r", "0", "1"] + ["2"] * len(dynamic)
-    wide = "zmm" if tile.ring.target.vector_bytes == 64 else "ymm"
-    clobbers = [f"~{{{wide}{n}}}" for n in range(tile.ring.registers)]
-    clobbers += ["~{k1}"] * bool(tile.last_lanes)
-    clobbers += ["~{memory}", "~{dirflag}", "~{fpsr}", "~{flags}"]
+    counts = [loop.count for loop in tile.loops if isinstance(loop.count, Value)]
+    counts += [w.int(0)] * (text.counters - len(counts))
+    registers = [f"{text.wide}{n}" for n in range(tile.ring.registers)]
+    write_assembly(w, lines, (lhs, rhs, *counts), [out], registers)
+
+
+def write_assembly(
+    w: Writer,
+    lines: Iterable[str],
+    changed: Sequence[Value],
+    kept: Sequence[Value],
+    registers: Iterable[str],
+) -> None:
+    """Lines of AT&T syntax. Operands $0, $1, ...: those that change, then those that do not.
+
+    registers: the vector registers that are overwritten; so may be %k1 and the flags.
+    """
+    outputs = ["=&r"] * len(changed)
+    inputs = ["r"] * len(kept) + [str(n) for n in range(len(changed))]
+    also = ("k1", "memory", "dirflag", "fpsr", "flags")
+    clobbers = [f"~{{{name}}}" for name in (*registers, *also)]
     constraints = ",".join([*outputs, *inputs, *clobbers])
-    type = f"{{{', '.join(['i64'] * words)}}}"
-    passed = ", ".join(v.typed for v in (out, lhs, rhs, *dynamic))
+    type = f"{{{', '.join(['i64'] * len(changed))}}}"
+    passed = ", ".join(v.typed for v in (*kept, *changed))
     code = "\\0A".join(lines)
     w.assign(type, f'call {type} asm sideeffect "{code}", "{constraints}"({passed})')
 

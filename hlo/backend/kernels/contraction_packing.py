@@ -27,10 +27,10 @@ from hlo.backend.kernels.contraction_ring import (
     Ring,
     element_address,
     gathered,
+    is_plain,
     loaded,
 )
 from hlo.backend.kernels.contraction_transpose import end_to_end, transposed
-from hlo.backend.types import storage_scalar
 from hlo.backend.writer import Value, Writer
 from hlo.ir.dtype import DType
 
@@ -254,7 +254,7 @@ def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
 def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: int) -> None:
     """`run` neighbours as ring numbers."""
     ring, dtype = packing.ring, packing.source.dtype
-    if storage_scalar(dtype) == ring.scalar and ring.parts == 1 and not dtype.is_complex:
+    if is_plain(dtype, ring):
         copied_bytes(w, target, source, run * ring.scalar_bytes)
         return
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.kernels.contraction_axes import Axes, extent
+from hlo.backend.kernels.contraction_copies import CHUNK, is_assembly, packed
 from hlo.backend.kernels.contraction_loops import (
     add,
     advanced,
@@ -16,12 +17,10 @@ from hlo.backend.kernels.contraction_loops import (
     strided,
     times,
 )
-from hlo.backend.kernels.contraction_packing import Block, Packing, pack
+from hlo.backend.kernels.contraction_packing import Block, Packing
 from hlo.backend.kernels.contraction_ring import element_address
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.writer import Value, Writer
-
-CHUNK = 64  # depths that one unit copies
 
 
 def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Kernel:
@@ -48,12 +47,13 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
             times(w, chunk, CHUNK if chunks > 1 else depth),
             clipped(w, times(w, chunk, CHUNK), CHUNK, depth) if chunks > 1 else w.int(depth),
         )  # fmt: skip
-        pack(w, packing, block)
+        packed(w, packing, block)
 
     ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
     bytes_moved = 2 * extent(batch) * packing.size_bytes
     declarations = tuple(w.declarations.values())
-    return Kernel(kernel_text(w), units, declarations, bytes_moved=bytes_moved)
+    is_glue = is_assembly(packing)
+    return Kernel(kernel_text(w), units, declarations, bytes_moved=bytes_moved, is_glue=is_glue)
 
 
 def packed_strides(batch: Sequence[tuple[int, int]], packing: Packing) -> list[tuple[int, int]]:

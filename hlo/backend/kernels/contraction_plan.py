@@ -16,8 +16,7 @@ from hlo.backend.kernels.contraction_packing import (
     Panels,
     Source,
 )
-from hlo.backend.kernels.contraction_ring import Ring
-from hlo.backend.types import storage_scalar
+from hlo.backend.kernels.contraction_ring import Ring, is_plain
 from hlo.ir.dtype import DType
 
 L1_BYTES = 32 << 10
@@ -228,11 +227,6 @@ def _is_spread(packing: Packing) -> bool:
 def _is_cheap(dtype: DType) -> bool:
     """Whether an element becomes a ring number in a few instructions."""
     return not dtype.is_float or dtype.bits >= 16
-
-
-def is_plain(dtype: DType, ring: Ring) -> bool:
-    """Whether elements in memory are the ring's numbers."""
-    return storage_scalar(dtype) == ring.scalar and ring.parts == 1
 
 
 def _with_blocks(plan: Plan) -> Plan:

@@ -23,6 +23,7 @@ from hlo.backend.kernels.contraction_assembly import (
     write_tile,
 )
 from hlo.backend.kernels.contraction_axes import merged
+from hlo.backend.kernels.contraction_copies import is_assembly, packed
 from hlo.backend.kernels.contraction_loops import (
     add,
     advanced,
@@ -46,11 +47,11 @@ from hlo.backend.kernels.contraction_microkernel import (
     product,
     zero_tile,
 )
-from hlo.backend.kernels.contraction_packing import Block, below, pack
+from hlo.backend.kernels.contraction_packing import Block, below
 from hlo.backend.kernels.contraction_panels import packed_strides
-from hlo.backend.kernels.contraction_plan import Plan, Reading, is_plain, only
+from hlo.backend.kernels.contraction_plan import Plan, Reading, only
 from hlo.backend.kernels.contraction_result import Epilogue, Result
-from hlo.backend.kernels.contraction_ring import Parts, element_address
+from hlo.backend.kernels.contraction_ring import Parts, element_address, is_plain
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.writer import Value, Writer
 
@@ -92,6 +93,11 @@ class _Product:
         self.staged = plan.depth_blocks > 1
         self.row_axes = [(a.size, a.out) for a in merged(only(self.c.rows, "out"))]
         self.is_direct = self._is_direct()
+        self.is_glue = self.is_direct and all(
+            is_assembly(self.packings[side])
+            for side in ("lhs", "rhs")
+            if self._reading(side) is Reading.IN_UNIT
+        )
         tiles, panels = plan.tiles_per_block, plan.panels_per_block
         panel_stage = tiles * plan.rows.step * self.packings["rhs"].k_step
         self.panel_stage = panel_stage if plan.depth_first else 0
@@ -146,6 +152,7 @@ class _Product:
             scratch_bytes=self.scratch_bytes,
             bytes_moved=self._bytes_moved(),
             flops=c.flops,
+            is_glue=self.is_glue,
         )
 
     def _bytes_moved(self) -> int:
@@ -210,9 +217,9 @@ class _Product:
             target = advanced(w, target, zero, self.ring.scalar)
         block = Block(base, target, panels[0], count, begin, depths.count)
         if new is None:
-            pack(w, packing, block)
+            packed(w, packing, block)
         else:
-            when(w, new, lambda: pack(w, packing, block))
+            when(w, new, lambda: packed(w, packing, block))
         self.at[side], self.first[side] = self.scratch[side], panels[0]
 
     def _address(self, side: str, panel: Value, start: Value) -> Value:
@@ -317,6 +324,7 @@ class _Product:
             if form is not None:
                 write_tile(w, form, lhs, rhs, self._place_of_tile(start, local, columns))
             else:
+                self.is_glue = False
                 self._in_registers(lhs, rhs, depths, start, local, columns)
             if not self.staged and not self.is_direct:
                 self._finish_rows(start, columns)

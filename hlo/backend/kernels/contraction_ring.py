@@ -99,6 +99,11 @@ def components(dtype: DType) -> int:
     return 1 if dtype.component is dtype else 2
 
 
+def is_plain(dtype: DType, ring: Ring) -> bool:
+    """Whether elements in memory are the ring's numbers."""
+    return storage_scalar(dtype) == ring.scalar and ring.parts == components(dtype) == 1
+
+
 def element_address(w: Writer, base: Value, index: Value, dtype: DType) -> Value:
     """The address of an element; a complex one is a pair."""
     if index.text == "0":

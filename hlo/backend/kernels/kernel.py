@@ -33,6 +33,7 @@ class Kernel:
     bytes_moved: int = 0
     flops: int = 0
     needs_middle_end: bool = False  # scalar IR that LLVM's O2 pipeline should see
+    is_glue: bool = False  # its inner loops are assembly: plain code around them serves
 
 
 @dataclass(frozen=True, slots=True)
