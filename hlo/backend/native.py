@@ -125,7 +125,7 @@ class Pool:
         for name in (PARALLEL, WAKE):
             define_symbol(name, self._code.address(name))
         self._worker = self._code.address(pool_ir.WORKER)
-        self._state = self._code.data_address(pool_ir.STATE)
+        self._state = self._code.address(pool_ir.STATE)
         self._create = library.pthread_create
         self._create.argtypes = (ctypes.c_void_p,) * 4
         self._detach = library.pthread_detach
@@ -135,6 +135,8 @@ class Pool:
 
     def grow(self, threads: int) -> None:
         """At least threads - 1 workers, where the system gives them."""
+        if threads <= self._workers + 1:
+            return
         with _lock:
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:

@@ -1,0 +1,216 @@
+"""ELF: object files of x86-64 Linux, placed in this process's memory.
+
+    object files, addresses of outside symbols --Image--> addresses of the symbols they define
+
+What LLVM's own linker does in a millisecond of set-up, for what our objects hold: position
+independent code of the small model, read-only constants, a few variables. Everything of one
+program lies in one mapping, so 32-bit distances always reach; outside functions are called through
+stubs. Code and constants are never writable and executable at once. Unwind tables are left out:
+nothing is thrown through our code. Source: the System V ABI, x86-64 supplement, section 4.4.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+PAGE = mmap.PAGESIZE
+HEADER_SHOFF, HEADER_SHNUM = 0x28, 0x3C
+SECTION = np.dtype(
+    [("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("addr", "<u8"), ("offset", "<u8"),
+     ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry", "<u8")]
+)  # fmt: skip
+SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
+     ("size", "<u8")]
+)  # fmt: skip
+RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+SYMTAB, RELA, NOBITS, UNWIND = 2, 4, 8, 0x70000001  # section types
+WRITE, ALLOC = 1, 2  # section flags
+ABSOLUTE_64, PC_32, PLT_32, PC_64 = 1, 2, 4, 24  # relocations
+FROM_GOT = (9, 41, 42)  # a distance to a slot that holds the symbol's address
+STUB = b"\xff\x25\x02\x00\x00\x00\xcc\xcc"  # jmp [rip + 2]; what follows is the address
+STUB_BYTES = 16
+
+OFFSET = ctypes.c_long
+
+Outside = Callable[[str], int]
+
+
+def is_supported() -> bool:
+    """Whether this process's objects are of the form that is read here."""
+    return sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 2**32
+
+
+class Image:
+    """Objects in memory; the mapping lives as long as this does, or for ever once it is kept."""
+
+    def __init__(self, objects: Sequence[bytes], outside: Outside) -> None:
+        parts = [_Object(data) for data in objects]
+        size = 0
+        for writable in (False, True):  # the second run begins on a page of its own
+            for part in parts:
+                size = part.place(size, writable=writable)
+            if not writable:
+                stubs = size = -(-size // STUB_BYTES) * STUB_BYTES
+                size += STUB_BYTES * sum(part.global_count for part in parts)
+                size = fixed = -(-size // PAGE) * PAGE
+        self._whole = bytearray(size)
+        self.base = _mapped(size)
+        self._end = weakref.finalize(self, _system().munmap, self.base, size)
+        self._end.atexit = False  # threads may be inside to the very end
+        self.symbols: dict[str, int] = {}
+        for part in parts:
+            part.copy(self._whole)
+            self.symbols.update(part.defined(self.base))
+        self._stubs: dict[str, int] = {}
+        for part in parts:
+            part.relocate(self._whole, self.base, lambda name: self._slot(name, stubs, outside))
+        ctypes.memmove(self.base, bytes(self._whole), size)
+        _make_executable(self.base, fixed)
+        del self._whole
+
+    def address(self, symbol: str) -> int:
+        """Where a symbol that an object defines lies."""
+        return self.symbols[symbol]
+
+    def keep_forever(self) -> None:
+        """Never unmap: threads of the process may be inside."""
+        self._end.detach()
+
+    def _slot(self, name: str, stubs: int, outside: Outside) -> tuple[int, int]:
+        """A symbol's address, and where its stub is, made at first use."""
+        address = self.symbols.get(name)
+        if address is None:
+            address = outside(name)
+        at = self._stubs.get(name)
+        if at is None:
+            at = self._stubs[name] = stubs + STUB_BYTES * len(self._stubs)
+            self._whole[at : at + STUB_BYTES] = STUB + address.to_bytes(8, "little")
+        return address, self.base + at
+
+
+class _Object:
+    """One object file: its sections, and where they lie in the image."""
+
+    def __init__(self, data: bytes) -> None:
+        assert data[:6] == b"\x7fELF\x02\x01", "a 64-bit little-endian object file"
+        start = int.from_bytes(data[HEADER_SHOFF : HEADER_SHOFF + 8], "little")
+        count = int.from_bytes(data[HEADER_SHNUM : HEADER_SHNUM + 2], "little")
+        self.data = data
+        self.sections = np.frombuffer(data, SECTION, count, start)
+        (table,) = (s for s in self.sections if s["type"] == SYMTAB)
+        self.symbols = np.frombuffer(
+            data, SYMBOL, int(table["size"]) // SYMBOL.itemsize, int(table["offset"])
+        )
+        self.names_at = int(self.sections[table["link"]]["offset"])
+        self.places = np.full(count, -1, np.int64)
+        self.global_count = int((self.symbols["info"] >> 4 != 0).sum())
+
+    def name(self, number: int) -> str:
+        """A symbol's name."""
+        start = self.names_at + int(self.symbols[number]["name"])
+        return self.data[start : self.data.index(b"\0", start)].decode()
+
+    def place(self, size: int, *, writable: bool) -> int:
+        """Lay the sections of one kind behind the first `size` bytes; gives the new size."""
+        for number, section in enumerate(self.sections):
+            flags, kind = int(section["flags"]), section["type"]
+            if not flags & ALLOC or kind == UNWIND or bool(flags & WRITE) is not writable:
+                continue
+            align = max(1, int(section["align"]))
+            size = -(-size // align) * align
+            self.places[number] = size
+            size += int(section["size"])
+        return size
+
+    def copy(self, whole: bytearray) -> None:
+        """Put the sections' bytes into the image."""
+        for section, place in zip(self.sections, self.places, strict=True):
+            if place >= 0 and section["type"] != NOBITS:
+                start, size = int(section["offset"]), int(section["size"])
+                whole[place : place + size] = self.data[start : start + size]
+
+    def defined(self, base: int) -> dict[str, int]:
+        """Addresses of the global symbols that stand in a placed section."""
+        found = {}
+        for number, symbol in enumerate(self.symbols):
+            section = int(symbol["section"])
+            if symbol["info"] >> 4 and 0 < section < len(self.places):
+                found[self.name(number)] = base + int(self.places[section]) + int(symbol["value"])
+        return found
+
+    def relocate(self, whole: bytearray, base: int, slot: Callable[[str], tuple[int, int]]) -> None:
+        """Fill in addresses and distances."""
+        image = np.frombuffer(whole, np.uint8)
+        places = self.places[np.minimum(self.symbols["section"], len(self.places) - 1)]
+        values = base + places + self.symbols["value"].astype(np.int64)
+        for section in self.sections:
+            place = self.places[section["info"]] if section["type"] == RELA else -1
+            if place < 0:
+                continue
+            count = int(section["size"]) // RELOCATION.itemsize
+            rows = np.frombuffer(self.data, RELOCATION, count, int(section["offset"]))
+            target = values[rows["symbol"]]
+            kinds = rows["kind"]
+            from_got = np.isin(kinds, FROM_GOT)
+            is_outside = self.symbols["section"][rows["symbol"]] == 0
+            for n in np.flatnonzero(from_got | is_outside):
+                address, stub = slot(self.name(int(rows["symbol"][n])))
+                near = kinds[n] == PLT_32 and abs(address - base) < 2**30
+                target[n] = address if near or kinds[n] in (ABSOLUTE_64, PC_64) else stub
+                if from_got[n]:
+                    target[n] = stub + len(STUB)
+            _fill(image, int(place) + rows["offset"].astype(np.int64), base, target, rows)
+
+
+def _fill(
+    image: np.ndarray, at: np.ndarray, base: int, target: np.ndarray, rows: np.ndarray
+) -> None:
+    """Write the relocated words."""
+    kinds = rows["kind"]
+    absolute = kinds == ABSOLUTE_64
+    wide = absolute | (kinds == PC_64)
+    near = np.isin(kinds, (PC_32, PLT_32, *FROM_GOT))
+    if not (wide | near).all():
+        raise ValueError(f"object file: relocations {set(kinds[~(wide | near)].tolist())}")
+    words = target + rows["addend"] - np.where(absolute, 0, base + at)
+    if (np.abs(words[near]) >= 2**31).any():
+        raise ValueError("object file: a distance beyond 32 bits")
+    for chosen, size in ((near, 4), (wide, 8)):
+        if chosen.any():
+            octets = words[chosen].astype(f"<i{size}").view(np.uint8).reshape(-1, size)
+            image[at[chosen][:, None] + np.arange(size)] = octets
+
+
+@lru_cache(maxsize=1)
+def _system() -> ctypes.CDLL:
+    """The C library's memory calls."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (*(ctypes.c_void_p, ctypes.c_size_t), *(ctypes.c_int,) * 3, OFFSET)
+    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    library.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return library
+
+
+def _mapped(size: int) -> int:
+    """Fresh memory of our own (a forked child gets a copy)."""
+    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    base = _system().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, kind, -1, 0)
+    if base in (None, ctypes.c_void_p(-1).value):
+        raise MemoryError(f"{size} bytes of memory for code")
+    return int(base)
+
+
+def _make_executable(base: int, size: int) -> None:
+    """From now on the memory may be run and not written."""
+    if _system().mprotect(base, size, mmap.PROT_READ | mmap.PROT_EXEC):
+        raise OSError(ctypes.get_errno(), "memory cannot be made executable")
