@@ -54,14 +54,11 @@ class Image:
 
     def __init__(self, objects: Sequence[bytes], outside: Outside) -> None:
         parts = [_Object(data) for data in objects]
-        size = 0
-        for writable in (False, True):  # the second run begins on a page of its own
-            for part in parts:
-                size = part.place(size, writable=writable)
-            if not writable:
-                stubs = size = -(-size // STUB_BYTES) * STUB_BYTES
-                size += STUB_BYTES * sum(part.global_count for part in parts)
-                size = fixed = -(-size // PAGE) * PAGE
+        size = _placed(parts, 0, writable=False)
+        stubs = -(-size // STUB_BYTES) * STUB_BYTES
+        size = stubs + STUB_BYTES * sum(part.global_count for part in parts)
+        fixed = -(-size // PAGE) * PAGE  # variables begin on a page of their own
+        size = _placed(parts, fixed, writable=True)
         self._whole = bytearray(size)
         self.base = _mapped(size)
         self._end = weakref.finalize(self, _system().munmap, self.base, size)
@@ -95,6 +92,13 @@ class Image:
             at = self._stubs[name] = stubs + STUB_BYTES * len(self._stubs)
             self._whole[at : at + STUB_BYTES] = STUB + address.to_bytes(8, "little")
         return address, self.base + at
+
+
+def _placed(parts: Sequence[_Object], size: int, *, writable: bool) -> int:
+    """Lay the sections of one kind behind the first `size` bytes; gives the new size."""
+    for part in parts:
+        size = part.place(size, writable=writable)
+    return size
 
 
 class _Object:
