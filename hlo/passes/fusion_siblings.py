@@ -8,13 +8,12 @@ those of all it rests on, and joining keeps that true. O(groups * operands).
 
 from __future__ import annotations
 
-from hlo.ir.computation import Computation
 from math import prod
 
+from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
-from hlo.passes.fusion_groups import Group
+from hlo.passes.fusion_groups import Group, fixed_dims, operand_axes
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
@@ -152,33 +151,47 @@ def _fold_alike(a: Group, b: Group) -> bool:
 
 def _are_rows_of(low: Group, high: Group) -> bool:
     """Whether low's results are folds per row of what high reads, which high uses row by row."""
-    count = len(low.dims)
-    if not low.has_reduce or high.dims[:count] != low.dims or prod(low.dims) < _ROWS:
+    rows = _without_ones(low.dims)
+    count = len(rows)
+    if not low.has_reduce or high.dims[:count] != rows or prod(rows) < _ROWS:
         return False
-    own = tuple(("d", k) for k in range(count))
-    if any(low.members[m] != own for m in low.members if m.opcode == "reduce"):
+    if any(_levels(g, m) > count for g in (low, high) for m in g.members if m.opcode == "reduce"):
         return False
-    if any(len(high.members[m]) > count for m in high.members if m.opcode == "reduce"):
-        return False
-    uses = [u for root in low.roots for u in root.users if u in high.members]
-    return bool(uses) and all(
-        u.opcode == "broadcast"
-        and tuple(high.members[u][d] for d in attribute(u, "dimensions")) == own  # type: ignore[attr-defined]  # INTS
-        for u in uses
-    )
+    is_used = any(u in high.members for root in low.roots for u in root.users)
+    return is_used and _reads_at_own_index(high, low)
+
+
+def _without_ones(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions up to the last that is not 1."""
+    count = next((k for k in range(len(dims), 0, -1) if dims[k - 1] != 1), 0)
+    return dims[:count]
+
+
+def _levels(group: Group, member: Instruction) -> int:
+    """How many leading dimensions of the root fix the member's element; more than all if not so."""
+    fixed = fixed_dims(group, group.members[member])
+    return len(group.dims) + 1 if fixed is None else fixed
 
 
 def _reads_at_own_index(reader: Group, source: Group) -> bool:
-    """Where the reader uses the other's roots, it uses them element by element."""
-    own = tuple(("d", k) for k in range(len(reader.dims)))
+    """Where the reader uses the other's roots, it is at the index of its own element or row."""
     for root in source.roots:
         for user in root.users:
-            if user in reader.members and user.opcode not in ("constant",):
-                if reader.members[user] != own or user.shape.dims != root.shape.dims:
-                    return False
-                if user.opcode in ("reverse", "transpose", "reshape", "broadcast"):
+            if user in reader.members and user.opcode != "constant":
+                numbers = [n for n, o in enumerate(user.operands) if o is root]
+                if not all(_is_at_own_index(reader, user, n, source) for n in numbers):
                     return False
     return True
+
+
+def _is_at_own_index(reader: Group, user: Instruction, number: int, source: Group) -> bool:
+    axes = operand_axes(reader, user, number)
+    if len(axes) != len(source.dims) or user.opcode in ("reverse", "transpose"):
+        return False
+    return all(
+        axis == ("d", k) or n == 1
+        for k, (axis, n) in enumerate(zip(axes, source.dims, strict=True))
+    )
 
 
 def _absorb(a: Group, b: Group) -> None:

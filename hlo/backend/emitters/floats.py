@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hlo.backend.math.error_function import erf
 from hlo.backend.math.exponential import exp, expm1, logistic, tanh
+from hlo.backend.math.extremes import maximum, minimum
 from hlo.backend.math.hyperbolic import acosh, asinh, atanh, cosh, sinh
 from hlo.backend.math.inverse_trigonometric import acos, asin, atan2
 from hlo.backend.math.logarithm import log, log1p
@@ -76,6 +77,6 @@ FLOAT: dict[str, Emitter] = {
     "remainder": remainder,
     "power": power,
     "atan2": atan2,
-    "maximum": _intrinsic("llvm.maximum"),
-    "minimum": _intrinsic("llvm.minimum"),
+    "maximum": maximum,
+    "minimum": minimum,
 }

@@ -319,7 +319,7 @@ def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:
     if part.tile is not None:
         return 1
     if is_fold:
-        return max(1, min(8 // max(1, len(part.trace.reductions)), vectors))
+        return max(1, min(8, vectors))
     weight = part.trace.ops + 8 * part.trace.heavy
     wanted = 4 if weight <= 4 else 2 if weight <= 60 else 1
     return max(1, min(wanted, vectors))

@@ -80,7 +80,7 @@ class _Emission:
         part = self.part
         for output in list(self.waiting):
             free = [indexing.of(v) for v in part.variables[len(fixed) :]]
-            index = part.index([*fixed, *free])[: len(output.dims)]
+            index = output.row_index(part.index([*fixed, *free]))
             if any(e.depends_on(v) for e in index for v in part.variables[len(fixed) :]):
                 continue
             self.waiting.remove(output)
