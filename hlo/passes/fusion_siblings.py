@@ -179,19 +179,18 @@ def _reads_at_own_index(reader: Group, source: Group) -> bool:
         for user in root.users:
             if user in reader.members and user.opcode != "constant":
                 numbers = [n for n, o in enumerate(user.operands) if o is root]
-                if not all(_is_at_own_index(reader, user, n, source) for n in numbers):
+                if not all(_is_at_own_index(reader, user, n) for n in numbers):
                     return False
     return True
 
 
-def _is_at_own_index(reader: Group, user: Instruction, number: int, source: Group) -> bool:
+def _is_at_own_index(reader: Group, user: Instruction, number: int) -> bool:
     axes = operand_axes(reader, user, number)
-    if len(axes) != len(source.dims) or user.opcode in ("reverse", "transpose"):
+    if user.opcode in ("reverse", "transpose"):
         return False
-    return all(
-        axis == ("d", k) or n == 1
-        for k, (axis, n) in enumerate(zip(axes, source.dims, strict=True))
-    )
+    dims = user.operands[number].shape.dims
+    pairs = enumerate(zip(axes, dims, strict=True))
+    return all(axis == ("d", k) or n == 1 for k, (axis, n) in pairs)
 
 
 def _absorb(a: Group, b: Group) -> None:
