@@ -10,7 +10,7 @@ from hlo.attributes.slices import SliceDim
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ir.shape import Shape
+from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
 from hlo.passes.patterns.matching import ints, is_plain, literal_of, same_array, splat_literal
 from hlo.passes.rewriting import rewrite
@@ -36,6 +36,59 @@ def dynamic_slice_at_constants(root: Instruction) -> Instruction | None:
     begins = [max(0, min(s, n - size)) for s, size, n in limits]
     taken = tuple(SliceDim(b, b + size) for b, size in zip(begins, sizes, strict=True))
     return make(root, "slice", x, shape=root.shape, slice=taken)
+
+
+@rewrite("slice", operand="dynamic-update-slice")
+def slice_of_update(root: Instruction) -> Instruction | None:
+    """slice(dynamic-update-slice(x, u, c)) => slice'(u)  where it lies within the update;
+    => slice(x)  where it lies beside it; for constant c
+
+    """
+    (updated,) = root.operands
+    x, u, *indices = updated.operands
+    begins = _constant_starts(indices, x.shape.dims, u.shape.dims)
+    taken = root["slice"]
+    assert isinstance(taken, tuple), "SLICE is a tuple"
+    if begins is None or not is_plain(root.shape) or not is_plain(updated.shape):
+        return None
+    places = list(zip(taken, begins, u.shape.dims, strict=True))
+    if all(b <= d.start and d.limit <= b + n for d, b, n in places):
+        moved = tuple(SliceDim(d.start - b, d.limit - b, d.stride) for d, b, _ in places)
+        return make(root, "slice", u, shape=root.shape, slice=moved)
+    if any(d.limit <= b or b + n <= d.start for d, b, n in places):
+        return make(root, "slice", x, shape=root.shape, slice=taken)
+    return None
+
+
+def _constant_starts(indices: list[Instruction], dims: Ints, sizes: Ints) -> Ints | None:
+    """Where an update begins, clamped, if its indices are constants."""
+    starts = [splat_literal(i) if i.shape.is_scalar else None for i in indices]
+    known = [int(s) for s in starts if s is not None]
+    if len(known) != len(dims):
+        return None
+    return tuple(max(0, min(s, n - m)) for s, n, m in zip(known, dims, sizes, strict=True))
+
+
+@rewrite("dynamic-slice", operand="dynamic-update-slice")
+def dynamic_slice_of_update(root: Instruction) -> Instruction | None:
+    """dynamic-slice(dynamic-update-slice(x, u, i), i) => u  where it is as large as u"""
+    updated, *indices = root.operands
+    if updated.opcode != "dynamic-update-slice" or list(updated.operands[2:]) != indices:
+        return None
+    u = updated.operands[1]
+    return u if same_array(u.shape, root.shape) else None
+
+
+@rewrite("get-dimension-size")
+def static_dimension_size(root: Instruction) -> Instruction | None:
+    """get-dimension-size(x, d) => n  where dimension d always has size n"""
+    x = root.operands[0].shape
+    (d,) = ints(root, "dimensions")
+    return (
+        None
+        if x.dynamic[d]
+        else make_constant(root, Literal.of(np.array(x.dims[d], np.int32), root.shape))
+    )
 
 
 @rewrite("dynamic-update-slice")

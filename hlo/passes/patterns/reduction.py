@@ -28,6 +28,24 @@ def reduce_of_nothing(root: Instruction) -> Instruction | None:
     return make(root, "broadcast", root.operands[1], shape=root.shape, dimensions=())
 
 
+_IDEMPOTENT = frozenset({"and", "maximum", "minimum", "or"})
+
+
+@rewrite("reduce", operand="broadcast")
+def reduce_of_splat(root: Instruction) -> Instruction | None:
+    """reduce(broadcast(s), z) => broadcast(f(z, s))  for f in maximum, minimum, and, or"""
+    if len(root.operands) != 2 or not root.operands[0].shape.size or not is_plain(root.shape):
+        return None
+    x, z = root.operands
+    opcode = reducer_opcode(root)
+    if x.opcode != "broadcast" or x.operands[0].shape.dims or opcode not in _IDEMPOTENT:
+        return None
+    if x.shape.dtype is not z.shape.dtype or x.shape.is_dynamic:
+        return None
+    value = make(root, opcode, z, x.operands[0], shape=z.shape)
+    return make(root, "broadcast", value, shape=root.shape, dimensions=())
+
+
 @rewrite("reduce")
 def reduce_unit_dims(root: Instruction) -> Instruction | None:
     """reduce(x, z) => reshape(x)  over dimensions of size 1 only, z the identity of the reducer"""
