@@ -17,6 +17,7 @@ from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
+from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.tuple_simplifier import tuple_simplifier
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 
@@ -32,6 +33,7 @@ CATALOGUE: dict[str, Pass] = {
     "fusion": fusion,
     "reshape-mover": reshape_mover,
     "sharding-remover": sharding_remover,
+    "simplify-conditional": simplify_conditional,
     "tuple-simplifier": tuple_simplifier,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
 }
@@ -40,7 +42,7 @@ SIMPLIFY = (
     "call-inliner",
     "tuple-simplifier",
     "dce",
-    "fixpoint(algsimp,constant_folding,tuple-simplifier,cse,dce)",
+    "fixpoint(algsimp,constant_folding,simplify-conditional,tuple-simplifier,cse,dce)",
 )
 
 LOOPS = ("flatten-call-graph", "while-loop-invariant-code-motion", "tuple-simplifier", "dce")
@@ -61,7 +63,8 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "call-inliner",
         "tuple-simplifier",
         "dce",
-        "fixpoint(algsimp{inexact=true},constant_folding,tuple-simplifier,cse,dce)",
+        "fixpoint(algsimp{inexact=true},constant_folding,simplify-conditional,tuple-simplifier,"
+        "cse,dce)",
         "reshape-mover",
         "algsimp{inexact=true}",
         *LOOPS,
