@@ -2,10 +2,11 @@
 
     Module --schedule--> Schedule
 
-Two orders are tried, the module's own and a depth-first one that evaluates first the operand that
-needs most; the one with the lower peak of live bytes is taken (the module's own for a
-module that says is_scheduled); then readers are put before what works in their operand's memory
-(update_order.py). Dead instructions without side effects are left out. O(edges).
+Orders are tried: the module's own, a depth-first one that evaluates first the operand that needs
+most, and where much is live a greedy one (list_order.py); the one with the lowest peak of live
+bytes is taken (the module's own for a module that says is_scheduled); then readers are put before
+what works in their operand's memory (update_order.py). Dead instructions without side effects are
+left out. O(edges).
 Does not know: offsets, kernels.
 """
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from hlo.backend.donation import donated_leaves
 from hlo.backend.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.backend.legality import CONTROL, SOURCES, alias, is_forwarding
+from hlo.backend.list_order import list_order, with_late_fills
 from hlo.backend.update_order import Order, Replaced, next_state, readers_first
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
@@ -26,6 +28,7 @@ from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
 
 DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
+LARGE_PEAK = 1 << 18  # bytes from which a further order is tried
 CALLERS = CONTROL | {"fusion", "custom-call"}
 Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
 
@@ -195,8 +198,11 @@ def ordered(computation: Computation, effects: Effects, *, keep: bool) -> tuple[
     own = tuple(i for i in own if i in alive)
     if keep or any("control-predecessors" in i.attributes or effects.has(i) for i in own):
         return own  # program order means something beyond data edges
-    deep = depth_first(computation, own)
-    return deep if peak_bytes(deep) < peak_bytes(own) else own
+    best = min((own, depth_first(computation, own)), key=peak_bytes)
+    if peak_bytes(best) >= LARGE_PEAK:
+        greedy = list_order(own, computation.root, resolve)
+        best = min((with_late_fills(o) for o in (best, greedy)), key=peak_bytes)
+    return best
 
 
 def live(computation: Computation, effects: Effects) -> set[Instruction]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.schedule import DEEPEST_NESTING, peak_bytes, schedule
+from hlo.backend.list_order import list_order, with_late_fills
+from hlo.backend.schedule import DEEPEST_NESTING, peak_bytes, resolve, schedule
 from hlo.errors import HloError
 from hlo.parser.parse import parse
 from tests.unit.backend.tiny_kernels import compiled
@@ -104,3 +105,36 @@ def test_loops_nested_deep_compile_and_deeper_are_refused() -> None:
     with pytest.raises(HloError, match="nested 101 deep") as caught:
         schedule(parse(nested_loops(DEEPEST_NESTING + 1)))
     assert caught.value.code == "unsupported"
+
+
+BACKWARD = """HloModule m
+ENTRY e {
+  x = f32[512,512] parameter(0)
+  w = f32[512,512] parameter(1)
+  a = f32[512,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  zero = f32[] constant(0)
+  zeros = f32[512,512] broadcast(zero), dimensions={}
+  b = f32[512,512] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  g = f32[512,512] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  narrow = f32[8,512] slice(x), slice={[0:8], [0:512]}
+  d = f32[8,512] dot(narrow, g), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  f = f32[8,512] dot(d, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[512,512] dot(g, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  h = f32[512,512] add(c, zeros)
+  k = f32[8,512] dot(f, h), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = f32[8,512] add(k, d)
+}"""
+
+
+def test_greedy_order_ends_the_life_of_large_values_first() -> None:
+    module = parse(BACKWARD)
+    own = tuple(i for i in module.entry.instructions)
+    greedy = with_late_fills(list_order(own, module.entry.root, resolve))
+    assert set(greedy) == set(own)
+    place = {i.name: n for n, i in enumerate(greedy)}
+    assert all(place[o.name] < place[i.name] for i in greedy for o in i.operands)
+    assert place["f"] < place["c"]  # the last reader of `a` before another large value is made
+    assert place["zeros"] == place["h"] - 1
+    assert peak_bytes(greedy) < peak_bytes(own)
+    found = schedule(module).orders[module.entry]
+    assert peak_bytes(found) <= peak_bytes(greedy)
