@@ -5,8 +5,8 @@ from __future__ import annotations
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.verifier.chains import CARRYING, Callers, callers, check_carried, is_whole
 from hlo.verifier.report import Report
-from hlo.verifier.transfers import in_entry
 
 # Ops with a start and a done of their own.
 DONES = {
@@ -18,30 +18,28 @@ DONES = {
 STARTS = {done: start for start, done in DONES.items()}
 CHAIN = frozenset({"async-start", "async-update"})
 LINKS = frozenset({"async-update", "async-done"})
-# A chain may pass through these on its way (2026 form).
-CARRYING = frozenset({
-    "tuple", "get-tuple-element", "while", "call", "conditional", "opt-barrier", "domain", "copy",
-    "parameter", "custom-call",
-})  # fmt: skip
 GROUP = "_collectives_group"
 
 
 def check(module: Module, report: Report) -> None:
     """V10, V46, V50 to V55."""
     called: dict[Computation, list[Instruction]] = {}
+    known = callers(module)
+    met: set[Instruction] = set()
+    links: list[Instruction] = []
     for computation in module.computations:
         for instruction in computation.instructions:
             opcode = instruction.opcode
             if opcode in DONES:
-                _check_start(instruction, report)
-            elif opcode in STARTS:
-                _check_done(instruction, report)
+                met.update(_check_start(instruction, known, report))
+            elif opcode in STARTS or opcode in LINKS:
+                links.append(instruction)
             elif opcode == "async-start":
-                _check_chain(instruction, report)
+                met.update(_check_chain(instruction, known, report))
                 for callee in instruction.called_computations():
                     called.setdefault(callee, []).append(instruction)
-            elif opcode in LINKS:
-                _check_link(instruction, report)
+    for link in links:
+        _check_link(link, met, report)
     _check_other_callers(module, called, report)
     for callee, starts in called.items():
         _check_called(callee, starts, report)
@@ -63,50 +61,49 @@ def _check_other_callers(
                     report.broken(instruction, "async", "", found, "another computation", "V10")
 
 
-def _check_start(start: Instruction, report: Report) -> None:
+def _check_start(start: Instruction, known: Callers, report: Report) -> list[Instruction]:
+    """V55: one user, the done; or a way to it. The dones that it meets."""
     done = DONES[start.opcode]
     users = list(start.users)
-    carried = len(users) == 1 and users[0].opcode in CARRYING
-    if (start.is_root and not users and not in_entry(start)) or carried:
-        return
+    if is_whole(start, known):
+        return []
+    if start.is_root or any(u.opcode in CARRYING for u in users):
+        return check_carried(start, frozenset({done}), "V55", known, report)
     if len(users) != 1 or users[0].opcode != done:
         found = f"used by {', '.join(u.name for u in users) or 'nothing'}"
         report.broken(start, "async", "", found, f"one user, its {done}", "V55")
+    return [u for u in users if u.opcode == done]
 
 
-def _check_done(done: Instruction, report: Report) -> None:
-    start = STARTS[done.opcode]
-    for operand in done.operands[:1]:
-        if operand.opcode != start and operand.opcode not in CARRYING:
-            found = f"{operand.name}, {operand.opcode}"
-            report.broken(done, "async", "operand 0", found, start, "V55")
-
-
-def _check_link(link: Instruction, report: Report) -> None:
+def _check_link(link: Instruction, met: set[Instruction], report: Report) -> None:
+    """V51, V55: its operand is a start or update, or comes from one."""
     for operand in link.operands[:1]:
-        if operand.opcode not in CHAIN and operand.opcode not in CARRYING:
+        expected = STARTS.get(link.opcode, "an async-start or async-update")
+        starts = CHAIN if link.opcode in LINKS else {expected}
+        carried = operand.opcode in CARRYING and (link in met or link.opcode == "async-update")
+        if operand.opcode not in starts and not carried:
             found = f"{operand.name}, {operand.opcode}"
-            expected = "an async-start or async-update"
-            report.broken(link, "async", "operand 0", found, expected, "V51")
+            label = "V51" if link.opcode in LINKS else "V55"
+            report.broken(link, "async", "operand 0", found, expected, label)
 
 
-def _check_chain(start: Instruction, report: Report) -> None:
+def _check_chain(start: Instruction, known: Callers, report: Report) -> list[Instruction]:
     """V52: from the start on, each link has one follower, up to one done."""
     link = start
     while True:
         users = list(link.users)
-        if (link.is_root and not users and not in_entry(link)) or any(
-            u.opcode in CARRYING for u in users
-        ):
-            return
+        if is_whole(link, known):
+            return []
+        if any(u.opcode in CARRYING for u in users):
+            return check_carried(start, frozenset({"async-done"}), "V52", known, report)
         wrong = [u for u in users if u.opcode not in LINKS]
         if wrong or len(users) != 1:
             found = f"used by {', '.join(u.name for u in users) or 'nothing'}"
             report.broken(link, "async", "", found, "one async-update or async-done", "V52")
-            return
+            return []
         link = users[0]
         if link.opcode == "async-done":
-            return
+            return [link]
 
 
 def _check_called(callee: Computation, starts: list[Instruction], report: Report) -> None:

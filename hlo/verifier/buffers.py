@@ -10,8 +10,8 @@ from hlo.ir.dtype import BUFFER
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, shape_text
+from hlo.verifier.chains import in_entry
 from hlo.verifier.report import Report
-from hlo.verifier.transfers import in_entry
 
 HOLDING = frozenset({
     "custom-call", "while", "call", "async-start", "async-update", "async-done", "parameter",

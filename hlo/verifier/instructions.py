@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from hlo.attributes.origin import Origin
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
@@ -38,6 +41,7 @@ def check(instruction: Instruction, signatures: Signatures, report: Report) -> N
         _check_bounded(instruction)
         _check_shape(instruction, signatures)
         _check_precision(instruction, signatures)
+        _check_origin(instruction)
     except Violation as violation:
         report.add(instruction, violation)
 
@@ -97,6 +101,46 @@ def _check_precision(instruction: Instruction, signatures: Signatures) -> None:
     reducer = signatures.of(instruction.attributes.get("to_apply"))
     assert reducer is None or isinstance(reducer, ProgramShape), "a computation"
     check_precision(instruction.opcode, [o.shape for o in instruction.operands], reducer)
+
+
+def _check_origin(instruction: Instruction) -> None:
+    """V66: what the value stood for has leaves where the shape has them."""
+    origin = instruction.attributes.get("origin")
+    if isinstance(origin, Origin) and not origin.synthetic_call:
+        expected = sorted(_paths(_skeleton(instruction.shape)))
+        found = sorted(_paths(origin.tree))
+        if found != expected and not _is_wrapped(instruction):
+            leaves = f"with leaves at {_listed(found)}"
+            raise Violation("attribute-value", "origin", leaves, f"{_listed(expected)}", "V66")
+
+
+def _is_wrapped(instruction: Instruction) -> bool:
+    """Whether an async-start gave the root of what it calls its own origin, as reading does."""
+    computation = instruction.computation
+    if computation is None or computation.module is None or not instruction.is_root:
+        return False
+    return any(
+        start.opcode.startswith("async-") and computation in start.called_computations()
+        for other in computation.module.computations
+        for start in other.instructions
+    )
+
+
+def _paths(tree: object, prefix: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Index paths of an origin's leaves, unknown ones too."""
+    if not isinstance(tree, tuple):
+        yield prefix
+        return
+    for k, element in enumerate(tree):
+        yield from _paths(element, (*prefix, k))
+
+
+def _skeleton(shape: Shape) -> object:
+    return tuple(map(_skeleton, shape.elements)) if shape.is_tuple else None
+
+
+def _listed(paths: list[tuple[int, ...]]) -> str:
+    return ", ".join("{" + ",".join(map(str, p)) + "}" for p in paths) or "none"
 
 
 def _text(shape: Shape) -> str:

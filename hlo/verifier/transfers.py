@@ -8,6 +8,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import compatible, shape_text
 from hlo.ops.host import PAIRS, source_target_pairs
 from hlo.ops.table import Trait, has_trait
+from hlo.verifier.chains import CARRYING, Callers, callers, check_carried, is_whole
 from hlo.verifier.report import Report
 
 DONES = {"send": "send-done", "recv": "recv-done"}
@@ -17,17 +18,23 @@ PIPELINE = "_xla_send_recv_pipeline"  # streams of their own: no order is asked 
 
 def check(module: Module, report: Report) -> None:
     """V57, V58."""
-    host: dict[tuple[str, object], Instruction] = {}
+    host: dict[object, Instruction] = {}
+    known = callers(module)
+    started: dict[Instruction, list[Instruction]] = {}
+    dones: list[Instruction] = []
     for computation in module.computations:
         for instruction in computation.instructions:
             if instruction.opcode in DONES:
-                _check_start(instruction, report)
+                for done in _check_start(instruction, known, report):
+                    started.setdefault(done, []).append(instruction)
                 if instruction.attributes.get("is_host_transfer"):
                     _check_host(instruction, host, report)
             elif instruction.opcode in STARTS:
-                _check_done(instruction, report)
+                dones.append(instruction)
         if module.is_scheduled:
             _check_order(computation, report)
+    for done in dones:
+        _check_done(done, started.get(done, []), report)
 
 
 def _check_order(computation: Computation, report: Report) -> None:
@@ -74,33 +81,29 @@ def _pairs_fault(pairs: list[tuple[int, int]]) -> str:
     return ""
 
 
-def _check_start(start: Instruction, report: Report) -> None:
+def _check_start(start: Instruction, known: Callers, report: Report) -> list[Instruction]:
+    """A channel, and one user that is the done, or a way to it. The dones that it meets."""
     if start.attributes.get("channel_id") is None:
         report.broken(start, "attribute-missing", "", "no channel_id", "it to be given", "V57")
-    if start.is_root and not start.users and not in_entry(start):
-        return  # the whole of an asynchronous computation
-    if len(start.users) != 1:
-        found = f"used by {', '.join(u.name for u in start.users) or 'nothing'}"
-        report.broken(start, "async", "", found, f"one user, its {DONES[start.opcode]}", "V57")
+    if is_whole(start, known):
+        return []
+    users, done = list(start.users), DONES[start.opcode]
+    if start.is_root or any(u.opcode in CARRYING for u in users):
+        return check_carried(start, frozenset({done}), "V57", known, report)
+    if len(users) != 1:
+        found = f"used by {', '.join(u.name for u in users) or 'nothing'}"
+        report.broken(start, "async", "", found, f"one user, its {done}", "V57")
+    return [u for u in users if u.opcode == done]
 
 
-def in_entry(instruction: Instruction) -> bool:
-    """Whether nothing calls what the instruction stands in."""
-    computation = instruction.computation
-    return (
-        computation is not None
-        and computation.module is not None
-        and (computation.module.entry is computation)
-    )
-
-
-def _check_done(done: Instruction, report: Report) -> None:
-    for start in done.operands[:1]:
-        if start.opcode not in DONES:
-            continue  # carried by a loop
-        if start.opcode != STARTS[done.opcode]:
-            found, expected = f"{start.name}, {start.opcode}", STARTS[done.opcode]
+def _check_done(done: Instruction, starts: list[Instruction], report: Report) -> None:
+    """Its operand is, or comes from, a start of its kind; channels and peers agree."""
+    for operand in done.operands[:1]:
+        carried = operand.opcode in CARRYING and starts
+        if operand.opcode != STARTS[done.opcode] and not carried:
+            found, expected = f"{operand.name}, {operand.opcode}", STARTS[done.opcode]
             report.broken(done, "async", "operand 0", found, expected, "V57")
+    for start in starts:
         for name in ("channel_id", "is_host_transfer"):
             mine, other = done.attributes.get(name), start.attributes.get(name)
             if (mine or None) != (other or None):
@@ -109,12 +112,13 @@ def _check_done(done: Instruction, report: Report) -> None:
                 report.broken(done, "channel", at, found, expected, "V57")
 
 
-def _check_host(
-    start: Instruction, seen: dict[tuple[str, object], Instruction], report: Report
-) -> None:
-    """Transfers to the host on one channel carry one shape."""
-    first = seen.setdefault((start.opcode, start.attributes.get("channel_id")), start)
-    if not compatible(first.shape, start.shape):
+def _check_host(start: Instruction, seen: dict[object, Instruction], report: Report) -> None:
+    """Transfers to the host on one channel are alike but for their operands' values."""
+    first = seen.setdefault(start.attributes.get("channel_id"), start)
+    if first.opcode != start.opcode:
+        expected = f"{first.opcode}, as {first.name} on this channel"
+        report.broken(start, "channel", "", start.opcode, expected, "V57")
+    elif not compatible(first.shape, start.shape):
         found = shape_text(start.shape, layout=False)
         expected = f"{shape_text(first.shape, layout=False)}, as {first.name} on this channel"
         report.broken(start, "channel", "result", found, expected, "V57")
