@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from hlo.backend import access, indexing, types
 from hlo.backend.access import Memory, lane_atom
@@ -52,7 +53,7 @@ class Elemental:
         self.memory: dict[tuple[Instruction, Path], Memory] = {}
         self.bound: dict[Instruction, Instruction] = {}  # a called computation's parameters
         self.guards: tuple[Condition, ...] = ()
-        self.saved: dict[Instruction, SavedRow] = {}
+        self.saved: dict[Instruction, Saved] = {}
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order
 
     def storage(self, dtype: DType) -> DType:
@@ -122,9 +123,9 @@ class Elemental:
         saved = self.saved.get(instruction)
         if saved is not None:
             return saved.lanes_at(self, instruction, indices)
-        return self._computed(instruction, indices, path)
+        return self.computed(instruction, indices, path)
 
-    def _computed(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
+    def computed(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         memory = self.memory.get((instruction, path))
         if memory is not None:
             return self._loaded(instruction, memory, indices, path)
@@ -201,7 +202,7 @@ class Elemental:
             stack.append((top, True))
             for operand in top.operands:
                 source, path = self.source(operand, ())
-                if source in seen or path or not is_elementwise(source):
+                if source in seen or path or not is_elementwise(source) or source in self.saved:
                     continue
                 if source.shape.dims == root.shape.dims and (source, ()) not in self.memory:
                     seen.add(source)
@@ -443,32 +444,15 @@ def keeps_elements(instruction: Instruction) -> bool:
     return instruction.opcode != "bitcast" or instruction.operands[0].shape.size == size
 
 
-class SavedRow:
-    """An expensive element that several stages read: kept in a row of memory by the first.
+class Saved(Protocol):
+    """Where the elements of an instruction are kept: its lanes, computed and kept or read."""
 
-    row: where it lies; inner: the dimensions that make up the row. Decided by kernels/rows.py.
-    """
-
-    def __init__(self, row: Memory, dims: tuple[int, ...], inner: tuple[int, ...]) -> None:
-        self.row = row
-        self.dims = dims
-        self.inner = inner
-        self.is_touched = False
-        self.is_filled = False
+    is_touched: bool
+    is_filled: bool
 
     def lanes_at(
         self, elemental: Elemental, instruction: Instruction, indices: list[Index]
-    ) -> list[Lanes]:
-        nest = elemental.nest
-        sizes = [self.dims[d] for d in self.inner]
-        places = [indexing.linear([i[d] for d in self.inner], sizes) for i in indices]
-        if self.is_filled:
-            return [access.load(nest, self.row, place, None) for place in places]
-        self.is_touched = True
-        results = elemental._computed(instruction, indices, ())
-        for place, lanes in zip(places, results, strict=True):
-            access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
-        return results
+    ) -> list[Lanes]: ...
 
 
 EMITTERS: dict[str, Emitter] = {}

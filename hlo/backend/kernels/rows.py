@@ -8,15 +8,44 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend import indexing
+from hlo.backend import access, indexing
 from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental, SavedRow
+from hlo.backend.elemental import Elemental
 from hlo.backend.indexing import Index, Variable
 from hlo.backend.kernels.parts import Part
+from hlo.backend.types import Lanes
 from hlo.ir.instruction import Instruction
 
 _ROW_BYTES = 64 * 1024  # of one row; beyond it, computing again is as fast as memory
 _ALL_BYTES = 256 * 1024  # of all rows of a kernel: they lie on the stack
+
+
+class SavedRow:
+    """An expensive element that several stages read: kept in a row of memory by the first.
+
+    row: where it lies; inner: the dimensions that make up the row.
+    """
+
+    def __init__(self, row: Memory, dims: tuple[int, ...], inner: tuple[int, ...]) -> None:
+        self.row = row
+        self.dims = dims
+        self.inner = inner
+        self.is_touched = False
+        self.is_filled = False
+
+    def lanes_at(
+        self, elemental: Elemental, instruction: Instruction, indices: list[Index]
+    ) -> list[Lanes]:
+        nest = elemental.nest
+        sizes = [self.dims[d] for d in self.inner]
+        places = [indexing.linear([i[d] for d in self.inner], sizes) for i in indices]
+        if self.is_filled:
+            return [access.load(nest, self.row, place, None) for place in places]
+        self.is_touched = True
+        results = elemental.computed(instruction, indices, ())
+        for place, lanes in zip(places, results, strict=True):
+            access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
+        return results
 
 
 def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:

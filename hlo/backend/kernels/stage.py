@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hlo.backend import access, indexing
 from hlo.backend.elemental import Elemental
 from hlo.backend.indexing import Atom, Expr, Variable
 from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
 from hlo.backend.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.writer import Value
 from hlo.ir.instruction import Instruction
 
+Limits = tuple[Value, Value]  # of a loop, known at run time
+
 
 def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None:
     """The code for units [low, high) of the part."""
     nest = elemental.nest
     elemental.lanes = part.lanes
+    phases = phases_of(elemental, part)
     elemental.saved = dict(saved_rows(elemental, part))
+    elemental.saved |= rows_of(elemental, part, phases)
 
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, part.units - 1)
@@ -26,7 +32,7 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
             return []
         extents = (*(part.rounds(k) for k in range(part.prefix)), part.blocks)
         *outer, block = indexing.delinearized(position, extents)
-        _Emission(elemental, part, block).run(list(outer))
+        _Emission(elemental, part, block, phases).run(list(outer))
         return []
 
     nest.loop(low, high, 1, [], unit)
@@ -38,10 +44,11 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
 class _Emission:
     """One part being written."""
 
-    def __init__(self, elemental: Elemental, part: Part, block: Expr) -> None:
+    def __init__(self, elemental: Elemental, part: Part, block: Expr, phases: Phases) -> None:
         self.elemental = elemental
         self.part = part
         self.block = block
+        self.phases = phases
         self.waiting = list(part.outer)
         self.folded: set[Instruction] = set()
 
@@ -93,24 +100,65 @@ class _Emission:
             self._store(outer, [None])
             return
 
+        length = part.extents[-1]
+        limits: Limits | None = None
+        if part.block:
+            w = nest.w
+            start = nest.scalar(self.block * part.block)
+            end = w.binary("add", start, w.int(part.block))
+            if length % part.block:
+                end = w.intrinsic("llvm.smin", "i64", end, w.int(length))
+            limits = (start, end)
+        if not self.phases:
+            self._lanes(limits, lambda variables: self._store(outer, list(variables)))
+        elif limits is None and length <= BLOCK:
+            self._in_phases(outer, indexing.ZERO, None)
+        else:
+            self._in_blocks(outer, limits or (nest.w.int(0), nest.w.int(length)))
+
+    def _in_blocks(self, outer: list[Expr], limits: Limits) -> None:
+        """All phases over so many elements as rows hold, then over the next."""
+        nest, length = self.elemental.nest, self.part.extents[-1]
+        low, high = limits
+
+        def block(counter: Value, _: list[Value]) -> list[Value]:
+            w = nest.w
+            end = w.intrinsic("llvm.smin", "i64", w.binary("add", counter, w.int(BLOCK)), high)
+            self._in_phases(outer, nest.variable(counter, 0, length - 1), (counter, end))
+            return []
+
+        nest.loop(low, nest.w.binary("add", high, nest.w.int(BLOCK - 1)), BLOCK, [], block)
+
+    def _in_phases(self, outer: list[Expr], first: Expr, limits: Limits | None) -> None:
+        """One loop after another; `first`: where the rows that they leave begin."""
+        elemental, part = self.elemental, self.part
+        start = indexing.linear(part.index([*outer, first]), part.outputs[0].dims)
+        begin_rows(elemental, start)
+        for kept in self.phases:
+
+            def keep(variables: list[Expr], kept: tuple[Instruction, ...] = kept) -> None:
+                indices = [part.index([*outer, v]) for v in variables]
+                for member in kept:
+                    elemental.lanes_at(member, indices)
+
+            self._lanes(limits, keep)
+            elemental.end_stage()
+        self._lanes(limits, lambda variables: self._store(outer, list(variables)))
+
+    def _lanes(self, limits: Limits | None, body: Callable[[list[Expr]], None]) -> None:
+        """`body` over the lanes of the last loop, or of a block of it."""
+        part, nest = self.part, self.elemental.nest
+        length, lanes = part.extents[-1], part.lanes
+
         def static(variables: list[Expr], carried: list[Value]) -> list[Value]:
-            self._store(outer, list(variables))
+            body(variables)
             return carried
 
-        length, lanes = part.extents[-1], part.lanes
-        if not part.block:
+        if limits is None:
             lane_loop(nest, 0, length, lanes, part.copies, [], static)
             return
-        w = nest.w
-        start = nest.scalar(self.block * part.block)
-        end = w.binary("add", start, w.int(part.block))
-        if length % part.block:
-            end = w.intrinsic("llvm.smin", "i64", end, w.int(length))
         is_whole = length % (lanes * part.copies) == 0
-        lane_loop_between(
-            nest, start, end, (0, length), lanes, part.copies,
-            lambda variables: self._store(outer, list(variables)), is_whole=is_whole,
-        )  # fmt: skip
+        lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, is_whole=is_whole)
 
     def _store(self, outer: list[Expr], last: list[Expr | None]) -> None:
         """Everything is evaluated before the first store: an output may lie over an operand."""

@@ -1,0 +1,92 @@
+"""Long chains in phases: the same values as in one loop, at lengths around vectors and blocks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from kernel_check import check
+from kernel_runner import TARGET, run
+
+from hlo.backend.kernels import phases
+from hlo.backend.kernels.staged import staged_kernel
+from hlo.parser.parse import parse
+
+CHAIN = """
+  a = {t} exponential(x)
+  b = {t} add(a, x)
+  c = {t} log-plus-one(a)
+  d = {t} divide(c, b)
+  k = pred{d} compare(d, x), direction=GT
+  e = {t} tanh(d)
+  f = {t} logistic(e)
+  g = {t} select(k, f, c)
+  h = {t} exponential(g)
+  i = {t} multiply(h, b)
+  ROOT r = {t} log-plus-one(h)
+"""
+
+
+def fused(dims: str, kind: str = "f32", head: str = "", entry: str = ""):  # type: ignore[no-untyped-def]  # an Instruction
+    t = f"{kind}[{dims}]"
+    head = head or f"x = {t} parameter(0)"
+    entry = entry or f"x = {t} parameter(0)\n ROOT r = {t} fusion(x)"
+    chain = CHAIN.replace("{t}", t).replace("{d}", f"[{dims}]")
+    return parse(
+        f"HloModule m\nf {{ {head}\n{chain} }}\nENTRY e {{ {entry}, kind=kLoop, calls=f }}"
+    ).entry.root
+
+
+def loops(root) -> int:  # type: ignore[no-untyped-def]  # an Instruction
+    return staged_kernel(root, TARGET).text.count("\nloop")
+
+
+@pytest.mark.parametrize("n", [128, 131, 2047, 2048, 2049, 4100, 9001])
+def test_a_long_chain_of_every_length(n: int) -> None:
+    assert check(fused(str(n))) == ""
+
+
+@pytest.mark.parametrize("kind", ["f64", "bf16", "f16"])
+def test_a_long_chain_of_every_type(kind: str) -> None:
+    assert check(fused("2100", kind)) == ""
+
+
+@pytest.mark.parametrize("dims", ["3,700", "70,130", "2,3,2500"])
+def test_a_long_chain_over_rows(dims: str) -> None:
+    last = dims.rsplit(",", 1)[1]
+    axis = dims.count(",")
+    head = (
+        f"y = f32[{last}] parameter(0)\n z = f32[{dims}] parameter(1)\n"
+        f"s = f32[{dims}] broadcast(y), dimensions={{{axis}}}\n x = f32[{dims}] add(s, z)"
+    )
+    entry = (
+        f"y = f32[{last}] parameter(0)\n z = f32[{dims}] parameter(1)\n"
+        f" ROOT r = f32[{dims}] fusion(y, z)"
+    )
+    assert check(fused(dims, head=head, entry=entry)) == ""
+
+
+def test_phases_are_loops_of_their_own() -> None:
+    whole = loops(fused("4096"))
+    assert loops(fused("100")) < whole  # too few vectors
+
+
+def test_the_same_bits_as_in_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    x = np.random.default_rng(3).standard_normal(5000).astype(np.float32)
+    (split,) = run(fused("5000"), (x,))
+    monkeypatch.setattr(phases, "_LONG", 10**6)
+    assert run(fused("5000"), (x,))[0].tobytes() == split.tobytes()
+
+
+def test_a_short_chain_stays_one_loop() -> None:
+    root = parse(
+        "HloModule m\nENTRY e { x = f32[4096] parameter(0)\n ROOT r = f32[4096] tanh(x) }"
+    ).entry.root
+    assert loops(root) == 2
+    assert "alloca" not in staged_kernel(root, TARGET).text
