@@ -182,8 +182,9 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
                 for d in range(operand.rank)
             )
         case "concatenate" | "pad" | "slice" | "reverse" | "dynamic-slice":
-            same = operand.rank == user.shape.rank
-            pairs = zip(own, operand.dims, user.shape.dims, strict=True) if same else ()
+            if operand.rank != user.shape.rank or (number and user.opcode == "dynamic-slice"):
+                return (UNKNOWN,) * operand.rank  # a vector of indices
+            pairs = zip(own, operand.dims, user.shape.dims, strict=True)
             return tuple(a if n == m and user.opcode != "reverse" else UNKNOWN for a, n, m in pairs)
         case "dynamic-update-slice" if number == 1:
             return tuple(

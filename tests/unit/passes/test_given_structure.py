@@ -144,3 +144,21 @@ ENTRY e { a = f32[3] parameter(0)
     assert len({c for s in starts for c in s.called_computations()}) == 2
     a = np.arange(3, dtype=np.float32)
     np.testing.assert_allclose(driver.compile(module, cache=False)(a), -a - np.exp(-a), rtol=1e-6)
+
+
+def test_slices_by_a_vector_of_indices_compile() -> None:
+    module = driver.parse("""HloModule m
+ENTRY e { i = s32[] parameter(0)
+  x = f32[20,20] parameter(1)
+  zero = s32[1] constant({0})
+  j = s32[1] bitcast(i)
+  both = s32[2] concatenate(zero, j), dimensions={0}
+  column = f32[20,1] dynamic-slice(x, both), dynamic_slice_sizes={20,1}
+  flat = f32[20] bitcast(column)
+  one = f32[1] dynamic-slice(flat, j), dynamic_slice_sizes={1}
+  ROOT r = f32[] bitcast(one) }
+""")
+    x = np.arange(400, dtype=np.float32).reshape(20, 20)
+    for i in (0, 7, 30):
+        k = min(i, 19)
+        assert driver.compile(module, cache=False)(np.int32(i), x) == x[k, k]
