@@ -159,7 +159,8 @@ class Executable:
             elif argument is not None:
                 donated = given[argument]
                 assert donated.array is not None, "a donated leaf is an array"
-                results.append(donated.array.copy() if donated.is_kept else donated.array)
+                memory = donated.array.copy() if donated.is_kept else donated.array
+                results.append(_seen_as(memory, shape))
             else:
                 results.append(np.empty(shape.dims, shape.dtype.numpy))
         frame.set_addresses(layout.arguments, addresses([g.array for g in given]))
@@ -234,6 +235,13 @@ class Executable:
             np.frombuffer(m.get(), s.dtype.numpy).reshape(s.dims).copy() if s.is_array else None
             for m, s in zip(outputs, self._results, strict=True)
         ]
+
+
+def _seen_as(memory: np.ndarray, shape: Shape) -> np.ndarray:
+    """A donated array as the result that takes its memory: of equal size, maybe another shape."""
+    if memory.shape == shape.dims and memory.dtype == shape.dtype.numpy:
+        return memory
+    return memory.reshape(-1).view(shape.dtype.numpy).reshape(shape.dims)
 
 
 @dataclass(frozen=True, slots=True)

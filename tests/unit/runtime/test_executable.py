@@ -322,3 +322,21 @@ def test_donate_names_arguments(add: Executable) -> None:
     np.testing.assert_array_equal(add(X, Y, donate=(1,)), X + Y)  # nothing can use it
     with pytest.raises(HloError, match="donate names argument 2"):
         add(X, Y, donate=(2,))
+
+
+def test_donated_memory_takes_results_of_another_shape() -> None:
+    exe = compiled("""HloModule m, input_output_alias={ {0}: (0, {}), {1}: (1, {}) }
+ENTRY e { x = f32[6] parameter(0)
+  y = f32[4] parameter(1)
+  n = f32[6] negate(x)
+  b = f32[2,3] reshape(n)
+  z = f32[4] add(y, y)
+  i = s32[4] bitcast-convert(z)
+  ROOT r = (f32[2,3], s32[4]) tuple(b, i) }""")
+    x, y = np.arange(6, dtype=np.float32), f32(1, 2, 3, 4)
+    for donate in ((), (0, 1)):
+        given = (x.copy(), y.copy())
+        matrix, bits = exe(*given, donate=donate)
+        np.testing.assert_array_equal(matrix, -x.reshape(2, 3))
+        np.testing.assert_array_equal(bits, (y + y).view(np.int32))
+        assert np.shares_memory(matrix, given[0]) == bool(donate)
