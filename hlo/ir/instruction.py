@@ -88,13 +88,16 @@ class Instruction:
 
     def called_computations(self) -> Iterator[Computation]:
         """Computations that it calls, in XLA's order, repeats kept."""
-        if _CALLING.isdisjoint(self.attributes):
-            return
-        for key in CALLING_ATTRIBUTES:
-            value = self.attributes.get(key)
-            if value is None:
-                continue
-            if isinstance(value, tuple):
-                yield from value
-            else:
-                yield value  # type: ignore[misc]  # the keys above hold computations only
+        attributes = self.attributes
+        if not attributes or _CALLING.isdisjoint(attributes):
+            return iter(())
+        return _called(attributes)
+
+
+def _called(attributes: Attributes) -> Iterator[Computation]:
+    for key in CALLING_ATTRIBUTES:
+        value = attributes.get(key)
+        if isinstance(value, tuple):
+            yield from value
+        elif value is not None:
+            yield value  # type: ignore[misc]  # the keys above hold computations only

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
-from functools import cache
 from typing import ClassVar
 
 from hlo.attributes.kind import AttributeKind
@@ -110,22 +109,21 @@ def attribute(instruction: Instruction, name: str) -> object:
 
 def call_attributes(instruction: Instruction) -> dict[str, object]:
     """The opcode's own attributes with defaults filled in, as keywords for the three readings."""
+    attrs = OPS[instruction.opcode].attrs
+    if not attrs:
+        return {}
     given = instruction.attributes
     return {
         name: given.get(name, attr.default)
-        for name, attr in OPS[instruction.opcode].attrs.items()
+        for name, attr in attrs.items()
         if name in given or attr.default is not REQUIRED
     }
 
 
 def has_trait(instruction: Instruction, trait: Trait) -> bool:
     """Whether the instruction's op has any of the traits."""
-    return _opcode_has(instruction.opcode, trait)
-
-
-@cache
-def _opcode_has(opcode: str, trait: Trait) -> bool:
-    return bool(OPS[opcode].traits & trait)
+    # The flags' numbers: operators and hashes of flags are Python code, and this is asked often.
+    return OPS[instruction.opcode].traits._value_ & trait._value_ != 0
 
 
 def evaluation_keywords(instruction: Instruction) -> dict[str, object]:

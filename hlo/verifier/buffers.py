@@ -23,10 +23,11 @@ Leaf = tuple[int, tuple[int, ...]]  # operand number (-1: the result) and the pa
 def check(module: Module, report: Report) -> None:
     """V70."""
     for computation in module.computations:
+        if not any(_holds_buffers(i.shape) for i in computation.instructions):
+            continue
         for instruction in computation.instructions:
-            if not any(leaf.dtype is BUFFER for leaf in instruction.shape.leaves()) and not any(
-                leaf.dtype is BUFFER for o in instruction.operands for leaf in o.shape.leaves()
-            ):
+            shapes = (instruction.shape, *(o.shape for o in instruction.operands))
+            if not any(map(_holds_buffers, shapes)):
                 continue
             try:
                 _check_place(instruction)
@@ -35,6 +36,12 @@ def check(module: Module, report: Report) -> None:
                 _check_writers(instruction)
             except Violation as violation:
                 report.add(instruction, violation)
+
+
+def _holds_buffers(shape: Shape) -> bool:
+    if not shape.is_tuple:
+        return shape.dtype is BUFFER
+    return any(leaf.dtype is BUFFER for leaf in shape.leaves())
 
 
 def _check_place(instruction: Instruction) -> None:

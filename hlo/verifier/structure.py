@@ -15,8 +15,9 @@ from hlo.verifier.report import Report
 def check(module: Module, report: Report) -> None:
     """V1 to V5 and V60."""
     _check_computations(module, report)
+    members = set(module.computations)
     for computation in module.computations:
-        _check_instructions(computation, report)
+        _check_instructions(computation, members, report)
         _check_parameters(computation, report)
     if not report.errors:
         for computation in module.computations:
@@ -40,10 +41,11 @@ def _check_computations(module: Module, report: Report) -> None:
             report.module("structure", message, "V4")
 
 
-def _check_instructions(computation: Computation, report: Report) -> None:
+def _check_instructions(
+    computation: Computation, members: set[Computation], report: Report
+) -> None:
     names: set[str] = set()
-    module = computation.module
-    known = set(module.computations) if module is not None else set()
+    known = members if computation.module is not None else set()
     for instruction in computation.instructions:
         if instruction.name in names:
             found = f"the second of the name {instruction.name}"
