@@ -41,8 +41,8 @@ class SavedRow:
         places = [indexing.linear([i[d] for d in self.inner], sizes) for i in indices]
         if self.is_filled:
             return [access.load(nest, self.row, place, None) for place in places]
-        self.is_touched = True
         results = elemental.computed(instruction, indices, ())
+        self.is_touched = True  # not before: what it needs may be stages that end meanwhile
         for place, lanes in zip(places, results, strict=True):
             access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
         return results
