@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.passes.algsimp import algsimp
+from hlo.passes.batchnorm_expander import batchnorm_expander
 from hlo.passes.call_inliner import call_inliner
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
@@ -25,6 +26,7 @@ Pass = Callable[..., bool]
 
 CATALOGUE: dict[str, Pass] = {
     "algsimp": algsimp,
+    "batchnorm_expander": batchnorm_expander,
     "call-inliner": call_inliner,
     "constant_folding": constant_folding,
     "cse": cse,
@@ -40,6 +42,7 @@ CATALOGUE: dict[str, Pass] = {
 
 SIMPLIFY = (
     "call-inliner",
+    "batchnorm_expander",
     "tuple-simplifier",
     "dce",
     "fixpoint(algsimp,constant_folding,simplify-conditional,tuple-simplifier,cse,dce)",
@@ -61,6 +64,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     ),
     "fast": (
         "call-inliner",
+        "batchnorm_expander",
         "tuple-simplifier",
         "dce",
         "fixpoint(algsimp{inexact=true},constant_folding,simplify-conditional,tuple-simplifier,"
