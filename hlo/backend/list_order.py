@@ -111,7 +111,7 @@ def with_late_fills(order: Order) -> Order:
         stack = [instruction]
         while stack:
             top = stack[-1]
-            late = [o for o in top.operands if o in waiting]
+            late = [o for o in dict.fromkeys(top.operands) if o in waiting]
             for operand in late:
                 del waiting[operand]
             if late:

@@ -138,3 +138,17 @@ def test_greedy_order_ends_the_life_of_large_values_first() -> None:
     assert peak_bytes(greedy) < peak_bytes(own)
     found = schedule(module).orders[module.entry]
     assert peak_bytes(found) <= peak_bytes(greedy)
+
+
+def test_a_fill_that_is_named_twice_stands_once() -> None:
+    text = """HloModule m
+    ENTRY e {
+      zero = f32[] constant(0)
+      zeros = f32[512,512] broadcast(zero), dimensions={}
+      x = f32[512,512] parameter(0)
+      y = f32[512,512] sine(x)
+      ROOT r = (f32[512,512], f32[512,512], f32[512,512]) tuple(zeros, y, zeros)
+    }"""
+    module = parse(text)
+    order = schedule(module).orders[module.entry]
+    assert sorted(i.name for i in order) == ["r", "x", "y", "zero", "zeros"]
