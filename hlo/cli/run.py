@@ -103,6 +103,8 @@ def command(
     one_device: bool,
 ) -> int:
     """Compile and run once."""
+    if max_steps is not None and engine != "interpreter":
+        raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
     module = read_module(file)
     if one_device:
         module = driver.optimize(module, "sharding-remover")

@@ -170,7 +170,7 @@ def _rows_at(x: Array, window: Window, position: Ints, sizes: Ints) -> Array:
         start = at * w.window_dilation
         parts.append(np.s_[start : start + (size - 1) * w.stride + 1 : w.stride])
     met = np.moveaxis(x[(np.s_[:],) * 3 + tuple(parts)], 2, -1)
-    return np.ascontiguousarray(met).reshape(x.shape[0], -1, x.shape[2])
+    return np.ascontiguousarray(met).reshape(x.shape[0], x.shape[1] * math.prod(sizes), x.shape[2])
 
 
 def dilated_and_padded_spatially(x: Array, window: Window) -> Array:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
+from hlo.errors import HloError
 from hlo.ir.dtype import DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.tools.index_ranges import index_limits
 
+MOST_DIMS, MOST_BYTES = 64, 2**63 - 1  # of a NumPy array
 KINDS = ("normal", "uniform", "small", "wild", "ints", "special", "onehot", "ramp", "zeros", "ones")
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.5, -2.5)
 
@@ -50,6 +52,9 @@ def made_up_array(
     shape: Shape, kind: str, rng: np.random.Generator, limit: int | None = None
 ) -> np.ndarray:
     """An array of the shape; `limit`: greatest value of an integer that indexes."""
+    if shape.rank > MOST_DIMS or shape.size_bytes > MOST_BYTES:
+        found = f"inputs: {shape} has {shape.rank} dimensions, {shape.size_bytes} bytes"
+        raise HloError("limit", f"{found}, expected at most {MOST_DIMS} and {MOST_BYTES}")
     dtype = shape.dtype
     if dtype.is_pred:
         coin = {"zeros": 0, "ones": 1}.get(kind)
