@@ -44,9 +44,9 @@ class _ListOrder:
                 for value in values:
                     self.readers[value].add(instruction)
         for leaf in range(leaf_count(root.shape)):  # what the root holds is never freed
-            value = resolve(root, leaf)
-            if value is not None:
-                self.readers.pop(value, None)
+            result = resolve(root, leaf)
+            if result is not None:
+                self.readers.pop(result, None)
 
     def order(self) -> Order:
         done: dict[Instruction, None] = {}

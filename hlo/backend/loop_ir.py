@@ -30,8 +30,8 @@ from hlo.backend.program import (
 )
 
 MOST_STEPS = 48
-MOST_LINES = 900  # of all inlined kernels together
-MOST_US = 0.5  # an iteration's work beside its calls; longer ones gain nothing
+MOST_LINES = 1600  # of all inlined kernels together
+MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
 CONSTANT_BYTES = 64  # constants up to this size are written into the text
 COPY_BYTES = 1024
 LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack

@@ -20,6 +20,7 @@ from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.tuple_simplifier import tuple_simplifier
+from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
 
 Pass = Callable[..., bool]
@@ -37,6 +38,7 @@ CATALOGUE: dict[str, Pass] = {
     "sharding-remover": sharding_remover,
     "simplify-conditional": simplify_conditional,
     "tuple-simplifier": tuple_simplifier,
+    "while-loop-dot-batching": while_loop_dot_batching,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
 }
 
@@ -48,7 +50,14 @@ SIMPLIFY = (
     "fixpoint(algsimp,constant_folding,simplify-conditional,tuple-simplifier,cse,dce)",
 )
 
-LOOPS = ("flatten-call-graph", "while-loop-invariant-code-motion", "tuple-simplifier", "dce")
+LOOPS = (
+    "flatten-call-graph",
+    "while-loop-invariant-code-motion",
+    "tuple-simplifier",
+    "while-loop-dot-batching",
+    "tuple-simplifier",
+    "dce",
+)
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "": (),
@@ -97,6 +106,12 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "while-loop-invariant-code-motion",
         "fusion",
         "a value inside a fusion does not leave the loop",
+    ),
+    ("while-loop-dot-batching", "fusion", "a row's slice inside a fusion is not seen as one"),
+    (
+        "while-loop-invariant-code-motion",
+        "while-loop-dot-batching",
+        "a matrix that is computed in the loop becomes one of its unchanging elements",
     ),
     ("flatten-call-graph", "fusion", "clones made later would not share fused computations' names"),
 )

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ir.shape import Shape
 from hlo.ops.effects import has_effect
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited
+from hlo.passes.loop_state import element_index, extend, is_extensible, unchanged_elements
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user.
 FOLLOWING = frozenset({
@@ -45,20 +44,12 @@ def while_loop_invariant_code_motion(module: Module) -> bool:
     for computation in callees_first(module):
         kept = awaited(computation)
         for loop in computation.instructions:
-            if loop.opcode == "while" and loop not in kept and _is_movable(loop, calls):
+            if loop.opcode == "while" and loop not in kept and is_extensible(loop, calls):
                 plan = _plan(loop)
                 if plan.read:
                     _hoist(loop, plan)
                     changed = True
     return changed
-
-
-def _is_movable(loop: Instruction, calls: dict[Computation, list[Instruction]]) -> bool:
-    if "control-predecessors" in loop.attributes or not loop.shape.is_tuple:
-        return False
-    body, condition = loop.called_computations()
-    own = all(len(calls.get(c, ())) == 1 for c in (body, condition)) and body is not condition
-    return own and body.root.opcode == "tuple" and len(body.parameters) == 1
 
 
 def _plan(loop: Instruction) -> Plan:
@@ -76,25 +67,6 @@ def _plan(loop: Instruction) -> Plan:
     read = [i for i in moved if _is_worth_moving(i) and any(u not in moved for u in i.users)]
     needed = _with_operands(read, moved)
     return Plan(tuple(i for i in moved if i in needed), tuple(read))
-
-
-def unchanged_elements(body: Computation) -> set[Instruction]:
-    """The get-tuple-elements of the parameter that the root hands on in their own places."""
-    (parameter,) = body.parameters
-    return {
-        element
-        for element in parameter.users
-        if element.opcode == "get-tuple-element"
-        and body.root.operands[_index(element)] in parameter.users
-        and body.root.operands[_index(element)].opcode == "get-tuple-element"
-        and _index(body.root.operands[_index(element)]) == _index(element)
-    }
-
-
-def _index(element: Instruction) -> int:
-    index = element["index"]
-    assert isinstance(index, int), "an element has an integer index"
-    return index
 
 
 def _is_pure(instruction: Instruction) -> bool:
@@ -128,17 +100,11 @@ def _with_operands(roots: list[Instruction], allowed: dict[Instruction, None]) -
 
 
 def _hoist(loop: Instruction, plan: Plan) -> None:
-    body, condition = loop.called_computations()
+    body = next(iter(loop.called_computations()))
     outer = _copied_before(loop, plan)
-    (start,) = loop.operands
-    count = len(loop.shape.elements)
-    shape = Shape.tuple((*loop.shape.elements, *(i.shape for i in plan.read)))
-    kept = [make(loop, "get-tuple-element", start, index=i) for i in range(count)]
-    state = make(loop, "tuple", *kept, *(outer[i] for i in plan.read), shape=shape)
-    _widen(body, plan, shape, count)
-    for parameter in condition.parameters:
-        parameter.shape = shape
-    _replace_loop(loop, state, shape)
+    elements = extend(loop, [outer[i] for i in plan.read])
+    for instruction, element in zip(plan.read, elements, strict=True):
+        body.replace_uses(instruction, element)
 
 
 def _copied_before(loop: Instruction, plan: Plan) -> dict[Instruction, Instruction]:
@@ -151,40 +117,8 @@ def _copied_before(loop: Instruction, plan: Plan) -> dict[Instruction, Instructi
         operands = []
         for operand in instruction.operands:
             if operand not in outer:
-                index = _index(operand)
+                index = element_index(operand)
                 outer[operand] = make(loop, "get-tuple-element", start, index=index)
             operands.append(outer[operand])
         outer[instruction] = computation.adopt(clone_instruction(instruction, tuple(operands)))
     return outer
-
-
-def _widen(body: Computation, plan: Plan, shape: Shape, count: int) -> None:
-    """The body's state gets the moved values as further elements, and hands them on."""
-    (parameter,) = body.parameters
-    parameter.shape = shape
-    elements = []
-    for at, instruction in enumerate(plan.read, count):
-        element = make(parameter, "get-tuple-element", parameter, index=at)
-        elements.append(element)
-        body.replace_uses(instruction, element)
-    root = body.root
-    body.root = body.new("tuple", shape, (*root.operands, *elements), like=root, name=root.name)
-    body.remove(root)
-
-
-def _replace_loop(loop: Instruction, state: Instruction, shape: Shape) -> None:
-    """A loop over the wider state; whoever reads the whole old state gets a tuple of its
-    elements.
-    """
-    computation = loop.computation
-    assert computation is not None, "a loop stands in a computation"
-    wider = computation.new("while", shape, (state,), loop.attributes, like=loop, name=loop.name)
-    readers = [u for u in loop.users if u.opcode == "get-tuple-element"]
-    for reader in readers:
-        computation.set_operand(reader, 0, wider)
-    if loop.users or loop.is_root:
-        parts = [
-            make(loop, "get-tuple-element", wider, index=i) for i in range(len(loop.shape.elements))
-        ]
-        computation.replace_uses(loop, make(loop, "tuple", *parts, shape=loop.shape))
-    computation.remove(loop)

@@ -1,0 +1,131 @@
+"""Loop state: the elements of a while's tuple, which of them stay, and how to add further ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.shape import Shape
+from hlo.ops.making import make
+
+
+def is_extensible(loop: Instruction, calls: dict[Computation, list[Instruction]]) -> bool:
+    """Whether the loop's state is a tuple that is its own to change: nobody else runs its body."""
+    if "control-predecessors" in loop.attributes or not loop.shape.is_tuple:
+        return False
+    body, condition = loop.called_computations()
+    own = all(len(calls.get(c, ())) == 1 for c in (body, condition)) and body is not condition
+    return own and body.root.opcode == "tuple" and len(body.parameters) == 1
+
+
+def unchanged_elements(body: Computation) -> set[Instruction]:
+    """The get-tuple-elements of the parameter that the root hands on in their own places."""
+    (parameter,) = body.parameters
+    return {
+        element
+        for element in parameter.users
+        if element.opcode == "get-tuple-element"
+        and body.root.operands[element_index(element)] in parameter.users
+        and body.root.operands[element_index(element)].opcode == "get-tuple-element"
+        and element_index(body.root.operands[element_index(element)]) == element_index(element)
+    }
+
+
+def element_index(element: Instruction) -> int:
+    """Which element a get-tuple-element takes."""
+    index = element["index"]
+    assert isinstance(index, int), "an element has an integer index"
+    return index
+
+
+def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction]:
+    """Further elements that no iteration changes, with these values; they, in the body.
+
+    The loop is another instruction afterwards; whoever reads the whole old state gets a tuple.
+    """
+    body, condition = loop.called_computations()
+    (start,) = loop.operands
+    count = len(loop.shape.elements)
+    shape = Shape.tuple((*loop.shape.elements, *(s.shape for s in starts)))
+    kept = [make(loop, "get-tuple-element", start, index=i) for i in range(count)]
+    state = make(loop, "tuple", *kept, *starts, shape=shape)
+    (parameter,) = body.parameters
+    parameter.shape = shape
+    elements = [
+        make(parameter, "get-tuple-element", parameter, index=at)
+        for at in range(count, count + len(starts))
+    ]
+    root = body.root
+    body.root = body.new("tuple", shape, (*root.operands, *elements), like=root, name=root.name)
+    body.remove(root)
+    for parameter in condition.parameters:
+        parameter.shape = shape
+    _replace(loop, state, shape)
+    return elements
+
+
+def _replace(loop: Instruction, state: Instruction, shape: Shape) -> None:
+    """A loop over the wider state in the loop's place."""
+    computation = loop.computation
+    assert computation is not None, "a loop stands in a computation"
+    wider = computation.new("while", shape, (state,), loop.attributes, like=loop, name=loop.name)
+    readers = [u for u in loop.users if u.opcode == "get-tuple-element"]
+    for reader in readers:
+        computation.set_operand(reader, 0, wider)
+    if loop.users or loop.is_root:
+        parts = [
+            make(loop, "get-tuple-element", wider, index=i) for i in range(len(loop.shape.elements))
+        ]
+        computation.replace_uses(loop, make(loop, "tuple", *parts, shape=loop.shape))
+    computation.remove(loop)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A loop's counter: its element of the state takes the values of range(first, limit)."""
+
+    element: int
+    first: int
+    limit: int
+
+
+def counter(loop: Instruction) -> Counter | None:
+    """The counter of a loop with a known number of iterations; None where none is seen.
+
+    condition: state[n] < constant; body: state[n] + 1; start: a tuple with a constant at n.
+    """
+    body, condition = loop.called_computations()
+    test = condition.root
+    if test.opcode != "compare" or test["direction"] != "LT":
+        return None
+    element, limit = test.operands
+    last = _integer(limit)
+    if last is None or element.opcode != "get-tuple-element" or element.operands[0].operands:
+        return None
+    number = element_index(element)
+    step = body.root.operands[number]
+    start = loop.operands[0]
+    if start.opcode != "tuple" or step.opcode != "add":
+        return None
+    first = _integer(start.operands[number])
+    before, by = step.operands
+    steps_by_one = (
+        before.opcode == "get-tuple-element"
+        and before.operands[0] is body.parameters[0]
+        and element_index(before) == number
+        and _integer(by) == 1
+    )
+    return Counter(number, first, last) if first is not None and steps_by_one else None
+
+
+def _integer(instruction: Instruction) -> int | None:
+    """The value of an integer scalar constant."""
+    literal = instruction.get("literal")
+    shape = instruction.shape
+    if instruction.opcode != "constant" or not shape.is_scalar or not shape.dtype.is_integral:
+        return None
+    assert isinstance(literal, Literal), "a constant holds a literal"
+    return None if literal.is_elided else int(literal.array)

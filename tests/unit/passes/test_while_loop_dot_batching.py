@@ -1,0 +1,82 @@
+"""while-loop-dot-batching: the same numbers, either side, and what it must leave alone."""
+
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.ir.module import Module
+from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
+
+TEXT = """HloModule m
+body {{
+  s = (s32[], f32[2,3], f32[{rows},5,2], f32[5,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  h = f32[2,3] get-tuple-element(s), index=1
+  x = f32[{rows},5,2] get-tuple-element(s), index=2
+  w = f32[5,3] get-tuple-element(s), index=3
+  z = s32[] constant(0)
+  one = s32[] constant({step})
+  next = s32[] add(i, one)
+  row = f32[1,5,2] dynamic-slice(x, i, z, z), dynamic_slice_sizes={{1,5,2}}
+  r = f32[5,2] reshape(row)
+  {dot}
+  ROOT t = (s32[], f32[2,3], f32[{rows},5,2], f32[5,3]) tuple(next, sum, x, w)
+}}
+condition {{
+  s = (s32[], f32[2,3], f32[{rows},5,2], f32[5,3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({trips})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+ENTRY e {{
+  x = f32[{rows},5,2] parameter(0)
+  w = f32[5,3] parameter(1)
+  h = f32[2,3] parameter(2)
+  i = s32[] constant({first})
+  start = (s32[], f32[2,3], f32[{rows},5,2], f32[5,3]) tuple(i, h, x, w)
+  loop = (s32[], f32[2,3], f32[{rows},5,2], f32[5,3]) while(start), condition=condition, body=body
+  ROOT y = f32[2,3] get-tuple-element(loop), index=1
+}}
+"""
+LHS = """d = f32[2,3] dot(r, w), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  sum = f32[2,3] add(h, d)"""
+RHS = """d = f32[3,2] dot(w, r), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  back = f32[2,3] transpose(d), dimensions={1,0}
+  sum = f32[2,3] add(h, back)"""
+
+
+def made(dot: str, rows: int = 7, trips: int = 7, step: int = 1, first: int = 0) -> Module:
+    text = TEXT.format(dot=dot, rows=rows, trips=trips, step=step, first=first)
+    return driver.parse(text)
+
+
+@pytest.mark.parametrize("dot", [LHS, RHS], ids=["lhs", "rhs"])
+@pytest.mark.parametrize("first", [0, 2])
+def test_numbers_stay(dot: str, first: int) -> None:
+    module = made(dot, first=first)
+    generator = np.random.default_rng(5)
+    shapes = ((7, 5, 2), (5, 3), (2, 3))
+    values = [generator.integers(-4, 5, s).astype(np.float32) for s in shapes]
+    expected = driver.evaluate(module, *values)
+    assert while_loop_dot_batching(module, least_bytes=0)
+    driver.verify(module)
+    dots = [i for i in module.entry.instructions if i.opcode == "dot"]
+    assert len(dots) == 1
+    np.testing.assert_array_equal(driver.evaluate(module, *values), expected)
+    np.testing.assert_array_equal(driver.compile(module)(*values), expected)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rows": 6}, {"step": 2}, {"first": -1}, {"trips": 3}],
+    ids=["rows beyond the input", "steps of two", "a negative start", "few iterations"],
+)
+def test_left_alone(changes: dict[str, int]) -> None:
+    assert not while_loop_dot_batching(made(LHS, **changes), least_bytes=0)
+
+
+def test_options_limit_rows_and_memory() -> None:
+    assert not while_loop_dot_batching(made(LHS))
+    assert not while_loop_dot_batching(made(LHS), least_bytes=0, max_rows=1)
+    assert not while_loop_dot_batching(made(LHS), least_bytes=0, max_bytes=167)
+    assert while_loop_dot_batching(made(LHS), least_bytes=0, max_bytes=168)
