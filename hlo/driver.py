@@ -166,6 +166,11 @@ def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:
     return text
 
 
+def annotated_assembly(module: Module, kernel: str, mode: str = "strict") -> str:
+    """One kernel of an optimised module as assembly beside HLO names; raises HloError for none."""
+    return str(import_module("hlo.backend.annotate").annotated(module, kernel, mode))
+
+
 def stage_texts(module: Module, mode: str = "strict") -> Iterator[tuple[str, str]]:
     """(file name, text) of every stage after the passes, for --dump-to."""
     stages: Iterator[tuple[str, str]] = backend().stage_texts(module, mode)

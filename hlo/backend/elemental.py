@@ -19,6 +19,7 @@ from hlo.backend.access import Memory, lane_atom
 from hlo.backend.emitters import constants, elementwise, uniform_division
 from hlo.backend.emitters.movement import CASES, Case, Condition, cases
 from hlo.backend.indexing import Expr, Index, Opaque
+from hlo.backend.marks import location
 from hlo.backend.nest import Nest
 from hlo.backend.transposed import is_square, load_square
 from hlo.backend.types import Lanes, parts
@@ -120,10 +121,16 @@ class Elemental:
         return max((depth, *(c.index.depth for c in self.guards)))
 
     def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
-        saved = self.saved.get(instruction)
-        if saved is not None:
-            return saved.lanes_at(self, instruction, indices)
-        return self.computed(instruction, indices, path)
+        w, before = self.nest.w, self.nest.w.mark
+        if self.nest.target.marks:
+            w.mark = location(w, instruction)
+        try:
+            saved = self.saved.get(instruction)
+            if saved is not None:
+                return saved.lanes_at(self, instruction, indices)
+            return self.computed(instruction, indices, path)
+        finally:
+            w.mark = before
 
     def computed(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         memory = self.memory.get((instruction, path))

@@ -13,13 +13,14 @@ from hlo.ir.dtype import DType
 @dataclass(frozen=True, slots=True)
 class Target:
     """vector_bytes: 64 with AVX-512, 32 with AVX2, 16 otherwise. features:
-    LLVM's names that are on.
+    LLVM's names that are on. marks: lines of IR say which instruction they come from.
     """
 
     triple: str
     features: frozenset[str]
     vector_bytes: int
     mode: str = "strict"  # or "fast": HLO's numerics modes (ARCHITECTURE 9)
+    marks: bool = False
 
     def has(self, feature: str) -> bool:
         return feature in self.features

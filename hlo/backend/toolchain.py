@@ -151,10 +151,14 @@ def object_code(module: IrModule) -> bytes:
         return bytes(target.emit_object(parsed(module, is_checked=is_checked)))
 
 
-def assembly(module: IrModule) -> str:
-    """The module as the target's assembly text."""
+def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
+    """The module as the target's assembly text. is_verbose: with LLVM's comments."""
     with machine(level_of(module)) as target:
-        return str(target.emit_assembly(parsed(module)))
+        target.set_asm_verbosity(is_verbose)
+        try:
+            return str(target.emit_assembly(parsed(module)))
+        finally:
+            target.set_asm_verbosity(False)
 
 
 def object_codes(modules: Sequence[IrModule]) -> list[bytes]:

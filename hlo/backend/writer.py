@@ -73,6 +73,7 @@ class Writer:
     lines: list[str] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)  # symbol -> `declare ...` line
     globals: dict[str, str] = field(default_factory=dict)  # symbol -> definition line
+    mark: str = ""  # debug location that new lines get (annotate.py)
     _count: int = 0
     _known: dict[tuple[str, ...], Value] = field(default_factory=dict)
 
@@ -84,12 +85,12 @@ class Writer:
 
     def emit(self, line: str) -> None:
         """A line without a result."""
-        self.lines.append("  " + line)
+        self.lines.append(f"  {line}{self.mark}")
 
     def assign(self, type: str, text: str) -> Value:
         """A line with a fresh result of the type: `%vN = text`. Never shared."""
         name = self.fresh()
-        self.lines.append(f"  {name} = {text}")
+        self.lines.append(f"  {name} = {text}{self.mark}")
         return Value(name, type)
 
     def pure(self, type: str, text: str) -> Value:
@@ -99,6 +100,14 @@ class Writer:
         if found is None:
             found = self._known[key] = self.assign(type, text)
         return found
+
+    def note(self, about: Value, what: str, value: Value) -> None:
+        """Remember, as long as `about` is known, a value that belongs to it."""
+        self._known["note", what, about.text] = value
+
+    def noted(self, about: Value, what: str) -> Value | None:
+        """What was noted of a value, None where nothing was."""
+        return self._known.get(("note", what, about.text))
 
     def scope(self) -> dict[tuple[str, ...], Value]:
         """Remember what is known; give it to `restore` when control leaves the region it

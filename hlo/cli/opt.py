@@ -71,6 +71,12 @@ def op_list() -> str:
 @click.option("-p", "--passes", default=None, help="Passes, groups and pipelines: a,b{opt=1}.")
 @click.option("--pipeline-file", default=None, help="A text file that holds the pipeline.")
 @click.option("--emit", type=click.Choice(STAGES), default="hlo", show_default=True)
+@click.option(
+    "--kernel",
+    default=None,
+    metavar="NAME",
+    help="With --emit=asm: one kernel, beside HLO names, with loops and instruction mixes.",
+)
 @print_flags
 @click.option("--list-passes", "listed", flag_value="passes", help="Passes and pipelines.")
 @click.option("--list-ops", "listed", flag_value="ops", help="The op table.")
@@ -87,6 +93,7 @@ def command(
     passes: str | None,
     pipeline_file: str | None,
     emit: str,
+    kernel: str | None,
     form: str,
     listed: str | None,
     print_changed: str | None,
@@ -99,6 +106,7 @@ def command(
 ) -> int:
     """Parse, verify, run passes, print at --emit."""
     options = print_options(form, fields)
+    _check_flags(emit, kernel)
     if listed:
         click.echo(listing(listed), nl=False)
         return 0
@@ -127,11 +135,16 @@ def command(
                 raise problem
             click.echo(str(problem), err=True)
             code = 1
-        texts.append(_emitted(module, passes, emit, options, mode, manager, dump))
+        texts.append(_emitted(module, passes, emit, kernel, options, mode, manager, dump))
     write_text(output, "\n".join(texts))
     if time_passes:
         click.echo(timing_table(manager.runs), nl=False, err=True)
     return code
+
+
+def _check_flags(emit: str, kernel: str | None) -> None:
+    if kernel is not None and emit != "asm":
+        raise click.UsageError("--kernel goes with --emit=asm")
 
 
 def _pipeline_text(path: str) -> str:
@@ -152,6 +165,7 @@ def _emitted(
     module: Module,
     passes: str | None,
     emit: str,
+    kernel: str | None,
     options: PrintOptions,
     mode: str,
     manager: Manager,
@@ -166,5 +180,7 @@ def _emitted(
             dump.write(name, text)
     if emit in ("hlo", "optimized"):
         return driver.to_text(optimized, options)
+    if kernel is not None:
+        return driver.annotated_assembly(optimized, kernel, mode)
     text = driver.emit_stage(optimized, emit, mode)
     return text if text.endswith("\n") else text + "\n"

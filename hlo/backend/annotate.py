@@ -1,0 +1,172 @@
+"""Annotated assembly: one kernel's machine code beside the HLO that it comes from.
+
+    optimised module, name of a kernel --annotated--> assembly, HLO names, loops, instruction mixes
+
+The kernel is written once more with debug locations (marks.py), which change no code. Loops and
+their nesting are LLVM's own comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from hlo.backend import marks, toolchain
+from hlo.backend.buffers import assign
+from hlo.backend.kernels.build import implementations
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.llvm_ir import IrModule, kernel_module, symbol
+from hlo.backend.lowering import lower
+from hlo.backend.program import BranchStep, KernelStep, LoopStep, Program, Step
+from hlo.backend.schedule import schedule
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.runtime.threads import thread_count
+
+KINDS = ("load", "store", "fma", "vector", "branch", "other")
+_DEFINE = re.compile(r"^(define void @\S+\([^)]*\)[^{]*){", re.MULTILINE)
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
+_LOCATION = re.compile(r"\s*\.loc\s+(\d+)")
+_LABEL = re.compile(r"^\.L(BB\d+_\d+):|^# %bb\.\d+:")
+_HEADER = re.compile(r"Loop Header: Depth=(\d+)")
+_INSIDE = re.compile(r"in Loop: Header=(BB\d+_\d+) Depth=(\d+)")
+_OPERATION = re.compile(r"^\t([a-z]\w*)(?:\t([^#]*))?")
+
+
+def annotated(module: Module, name: str, mode: str = "strict") -> str:
+    """The kernels that `name` names: an instruction, k0 as in --emit=program, or a symbol."""
+    target = replace(toolchain.host_target(mode), marks=True)
+    order = schedule(module)
+    program = lower(assign(order, implementations(order, target)), thread_count(None))
+    users: dict[int, dict[Instruction, None]] = {}
+    for step in _kernel_steps(program):
+        users.setdefault(step.kernel, {})[step.instruction] = None
+    parts = []
+    for number, instructions in users.items():
+        kernel = program.kernels[number]
+        names = [i.name for i in instructions]
+        if name in (f"k{number}", symbol(kernel), *names):
+            parts.append(_kernel_text(number, kernel, list(instructions)))
+    if not parts:
+        known = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in users.items())
+        raise HloError("arguments", f"there is no kernel {name}, expected one of: {known}")
+    return "\n".join(parts)
+
+
+def _kernel_steps(program: Program) -> Iterator[KernelStep]:
+    stack: list[Step] = list(reversed(program.steps))
+    while stack:
+        step = stack.pop()
+        match step:
+            case KernelStep():
+                yield step
+            case LoopStep():
+                stack += reversed((*step.condition, *step.body))
+            case BranchStep():
+                stack += [s for branch in reversed(step.branches) for s in reversed(branch)]
+
+
+def _kernel_text(number: int, kernel: Kernel, instructions: list[Instruction]) -> str:
+    label = f"kernel_{number}"
+    module = kernel_module(
+        {label: kernel}, optimised=kernel.needs_middle_end, is_glue=kernel.is_glue
+    )
+    text = _DEFINE.sub(rf"\g<1>!dbg {marks.SUBPROGRAM} {{", module.text)
+    marked = IrModule(text + marks.UNIT, module.symbols, module.optimised, module.is_glue)
+    listing = Listing()
+    listing.read(toolchain.assembly(marked, is_verbose=True), label)
+    head = [f"# kernel k{number} ({symbol(kernel)}): {kernel.units} units"]
+    for instruction in instructions:
+        span = instruction.span
+        place = "" if span is None else f"  {span.source.name}:{span.line}"
+        head.append(f"#   {instruction.name} = {instruction.shape} {instruction.opcode}{place}")
+    return "\n".join([*head, *listing.summary(), *listing.lines, ""])
+
+
+@dataclass(slots=True)
+class Loop:
+    """One loop: its depth, and how many instructions of each kind stand in it, not deeper."""
+
+    depth: int
+    mix: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Listing:
+    """The annotated lines of one function, and its loops by header ("" is outside of all)."""
+
+    lines: list[str] = field(default_factory=list)
+    loops: dict[str, Loop] = field(default_factory=lambda: {"": Loop(0)})
+
+    def read(self, assembly: str, label: str) -> None:
+        """Take the function's lines from a module's verbose assembly."""
+        names: dict[str, str] = {}
+        is_inside = False
+        block = loop = origin = shown = ""
+        for line in assembly.splitlines():
+            if found := _FILE.match(line):
+                place, text = found[2], found[3]
+                names[found[1]] = f"{text}  {place}".rstrip() if text else place
+                if names[found[1]] == marks.NOWHERE:
+                    names[found[1]] = ""
+            elif line.startswith(f"{label}:"):
+                is_inside = True
+            elif not is_inside or line.startswith(".Lfunc_end"):
+                is_inside = False
+            elif found := _LOCATION.match(line):
+                origin = names.get(found[1], "")
+            else:
+                if found := _LABEL.match(line):
+                    block, loop = found[1] or "", ""
+                loop = self._loop(line, block, loop)
+                if found := _OPERATION.match(line):
+                    self.loops[loop].mix.update(kinds(found[1], found[2] or ""))
+                    self._show(line, loop, "" if origin == shown else origin)
+                    shown = origin
+                elif line.startswith(".LBB"):
+                    self._show(line.partition("#")[0].rstrip(), loop, "")
+
+    def _loop(self, line: str, block: str, loop: str) -> str:
+        """The header of the innermost loop around the line, as LLVM's comments tell."""
+        if found := _INSIDE.search(line):
+            self.loops.setdefault(found[1], Loop(int(found[2])))
+            return found[1]
+        if block and (found := _HEADER.search(line)):
+            self.loops.setdefault(block, Loop(int(found[1])))
+            return block
+        return loop
+
+    def _show(self, line: str, loop: str, origin: str) -> None:
+        bars = "| " * self.loops[loop].depth
+        text = line.expandtabs(8).rstrip()
+        text = re.sub(r"\s+# .*$", "", text)
+        self.lines.append(f"{bars}{text:<56}# {origin}" if origin else f"{bars}{text}")
+
+    def summary(self) -> list[str]:
+        """A table: the instruction mix of each loop."""
+        rows = [f"# {'loop':<14}" + "".join(f"{k:>8}" for k in KINDS)]
+        for header, loop in self.loops.items():
+            name = "  " * loop.depth + (header or "outside")
+            rows.append(f"# {name:<14}" + "".join(f"{loop.mix[k]:>8}" for k in KINDS))
+        return rows
+
+
+def kinds(opcode: str, operands: str) -> tuple[str, ...]:
+    """What an x86 instruction in AT&T form is of KINDS: one of them, a load besides where an
+    operand is in memory. For other machines only branches are told from others.
+    """
+    touches = "(" in operands and not opcode.startswith(("lea", "nop", "prefetch"))
+    loads = ("load",) if touches else ()
+    if re.match(r"vfn?m(add|sub)|vdpbf16|tdp", opcode):
+        return ("fma", *loads)
+    if opcode.startswith(("j", "call", "ret", "b.", "cb")):
+        return ("branch", *loads)
+    if "mov" in opcode and touches:
+        target = operands.rstrip().partition("{")[0].rstrip()
+        return ("store",) if target.endswith(")") else ("load",)
+    if opcode.startswith("v") and "broadcast" in opcode and touches:
+        return ("load",)
+    return ("vector" if opcode.startswith("v") else "other", *loads)
