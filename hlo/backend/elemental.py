@@ -269,6 +269,8 @@ class Elemental:
     # -- movement ----------------------------------------------------------------------------
 
     def _moved(self, instruction: Instruction, indices: list[Index]) -> list[Lanes]:
+        if instruction.opcode == "gather" and not instruction.operands[0].shape.size:
+            raise unsupported(instruction, "from an array without elements")
         found = [cases(instruction, index, self._start(instruction)) for index in indices]
         results: list[Lanes | None] = [None] * len(indices)
         batches: dict[int, list[int]] = {}
