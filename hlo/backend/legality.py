@@ -29,6 +29,7 @@ class Way(Enum):
     SCATTER = "scatter"
     WINDOW = "window"
     FACTOR = "factor"
+    FOURIER = "fourier"
     HOST = "host"  # the reference's evaluate, called back from the run
 
 
@@ -54,6 +55,7 @@ FAMILIES = {
     "reduce-window": Way.WINDOW,
     "cholesky": Way.FACTOR,
     "triangular-solve": Way.FACTOR,
+    "fft": Way.FOURIER,
 }
 # Opcodes outside the elementwise and movement rows that the staged family makes loops of.
 STAGED = frozenset(

@@ -58,6 +58,7 @@ FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
         ("staged", "staged_kernel"),
     ),
     Way.FACTOR: (("matrix_calls", "matrix_kernel"),),
+    Way.FOURIER: (("fourier", "fourier_kernels"),),
     Way.HOST: (),
 }
 
