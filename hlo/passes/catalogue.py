@@ -22,6 +22,7 @@ from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.tuple_simplifier import tuple_simplifier
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
+from hlo.passes.while_loop_unroller import while_loop_unroller
 
 Pass = Callable[..., bool]
 
@@ -40,6 +41,7 @@ CATALOGUE: dict[str, Pass] = {
     "tuple-simplifier": tuple_simplifier,
     "while-loop-dot-batching": while_loop_dot_batching,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
+    "while-loop-unroller": while_loop_unroller,
 }
 
 SIMPLIFY = (
@@ -47,7 +49,8 @@ SIMPLIFY = (
     "batchnorm_expander",
     "tuple-simplifier",
     "dce",
-    "fixpoint(algsimp,constant_folding,simplify-conditional,tuple-simplifier,cse,dce)",
+    "fixpoint(algsimp,constant_folding,simplify-conditional,while-loop-unroller,tuple-simplifier,"
+    "cse,dce)",
 )
 
 LOOPS = (
@@ -76,8 +79,8 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "batchnorm_expander",
         "tuple-simplifier",
         "dce",
-        "fixpoint(algsimp{inexact=true},constant_folding,simplify-conditional,tuple-simplifier,"
-        "cse,dce)",
+        "fixpoint(algsimp{inexact=true},constant_folding,simplify-conditional,while-loop-unroller,"
+        "tuple-simplifier,cse,dce)",
         "reshape-mover",
         "algsimp{inexact=true}",
         *LOOPS,

@@ -229,7 +229,7 @@ def fixed_dims(group: Group, axes: Axes) -> int | None:
 
 def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
     """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
-    if len(group.members) >= max_size or _operand_count(group, producer) > _MOST_OPERANDS:
+    if _is_full(group, max_size) or _operand_count(group, producer) > _MOST_OPERANDS:
         return False
     if producer.opcode == "constant":
         return True
@@ -249,6 +249,20 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
         return False
     group.repeated += cost
     return True
+
+
+def _is_full(group: Group, max_size: int) -> bool:
+    """Whether a group has as many members as it may; of one instruction each, three times as many.
+
+    Rounds of a random number generator or of a hash are long and plain.
+    """
+    count = len(group.members)
+    if count < max_size:
+        return False
+    plain = sum(
+        m.shape.is_array and not m.shape.dtype.is_float and op_cost(m) <= 1 for m in group.members
+    )
+    return count - plain + plain / 3 >= max_size
 
 
 def _operand_count(group: Group, producer: Instruction) -> int:

@@ -58,8 +58,8 @@ ENTRY e {
 """
 PASSES = (
     "call-inliner", "tuple-simplifier", "dce", "algsimp", "constant_folding", "cse",
-    "reshape-mover", "while-loop-invariant-code-motion", "sharding-remover", "fusion", "default",
-    "fast",
+    "reshape-mover", "while-loop-invariant-code-motion", "while-loop-unroller", "sharding-remover",
+    "fusion", "default", "fast",
 )  # fmt: skip
 
 
