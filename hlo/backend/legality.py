@@ -16,6 +16,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.table import OPS, Trait, attribute
+from hlo.passes.fusibility import contraction_of
 
 
 class Way(Enum):
@@ -98,6 +99,8 @@ def way(instruction: Instruction) -> Way:
         return Way.FREE
     if usual is Way.HOST and instruction.get("custom_call_target") in MATRIX_TARGETS:
         return Way.FACTOR
+    if contraction_of(instruction) is not None:
+        return Way.CONTRACTION
     if usual is not Way.FREE:
         return usual
     return Way.STAGED if instruction.opcode in STAGED else Way.HOST

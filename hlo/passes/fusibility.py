@@ -6,6 +6,9 @@ Does not know: how the loops look.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -20,6 +23,9 @@ MOVEMENT = frozenset(
     }
 )  # fmt: skip
 _OTHERS = frozenset({"iota", "constant", "parameter", "reduce", "map", "reduce-window", "tuple"})
+# What an output fusion may hold beside elementwise ops.
+FINISHING = frozenset({"broadcast", "reshape", "copy", "constant", "iota", "slice", "transpose"})
+CONTRACTIONS = frozenset({"dot", "convolution"})
 _CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
 
 # Rough cost of one element beside an addition: a polynomial, a division, a slow path.
@@ -57,6 +63,49 @@ def is_fusible_computation(computation: Computation) -> bool:
         elif not is_fusible(member) and member.opcode not in _CALLS_INSIDE:
             return False
     return True
+
+
+def contraction_of(fusion: Instruction) -> Instruction | None:
+    """The dot or convolution that an output fusion applies its expression to."""
+    if fusion.opcode != "fusion" or fusion.attributes.get("kind") != "kOutput":
+        return None
+    (callee,) = fusion.called_computations()
+    found = [m for m in callee.instructions if m.opcode in CONTRACTIONS]
+    return found[0] if len(found) == 1 and is_output_fusion(callee, found[0]) else None
+
+
+def is_output_fusion(computation: Computation, contraction: Instruction) -> bool:
+    """Whether a computation finishes the elements of a contraction of two of its parameters."""
+    if any(o.opcode != "parameter" for o in contraction.operands):
+        return False
+    members = [m for m in computation.instructions if m.opcode != "parameter"]
+    return finishes(members, contraction, computation.root)
+
+
+def finishes(members: Iterable[Instruction], contraction: Instruction, root: Instruction) -> bool:
+    """Whether the members, operands first, do arithmetic on a contraction's elements where they are
+    (with elements of other arrays), and no more.
+    """
+    on_it = {contraction}
+    for member in members:
+        if member is contraction:
+            continue
+        if member.opcode not in FINISHING and not is_elementwise(member):
+            return False
+        if any(o in on_it for o in member.operands):
+            if member.opcode not in ("reshape", "copy") and not is_elementwise(member):
+                return False
+            on_it.add(member)
+    kinds = (contraction.shape.dtype, root.shape.dtype)
+    return root in on_it and kinds[0].is_float and not kinds[1].is_complex
+
+
+def is_padded(contraction: Instruction) -> bool:
+    """Whether a convolution's windows reach beyond its base, or into holes of it."""
+    window = contraction.attributes.get("window")
+    if not isinstance(window, Window):
+        return False
+    return any(w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1 for w in window.dims)
 
 
 def is_scalar_code(computation: Computation) -> bool:

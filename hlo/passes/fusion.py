@@ -12,8 +12,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes.call_inliner import inline_call
-from hlo.passes.fusibility import is_fusible_computation, is_scalar_constant
-from hlo.passes.fusion_groups import Group, is_worth_a_call, plan
+from hlo.passes.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
+from hlo.passes.fusion_groups import Group, is_worth_a_call, members_in_order, plan
 from hlo.passes.fusion_siblings import joined
 from hlo.passes.liveness import awaited, is_removable
 from hlo.passes.reduction_splitting import split_reductions
@@ -31,7 +31,10 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
         if computation in called_by_ops:
             continue
         changed |= split_reductions(computation)
-        for group in joined(plan(computation, max_size), max_size):
+        groups = plan(computation, max_size)
+        loops = [g for g in groups if g.contraction is None]
+        finishing = [g for g in groups if g.contraction is not None]
+        for group in joined(loops, max_size) + finishing:
             if is_worth_a_call(group):
                 _fuse(module, computation, group)
                 changed = True
@@ -59,7 +62,7 @@ def _write_out(module: Module) -> bool:
         for instruction in computation.instructions:
             if instruction.opcode == "fusion":
                 (callee,) = instruction.called_computations()
-                if not is_fusible_computation(callee):
+                if not is_fusible_computation(callee) and contraction_of(instruction) is None:
                     result = inline_call(instruction)
                     if instruction in kept:
                         _wait_for(computation, instruction, result)
@@ -78,7 +81,7 @@ def _wait_for(computation: Computation, fused: Instruction, result: Instruction)
 
 def _fuse(module: Module, computation: Computation, group: Group) -> None:
     """Make the group a called computation and its root the call."""
-    members = post_order_of(group)
+    members = members_in_order(group)
     body = Computation("fused_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
     operands: list[Instruction] = []
@@ -102,7 +105,7 @@ def _fuse(module: Module, computation: Computation, group: Group) -> None:
     # Callees stand before their callers.
     module.computations.remove(body)
     module.computations.insert(module.computations.index(computation), body)
-    kind = "kInput" if group.has_reduce else "kLoop"
+    kind = "kOutput" if group.contraction else "kInput" if group.has_reduce else "kLoop"
     name = f"{group.root.opcode}_fusion"
     attributes = {"kind": kind, "calls": body}
     call = computation.new(
@@ -120,22 +123,6 @@ def _body_root(body: Computation, roots: list[Instruction]) -> Instruction:
     if len(roots) == 1:
         return roots[0]
     return body.new("tuple", Shape.tuple(r.shape for r in roots), roots)
-
-
-def post_order_of(group: Group) -> list[Instruction]:
-    """The members, operands first."""
-    order: dict[Instruction, None] = {}
-    stack = [(root, False) for root in reversed(group.roots)]
-    while stack:
-        top, is_ready = stack.pop()
-        if is_ready:
-            order[top] = None
-        elif top not in order:
-            stack.append((top, True))
-            stack += [
-                (o, False) for o in reversed(top.operands) if o in group.members and o not in order
-            ]
-    return list(order)
 
 
 def _sweep(computation: Computation) -> None:

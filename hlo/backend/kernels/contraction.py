@@ -15,6 +15,7 @@ from hlo.backend.kernels.contraction_amx import tile_plan
 from hlo.backend.kernels.contraction_amx_packing import tile_packing_kernel
 from hlo.backend.kernels.contraction_amx_product import tile_product_kernel
 from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, extent, normal
+from hlo.backend.kernels.contraction_fused import Fused, fusion_number
 from hlo.backend.kernels.contraction_padding import padding_kernel
 from hlo.backend.kernels.contraction_panels import packing_kernel
 from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
@@ -29,6 +30,7 @@ from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.target import Target
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
+from hlo.passes.fusibility import contraction_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,12 @@ def contraction_kernels(
     epilogue: Epilogue | None = None,
     places: Places = DOT_PLACES,
 ) -> KernelSequence:
-    """The kernels of a dot or convolution; HloError "unsupported" for a convolution_kind."""
+    """The kernels of a dot or convolution, or of an output fusion around one.
+
+    HloError "unsupported" for a convolution_kind.
+    """
+    if (inner := contraction_of(instruction)) is not None:
+        return _fused_kernels(instruction, inner, target)
     sequence = _Sequence(target, epilogue, places)
     repair = None
     if instruction.opcode == "dot":
@@ -72,6 +79,26 @@ def contraction_kernels(
         raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
     last = KernelCall(repair, (places.lhs, places.rhs, places.result))
     return replace(made, calls=(*made.calls, last))
+
+
+def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
+    """buffers: the fusion's operands, the result, temporaries."""
+    factors = (fusion_number(o) for o in contraction.operands)
+    count = len(fusion.operands)
+    places = Places(*factors, result=count, temporaries=count + 1)
+    epilogue = Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
+    return contraction_kernels(contraction, target, epilogue, places)
+
+
+def _columns(contraction: Instruction, target: Target) -> int:
+    """How many neighbours of the result a run of lanes stays within."""
+    c = (
+        dot_contraction(contraction)
+        if contraction.opcode == "dot"
+        else convolution_contraction(contraction)[0]
+    )
+    c = normal(c, ring_of(c.out, target).lanes)
+    return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
 def _placed(c: Contraction, places: Places) -> Contraction:
