@@ -1,5 +1,7 @@
 """The oracle: jaxlib 0.10.2's HLO parser and printer, in a child process that may abort.
 
+With `devices`, also XLA:CPU on several devices of that process.
+
 The only file of the tests that knows jaxlib's private names.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 import pickle
 import struct
 import subprocess
@@ -39,7 +42,8 @@ class Verdict:
 class Oracle:
     """A server process, started when first asked and again after each abort."""
 
-    def __init__(self) -> None:
+    def __init__(self, devices: int = 1) -> None:
+        self._devices = devices
         self._process: subprocess.Popen[bytes] | None = None
         self.aborts = 0
 
@@ -61,6 +65,13 @@ class Oracle:
         """The four forms of a text that XLA accepts, from one parse."""
         answer = self._ask(("forms", text))
         return answer if answer is None else answer[0]
+
+    def run_devices(
+        self, text: str, arguments: list[list[Any]], replicas: int, partitions: int
+    ) -> list[list[Any]] | str | None:
+        """Output leaves of each device, or XLA's message; None where its process dies."""
+        answer = self._ask(("devices", text, arguments, replicas, partitions))
+        return answer if answer is None else answer[0]  # type: ignore[no-any-return]  # as sent
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -85,6 +96,10 @@ class Oracle:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                env={
+                    **os.environ,
+                    "XLA_FLAGS": f"--xla_force_host_platform_device_count={self._devices}",
+                },
             )
         return self._process
 
@@ -106,6 +121,37 @@ def _receive(stream: Any) -> Any:
     return pickle.loads(data)
 
 
+def _run_devices(text: str, arguments: list[list[Any]], replicas: int, partitions: int) -> Any:
+    """In the server: every device's output leaves. Scalars go in and come out with one dimension."""
+    import jax
+    import numpy as np
+    from jaxlib import _hlo, _jax, xla_client
+
+    jax.config.update("jax_enable_x64", True)  # the library's form
+    devices = jax.devices("cpu")[: replicas * partitions]
+    proto = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    mlir = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(proto))
+    options = xla_client.CompileOptions()
+    build = options.executable_build_options
+    options.num_replicas = build.num_replicas = replicas
+    options.num_partitions = build.num_partitions = partitions
+    build.use_spmd_partitioning = partitions > 1
+    places = np.arange(len(devices)).reshape(replicas, partitions)
+    options.device_assignment = xla_client.DeviceAssignment.create(places)
+    executable = devices[0].client.compile_and_load(
+        mlir, xla_client.DeviceList(tuple(devices)), options
+    )
+    mesh = jax.sharding.Mesh(np.array(devices), ("d",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    placed = []
+    for column in zip(*arguments, strict=True):
+        parts = [jax.device_put(np.atleast_1d(a), d) for a, d in zip(column, devices, strict=True)]
+        shape = (len(devices) * parts[0].shape[0], *parts[0].shape[1:])
+        placed.append(jax.make_array_from_single_device_arrays(shape, sharding, parts))
+    outputs = executable.execute_sharded(placed).disassemble_into_single_device_arrays()
+    return [[np.asarray(leaf[k]) for leaf in outputs] for k in range(len(devices))]
+
+
 def _serve() -> None:
     """Answers requests until its input ends."""
     from jaxlib import _hlo  # only the server loads it
@@ -119,6 +165,11 @@ def _serve() -> None:
         return module.to_string(made)
 
     def answer(request: Any) -> Any:
+        if request[0] == "devices":
+            try:
+                return (_run_devices(*request[1:]),)
+            except Exception as error:
+                return (str(error),)
         try:
             module = _hlo.hlo_module_from_text(request[1])
         except Exception as error:
