@@ -117,8 +117,14 @@ class ControlCells(ValueCells):
 
     def _is_innermost(self, body: Computation) -> bool:
         """Whether a body is small and without loops, so that it may be planned several times."""
-        order = self.schedule.orders[body]
-        return len(order) <= MOST_DOUBLED and not any(i.opcode in CONTROL for i in order)
+        waiting, length = [body], 0
+        while waiting:
+            order = self.schedule.orders[waiting.pop()]
+            length += len(order)
+            if length > MOST_DOUBLED or any(i.opcode == "while" for i in order):
+                return False
+            waiting += [c for i in order if i.opcode in CONTROL for c in i.called_computations()]
+        return True
 
     def _twice(
         self,

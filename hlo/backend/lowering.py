@@ -25,8 +25,11 @@ from hlo.backend.program import (
     Step,
 )
 from hlo.ir.instruction import Instruction
+from hlo.passes.loop_state import counter
 
 BYTES_PER_US = 20_000  # one core's streaming rate, reads and writes
+HOT_BYTES_PER_US = 60_000  # where the bytes are in the second-level cache from the last iteration
+HOT_BYTES = 1 << 20  # moved by an iteration whose bytes stay there
 FLOPS_PER_US = 30_000  # one core's rate in elementwise code
 CONTRACTED_PER_US = 120_000  # and in the contraction engine's f32 products
 CALL_US = 0.005
@@ -36,7 +39,7 @@ WAKE_US = 150.0  # parallel work from which a program wakes the pool
 SPLIT_US = 4.0  # a kernel from which it is split
 CHUNK_US = 2.0
 CHUNKS_PER_THREAD = 4
-ASSUMED_TRIPS = 16
+ASSUMED_TRIPS = 16  # of a loop whose end is not known
 SPLIT_COPY_BYTES = 1 << 20
 COPY_UNIT_BYTES = 1 << 16
 
@@ -70,14 +73,15 @@ def copy_kernel(size: int) -> Kernel:
     return Kernel(text, units, declarations=declared, bytes_moved=2 * size)
 
 
-def kernel_us(kernel: Kernel, instruction: Instruction) -> float:
+def kernel_us(kernel: Kernel, instruction: Instruction, *, hot: bool = False) -> float:
     """The estimated time on one core of a kernel that works for an instruction."""
     rate = CONTRACTED_PER_US if way(instruction) is Way.CONTRACTION else FLOPS_PER_US
-    return CALL_US + max(kernel.bytes_moved / BYTES_PER_US, kernel.flops / rate)
+    bandwidth = HOT_BYTES_PER_US if hot else BYTES_PER_US
+    return CALL_US + max(kernel.bytes_moved / bandwidth, kernel.flops / rate)
 
 
 def cost_us(nodes: tuple[Node, ...]) -> float:
-    """The estimated time of a run on one core; loops are assumed to take ASSUMED_TRIPS."""
+    """The estimated time of a run on one core."""
     return sum(us for us, _ in _weights(nodes))
 
 
@@ -89,25 +93,49 @@ def parallel_us(nodes: tuple[Node, ...]) -> float:
 def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
     """(time, whether it can be split) of every kernel, copy and host call; branches all counted."""
     found: list[tuple[float, bool]] = []
-    stack: list[tuple[Node, float]] = [(node, 1.0) for node in nodes]
+    stack: list[tuple[Node, float, bool]] = [(node, 1.0, False) for node in nodes]
     while stack:
-        node, trips = stack.pop()
+        node, trips, hot = stack.pop()
         match node:
             case Move():
                 us = trips * (CALL_US + node.size / COPY_BYTES_PER_US)
                 found.append((us, node.size >= SPLIT_COPY_BYTES))
             case Loop():
-                inner = trips * ASSUMED_TRIPS / node.iterations
-                stack += [(n, inner) for n in (*node.condition, *node.body)]
+                inner = trips * iterations(node.instruction) / node.iterations
+                hot = is_hot(node)
+                stack += [(n, inner, hot) for n in (*node.condition, *node.body)]
             case Branch():
-                stack += [(n, trips) for branch in node.branches for n in branch]
+                stack += [(n, trips, hot) for branch in node.branches for n in branch]
             case Run(implementation=KernelSequence(calls=calls)):
                 for call in calls:
-                    us = kernel_us(call.kernel, node.instruction)
+                    us = kernel_us(call.kernel, node.instruction, hot=hot)
                     found.append((trips * us, call.kernel.units > 1 and us >= SPLIT_US))
             case Run():
                 found.append((trips * HOST_US, False))
     return found
+
+
+def is_hot(loop: Loop) -> bool:
+    """Whether what an iteration works on stays in the cache for the next one."""
+    moved = 0
+    stack: list[Node] = [*loop.condition, *loop.body]
+    while stack and moved <= HOT_BYTES:
+        match stack.pop():
+            case Move(size=size):
+                moved += 2 * size
+            case Loop(condition=condition, body=body):
+                stack += (*condition, *body)
+            case Branch(branches=branches):
+                stack += [n for branch in branches for n in branch]
+            case Run(implementation=KernelSequence(calls=calls)):
+                moved += sum(call.kernel.bytes_moved for call in calls)
+    return moved <= HOT_BYTES
+
+
+def iterations(loop: Instruction) -> int:
+    """How often a loop runs: what its counter says, else an assumption."""
+    known = counter(loop)
+    return ASSUMED_TRIPS if known is None else known.iterations
 
 
 class _Lowering:
@@ -122,6 +150,7 @@ class _Lowering:
         self.kernels: dict[Kernel, int] = {}
         self.hosts: list[HostStep] = []
         self.scratch_bytes = 0
+        self.hot = False
 
     def program(self) -> Program:
         steps = self._steps(self.plan.nodes)
@@ -170,7 +199,9 @@ class _Lowering:
 
     def _loop(self, node: Loop) -> LoopStep:
         predicate = self._row((node.predicate,))
+        outer, self.hot = self.hot, is_hot(node)
         condition, body = self._steps(node.condition), self._steps(node.body)
+        self.hot = outer
         return LoopStep(condition, predicate, body, node.instruction)
 
     def _branch(self, node: Branch) -> BranchStep:
@@ -193,7 +224,7 @@ class _Lowering:
         return KernelStep(number, slot, width, kernel.units, chunks, stride, instruction)
 
     def _chunks(self, kernel: Kernel, instruction: Instruction) -> int:
-        us = kernel_us(kernel, instruction)
+        us = kernel_us(kernel, instruction, hot=self.hot)
         if not self.splits or kernel.units < 2 or us < SPLIT_US:
             return 1
         return max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))

@@ -91,15 +91,23 @@ class Counter:
     first: int
     limit: int
 
+    @property
+    def iterations(self) -> int:
+        return max(0, self.limit - self.first)
+
 
 def counter(loop: Instruction) -> Counter | None:
     """The counter of a loop with a known number of iterations; None where none is seen.
 
     condition: state[n] < constant; body: state[n] + 1; start: a tuple with a constant at n.
     """
-    body, condition = loop.called_computations()
+    body, condition = loop.attributes["body"], loop.attributes["condition"]
+    assert isinstance(body, Computation), "a while has a body"
+    assert isinstance(condition, Computation), "a while has a condition"
     test = condition.root
     if test.opcode != "compare" or test["direction"] != "LT":
+        return None
+    if body.root.opcode != "tuple" or loop.operands[0].opcode != "tuple":
         return None
     element, limit = test.operands
     last = _integer(limit)
@@ -108,7 +116,7 @@ def counter(loop: Instruction) -> Counter | None:
     number = element_index(element)
     step = body.root.operands[number]
     start = loop.operands[0]
-    if start.opcode != "tuple" or step.opcode != "add":
+    if step.opcode != "add":
         return None
     first = _integer(start.operands[number])
     before, by = step.operands

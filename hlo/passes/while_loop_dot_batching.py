@@ -64,7 +64,7 @@ def while_loop_dot_batching(
             if loop.opcode != "while" or loop in kept or not is_extensible(loop, calls):
                 continue
             count = counter(loop)
-            if count is None or count.limit - count.first < LEAST_ITERATIONS:
+            if count is None or count.iterations < LEAST_ITERATIONS:
                 continue
             found = [
                 batch

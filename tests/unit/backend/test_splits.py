@@ -67,3 +67,35 @@ def test_every_split_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(lowering, least, value)
     for threads in (2, 3, 7):
         assert run(PROGRAMS[name], threads, x)[0] == one
+
+
+LOOP = """HloModule m
+c {{ s = (s32[], f32[20000]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] {limit}
+  ROOT p = pred[] compare(i, n), direction=LT }}
+b {{ s = (s32[], f32[20000]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[20000] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[20000] multiply(x, x)
+  ROOT t = (s32[], f32[20000]) tuple(j, y) }}
+ENTRY e {{
+  zero = s32[] constant(0)
+  x = f32[20000] parameter(0)
+  t = (s32[], f32[20000]) tuple(zero, x)
+  w = (s32[], f32[20000]) while(t), condition=c, body=b
+  ROOT v = f32[20000] get-tuple-element(w), index=1
+}}"""
+
+
+def test_a_counted_loop_costs_its_iterations() -> None:
+    def cost(limit: str) -> float:
+        return backend.build_program(parse(LOOP.format(limit=limit)), threads=2).cost_us
+
+    once, often = cost("constant(1)"), cost("constant(1000)")
+    assert often > 100 * once
+    assert cost("constant(0)") < once
+    some = cost("add(i, i)")  # no known end
+    assert once < some < often
