@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 from hlo.backend.kernels.contraction_amx import tile_plan
 from hlo.backend.kernels.contraction_amx_packing import tile_packing_kernel
 from hlo.backend.kernels.contraction_amx_product import tile_product_kernel
 from hlo.backend.kernels.contraction_axes import Axes, Contraction, dot_contraction, extent, normal
-from hlo.backend.kernels.contraction_fused import Fused, fusion_number
 from hlo.backend.kernels.contraction_padding import padding_kernel
 from hlo.backend.kernels.contraction_panels import packing_kernel
 from hlo.backend.kernels.contraction_plan import Plan, Reading, planned
@@ -83,10 +83,12 @@ def contraction_kernels(
 
 def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
     """buffers: the fusion's operands, the result, temporaries."""
-    factors = (fusion_number(o) for o in contraction.operands)
+    # The staged kernels' emitters are loaded only where an expression is fused.
+    fused = import_module("hlo.backend.kernels.contraction_fused")
+    factors = (fused.fusion_number(o) for o in contraction.operands)
     count = len(fusion.operands)
     places = Places(*factors, result=count, temporaries=count + 1)
-    epilogue = Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
+    epilogue = fused.Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
     return contraction_kernels(contraction, target, epilogue, places)
 
 
