@@ -17,6 +17,7 @@ from hlo.passes.dce import dce
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.reshape_mover import reshape_mover
+from hlo.passes.scan_expander import scan_expander
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.simplify_conditional import simplify_conditional
 from hlo.passes.tuple_simplifier import tuple_simplifier
@@ -36,6 +37,7 @@ CATALOGUE: dict[str, Pass] = {
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
     "reshape-mover": reshape_mover,
+    "scan_expander": scan_expander,
     "sharding-remover": sharding_remover,
     "simplify-conditional": simplify_conditional,
     "tuple-simplifier": tuple_simplifier,
@@ -45,6 +47,7 @@ CATALOGUE: dict[str, Pass] = {
 }
 
 SIMPLIFY = (
+    "scan_expander",
     "call-inliner",
     "batchnorm_expander",
     "tuple-simplifier",
@@ -75,6 +78,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "fusion",
     ),
     "fast": (
+        "scan_expander",
         "call-inliner",
         "batchnorm_expander",
         "tuple-simplifier",
@@ -92,6 +96,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
 
 # (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
 ORDER: tuple[tuple[str, str, str], ...] = (
+    ("scan_expander", "call-inliner", "the loop that a scan becomes calls its step"),
     (
         "call-inliner",
         "fusion",
