@@ -77,7 +77,7 @@ def program(seed: int) -> tuple[str, Draw]:
         attributes = d.pairs()
     else:
         attributes, size = d.groups(opcode)
-    if opcode != "all-reduce" and opcode != "collective-permute":
+    if opcode not in {"all-reduce", "collective-permute"}:
         more += f", dimensions={{{at}}}"
     if opcode in ("all-reduce", "reduce-scatter"):
         more += ", to_apply=sum"

@@ -122,7 +122,7 @@ def _receive(stream: Any) -> Any:
 
 
 def _run_devices(text: str, arguments: list[list[Any]], replicas: int, partitions: int) -> Any:
-    """In the server: every device's output leaves. Scalars go in and come out with one dimension."""
+    """In the server: every device's output leaves. Scalars go in with one dimension."""
     import jax
     import numpy as np
     from jaxlib import _hlo, _jax, xla_client

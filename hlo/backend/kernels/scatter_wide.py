@@ -129,7 +129,7 @@ def _compares(select: Computation) -> bool:
 def _selector(select: Computation) -> Computation:
     wide = Computation("selector")
     given = [_parameter(wide, k, Shape.array(F32)) for k in range(2)]
-    order = [given[o.attributes["parameter_number"]] for o in select.root.operands]  # type: ignore[index]  # an int
+    order = [given[o.attributes["parameter_number"]] for o in select.root.operands]  # type: ignore[call-overload]  # an int
     wide.new("compare", select.root.shape, order, select.root.attributes)
     return wide
 
