@@ -27,7 +27,7 @@ from hlo.ops.table import attribute
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 _BLOCK = 256  # elements that one accumulator takes before it is added to the total
-_UNROLLED = 8  # folds up to this length are written without a loop
+UNROLLED = 8  # folds up to this length are written without a loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accu
         return tuple(folded[d] if d in folded else next(kept) for d in range(len(dims)))
 
     space = _Space(elemental, reducer, kinds, inits, extents, full, element, instruction)
-    if lanes == 1 and reducer.reassociates and prod(extents) >= _UNROLLED:
+    if lanes == 1 and reducer.reassociates and prod(extents) >= UNROLLED:
         results = space.across_lanes(indices)
     else:
         results = space.in_order(indices, lanes)
@@ -107,7 +107,7 @@ class _Space:
         """Row-major over the reduced dimensions, f(acc, x), for all indices in one loop."""
         elemental = self.elemental
         start = [[elemental.splat(z, lanes) for z in self.inits] for _ in indices]
-        if prod(self.extents) <= _UNROLLED:
+        if prod(self.extents) <= UNROLLED:
             return [self._rounded(a) for a in self._unrolled(indices, start)]
         if self.reducer.sums and prod(self.extents) > _BLOCK:
             return self._in_blocks(indices, lanes)

@@ -66,11 +66,11 @@ def _is_safe(part: Part, output: Output, operand: int) -> bool:
 def _is_own(part: Part, read: Read, place: Expr) -> bool:
     if read.position == place:
         return True
-    if not read.folded or part.block or part.outer:
+    if not read.folded or (part.block and not part.strip) or part.outer:
         return False
     fixed = [v for v in part.variables if read.position.depends_on(v)]
     count = len(fixed)
-    loops = len(part.extents) - part.in_lanes
+    loops = len(part.extents) - (part.in_lanes and not part.strip)
     if fixed != part.variables[:count] or not part.prefix <= count <= loops:
         return False
     if any(read.position.coefficient(v) != place.coefficient(v) for v in fixed):

@@ -24,6 +24,8 @@ _UNITS = 64  # enough parallel units
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
 _STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
 LINE_BYTES = 64
+_SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
+_STRIP_ELEMENTS = 1 << 16  # of a strip's rows: what its stages share stays in the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Part:
 
     outputs: written in the innermost loop; outer: written where their fewer dimensions are fixed.
     in_lanes: the last loop runs over lanes. blocks: units per prefix index; block: elements.
+    order: the dimensions as loops run over them (None: as they are). strip: lanes run over the last
+    dimension that all folds keep, whose loop is `lane_loop`; the dimensions that they fold follow.
     tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers; squares:
     how these are ordered where they are many.
     """
@@ -52,6 +56,9 @@ class Part:
     prefix: int = 0
     in_lanes: bool = True
     lanes: int = 1
+    order: tuple[int, ...] | None = None
+    strip: bool = False
+    lane_loop: int = -1
     tile: int | None = None
     squares: Squares | None = None
     block: int = 0
@@ -65,7 +72,7 @@ class Part:
 
     @property
     def blocks(self) -> int:
-        return -(-self.extents[-1] // self.block) if self.block else 1
+        return -(-self.extents[self.lane_loop] // self.block) if self.block else 1
 
     @property
     def units(self) -> int:
@@ -88,8 +95,14 @@ class Part:
 
     def index(self, variables: list[Expr]) -> Index:
         """The result's index for values of the loop variables."""
-        inner = indexing.reshaped(tuple(variables), self.extents, self.dims)
-        return tuple(e + n for e, n in zip(inner, self.low, strict=True))
+        order = self.order or tuple(range(len(self.dims)))
+        inner = indexing.reshaped(tuple(variables), self.extents, [self.dims[d] for d in order])
+        return self._placed(inner)
+
+    def _placed(self, inner: Index) -> Index:
+        """The result's index for positions in the box, in the loops' order."""
+        order = self.order or tuple(range(len(self.dims)))
+        return tuple(inner[order.index(d)] + n for d, n in enumerate(self.low))
 
 
 def parts_of(elemental: Elemental, outputs: list[Output]) -> list[Part]:
@@ -115,7 +128,8 @@ def _groups(outputs: list[Output]) -> list[tuple[list[Output], list[Output]]]:
     return groups
 
 
-def _traced(elemental: Elemental, part: Part, index: Index) -> Trace:
+def traced(elemental: Elemental, part: Part, index: Index) -> Trace:
+    """What the part's results need at an index."""
     roots = [(o.source, index, o.path) for o in part.outputs]
     roots += [(o.source, o.row_index(index), o.path) for o in part.outer]
     return trace(elemental, roots)
@@ -131,7 +145,7 @@ def _boxes(elemental: Elemental, whole: Part) -> list[Part]:
         for k, (n, size) in enumerate(zip(whole.low, whole.dims, strict=True))
     ]
     index = tuple(indexing.of(v) for v in variables)
-    found = _traced(elemental, whole, index)
+    found = traced(elemental, whole, index)
     cuts = _cuts(found, variables)
     count = prod(len(c) + 1 for c in cuts)
     ops = found.ops + len(found.reads)
@@ -154,7 +168,7 @@ def _recut(elemental: Elemental, box: Part) -> list[Part]:
         Variable(f"d{k}", n, n + size - 1)
         for k, (n, size) in enumerate(zip(box.low, box.dims, strict=True))
     ]
-    found = _traced(elemental, box, tuple(indexing.of(v) for v in variables))
+    found = traced(elemental, box, tuple(indexing.of(v) for v in variables))
     if not any(_cuts(found, variables)):
         return [box]
     return _boxes(elemental, box)
@@ -185,21 +199,68 @@ def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
 def _planned(elemental: Elemental, part: Part) -> Part:
     """Loop extents, lanes, units and unrolling of a box."""
 
+    kept = _choose_order(elemental, part)
+    dims = [part.dims[d] for d in part.order or range(len(part.dims))]
+
     def met(inner: Index) -> list[Expr]:
-        index = tuple(e + n for e, n in zip(inner, part.low, strict=True))
-        found = _traced(elemental, part, index)
+        index = part._placed(inner)
+        found = traced(elemental, part, index)
         places = [indexing.linear(index, o.frame) for o in part.outputs]
         places += [indexing.linear(o.row_index(index), o.dims) for o in part.outer]
         return found.expressions() + places
 
-    part.extents = spaces.factored(part.dims, met)
+    part.extents = spaces.factored(dims, met)
     part.variables = spaces.variables_of(part.extents)
-    part.trace = _traced(elemental, part, part.index([indexing.of(v) for v in part.variables]))
-    part.in_lanes = bool(part.extents) and not _is_row_fold(part, elemental)
+    part.trace = traced(elemental, part, part.index([indexing.of(v) for v in part.variables]))
     part.lanes = elemental.lanes
+    if _choose_strip(part, kept):
+        return part
+    part.in_lanes = bool(part.extents) and not _is_row_fold(part, elemental)
     _choose_tile(elemental, part)
     _choose_units(part)
     return part
+
+
+def _choose_order(elemental: Elemental, part: Part) -> int:
+    """The dimensions that all folds keep come first; their number of elements, 0 if they differ."""
+    variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(part.dims)]
+    found = traced(elemental, part, part._placed(tuple(indexing.of(v) for v in variables)))
+    sets = {
+        tuple(d for d, v in enumerate(variables) if any(e.depends_on(v) for e in index))
+        for _, index in found.reductions
+    }
+    long = [d for d, n in enumerate(part.dims) if n > 1]
+    if len(sets) != 1 or not all(reducers.reducer(r).reassociates for r, _ in found.reductions):
+        return 0
+    (kept,) = sets
+    if not kept or set(kept) == set(long):
+        return 0
+    if list(kept) != long[: len(kept)]:
+        part.order = (*kept, *(d for d in range(len(part.dims)) if d not in kept))
+    return prod(part.dims[d] for d in kept)
+
+
+def _choose_strip(part: Part, kept: int) -> bool:
+    """Lanes over what folds keep: where that is contiguous, or what they fold is very short."""
+    count = next((c for c in range(1, len(part.extents)) if prod(part.extents[:c]) == kept), 0)
+    if not count or part.extents[count - 1] < part.lanes:
+        return False
+    folded = prod(part.extents[count:])
+    place = part.outputs[0].place(part.index([indexing.of(v) for v in part.variables]))
+    is_contiguous = place.coefficient(part.variables[count - 1]) == 1
+    if not is_contiguous and (folded > _SHORT_FOLD or part.order):
+        return False
+    part.strip, part.lane_loop, part.prefix = True, count - 1, count - 1
+    vectors = -(-part.extents[count - 1] // part.lanes)
+    most = max(1, _STRIP_ELEMENTS // (folded * part.lanes)) if is_contiguous else 1 + (folded > 8)
+    part.copies = min(4, most, vectors)
+    step = part.copies * part.lanes
+    units = prod(part.extents[: count - 1])
+    wanted = -(-_UNITS // units)
+    part.block = max(step, part.extents[count - 1] // wanted // step * step)
+    if part.block >= part.extents[count - 1]:
+        part.block = 0
+    return True
 
 
 def _is_row_fold(part: Part, elemental: Elemental) -> bool:

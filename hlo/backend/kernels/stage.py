@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+
 from hlo.backend import access, indexing
 from hlo.backend.elemental import Elemental
 from hlo.backend.indexing import Atom, Expr, Variable
@@ -10,6 +11,7 @@ from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
+from hlo.backend.kernels.strips import emit_strips, saved_strips
 from hlo.backend.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.writer import Value
 from hlo.ir.instruction import Instruction
@@ -21,9 +23,12 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
     """The code for units [low, high) of the part."""
     nest = elemental.nest
     elemental.lanes = part.lanes
-    phases = phases_of(elemental, part)
-    elemental.saved = dict(saved_rows(elemental, part))
-    elemental.saved |= rows_of(elemental, part, phases)
+    phases = () if part.strip else phases_of(elemental, part)
+    if part.strip:
+        elemental.saved = dict(saved_strips(elemental, part))
+    else:
+        elemental.saved = dict(saved_rows(elemental, part))
+        elemental.saved |= rows_of(elemental, part, phases)
 
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, part.units - 1)
@@ -32,6 +37,9 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
             return []
         extents = (*(part.rounds(k) for k in range(part.prefix)), part.blocks)
         *outer, block = indexing.delinearized(position, extents)
+        if part.strip:
+            emit_strips(elemental, part, outer, block)
+            return []
         _Emission(elemental, part, block, phases).run(list(outer))
         return []
 

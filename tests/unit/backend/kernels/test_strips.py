@@ -1,0 +1,85 @@
+"""Folds with lanes over what they keep: short rows, alike for all numbers of threads."""
+
+import numpy as np
+import pytest
+
+from hlo import driver
+
+REDUCERS = """
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+max { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }
+"""
+
+
+def braces(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def softmax(dims: tuple[int, ...], axes: tuple[int, ...]) -> str:
+    """exp(x - max) / sum, the folds over some axes."""
+    kept = tuple(d for d in range(len(dims)) if d not in axes)
+    small = f"f32[{braces(tuple(dims[d] for d in kept))}]"
+    large = f"f32[{braces(dims)}]"
+    over, along = f"dimensions={{{braces(axes)}}}", f"dimensions={{{braces(kept)}}}"
+    return f"""HloModule m
+{REDUCERS}
+ENTRY e {{
+  x = {large} parameter(0)
+  least = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = {small} reduce(x, least), {over}, to_apply=max
+  mb = {large} broadcast(m), {along}
+  d = {large} subtract(x, mb)
+  ex = {large} exponential(d)
+  s = {small} reduce(ex, zero), {over}, to_apply=sum
+  sb = {large} broadcast(s), {along}
+  ROOT r = {large} divide(ex, sb)
+}}"""
+
+
+CASES = [
+    ((37, 5), (1,)),
+    ((33, 2), (1,)),
+    ((1000, 7), (1,)),
+    ((301, 13), (1,)),
+    ((64, 16), (1,)),
+    ((15, 3), (1,)),
+    ((9, 11, 2, 3), (2, 3)),
+    ((5, 7, 130), (1,)),
+    ((2, 300, 65), (1,)),
+    ((3, 40, 50), (2,)),
+    ((4, 6, 8, 9), (0, 2)),
+    ((0, 5), (1,)),
+]
+
+
+@pytest.mark.parametrize(("dims", "axes"), CASES)
+def test_softmax_over_any_axes_is_the_reference(
+    dims: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    module = driver.parse(softmax(dims, axes))
+    x = np.random.default_rng(0).standard_normal(dims).astype(np.float32)
+    got = driver.compile(module, threads=1, cache=False)(x)
+    assert np.allclose(got, driver.evaluate(module, x), rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(("dims", "axes"), [((30011, 5), (1,)), ((64, 65, 200), (1,))])
+def test_softmax_over_any_axes_has_equal_bits_for_all_threads(
+    dims: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    module = driver.parse(softmax(dims, axes))
+    x = np.random.default_rng(1).standard_normal(dims).astype(np.float32)
+    found = [driver.compile(module, threads=n, cache=False)(x) for n in (1, 2, 3, 7)]
+    assert all(f.tobytes() == found[0].tobytes() for f in found)
+
+
+def test_dead_lanes_of_a_batch_touch_no_memory() -> None:
+    module = driver.parse(softmax((17, 3), (1,)))
+    whole = np.full((19, 3), np.nan, np.float32)
+    whole[:17] = np.arange(51).reshape(17, 3)
+    got = driver.compile(module, threads=1, cache=False)(whole[:17])
+    assert np.allclose(got.sum(axis=1), 1)
