@@ -25,6 +25,7 @@ _PUBLIC = {
     "parse": "hlo.driver",
     "parse_shape": "hlo.parser.parse",
     "register_custom_call": "hlo.ops.custom_call",
+    "to_dlpack": "hlo.runtime.dlpack",
     "verify": "hlo.driver",
 }
 

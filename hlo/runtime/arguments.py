@@ -18,6 +18,7 @@ from hlo.errors import HloError
 from hlo.ir.dtype import PRED, DType, from_numpy
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, Shape, shape_text
+from hlo.runtime.dlpack import array_of
 from hlo.runtime.dynamic import Dynamic
 
 Number = bool | int | float | complex
@@ -73,10 +74,16 @@ def as_array(value: object) -> np.ndarray | None:
         return value
     if isinstance(value, Dynamic):
         return value.valid()
-    if isinstance(value, np.generic) or hasattr(value, "__array__"):
+    if isinstance(value, np.generic):
         return np.asarray(value)
+    if hasattr(value, "__array__"):
+        try:
+            return np.asarray(value)
+        except TypeError:  # a bf16 tensor of a library that knows no ml_dtypes
+            if not hasattr(value, "__dlpack__"):
+                raise
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        return array_of(value)
     try:
         return np.asarray(memoryview(value))  # type: ignore[arg-type]  # tried: not all objects are
     except TypeError:
