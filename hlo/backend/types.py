@@ -74,7 +74,7 @@ def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
     if component is dt.F16 and target.has("f16c"):
         half = w.cast("bitcast", raw, vector_of("half", lanes))
         return w.cast("fpext", half, vector_of("float", lanes))
-    return decoded_small(w, raw, component)
+    return decoded_small(w, raw, component, has_halves=target.has("f16c"))
 
 
 def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
@@ -91,6 +91,9 @@ def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
     if component is dt.BF16:
         bits = w.cast("bitcast", value, vector_of("i32", lanes))
         return w.cast("trunc", w.binary("lshr", bits, w.int(16, bits.type)), storage)
+    known = w.noted(value, component.name)  # the lanes were rounded to the type before
+    if known is not None:
+        return known
     if component is dt.F16 and target.has("f16c"):
         half = w.cast("fptrunc", value, vector_of("half", lanes))
         return w.cast("bitcast", half, storage)
@@ -104,7 +107,10 @@ def rounded(w: Writer, target: Target, lanes: Lanes, dtype: DType) -> Lanes:
     assert isinstance(lanes, Value), "narrow floats are not complex"
     if dtype is dt.BF16:
         return _rounded_bf16(w, target, lanes)
-    return decoded(w, target, encoded(w, target, lanes, dtype), dtype)
+    code = encoded(w, target, lanes, dtype)
+    value = decoded(w, target, code, dtype)
+    w.note(value, dtype.name, code)
+    return value
 
 
 def _rounded_bf16(w: Writer, target: Target, value: Value) -> Value:
