@@ -116,7 +116,7 @@ def logarithm_plus_one(z: Array) -> Array:
     near = np.log1p(_sum_of_squares(2 * a, a, b)) / 2
     far = np.log(pair(a + 1, b))
     size = np.abs(far.real)
-    return pair(np.where(size < 0.5, near, far.real), far.imag)  # type: ignore[no-any-return]
+    return pair(np.where(size < 0.5, near, far.real), far.imag)
 
 
 def _sum_of_squares(first: Array, a: Array, b: Array) -> Array:

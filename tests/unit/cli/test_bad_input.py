@@ -96,6 +96,7 @@ def test_usage() -> None:
     assert call("hlo-opt", "--no-such-flag", "x.hlo").code == 2
     assert call("hlo-run", "--threads=none", "x.hlo").code == 2
     assert call("hlo-opt", "x.hlo", "--emit=nothing").code == 2
+    assert call("hlo-run", "x.hlo", "--max-steps=3").code == 2  # of the interpreter alone
 
 
 def test_unknown_pass(program: str) -> None:

@@ -40,6 +40,13 @@ def test_more_dimensions_than_numpy_has() -> None:
     assert raised.value.code == "limit"
 
 
+@pytest.mark.parametrize("dims", ["1" + ",1" * 99, "9223372036854775807,9223372036854775807"])
+def test_inputs_beyond_numpy(dims: str) -> None:
+    with pytest.raises(HloError) as raised:
+        made_up_inputs(parse(unary(f"f32[{dims}]")))
+    assert raised.value.code == "limit"
+
+
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (0, 0)])
 @pytest.mark.parametrize("opcode", ["negate", "exponential", "copy"])
 def test_scalars_and_empty_arrays(dims: tuple[int, ...], opcode: str) -> None:
