@@ -77,6 +77,16 @@ def ranged(w: Writer, begin: Value, end: Value, body: Callable[[Value], None]) -
     remembering(w, begin, end, [], run)
 
 
+def each(w: Writer, begin: Value, end: Value, body: Callable[[Value], None]) -> None:
+    """for i in range(begin, end): body(i). The range is not empty."""
+
+    def run(i: Value, _: list[Value]) -> list[Value]:
+        body(add(w, begin, i))
+        return []
+
+    loop(w, w.binary("sub", end, begin), [], run)
+
+
 def remembering(w: Writer, begin: Value, end: Value, carried: Sequence[Value], body: Body) -> None:
     """for i in range(begin, end): carried = body(i, carried). The range may be empty."""
     count = w.binary("sub", end, begin)
@@ -149,6 +159,8 @@ def shared(w: Writer, block: Value, count: int, blocks: int) -> tuple[Value, Val
     size = -(-count // blocks)
     less = blocks * size - count  # the last `less` blocks hold one fewer
     whole = blocks - less
+    if less == 0:
+        return times(w, block, size), times(w, w.binary("add", block, w.int(1)), size)
 
     def before(index: Value) -> Value:
         beyond = w.intrinsic("llvm.smax", "i64", w.binary("sub", index, w.int(whole)), w.int(0))

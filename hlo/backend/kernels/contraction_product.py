@@ -29,9 +29,9 @@ from hlo.backend.kernels.contraction_loops import (
     advanced,
     buffer_address,
     clipped,
+    each,
     kernel_text,
     loop,
-    ranged,
     remembering,
     shared,
     split_index,
@@ -180,7 +180,7 @@ class _Product:
         if plan.depth_first:
             self._depth_first(panels, tiles)
         else:
-            ranged(w, *panels, lambda p: self._panel(p, tiles))
+            each(w, *panels, lambda p: self._panel(p, tiles))
         return keys
 
     def _moves(self, b: Value, side: str) -> Value:
@@ -297,7 +297,7 @@ class _Product:
             self.stage = advanced(w, self.stage_base, moved, self.ring.scalar)
             body(panel)
 
-        ranged(w, *panels, at_panel)
+        each(w, *panels, at_panel)
 
     def _depths(self, block: Value) -> Depths:
         w, size = self.w, self.plan.depth_block
@@ -329,7 +329,7 @@ class _Product:
             if not self.staged and not self.is_direct:
                 self._finish_rows(start, columns)
 
-        ranged(w, *tiles, at_tile)
+        each(w, *tiles, at_tile)
 
     def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
         """Where a tile's sums go: to the stage or straight to the result."""
@@ -418,7 +418,7 @@ class _Product:
 
             loop(w, w.int(rows.step), [], at_row)
 
-        ranged(w, *tiles, at_tile)
+        each(w, *tiles, at_tile)
 
     def _finish_rows(self, start: Value, columns: Columns) -> None:
         """A tile that waits on the stage, to the result's rows from `start` on."""
