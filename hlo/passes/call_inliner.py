@@ -13,7 +13,7 @@ from hlo.ir.graph import (
 )
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes.liveness import awaited
+from hlo.passes.liveness import awaited, wrapped_operations
 
 
 def call_inliner(module: Module) -> bool:
@@ -23,7 +23,10 @@ def call_inliner(module: Module) -> bool:
     those with control dependences stay. O(size of the result).
     """
     changed = False
+    wrapped = wrapped_operations(module)
     for computation in callees_first(module):
+        if computation in wrapped:
+            continue
         kept = awaited(computation)
         for instruction in computation.instructions:
             if instruction not in kept and _may_inline(instruction, computation):

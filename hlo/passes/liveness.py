@@ -19,13 +19,28 @@ def is_removable(instruction: Instruction) -> bool:
 
 
 def fused_computations(module: Module) -> set[Computation]:
-    """What fusions hold. Rewrites leave it alone: each value there, parameters too, has a user."""
-    return {
+    """What fusions hold, and the one operation that an async-start wraps. Rewrites leave them
+    alone: each value of a fusion, parameters too, has a user; a wrapped operation stays alone.
+    """
+    fused = {
         callee
         for computation in module.computations
         for instruction in computation.instructions
         if instruction.opcode == "fusion"
         for callee in instruction.called_computations()
+    }
+    return fused | wrapped_operations(module)
+
+
+def wrapped_operations(module: Module) -> set[Computation]:
+    """Computations of one operation, which async-starts call on the main thread."""
+    return {
+        callee
+        for computation in module.computations
+        for instruction in computation.instructions
+        if instruction.opcode == "async-start"
+        for callee in instruction.called_computations()
+        if callee.execution_thread == "main"
     }
 
 

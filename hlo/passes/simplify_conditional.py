@@ -6,7 +6,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.making import make
 from hlo.passes.call_inliner import inline_call
-from hlo.passes.liveness import awaited
+from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.patterns.matching import splat_literal
 
 
@@ -16,7 +16,10 @@ def simplify_conditional(module: Module) -> bool:
     conditional(true, x, y)  =>  the true computation's instructions, of x. O(size of the result).
     """
     changed = False
+    wrapped = wrapped_operations(module)
     for computation in tuple(module.computations):
+        if computation in wrapped:
+            continue
         chosen = [i for i in computation.instructions if i.opcode == "conditional"]
         for instruction in chosen:
             taken = _taken(instruction)

@@ -162,3 +162,17 @@ ENTRY e { i = s32[] parameter(0)
     for i in (0, 7, 30):
         k = min(i, 19)
         assert driver.compile(module, cache=False)(np.int32(i), x) == x[k, k]
+
+
+def test_wrapped_calls_stay_alone() -> None:
+    module = driver.parse("""HloModule m
+work { p = f32[3] parameter(0)
+  n = f32[3] negate(p)
+  ROOT e = f32[3] exponential(n) }
+ENTRY e { a = f32[3] parameter(0)
+  s = ((f32[3]), f32[3], u32[]) call-start(a), to_apply=work
+  ROOT d = f32[3] call-done(s) }
+""")
+    a = np.arange(3, dtype=np.float32)
+    driver.optimize(module)  # verified after every pass
+    np.testing.assert_allclose(driver.compile(module, cache=False)(a), np.exp(-a), rtol=1e-6)
