@@ -23,7 +23,7 @@ from hlo.ops.table import attribute
 
 LONGEST = 4096  # elements of a line: its scratch memory stays in the L2 cache
 LONGEST_CONVOLUTION = 8192
-MOST_TWIST_BYTES = 1 << 18  # they are constants of the code
+MOST_TWIST_BYTES = 1 << 19  # they are constants of the code
 LEAST_SPLIT = 128
 
 OPERAND, RESULT, BETWEEN, COLUMNS = range(4)  # buffers of the sequence
