@@ -5,28 +5,25 @@ Module -> Schedule -> BufferPlan -> Program -> IrModules -> objects -> Executabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from hlo.backend import linking, native, recall, toolchain
+from hlo.backend import recall, toolchain
 from hlo.backend.buffers import assign
 from hlo.backend.cells import BufferPlan
 from hlo.backend.compile import objects
-from hlo.backend.donation import donated_leaves
 from hlo.backend.host import HostCalls
+from hlo.backend.installing import link
 from hlo.backend.interpreted import InterpretedExecutable
-from hlo.backend.jit import Code
+from hlo.backend.ir_module import IrModule
 from hlo.backend.kernels.build import implementations
-from hlo.backend.link_table import LinkTable, link_table
-from hlo.backend.llvm_ir import ENTRY, IrModule, emit
+from hlo.backend.link_table import link_table
+from hlo.backend.llvm_ir import emit
 from hlo.backend.lowering import lower
 from hlo.backend.program import Program
 from hlo.backend.schedule import Schedule, schedule
 from hlo.ir.module import Module
-from hlo.ir.shape import ProgramShape, Shape
-from hlo.runtime.executable import Executable, Signature
+from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
 
 
@@ -57,20 +54,6 @@ def compile_module(
     return link(module, table, bodies, HostCalls(program) if program.hosts else None)
 
 
-def program_key(
-    module: Module, *, passes: str = "default", mode: str = "strict", threads: int | None = None
-) -> str:
-    """The name under which what this module compiles to is kept on disk, before any pass runs."""
-    options = (passes, mode, str(thread_count(threads)), toolchain.identity())
-    return recall.key(module, *options)
-
-
-def recalled(module: Module, key: str) -> Executable | None:
-    """The executable that `compile_module(..., key=key)` made from this module, in any process."""
-    found = recall.load(key)
-    return None if found is None else link(module, found.table, found.bodies)
-
-
 def build_program(module: Module, *, mode: str = "strict", threads: int = 1) -> Program:
     """The stages before LLVM."""
     order = schedule(module)
@@ -86,45 +69,6 @@ def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]
     """The program's LLVM modules."""
     can_flush = toolchain.host_target(mode).triple.startswith("x86_64")
     return emit(program, flushes=mode == "fast" and can_flush)
-
-
-def link(
-    module: Module,
-    table: LinkTable,
-    bodies: Sequence[bytes],
-    host: HostCalls | None = None,
-    counters: np.ndarray | None = None,
-) -> Executable:
-    """The executable: code in this process, constants, memory. counters: a timed program's."""
-    signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
-    if table.wakes_pool:
-        pool = native.pool()
-        if pool is not None:
-            pool.grow(table.threads)
-    code = Code(bodies)
-    entry = code.address(ENTRY)
-    layout = table.frame_layout(counters)
-    call = native.native_call()
-    fast = None
-    if call is not None:
-        fast = linking.fast_call(call, signature, layout, entry, table.cost_us)
-    return Executable(
-        signature,
-        layout,
-        entry,
-        memory=table.memory,
-        host=host,
-        fast_call=fast,
-        keeps=(code, table, counters),
-    )
-
-
-def result_shape(module: Module) -> Shape:
-    """The entry's result with the layouts that the header asks for."""
-    layout = module.attributes.get("entry_computation_layout")
-    if isinstance(layout, ProgramShape):
-        return layout.result
-    return module.entry.root.shape.without_layout()
 
 
 def has_dynamic_sizes(module: Module) -> bool:

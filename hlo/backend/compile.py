@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from hlo.backend import cache as disk
 from hlo.backend import toolchain
-from hlo.backend.llvm_ir import IrModule
+from hlo.backend.ir_module import IrModule
 
 REMEMBERED_BYTES = 64 * 1024 * 1024
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from hlo.backend.ir_module import ENTRY, PARALLEL, WAKE, IrModule
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.program import (
@@ -31,9 +32,6 @@ from hlo.backend.program import (
 )
 
 TimedStep = KernelStep | CopyStep | HostStep
-ENTRY = "hlo_entry"
-PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/pool_ir.py
-WAKE = "hlo_wake"
 COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
@@ -41,21 +39,6 @@ GROUPS = 4  # modules of a program of middle size, so that two processors share 
 LEAST_LINES, MOST_LINES = 150, 2000  # of a module
 GLUE_LINES = 24  # of an entry that is no module of its own
 FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
-
-
-@dataclass(frozen=True, slots=True)
-class IrModule:
-    """One compilation unit. optimised: whether LLVM's middle-end should see it; is_glue: whether
-    it holds no loop that LLVM should optimise, so that plain code generation serves.
-    """
-
-    text: str
-    symbols: tuple[str, ...]
-    optimised: bool = False
-    is_glue: bool = False
-
-    def __str__(self) -> str:
-        return self.text
 
 
 def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:

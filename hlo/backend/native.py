@@ -21,8 +21,8 @@ import numpy as np
 
 from hlo.backend import call_ir, pool_ir, toolchain
 from hlo.backend.compile import objects
+from hlo.backend.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.jit import Code, define_symbol
-from hlo.backend.llvm_ir import PARALLEL, WAKE, IrModule
 
 METH_FASTCALL = 0x80
 _lock = threading.Lock()

@@ -17,7 +17,7 @@ from functools import lru_cache
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend import elf
-from hlo.backend.llvm_ir import IrModule
+from hlo.backend.ir_module import IrModule
 from hlo.backend.target import Target
 
 HEAVY = (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend import backend, cache, recall
+from hlo.backend import backend, cache, installing, recall
 from hlo.errors import HloErrors
 from hlo.parser.parse import parse
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kept(text: str = TEXT) -> str:
     module = parse(text)
-    key = backend.program_key(module)
+    key = installing.program_key(module)
     np.testing.assert_array_equal(backend.compile_module(module, key=key)(X), WANTED)
     return key
 
@@ -54,8 +54,8 @@ def kept(text: str = TEXT) -> str:
 def test_program_is_recalled() -> None:
     key = kept()
     module = parse(TEXT)
-    assert backend.program_key(module) == key
-    executable = backend.recalled(module, key)
+    assert installing.program_key(module) == key
+    executable = installing.recalled(module, key)
     assert executable is not None
     np.testing.assert_array_equal(executable(X), WANTED)
     assert "arena" in executable.memory_report()
@@ -64,12 +64,14 @@ def test_program_is_recalled() -> None:
 SCRIPT = """
 import sys
 import numpy as np
-from hlo.backend import backend
+from hlo.backend import installing
 from hlo.parser.parse import parse
 module = parse(sys.stdin.read())
-executable = backend.recalled(module, backend.program_key(module))
+executable = installing.recalled(module, installing.program_key(module))
 assert executable is not None
 assert executable(np.ones(3, np.float32)).tolist() == [1, 16, 81]
+made = {"hlo.backend.backend", "hlo.backend.llvm_ir", "hlo.backend.lowering", "hlo.passes.manager"}
+assert not made & set(sys.modules), "a kept program needs no stage that makes code"
 """
 
 
@@ -94,15 +96,17 @@ def test_another_process_recalls() -> None:
     ],
 )
 def test_changed_modules_have_other_keys(old: str, new: str) -> None:
-    assert backend.program_key(parse(TEXT)) != backend.program_key(parse(TEXT.replace(old, new)))
+    assert installing.program_key(parse(TEXT)) != installing.program_key(
+        parse(TEXT.replace(old, new))
+    )
 
 
 def test_options_have_other_keys() -> None:
     module = parse(TEXT)
     keys = {
-        backend.program_key(module),
-        backend.program_key(module, mode="fast"),
-        backend.program_key(module, passes=""),
+        installing.program_key(module),
+        installing.program_key(module, mode="fast"),
+        installing.program_key(module, passes=""),
     }
     assert len(keys) == 3
 
@@ -112,7 +116,7 @@ def test_damaged_programs_are_not_recalled(folder: Path) -> None:
     file = folder / key
     file.write_bytes(file.read_bytes()[:-5])
     assert cache.load(key) is None
-    assert backend.recalled(parse(TEXT), key) is None
+    assert installing.recalled(parse(TEXT), key) is None
 
 
 def test_programs_with_host_steps_are_not_kept() -> None:
@@ -120,9 +124,9 @@ def test_programs_with_host_steps_are_not_kept() -> None:
     ENTRY e { x = f32[3] parameter(0)
       ROOT r = f32[3] custom-call(x), custom_call_target="nobody" }"""
     module = parse(text)
-    key = backend.program_key(module)
+    key = installing.program_key(module)
     backend.compile_module(module, key=key)
-    assert backend.recalled(module, key) is None
+    assert installing.recalled(module, key) is None
 
 
 def test_broken_modules_have_keys_and_are_verified() -> None:
@@ -131,6 +135,6 @@ def test_broken_modules_have_keys_and_are_verified() -> None:
     stranger = parse(TEXT).entry.root
     root = module.entry.root
     root.operands = (stranger,)  # an edge that leads out of the module
-    assert backend.program_key(module) != backend.program_key(parse(TEXT))
+    assert installing.program_key(module) != installing.program_key(parse(TEXT))
     with pytest.raises(HloErrors):
         driver.compile(module)
