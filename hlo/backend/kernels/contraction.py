@@ -85,9 +85,9 @@ def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target
     """buffers: the fusion's operands, the result, temporaries."""
     # The staged kernels' emitters are loaded only where an expression is fused.
     fused = import_module("hlo.backend.kernels.contraction_fused")
-    factors = (fused.fusion_number(o) for o in contraction.operands)
+    lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)
     count = len(fusion.operands)
-    places = Places(*factors, result=count, temporaries=count + 1)
+    places = Places(lhs, rhs, count, temporaries=count + 1)
     epilogue = fused.Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
     return contraction_kernels(contraction, target, epilogue, places)
 
