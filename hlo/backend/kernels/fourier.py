@@ -49,7 +49,9 @@ def fourier_kernels(instruction: Instruction, target: Target) -> KernelSequence 
         for step, place in enumerate(steps):
             calls.append(_call(lines_kernel(place, target), places[step], places[step + 1]))
         at = to
-    return KernelSequence(tuple(calls), (x.size_bytes, max(x.size_bytes, shape.size_bytes)))
+    used = {place for call in calls for place in call.buffers}
+    sizes = {BETWEEN: x.size_bytes, COLUMNS: max(x.size_bytes, shape.size_bytes)}
+    return KernelSequence(tuple(calls), tuple(n * (at in used) for at, n in sizes.items()))
 
 
 def _call(kernel: Kernel, source: int, target: int) -> KernelCall:
