@@ -32,7 +32,7 @@ from hlo.verifier.lint import lint as _lint
 from hlo.verifier.verify import verify as _verify
 
 if TYPE_CHECKING:
-    from hlo.backend.memory_map import MemoryMap
+    from hlo.backend.planning.memory_map import MemoryMap
     from hlo.passes.manager import Manager
     from hlo.runtime.executable import Executable
 
@@ -100,7 +100,7 @@ def compile(
     chosen = "fast" if (mode, passes) == ("fast", "default") else passes
     key = ""
     if cache:
-        kept_programs = import_module("hlo.backend.installing")
+        kept_programs = import_module("hlo.backend.linking.installing")
         key = kept_programs.program_key(module, passes=chosen, mode=mode, threads=threads)
         kept: Executable | None = kept_programs.recalled(module, key)
         if kept is not None:
@@ -193,7 +193,9 @@ def memory(
     """Peak memory, and every buffer with the instruction and line that made it; nothing is run."""
     verify(module)
     optimized = optimize(module, passes, new_manager())
-    made = import_module("hlo.backend.memory_map").memory_map(optimized, mode=mode, threads=threads)
+    made = import_module("hlo.backend.planning.memory_map").memory_map(
+        optimized, mode=mode, threads=threads
+    )
     found: MemoryMap = made
     return found
 

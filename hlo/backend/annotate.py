@@ -13,14 +13,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from hlo.backend import marks, toolchain
-from hlo.backend.buffers import assign
+from hlo.backend.codegen import marks
+from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.codegen.llvm_ir import kernel_module, symbol
 from hlo.backend.kernels.build import implementations
 from hlo.backend.kernels.kernel import Kernel
-from hlo.backend.llvm_ir import IrModule, kernel_module, symbol
-from hlo.backend.lowering import lower
-from hlo.backend.program import BranchStep, KernelStep, LoopStep, Program, Step
-from hlo.backend.schedule import schedule
+from hlo.backend.linking import toolchain
+from hlo.backend.planning.buffers import assign
+from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.program import BranchStep, KernelStep, LoopStep, Program, Step
+from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module

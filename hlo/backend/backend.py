@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hlo.backend import recall, toolchain
-from hlo.backend.buffers import assign
-from hlo.backend.cells import BufferPlan
-from hlo.backend.compile import objects
+from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.codegen.llvm_ir import emit
 from hlo.backend.host import HostCalls
-from hlo.backend.installing import link
 from hlo.backend.interpreted import InterpretedExecutable
-from hlo.backend.ir_module import IrModule
 from hlo.backend.kernels.build import implementations
-from hlo.backend.link_table import link_table
-from hlo.backend.llvm_ir import emit
-from hlo.backend.lowering import lower
-from hlo.backend.program import Program
-from hlo.backend.schedule import Schedule, schedule
+from hlo.backend.linking import recall, toolchain
+from hlo.backend.linking.compile import objects
+from hlo.backend.linking.installing import link
+from hlo.backend.linking.link_table import link_table
+from hlo.backend.planning.buffers import assign
+from hlo.backend.planning.cells import BufferPlan
+from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.program import Program
+from hlo.backend.planning.schedule import Schedule, schedule
 from hlo.ir.module import Module
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hlo.backend.leaves import leaves_of
-from hlo.backend.program import HostStep, Program
+from hlo.backend.planning.leaves import leaves_of
+from hlo.backend.planning.program import HostStep, Program
 from hlo.errors import HloError
 from hlo.interpreter.device import Device, Surroundings
 from hlo.interpreter.run import Run

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.backend import backend
-from hlo.backend.compile import objects
+from hlo.backend.codegen.llvm_ir import TimedStep, emit_timed
 from hlo.backend.host import HostCalls
-from hlo.backend.link_table import link_table
-from hlo.backend.llvm_ir import TimedStep, emit_timed
-from hlo.backend.program import CopyStep, HostStep, KernelStep, Program
+from hlo.backend.linking.compile import objects
+from hlo.backend.linking.installing import link
+from hlo.backend.linking.link_table import link_table
+from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.runtime.threads import thread_count
@@ -73,7 +74,7 @@ def profile(
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
     host = HostCalls(program) if program.hosts else None
     table = link_table(program)
-    executable = backend.link(module, table, objects(modules), host, counters)
+    executable = link(module, table, objects(modules), host, counters)
     executable(*arguments)
     counters[:] = 0
     began = time.perf_counter()

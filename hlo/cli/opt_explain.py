@@ -8,7 +8,7 @@ import inspect
 import click
 
 from hlo import ops  # noqa: F401  # fills the op table
-from hlo.backend.legality import usual_way
+from hlo.backend.planning.legality import usual_way
 from hlo.error_codes import CODES
 from hlo.errors import HloError
 from hlo.ops.listing import explain_op

@@ -2,7 +2,7 @@
 
     arrays --check, addresses into the frame's table, native entry--> arrays
 
-The fast path is a native function (hlo/backend/call_ir.py) that takes plain arrays; tuples are
+The fast path is a native function (backend/codegen/call_ir.py) that takes plain arrays; tuples are
 taken apart for it, and put together behind it. `_slow_call` does everything else: other objects,
 donations, host calls, or when the native function's frame is in use by another thread.
 """
@@ -241,7 +241,9 @@ def _seen_as(memory: np.ndarray, shape: Shape) -> np.ndarray:
     """A donated array as the result that takes its memory: of equal size, maybe another shape."""
     if memory.shape == shape.dims and memory.dtype == shape.dtype.numpy:
         return memory
-    return memory.reshape(-1).view(shape.dtype.numpy).reshape(shape.dims)
+    element = shape.dtype.numpy
+    assert element is not None, "results are arrays of a type that NumPy holds"
+    return memory.reshape(-1).view(element).reshape(shape.dims)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import pytest
 
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
-from tests.property.control_flow_programs import random_program
-from tests.unit.backend.tiny_kernels import compiled
+from tests.support.control_flow_programs import random_program
+from tests.support.tiny_kernels import compiled
 
 CI_SEEDS = 60
 

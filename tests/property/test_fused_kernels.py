@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "backend"))
-
-from kernel_check import check
-
-from hlo.backend.legality import Way, way
+from hlo.backend.planning.legality import Way, way
 from hlo.parser.parse import parse
 from hlo.passes.dce import dce
 from hlo.passes.fusion import fusion
 from hlo.verifier.verify import verify
+from tests.support.kernel_check import check
 
 SIZES = (1, 2, 3, 5, 7, 16, 17, 31, 40)
 HEAD = """HloModule random

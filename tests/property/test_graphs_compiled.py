@@ -4,17 +4,11 @@ threads.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import hlo
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from graph_draws import Graph
+from tests.support.graph_draws import Graph
 
 
 def disagreements(seed: int) -> list[str]:

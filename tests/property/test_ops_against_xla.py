@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,10 +27,7 @@ from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
 from hlo.tools.compare import Budget, compare
 from tests.support import oracle
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from op_draws import FAMILIES, Draw, drawn
+from tests.support.op_draws import FAMILIES, Draw, drawn
 
 PER_MODULE = 40
 BITWISE = {name for name, row in OPS.items() if row.traits & Trait.MOVEMENT} | {"sort", "iota"}

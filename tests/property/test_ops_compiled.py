@@ -6,9 +6,6 @@ products are of small whole numbers, exact in any order, so that their bits have
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,10 +14,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.numerics.representation import codes
 from hlo.ops.table import OPS, Trait
 from hlo.tools.compare import Budget, compare
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from op_draws import FAMILIES, Draw, drawn
+from tests.support.op_draws import FAMILIES, Draw, drawn
 
 PER_MODULE = 20
 BITWISE = {name for name, row in OPS.items() if row.traits & Trait.MOVEMENT} | {"sort", "iota"}

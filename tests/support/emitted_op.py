@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.types import decoded, encoded, joined, parts, rounded, storage_scalar
+from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters.elementwise import emit
-from hlo.backend.target import Target
-from hlo.backend.types import decoded, encoded, joined, parts, rounded, storage_scalar
-from hlo.backend.writer import Value, Writer
 from hlo.ir.dtype import DType
 from tests.support.lanes_jit import host_target, lanes_function
 

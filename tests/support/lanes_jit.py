@@ -9,8 +9,8 @@ from functools import lru_cache
 import llvmlite.binding as llvm  # noqa: TID251  # compiles lane code outside of the backend
 import numpy as np
 
-from hlo.backend.target import Target
-from hlo.backend.writer import Value, Writer, scalar_of, vector_of
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.writer import Value, Writer, scalar_of, vector_of
 
 Body = Callable[[Writer, Target, list[Value]], list[Value]]
 _NUMPY = {

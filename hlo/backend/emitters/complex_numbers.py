@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters import conversion
 from hlo.backend.emitters.lanes import unsupported
 from hlo.backend.math import complex_arithmetic, complex_functions
 from hlo.backend.math.complex_arithmetic import Complex, outlined_pair
 from hlo.backend.math.term import Term
-from hlo.backend.target import Target
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value, Writer
 from hlo.ir.dtype import DType
 
 Emitter = Callable[..., Complex]  # (*operands) -> Complex

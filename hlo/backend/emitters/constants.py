@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
-from hlo.backend import types
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value, Writer, vector_of
+from hlo.backend.codegen import types
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.errors import HloError
 from hlo.ir.dtype import DType
 from hlo.ir.literal import Literal

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hlo.backend import indexing
-from hlo.backend.indexing import ZERO, Expr, Index
+from hlo.backend.codegen import indexing
+from hlo.backend.codegen.indexing import ZERO, Expr, Index
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hlo.backend import indexing, types
-from hlo.backend.elemental import Elemental, Path, emits
+from hlo.backend.codegen import indexing, types
+from hlo.backend.codegen.elemental import Elemental, Path, emits
+from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters.values import of_bits
-from hlo.backend.indexing import Expr, Index
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value, Writer, vector_of
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 

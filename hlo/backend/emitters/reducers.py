@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hlo.backend import types
-from hlo.backend.elemental import Elemental
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value, Writer, vector_of
+from hlo.backend.codegen import types
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hlo.backend import indexing, spaces, types
-from hlo.backend.elemental import Elemental, Path, emits
+from hlo.backend.codegen import indexing, spaces, types
+from hlo.backend.codegen.elemental import Elemental, Path, emits
+from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.codegen.lane_loops import lane_loop
+from hlo.backend.codegen.trace import trace
+from hlo.backend.codegen.types import Lanes, joined, parts
+from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.reducers import Reducer
-from hlo.backend.indexing import Expr, Index
-from hlo.backend.lane_loops import lane_loop
-from hlo.backend.trace import trace
-from hlo.backend.types import Lanes, joined, parts
-from hlo.backend.writer import Value
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute

@@ -8,8 +8,8 @@ which an odd 9-bit M rules out; the products are off by less than 2^-22.
 
 from __future__ import annotations
 
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value, Writer
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, Writer
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend import access, indexing, types
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental, Path, emits
+from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental, Path, emits
+from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.emitters import constants, elementwise
-from hlo.backend.indexing import Expr, Index
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value, vector_of
 from hlo.ir.dtype import DTYPES, DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import prod
 
 from hlo.attributes.window import Window
-from hlo.backend import indexing, types
-from hlo.backend.elemental import Elemental, Path, emits
+from hlo.backend.codegen import indexing, types
+from hlo.backend.codegen.elemental import Elemental, Path, emits
+from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.codegen.types import Lanes, joined, parts
+from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.movement import Condition
-from hlo.backend.indexing import Expr, Index
-from hlo.backend.types import Lanes, joined, parts
-from hlo.backend.writer import Value
 from hlo.ir.instruction import Instruction
 
 _UNROLLED = 32  # windows up to this size are written without a loop

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 
+from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.fingerprint import fingerprint
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
-from hlo.backend.leaves import leaf_count
-from hlo.backend.legality import CONTROL, SOURCES, Way, is_forwarding, way
-from hlo.backend.schedule import Schedule
-from hlo.backend.target import Target
+from hlo.backend.planning.leaves import leaf_count
+from hlo.backend.planning.legality import CONTROL, SOURCES, Way, is_forwarding, way
+from hlo.backend.planning.schedule import Schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
@@ -48,17 +48,17 @@ Family = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 # nothing does not load the sorting kernels.
 FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
     Way.STAGED: (("staged", "staged_kernel"),),
-    Way.CONTRACTION: (("contraction", "contraction_kernels"),),
-    Way.SORT: (("sort", "sort_kernel"),),
-    Way.SCATTER: (("scatter_wide", "wide_scatter_kernels"), ("scatter", "scatter_kernel")),
+    Way.CONTRACTION: (("contraction.contraction", "contraction_kernels"),),
+    Way.SORT: (("sorting.sort", "sort_kernel"),),
+    Way.SCATTER: (("scatter.wide", "wide_scatter_kernels"), ("scatter.scatter", "scatter_kernel")),
     Way.WINDOW: (
         ("window", "window_kernel"),
-        ("scatter_wide", "wide_select_and_scatter_kernels"),
-        ("select_scatter", "select_and_scatter_kernel"),
+        ("scatter.wide", "wide_select_and_scatter_kernels"),
+        ("scatter.select_scatter", "select_and_scatter_kernel"),
         ("staged", "staged_kernel"),
     ),
-    Way.FACTOR: (("matrix_calls", "matrix_kernel"),),
-    Way.FOURIER: (("fourier", "fourier_kernels"),),
+    Way.FACTOR: (("linear_algebra.matrix_calls", "matrix_kernel"),),
+    Way.FOURIER: (("fourier.fourier", "fourier_kernels"),),
     Way.HOST: (),
 }
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from hlo.backend.elemental import Elemental
-from hlo.backend.indexing import Expr, loop_variables
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr, loop_variables
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.parts import Part
 

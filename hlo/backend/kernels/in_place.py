@@ -7,14 +7,14 @@ reduction over the part's own rows, which comes before their stores.
 
 from __future__ import annotations
 
-from hlo.backend import indexing
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental
-from hlo.backend.indexing import Expr
+from hlo.backend.codegen import indexing
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr
+from hlo.backend.codegen.trace import Read
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.parts import Part
-from hlo.backend.leaves import leaf_count
-from hlo.backend.trace import Read
+from hlo.backend.planning.leaves import leaf_count
 from hlo.ir.instruction import Instruction
 
 

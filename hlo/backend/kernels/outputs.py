@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hlo.backend import indexing
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental, Path
+from hlo.backend.codegen import indexing
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental, Path
+from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.movement import window_starts
-from hlo.backend.indexing import Expr, Index
-from hlo.backend.leaves import leaves_of
-from hlo.backend.writer import Value
+from hlo.backend.planning.leaves import leaves_of
 from hlo.ir.instruction import Instruction
 
 

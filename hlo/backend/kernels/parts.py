@@ -9,12 +9,12 @@ import itertools
 from dataclasses import dataclass, field
 from math import prod
 
-from hlo.backend import indexing, spaces
-from hlo.backend.elemental import Elemental
+from hlo.backend.codegen import indexing, spaces
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr, Index, Variable
+from hlo.backend.codegen.trace import Trace, trace
 from hlo.backend.emitters import reducers
-from hlo.backend.indexing import Expr, Index, Variable
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.trace import Trace, trace
 from hlo.ir.instruction import Instruction
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.backend import access, types
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental, is_elementwise
-from hlo.backend.indexing import Expr, Index, linear, of
+from hlo.backend.codegen import access, types
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental, is_elementwise
+from hlo.backend.codegen.indexing import Expr, Index, linear, of
+from hlo.backend.codegen.trace import HEAVY
+from hlo.backend.codegen.types import Lanes
 from hlo.backend.kernels.parts import Part
-from hlo.backend.trace import HEAVY
-from hlo.backend.types import Lanes
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend import access, indexing
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental
-from hlo.backend.indexing import Index, Variable
+from hlo.backend.codegen import access, indexing
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Index, Variable
+from hlo.backend.codegen.types import Lanes
 from hlo.backend.kernels.parts import Part
-from hlo.backend.types import Lanes
 from hlo.ir.instruction import Instruction
 
 _ROW_BYTES = 64 * 1024  # of one row; beyond it, computing again is as fast as memory

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hlo.backend import access, indexing, types
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental
-from hlo.backend.indexing import Expr
+from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.parts import LINE_BYTES, Part, Squares
-from hlo.backend.nest import Nest
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value, vector_of
 
 
 def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:

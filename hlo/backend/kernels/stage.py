@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend import access, indexing
-from hlo.backend.elemental import Elemental
-from hlo.backend.indexing import Atom, Expr, Variable
+from hlo.backend.codegen import access, indexing
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Atom, Expr, Variable
+from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between
+from hlo.backend.codegen.writer import Value
 from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
 from hlo.backend.kernels.strips import emit_strips, saved_strips
-from hlo.backend.lane_loops import lane_loop, lane_loop_between
-from hlo.backend.writer import Value
 from hlo.ir.instruction import Instruction
 
 Limits = tuple[Value, Value]  # of a loop, known at run time

@@ -10,8 +10,11 @@ is first known, so softmax is one kernel of three stages per row.
 
 from __future__ import annotations
 
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
     random,
     reduction,
@@ -25,10 +28,7 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.parts import Part, parts_of
 from hlo.backend.kernels.stage import emit_part
-from hlo.backend.leaves import leaves_of
-from hlo.backend.nest import Nest
-from hlo.backend.target import Target
-from hlo.backend.writer import Value, Writer
+from hlo.backend.planning.leaves import leaves_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 

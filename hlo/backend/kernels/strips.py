@@ -13,15 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from hlo.backend import access, indexing
-from hlo.backend.access import Memory
-from hlo.backend.elemental import Elemental
+from hlo.backend.codegen import access, indexing
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr, Index, Variable
+from hlo.backend.codegen.lane_loops import lane_loop_between
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
-from hlo.backend.indexing import Expr, Index, Variable
 from hlo.backend.kernels.parts import Part, traced
-from hlo.backend.lane_loops import lane_loop_between
-from hlo.backend.types import Lanes
-from hlo.backend.writer import Value
 from hlo.ir.instruction import Instruction
 
 _KEPT_BYTES = 128 * 1024  # of all strips of a kernel: they lie on the stack

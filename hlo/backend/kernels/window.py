@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from math import prod
 
 from hlo.attributes.window import Window
-from hlo.backend import access, indexing, types
-from hlo.backend.elemental import Elemental
+from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.types import Lanes, joined, parts
+from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.reducers import Reducer
-from hlo.backend.indexing import Expr
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import Output, outputs_of
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
 from hlo.backend.kernels.window_row import RowFold, suits
-from hlo.backend.nest import Nest
-from hlo.backend.target import Target
-from hlo.backend.types import Lanes, joined, parts
-from hlo.backend.writer import Value, Writer, vector_of
 from hlo.ir.instruction import Instruction
 
 _BLOCK = 128  # elements that one partial sum takes before it is added to the total

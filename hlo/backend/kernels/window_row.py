@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend import access, types
-from hlo.backend.elemental import Elemental
+from hlo.backend.codegen import access, types
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.codegen.lane_loops import fixed
+from hlo.backend.codegen.types import Lanes, joined, parts
+from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reducers import Reducer
-from hlo.backend.indexing import Expr, Index
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.lane_loops import fixed
-from hlo.backend.types import Lanes, joined, parts
-from hlo.backend.writer import Value
 from hlo.ir.instruction import Instruction
 
 _BLOCK = 4  # vectors that are folded at a time

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.math import exponential, logarithm
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
 from hlo.backend.math.term import Term, Text, two_product, two_sum
 from hlo.backend.math.trigonometric import cos, sin
-from hlo.backend.target import Target
-from hlo.backend.writer import Value, Writer
 
 _INF = float("inf")
 _LN4 = 1.3862943611198906

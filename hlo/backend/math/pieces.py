@@ -14,9 +14,9 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
+from hlo.backend.codegen.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term, fma
-from hlo.backend.writer import Value, Writer, float_bits, vector_of
 
 _ENTRIES = 16
 _HALF = 8  # lanes of AVX2's permutations

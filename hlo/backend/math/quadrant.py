@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from hlo.backend.codegen.writer import Value, Writer, float_bits
 from hlo.backend.math.scaling import FORMATS
 from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
-from hlo.backend.writer import Value, Writer, float_bits
 
 _MAGIC = FORMATS["double"].magic
 _TWO_OVER_PI = 2 / math.pi

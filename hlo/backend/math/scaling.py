@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hlo.backend.codegen.writer import Value
 from hlo.backend.math.term import Term
-from hlo.backend.writer import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hlo.backend.target import Target
-from hlo.backend.writer import Value, Writer, scalar_of, vector_of
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.writer import Value, Writer, scalar_of, vector_of
 
 Number = float | int
 FLOATS = {"float": "i32", "double": "i64"}

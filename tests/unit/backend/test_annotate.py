@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hlo import driver
-from hlo.backend import toolchain
 from hlo.backend.annotate import annotated, kinds
+from hlo.backend.linking import toolchain
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.parser.parse import parse

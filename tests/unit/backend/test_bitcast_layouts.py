@@ -7,8 +7,8 @@ import pytest
 
 from hlo import driver
 from hlo.backend import backend
-from hlo.backend.legality import Way, way
-from hlo.backend.program import HostStep, KernelStep
+from hlo.backend.planning.legality import Way, way
+from hlo.backend.planning.program import HostStep, KernelStep
 from hlo.ir.module import Module
 
 TRANSPOSED = """HloModule m

@@ -7,7 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from hlo.backend import backend, toolchain
+from hlo.backend import backend
+from hlo.backend.linking import toolchain
 from hlo.parser.parse import parse
 
 HALF = """HloModule m

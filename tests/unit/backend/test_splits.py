@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend import backend, lowering
-from hlo.backend.compile import objects
-from hlo.backend.link_table import link_table
-from hlo.backend.program import KernelStep
+from hlo.backend import backend
+from hlo.backend.linking.compile import objects
+from hlo.backend.linking.link_table import link_table
+from hlo.backend.planning import lowering
+from hlo.backend.planning.program import KernelStep
 from hlo.parser.parse import parse
 
 PROGRAMS = {

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from kernel_check import check
-from kernel_runner import TARGET, assembly
 
 from hlo.backend.backend import build_program, compile_module
 from hlo.backend.kernels.staged import staged_kernel
@@ -19,6 +11,8 @@ from hlo.backend.kernels.window import window_kernel
 from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
+from tests.support.kernel_check import check
+from tests.support.kernel_runner import TARGET, assembly
 
 REDUCERS = """
 sum { a = f32[] parameter(0)

@@ -8,10 +8,10 @@ import threading
 import numpy as np
 import pytest
 
-from hlo.backend import native
-from hlo.backend.lowering import lower
-from hlo.backend.program import KernelStep
-from tests.unit.backend.tiny_kernels import compiled, planned
+from hlo.backend.linking import native
+from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.program import KernelStep
+from tests.support.tiny_kernels import compiled, planned
 
 N = 3_000_000
 LARGE = f"""HloModule m

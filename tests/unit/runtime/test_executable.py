@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hlo.backend import native
-from hlo.backend.call_ir import BLOCK_BYTES
+from hlo.backend.codegen.call_ir import BLOCK_BYTES
+from hlo.backend.linking import native
 from hlo.errors import HloError
 from hlo.runtime.executable import Executable
-from tests.unit.backend.tiny_kernels import compiled, f32
+from tests.support.tiny_kernels import compiled, f32
 
 ADD = """HloModule m
 ENTRY e { x = f32[4] parameter(0)

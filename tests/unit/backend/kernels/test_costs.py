@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlo import driver
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.staged import staged_kernel
-from hlo.backend.toolchain import host_target
+from hlo.backend.linking.toolchain import host_target
 
 ROWS, WIDTH = 64, 256
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from kernel_check import check
-from kernel_runner import TARGET, run
 
 from hlo.backend.kernels import phases
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.parser.parse import parse
+from tests.support.kernel_check import check
+from tests.support.kernel_runner import TARGET, run
 
 CHAIN = """
   a = {t} exponential(x)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from kernel_check import check, made_up
-from kernel_runner import TARGET, assembly, run
-
 from hlo.backend.kernels.window import window_kernel
 from hlo.parser.parse import parse
+from tests.support.kernel_check import check, made_up
+from tests.support.kernel_runner import TARGET, assembly, run
 
 STARTS = {"add": "3", "multiply": "1", "maximum": "-2", "minimum": "2", "and": "-1", "xor": "5"}
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from hlo.backend.codegen.target import Target
 from hlo.backend.emitters.floats import FLOAT
 from hlo.backend.math.term import Term
-from hlo.backend.target import Target
 from tests.support.lanes_jit import host_target, lanes_function, plain_target
 
 WIDE = {"float": np.float64, "double": np.longdouble}

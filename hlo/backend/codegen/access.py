@@ -1,0 +1,283 @@
+"""Memory accesses of lanes: a load, a splat, a reversed or a gathered load, as the index says.
+
+    position (a symbolic index) + element type --load--> compute lanes; lanes --store--> memory
+
+The position's growth per lane decides: 1 a vector load, 0 a scalar (splat where it is used), -1 a
+load and a shuffle, otherwise a gather. A masked-off lane touches no memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo.backend.codegen import types
+from hlo.backend.codegen.indexing import Atom, Expr, Part, Variable
+from hlo.backend.codegen.nest import Nest, fits
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, mangled, vector_of
+from hlo.ir.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An array in memory: base address, element type, number of elements, entry in the table."""
+
+    base: Value
+    dtype: DType
+    size: int
+    leaf: int = -1
+
+
+def lane_atom(e: Expr) -> Atom | None:
+    """The loop variable or opaque value by which neighbouring lanes differ."""
+    for atom in e.terms:
+        if atom.lanes > 1:
+            return lane_atom(atom.inner) if isinstance(atom, Part) else atom
+    return None
+
+
+def mask_of(e: Expr) -> Value | None:
+    """The lanes that are in the loop's range, None where all are."""
+    atom = lane_atom(e)
+    return getattr(atom, "mask", None)
+
+
+def stride(position: Expr) -> int | None:
+    """Elements between neighbouring lanes, None where they are irregular."""
+    found: int | None = 0
+    for atom, k in position.terms.items():
+        if atom.lanes == 1:
+            continue
+        if not isinstance(atom, Variable):
+            return None
+        found = (found or 0) + k
+    return found
+
+
+# -- loads -----------------------------------------------------------------------------------
+
+
+def load(nest: Nest, memory: Memory, position: Expr, guard: Value | None) -> Lanes:
+    """The elements at the position. guard: lanes (or a scalar) for which it is in bounds."""
+    if memory.dtype.is_complex:
+        return _load_complex(nest, memory, position, guard)
+    raw = _load_raw(nest, memory, position, guard, types.storage_scalar(memory.dtype))
+    return types.decoded(nest.w, nest.target, raw, memory.dtype)
+
+
+def _load_raw(
+    nest: Nest, memory: Memory, position: Expr, guard: Value | None, element: str
+) -> Value:
+    lanes = position.lanes
+    if lanes == 1:
+        return nest.w.load(_scalar_address(nest, memory, position, guard, element), element, 1)
+    step = stride(position)
+    mask = _both(nest, mask_of(position), guard, lanes)
+    if step == 1:
+        return _load_run(nest, nest.pointer(memory.base, position, element), mask, element, lanes)
+    if step == -1:
+        return _load_reversed(nest, memory, position, mask, element)
+    return _gather(nest, _addresses(nest, memory, position, element), mask, element, lanes)
+
+
+def _scalar_address(
+    nest: Nest, memory: Memory, position: Expr, guard: Value | None, element: str
+) -> Value:
+    """Where one element lies; anywhere in the array where a guard says it is out of bounds."""
+    if guard is None:
+        return nest.pointer(memory.base, position, element)
+    w = nest.w
+    index = nest.scalar(position)
+    index = w.intrinsic("llvm.smax", "i64", index, w.int(0))
+    index = w.intrinsic("llvm.smin", "i64", index, w.int(memory.size - 1))
+    return w.address(memory.base, index, element)
+
+
+def _load_run(nest: Nest, pointer: Value, mask: Value | None, element: str, lanes: int) -> Value:
+    type = vector_of(element, lanes)
+    if mask is None:
+        return nest.w.load(pointer, type, 1)
+    symbol = f"llvm.masked.load.{mangled(type)}.p0"
+    nest.w.declare(type, symbol, ["ptr", mask.type, type])
+    return nest.w.assign(
+        type, f"call {type} @{symbol}(ptr align 1 {pointer}, {mask.typed}, {type} zeroinitializer)"
+    )
+
+
+def _load_reversed(
+    nest: Nest, memory: Memory, position: Expr, mask: Value | None, element: str
+) -> Value:
+    lanes = position.lanes
+    first = nest.pointer(memory.base, position - (lanes - 1), element)
+    turned = None if mask is None else reversed_lanes(nest, mask)
+    return reversed_lanes(nest, _load_run(nest, first, turned, element, lanes))
+
+
+def reversed_lanes(nest: Nest, value: Value) -> Value:
+    """The lanes in the opposite order."""
+    order = ", ".join(f"i32 {lane}" for lane in range(value.lanes - 1, -1, -1))
+    indices = f"<{value.lanes} x i32> <{order}>"
+    return nest.w.pure(value.type, f"shufflevector {value.typed}, {value.type} poison, {indices}")
+
+
+def _addresses(nest: Nest, memory: Memory, position: Expr, element: str, scale: int = 1) -> Value:
+    """One address per lane: a scalar base plus the lanes' own offsets."""
+    lanes = position.lanes
+    uniform = Expr({a: k for a, k in position.terms.items() if a.lanes == 1}, position.constant)
+    varying = {a: k * scale for a, k in position.terms.items() if a.lanes > 1}
+    # A loop variable's lane 0 goes to the base, so that a constant stride leaves constant offsets.
+    steps: dict[Atom, int] = {a: k for a, k in varying.items() if isinstance(a, Variable)}
+    base = nest.pointer(memory.base, uniform * scale + Expr(dict(steps), 0), element)
+    w = nest.w
+    offsets: Value | None = None
+    if steps:
+        total = sum(steps.values())
+        scalar = "i32" if abs(total) * lanes < 1 << 31 else "i64"
+        listed = ", ".join(f"{scalar} {total * lane}" for lane in range(lanes))
+        offsets = Value(f"<{listed}>", vector_of(scalar, lanes))
+    rest = Expr({a: k for a, k in varying.items() if a not in steps}, 0)
+    if rest.terms:
+        scalar = (
+            "i64" if not fits(rest, 30) or (offsets and offsets.scalar_type == "i64") else "i32"
+        )
+        if offsets is not None and offsets.scalar_type != scalar:
+            offsets = Value(offsets.text.replace("i32", scalar), vector_of(scalar, lanes))
+        values = nest.lane_values(rest, lanes, scalar)
+        offsets = values if offsets is None else w.binary("add", values, offsets)
+    assert offsets is not None, "lanes differ"
+    text = f"getelementptr {element}, ptr {base}, {offsets.typed}"
+    return w.pure(vector_of("ptr", lanes), text)
+
+
+def _gather(nest: Nest, addresses: Value, mask: Value | None, element: str, lanes: int) -> Value:
+    type = vector_of(element, lanes)
+    mask = mask or Value("splat (i1 true)", vector_of("i1", lanes))
+    symbol = f"llvm.masked.gather.{mangled(type)}.v{lanes}p0"
+    nest.w.declare(type, symbol, [addresses.type, mask.type, type])
+    operands = f"{addresses.type} align 1 {addresses}, {mask.typed}, {type} zeroinitializer"
+    return nest.w.assign(type, f"call {type} @{symbol}({operands})")
+
+
+def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | None) -> Lanes:
+    w = nest.w
+    element = types.storage_scalar(memory.dtype)
+    lanes = position.lanes
+    if lanes == 1:
+        pair = w.address(
+            _scalar_address(nest, memory, position, guard, f"[2 x {element}]"), w.int(0), element
+        )
+        return w.load(pair, element), w.load(w.address(pair, w.int(1), element), element)
+    mask = _both(nest, mask_of(position), guard, lanes)
+    if stride(position) == 1:
+        both = None if mask is None else _spread(nest, mask)
+        pointer = nest.pointer(memory.base, position * 2, element)
+        wide = _load_run(nest, pointer, both, element, 2 * lanes)
+        return _every_second(nest, wide, 0), _every_second(nest, wide, 1)
+    addresses = _addresses(nest, memory, position, element, 2)
+    second = f"getelementptr {element}, {addresses.typed}, i64 1"
+    next_addresses = w.pure(addresses.type, second)
+    return (
+        _gather(nest, addresses, mask, element, lanes),
+        _gather(nest, next_addresses, mask, element, lanes),
+    )
+
+
+def _every_second(nest: Nest, value: Value, first: int) -> Value:
+    lanes = value.lanes // 2
+    order = ", ".join(f"i32 {2 * lane + first}" for lane in range(lanes))
+    type = vector_of(value.scalar_type, lanes)
+    return nest.w.pure(
+        type, f"shufflevector {value.typed}, {value.type} poison, <{lanes} x i32> <{order}>"
+    )
+
+
+def _spread(nest: Nest, value: Value) -> Value:
+    """Each lane twice."""
+    order = ", ".join(f"i32 {lane // 2}" for lane in range(2 * value.lanes))
+    type = vector_of(value.scalar_type, 2 * value.lanes)
+    return nest.w.pure(
+        type,
+        f"shufflevector {value.typed}, {value.type} poison, <{2 * value.lanes} x i32> <{order}>",
+    )
+
+
+def _both(nest: Nest, mask: Value | None, guard: Value | None, lanes: int) -> Value | None:
+    if guard is None:
+        return mask
+    guard = nest.w.splat(guard, lanes)
+    return guard if mask is None else nest.w.binary("and", mask, guard)
+
+
+# -- stores ----------------------------------------------------------------------------------
+
+
+def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
+    """Write the elements; lanes that are masked off stay as they were."""
+    w = nest.w
+    element = types.storage_scalar(memory.dtype)
+    values = tuple(w.splat(v, position.lanes) for v in types.parts(lanes))
+    raw = [types.encoded(w, nest.target, v, memory.dtype) for v in values]
+    if len(raw) == 2:
+        _store_complex(nest, memory, position, (raw[0], raw[1]), element)
+        return
+    if position.lanes == 1:
+        w.store(raw[0], nest.pointer(memory.base, position, element), 1)
+        return
+    mask = mask_of(position)
+    if stride(position) == 1:
+        _store_run(nest, nest.pointer(memory.base, position, element), raw[0], mask)
+    else:
+        _scatter(nest, _addresses(nest, memory, position, element), raw[0], mask)
+
+
+def _store_run(nest: Nest, pointer: Value, raw: Value, mask: Value | None) -> None:
+    if mask is None:
+        nest.w.store(raw, pointer, 1)
+        return
+    if mask.text.startswith("<") and mask.text.count("i1 1") == 1:
+        # LLVM 22 turns a masked store of truncated lanes with one lane on into a store of the wide
+        # lane, which writes past the element: store that one lane instead.
+        lane = mask.text.split(",").index(next(m for m in mask.text.split(",") if "i1 1" in m))
+        element = f"getelementptr inbounds {raw.scalar_type}, ptr {pointer}, i64 {lane}"
+        nest.w.store(nest.w.extract(raw, lane), nest.w.pure("ptr", element), 1)
+        return
+    symbol = f"llvm.masked.store.{mangled(raw.type)}.p0"
+    nest.w.declare("void", symbol, [raw.type, "ptr", mask.type])
+    nest.w.emit(f"call void @{symbol}({raw.typed}, ptr align 1 {pointer}, {mask.typed})")
+
+
+def _scatter(nest: Nest, addresses: Value, raw: Value, mask: Value | None) -> None:
+    lanes = raw.lanes
+    mask = mask or Value("splat (i1 true)", vector_of("i1", lanes))
+    symbol = f"llvm.masked.scatter.{mangled(raw.type)}.v{lanes}p0"
+    nest.w.declare("void", symbol, [raw.type, addresses.type, mask.type])
+    nest.w.emit(
+        f"call void @{symbol}({raw.typed}, {addresses.type} align 1 {addresses}, {mask.typed})"
+    )
+
+
+def _store_complex(
+    nest: Nest, memory: Memory, position: Expr, raw: tuple[Value, Value], element: str
+) -> None:
+    w = nest.w
+    real, imaginary = raw
+    lanes = position.lanes
+    if lanes == 1:
+        pointer = nest.pointer(memory.base, position * 2, element)
+        w.store(real, pointer, 1)
+        w.store(imaginary, w.address(pointer, w.int(1), element), 1)
+        return
+    mask = mask_of(position)
+    if stride(position) == 1:
+        order = ", ".join(f"i32 {lane // 2 + lane % 2 * lanes}" for lane in range(2 * lanes))
+        type = vector_of(element, 2 * lanes)
+        pairs = w.pure(
+            type, f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>"
+        )
+        both = None if mask is None else _spread(nest, mask)
+        _store_run(nest, nest.pointer(memory.base, position * 2, element), pairs, both)
+        return
+    addresses = _addresses(nest, memory, position, element, 2)
+    _scatter(nest, addresses, real, mask)
+    second = w.pure(addresses.type, f"getelementptr {element}, {addresses.typed}, i64 1")
+    _scatter(nest, second, imaginary, mask)

@@ -1,0 +1,377 @@
+"""The call from Python as LLVM IR: one METH_FASTCALL function for every executable.
+
+    hlo_call(self, args, nargs): self is an int64 array, the executable's call record
+
+It checks that each argument is a plain array of the right type and shape, makes the results (large
+ones in blocks from a free list), puts the addresses into the frame's table, runs the entry with or
+without the interpreter's lock, and gives the result back. Whatever is not as expected goes to the
+record's Python callable. Sources of the object layouts: CPython's and NumPy's headers, probed
+before use (hlo/backend/linking/native.py); blocks: BACKEND_FACTS.md sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+# The call record, in 8-byte words.
+(
+    NARGS, NRESULTS, FRAME, ENTRY, SLOW, FLAGS, ARGUMENT_SLOTS, ARGUMENT_COUNT, RESULT_SLOTS,
+    RESULT_COUNT, ARGUMENTS, RESULTS,
+) = range(12)  # fmt: skip
+RECORD_WORDS = 12
+RELEASES, TUPLE = 1, 2  # flags: let other Python threads run; the result is a tuple
+# An argument's or a result's row, in words: dtype object, rank, address of the sizes, bytes.
+ROW_WORDS = 4
+# A relocation, in words: slot of the table, number of the argument or result.
+
+BLOCK_BYTES = 32 * 1024  # results from this size on come from the free list
+HEADER_BYTES = 64
+CLASSES = 256
+
+PYTHON_SYMBOLS = (
+    "Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New",
+    "PyTuple_SetItem", "PyObject_Vectorcall", "PyCapsule_New", "PyCapsule_GetPointer",
+    "PyErr_NoMemory",
+)  # fmt: skip
+LIBRARY_SYMBOLS = ("posix_memalign", "free", "syscall")
+NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}  # places in NumPy's C API table
+NDARRAY = "hlo_ndarray"
+
+
+def text() -> str:
+    """The free list's functions and the call's."""
+    return _BLOCKS + _CALL
+
+
+_BLOCKS = f"""
+@{NDARRAY} = external global i8
+@hlo_pooled_bytes = global i64 0
+@hlo_pool_limit = global i64 1073741824
+@hlo_free_blocks = global [{CLASSES} x ptr] zeroinitializer
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+declare i64 @llvm.ctlz.i64(i64, i1)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyCapsule_New(ptr, ptr, ptr)
+declare ptr @PyCapsule_GetPointer(ptr, ptr)
+declare ptr @PyErr_NoMemory()
+declare ptr @hlo_new_from_descr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
+declare i32 @hlo_set_base(ptr, ptr)
+
+; A block of at least %bytes: four size classes per power of two, from the free list or fresh.
+define ptr @hlo_block_new(i64 %bytes) {{
+  %place = alloca ptr
+  %zeros = call i64 @llvm.ctlz.i64(i64 %bytes, i1 false)
+  %log = sub i64 63, %zeros
+  %two = sub i64 %log, 2
+  %step = shl i64 1, %two
+  %below = sub i64 %step, 1
+  %b0 = add i64 %bytes, %below
+  %quarters = lshr i64 %b0, %two
+  %size = shl i64 %quarters, %two
+  %c0 = shl i64 %two, 2
+  %class = add i64 %c0, %quarters
+  %known = icmp ult i64 %class, {CLASSES}
+  br i1 %known, label %look, label %fresh
+look:
+  %head = getelementptr ptr, ptr @hlo_free_blocks, i64 %class
+  %block = load ptr, ptr %head
+  %there = icmp ne ptr %block, null
+  br i1 %there, label %reuse, label %fresh
+reuse:
+  %next = load ptr, ptr %block
+  store ptr %next, ptr %head
+  %p0 = load i64, ptr @hlo_pooled_bytes
+  %p1 = sub i64 %p0, %size
+  store i64 %p1, ptr @hlo_pooled_bytes
+  %reused = getelementptr i8, ptr %block, i64 {HEADER_BYTES}
+  ret ptr %reused
+fresh:
+  %whole = add i64 %size, {HEADER_BYTES}
+  %status = call i32 @posix_memalign(ptr %place, i64 64, i64 %whole)
+  %good = icmp eq i32 %status, 0
+  br i1 %good, label %made, label %none
+made:
+  %new = load ptr, ptr %place
+  %class.place = getelementptr i8, ptr %new, i64 8
+  store i64 %class, ptr %class.place
+  %size.place = getelementptr i8, ptr %new, i64 16
+  store i64 %size, ptr %size.place
+  %data = getelementptr i8, ptr %new, i64 {HEADER_BYTES}
+  ret ptr %data
+none:
+  ret ptr null
+}}
+
+; Back to the free list, or to the system when the list holds enough.
+define void @hlo_block_free(ptr %data) {{
+  %block = getelementptr i8, ptr %data, i64 -{HEADER_BYTES}
+  %class.place = getelementptr i8, ptr %block, i64 8
+  %class = load i64, ptr %class.place
+  %size.place = getelementptr i8, ptr %block, i64 16
+  %size = load i64, ptr %size.place
+  %p0 = load i64, ptr @hlo_pooled_bytes
+  %p1 = add i64 %p0, %size
+  %limit = load i64, ptr @hlo_pool_limit
+  %within = icmp ule i64 %p1, %limit
+  %known = icmp ult i64 %class, {CLASSES}
+  %keep = and i1 %within, %known
+  br i1 %keep, label %pool, label %drop
+pool:
+  store i64 %p1, ptr @hlo_pooled_bytes
+  %head = getelementptr ptr, ptr @hlo_free_blocks, i64 %class
+  %next = load ptr, ptr %head
+  store ptr %next, ptr %block
+  store ptr %block, ptr %head
+  ret void
+drop:
+  call void @free(ptr %block)
+  ret void
+}}
+
+define void @hlo_capsule_end(ptr %capsule) {{
+  %data = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr null)
+  call void @hlo_block_free(ptr %data)
+  ret void
+}}
+
+; A new array for a result's row; its memory is NumPy's when small. null: an exception is set.
+define ptr @hlo_new_result(ptr %row) {{
+  %descr = load ptr, ptr %row
+  %nd.place = getelementptr i8, ptr %row, i64 8
+  %nd = load i64, ptr %nd.place
+  %rank = trunc i64 %nd to i32
+  %dims.place = getelementptr i8, ptr %row, i64 16
+  %dims = load ptr, ptr %dims.place
+  %bytes.place = getelementptr i8, ptr %row, i64 24
+  %bytes = load i64, ptr %bytes.place
+  %large = icmp uge i64 %bytes, {BLOCK_BYTES}
+  br i1 %large, label %block, label %plain
+plain:
+  call void @Py_IncRef(ptr %descr)
+  %own = call ptr @hlo_new_from_descr(ptr @{NDARRAY}, ptr %descr, i32 %rank, ptr %dims,
+                                      ptr null, ptr null, i32 0, ptr null)
+  ret ptr %own
+block:
+  %data = call ptr @hlo_block_new(i64 %bytes)
+  %got = icmp ne ptr %data, null
+  br i1 %got, label %wrap, label %memory
+memory:
+  %none = call ptr @PyErr_NoMemory()
+  ret ptr null
+wrap:
+  %capsule = call ptr @PyCapsule_New(ptr %data, ptr null, ptr @hlo_capsule_end)
+  %held = icmp ne ptr %capsule, null
+  br i1 %held, label %array, label %lost
+lost:
+  call void @hlo_block_free(ptr %data)
+  ret ptr null
+array:
+  call void @Py_IncRef(ptr %descr)
+  %view = call ptr @hlo_new_from_descr(ptr @{NDARRAY}, ptr %descr, i32 %rank, ptr %dims,
+                                       ptr null, ptr %data, i32 1281, ptr null)
+  %made = icmp ne ptr %view, null
+  br i1 %made, label %base, label %unwrap
+unwrap:
+  call void @Py_DecRef(ptr %capsule)
+  ret ptr null
+base:
+  %status = call i32 @hlo_set_base(ptr %view, ptr %capsule)
+  ret ptr %view
+}}
+"""
+
+
+def _field(name: str, word: int) -> str:
+    return (
+        f"  %{name}.place = getelementptr i8, ptr %record, i64 {8 * word}\n"
+        f"  %{name} = load ptr, ptr %{name}.place"
+    )
+
+
+def _count(name: str, word: int) -> str:
+    return (
+        f"  %{name}.place = getelementptr i8, ptr %record, i64 {8 * word}\n"
+        f"  %{name} = load i64, ptr %{name}.place"
+    )
+
+
+def _relocations(name: str, slots: int, count: int, source: str, after: str) -> str:
+    """A loop that stores addresses into the table's slots."""
+    return f"""
+{name}:
+{_field(name + ".list", slots)}
+{_count(name + ".count", count)}
+  br label %{name}.test
+{name}.test:
+  %{name}.i = phi i64 [ 0, %{name} ], [ %{name}.next, %{name}.one ]
+  %{name}.more = icmp ult i64 %{name}.i, %{name}.count
+  br i1 %{name}.more, label %{name}.one, label %{after}
+{name}.one:
+  %{name}.entry = getelementptr {{ i64, i64 }}, ptr %{name}.list, i64 %{name}.i
+  %{name}.slot = load i64, ptr %{name}.entry
+  %{name}.number.place = getelementptr i8, ptr %{name}.entry, i64 8
+  %{name}.number = load i64, ptr %{name}.number.place
+  %{name}.from = getelementptr ptr, ptr {source}, i64 %{name}.number
+  %{name}.address = load ptr, ptr %{name}.from
+  %{name}.to = getelementptr ptr, ptr %frame, i64 %{name}.slot
+  store ptr %{name}.address, ptr %{name}.to
+  %{name}.next = add i64 %{name}.i, 1
+  br label %{name}.test
+"""
+
+
+_CALL = f"""
+define ptr @hlo_call(ptr %self, ptr %args, i64 %nargs) {{
+start:
+  %record.place = getelementptr i8, ptr %self, i64 16
+  %record = load ptr, ptr %record.place
+{_count("n", NARGS)}
+{_field("frame", FRAME)}
+  %same = icmp eq i64 %n, %nargs
+  %idle = icmp ne ptr %frame, null
+  %ready = and i1 %same, %idle
+  br i1 %ready, label %check, label %slow
+check:
+{_field("rows", ARGUMENTS)}
+{_count("outs", NRESULTS)}
+  %data = alloca ptr, i64 %n
+  %results = alloca ptr, i64 %outs
+  %out.data = alloca ptr, i64 %outs
+  br label %argument
+argument:
+  %i = phi i64 [ 0, %check ], [ %i.next, %accept ]
+  %more = icmp ult i64 %i, %n
+  br i1 %more, label %one, label %make
+one:
+  %arg.place = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %arg.place
+  %type.place = getelementptr i8, ptr %arg, i64 8
+  %type = load ptr, ptr %type.place
+  %is.array = icmp eq ptr %type, @{NDARRAY}
+  br i1 %is.array, label %array, label %slow
+array:
+  %row = getelementptr [{ROW_WORDS} x i64], ptr %rows, i64 %i
+  %want = load ptr, ptr %row
+  %descr.place = getelementptr i8, ptr %arg, i64 56
+  %descr = load ptr, ptr %descr.place
+  %c0 = icmp eq ptr %descr, %want
+  %flags.place = getelementptr i8, ptr %arg, i64 64
+  %flags = load i32, ptr %flags.place
+  %f1 = and i32 %flags, 257
+  %c1 = icmp eq i32 %f1, 257
+  %rank.place = getelementptr i8, ptr %row, i64 8
+  %rank = load i64, ptr %rank.place
+  %nd.place = getelementptr i8, ptr %arg, i64 24
+  %nd32 = load i32, ptr %nd.place
+  %nd = zext i32 %nd32 to i64
+  %c2 = icmp eq i64 %nd, %rank
+  %c3 = and i1 %c0, %c1
+  %c4 = and i1 %c3, %c2
+  %data.place = getelementptr i8, ptr %arg, i64 16
+  %address = load ptr, ptr %data.place
+  %data.slot = getelementptr ptr, ptr %data, i64 %i
+  store ptr %address, ptr %data.slot
+  %dims.place = getelementptr i8, ptr %arg, i64 32
+  %dims = load ptr, ptr %dims.place
+  %sizes.place = getelementptr i8, ptr %row, i64 16
+  %sizes = load ptr, ptr %sizes.place
+  br i1 %c4, label %dim, label %slow
+dim:
+  %d = phi i64 [ 0, %array ], [ %d.next, %dim.one ]
+  %d.more = icmp ult i64 %d, %rank
+  br i1 %d.more, label %dim.one, label %accept
+dim.one:
+  %a.place = getelementptr i64, ptr %dims, i64 %d
+  %a = load i64, ptr %a.place
+  %w.place = getelementptr i64, ptr %sizes, i64 %d
+  %w = load i64, ptr %w.place
+  %d.next = add i64 %d, 1
+  %equal = icmp eq i64 %a, %w
+  br i1 %equal, label %dim, label %slow
+accept:
+  %i.next = add i64 %i, 1
+  br label %argument
+make:
+{_field("out.rows", RESULTS)}
+  br label %result
+result:
+  %k = phi i64 [ 0, %make ], [ %k.next, %made ]
+  %k.more = icmp ult i64 %k, %outs
+  br i1 %k.more, label %new, label %patch.args
+new:
+  %out.row = getelementptr [{ROW_WORDS} x i64], ptr %out.rows, i64 %k
+  %out = call ptr @hlo_new_result(ptr %out.row)
+  %out.good = icmp ne ptr %out, null
+  br i1 %out.good, label %made, label %undo
+made:
+  %out.slot = getelementptr ptr, ptr %results, i64 %k
+  store ptr %out, ptr %out.slot
+  %out.place = getelementptr i8, ptr %out, i64 16
+  %out.address = load ptr, ptr %out.place
+  %out.data.slot = getelementptr ptr, ptr %out.data, i64 %k
+  store ptr %out.address, ptr %out.data.slot
+  %k.next = add i64 %k, 1
+  br label %result
+undo:
+  %u = phi i64 [ %k, %new ], [ %u.next, %undo.one ]
+  %u.more = icmp ugt i64 %u, 0
+  br i1 %u.more, label %undo.one, label %failed
+undo.one:
+  %u.next = sub i64 %u, 1
+  %u.slot = getelementptr ptr, ptr %results, i64 %u.next
+  %u.array = load ptr, ptr %u.slot
+  call void @Py_DecRef(ptr %u.array)
+  br label %undo
+failed:
+  ret ptr null
+{_relocations("patch.args", ARGUMENT_SLOTS, ARGUMENT_COUNT, "%data", "patch.outs")}
+{_relocations("patch.outs", RESULT_SLOTS, RESULT_COUNT, "%out.data", "enter")}
+enter:
+  store ptr null, ptr %frame.place
+{_field("entry", ENTRY)}
+{_count("mode", FLAGS)}
+  %r0 = and i64 %mode, {RELEASES}
+  %releases = icmp ne i64 %r0, 0
+  br i1 %releases, label %release, label %hold
+hold:
+  %s0 = call i32 %entry(ptr %frame)
+  br label %back
+release:
+  %thread = call ptr @PyEval_SaveThread()
+  %s1 = call i32 %entry(ptr %frame)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %back
+back:
+  store ptr %frame, ptr %frame.place
+  %t0 = and i64 %mode, {TUPLE}
+  %is.tuple = icmp ne i64 %t0, 0
+  br i1 %is.tuple, label %tuple, label %single
+single:
+  %only = load ptr, ptr %results
+  ret ptr %only
+tuple:
+  %whole = call ptr @PyTuple_New(i64 %outs)
+  br label %item
+item:
+  %m = phi i64 [ 0, %tuple ], [ %m.next, %item.one ]
+  %m.more = icmp ult i64 %m, %outs
+  br i1 %m.more, label %item.one, label %done
+item.one:
+  %m.slot = getelementptr ptr, ptr %results, i64 %m
+  %m.array = load ptr, ptr %m.slot
+  %m.status = call i32 @PyTuple_SetItem(ptr %whole, i64 %m, ptr %m.array)
+  %m.next = add i64 %m, 1
+  br label %item
+done:
+  ret ptr %whole
+slow:
+{_field("python", SLOW)}
+  %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %nargs, ptr null)
+  ret ptr %answer
+}}
+"""

@@ -1,0 +1,486 @@
+"""Elemental: a fused expression as a function from indices to lanes, evaluated once per index.
+
+    lanes_at(instruction, indices) -> the lanes at each; code goes to the outermost loop that it can
+
+Indices come in batches (the unrolled copies of a loop body), so that a reduction met on the way
+makes one loop for all of them, and so that independent chains stand interleaved. Under guards
+(the region of a concatenate or a pad) lanes outside the region hold any value, and loads do not
+touch memory. Does not know: how the kernel's own loops are chosen (kernels/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen.access import Memory, lane_atom
+from hlo.backend.codegen.indexing import Expr, Index, Opaque
+from hlo.backend.codegen.marks import location
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.transposed import is_square, load_square
+from hlo.backend.codegen.types import Lanes, parts
+from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters import constants, elementwise, uniform_division
+from hlo.backend.emitters.movement import CASES, Case, Condition, cases
+from hlo.errors import HloError
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import call_attributes
+
+Path = tuple[int, ...]
+Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
+
+# Results are exact in the operands' type: nothing to round.
+_EXACT = frozenset(
+    {"abs", "negate", "maximum", "minimum", "clamp", "select", "copy", "sign", "and", "or", "real"}
+)
+
+
+def unsupported(instruction: Instruction, why: str = "in a loop kernel") -> HloError:
+    """The one error by which a kernel of loops is declined."""
+    return HloError("unsupported", f"{instruction.opcode} {why}", instruction.span)
+
+
+class Elemental:
+    """memory: where leaves of the kernel's operands lie, by (instruction, path)."""
+
+    def __init__(self, nest: Nest, lanes: int) -> None:
+        self.nest = nest
+        self.lanes = lanes  # elements of a full vector in this kernel
+        self.is_raw = False  # elements are moved only: narrow floats are seen as their bits
+        self.memory: dict[tuple[Instruction, Path], Memory] = {}
+        self.bound: dict[Instruction, Instruction] = {}  # a called computation's parameters
+        self.guards: tuple[Condition, ...] = ()
+        self.saved: dict[Instruction, Saved] = {}
+        self._in_order = False  # the operands of an elementwise tree are being evaluated in order
+
+    def storage(self, dtype: DType) -> DType:
+        """The type as which elements are loaded and stored."""
+        if self.is_raw and (dtype.is_pred or types.is_narrow_float(dtype)):
+            return dt.U16 if dtype.item_bytes == 2 else dt.U8
+        return dtype
+
+    # -- evaluation --------------------------------------------------------------------------
+
+    def lanes_at(
+        self, instruction: Instruction, indices: Sequence[Index], path: Path = ()
+    ) -> list[Lanes]:
+        """Lanes of the array (a tuple's element, by path) at each index; scalars where uniform."""
+        instruction, path = self.source(instruction, path)
+        levels = self.nest.path
+        found: dict[Index, Lanes] = {}
+        missing: dict[int, list[Index]] = {}
+        for index in indices:
+            if index in found:
+                continue
+            depth = min(self._depth(index), len(levels) - 1)
+            known = levels[depth].memo.get((instruction, path, index, self.guards))
+            if known is not None:
+                found[index] = known  # type: ignore[assignment]  # the memo of a level holds lanes
+            elif index not in missing.setdefault(depth, []):
+                missing[depth].append(index)
+        for depth, wanted in missing.items():
+            with self.nest.at(depth) as level:
+                results = self._evaluated(instruction, wanted, path)
+                for index, lanes in zip(wanted, results, strict=True):
+                    level.memo[instruction, path, index, self.guards] = found[index] = lanes
+        return [found[index] for index in indices]
+
+    def source(self, instruction: Instruction, path: Path) -> tuple[Instruction, Path]:
+        """The instruction that makes the value: tuples, calls and parameters looked through."""
+        while (instruction, path) not in self.memory:
+            match instruction.opcode:
+                case "get-tuple-element":
+                    path = (tuple_index(instruction), *path)
+                    instruction = instruction.operands[0]
+                case "tuple":
+                    instruction, path = instruction.operands[path[0]], path[1:]
+                case "opt-barrier" | "optimization-barrier" | "domain" | "add-dependency":
+                    instruction = instruction.operands[0]
+                case "fusion" | "call":
+                    instruction = self._entered(instruction)
+                case "parameter" if instruction in self.bound:
+                    instruction = self.bound[instruction]
+                case _:
+                    break
+        return instruction, path
+
+    def _entered(self, call: Instruction) -> Instruction:
+        """The root of a called computation, its parameters bound to the call's operands."""
+        (callee,) = call.called_computations()
+        for parameter, operand in zip(callee.parameters, call.operands, strict=True):
+            if self.bound.setdefault(parameter, operand) is not operand:
+                raise unsupported(call, "of a computation that is called twice")
+        return callee.root
+
+    def _depth(self, index: Index) -> int:
+        depth = max((e.depth for e in index), default=0)
+        return max((depth, *(c.index.depth for c in self.guards)))
+
+    def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
+        w, before = self.nest.w, self.nest.w.mark
+        if self.nest.target.marks:
+            w.mark = location(w, instruction)
+        try:
+            saved = self.saved.get(instruction)
+            if saved is not None:
+                return saved.lanes_at(self, instruction, indices)
+            return self.computed(instruction, indices, path)
+        finally:
+            w.mark = before
+
+    def computed(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
+        memory = self.memory.get((instruction, path))
+        if memory is not None:
+            return self._loaded(instruction, memory, indices, path)
+        if is_elementwise(instruction):
+            return self._elementwise(instruction, indices)
+        in_order, self._in_order = self._in_order, False
+        try:
+            emitter = EMITTERS.get(instruction.opcode)
+            if emitter is not None:
+                return emitter(self, instruction, indices, path)
+            if instruction.opcode in CASES and keeps_elements(instruction):
+                moved = self._moved(instruction, indices)
+                if instruction.opcode == "bitcast":
+                    return [self._reread(instruction, lanes) for lanes in moved]
+                return moved
+        finally:
+            self._in_order = in_order
+        raise unsupported(instruction)
+
+    def _loaded(
+        self, instruction: Instruction, memory: Memory, indices: list[Index], path: Path
+    ) -> list[Lanes]:
+        dims = self.dims(instruction, path)
+        positions = [indexing.linear(index, dims) for index in indices]
+        if not self.guards and not memory.dtype.is_complex and is_square(positions):
+            return load_square(self.nest, memory, positions)
+        guard = self.test(self.guards) if self.guards else None
+        results = []
+        for position in positions:
+            own = guard
+            if own is not None and own.lanes > 1 and position.lanes == 1:
+                own = Value(
+                    "true", "i1"
+                )  # some lane's guard puts a shared index in bounds, or clamps
+            results.append(access.load(self.nest, memory, position, own))
+        return results
+
+    @staticmethod
+    def dims(instruction: Instruction, path: Path) -> tuple[int, ...]:
+        """Dimensions of a tuple's element."""
+        shape = instruction.shape
+        for k in path:
+            shape = shape.elements[k]
+        return shape.dims
+
+    def _elementwise(self, instruction: Instruction, indices: list[Index]) -> list[Lanes]:
+        if not self._in_order:
+            # Operands first, from a list: a tree of hundreds of ops would exhaust the stack.
+            self._in_order = True
+            for member in self._tree(instruction):
+                self.lanes_at(member, indices)
+            self._in_order = False
+        operands = [
+            self.lanes_at(o, [() for _ in indices] if not o.shape.dims else indices)
+            for o in instruction.operands
+        ]
+        attributes = call_attributes(instruction)
+        kinds = [o.shape.dtype for o in instruction.operands]
+        return [
+            self.apply(instruction, [o[n] for o in operands], kinds, attributes)
+            for n in range(len(indices))
+        ]
+
+    def _tree(self, root: Instruction) -> list[Instruction]:
+        """The elementwise ops of the root's dimensions that it rests on, operands first."""
+        order: dict[Instruction, None] = {}
+        stack = [(root, False)]
+        seen = {root}
+        while stack:
+            top, is_ready = stack.pop()
+            if is_ready:
+                order[top] = None
+                continue
+            stack.append((top, True))
+            for operand in top.operands:
+                source, path = self.source(operand, ())
+                if source in seen or path or not is_elementwise(source) or source in self.saved:
+                    continue
+                if source.shape.dims == root.shape.dims and (source, ()) not in self.memory:
+                    seen.add(source)
+                    stack.append((source, False))
+        del order[root]
+        return list(order)
+
+    def apply(
+        self,
+        instruction: Instruction,
+        operands: Sequence[Lanes],
+        kinds: Sequence[DType],
+        attributes: dict[str, object],
+        *,
+        rounds: bool = True,
+    ) -> Lanes:
+        """One elementwise op on lanes, rounded to the result's type."""
+        w, target = self.nest.w, self.nest.target
+        if rounds and uniform_division.applies(
+            instruction.opcode, instruction.shape.dtype, list(operands)
+        ):
+            return types.rounded(w, target, self._quotient(*operands), instruction.shape.dtype)
+        lanes = max((types.width(o) for o in operands), default=1)
+        wide = [self.splat(o, lanes) for o in operands]
+        dtype = instruction.shape.dtype
+        result = elementwise.emit(
+            instruction.opcode,
+            w,
+            target,
+            wide,
+            kinds,
+            dtype,
+            attributes,
+        )
+        if rounds and types.is_narrow_float(dtype) and not self._is_exact(instruction, kinds):
+            result = types.rounded(w, target, result, dtype)
+        return result
+
+    def _quotient(self, x: Lanes, y: Lanes) -> Value:
+        """bf16 lanes by one number: the reciprocal stands in the loop where the number is known."""
+        assert isinstance(x, Value), "bf16 is not complex"
+        assert isinstance(y, Value), "bf16 is not complex"
+        with self.nest.at(self.nest.depth_of(y)):
+            inverse, scale = uniform_division.reciprocal(self.nest.w, y)
+        return uniform_division.product(self.nest.w, x, inverse, scale)
+
+    def _is_exact(self, instruction: Instruction, kinds: Sequence[DType]) -> bool:
+        return instruction.opcode in _EXACT or (
+            instruction.opcode == "convert" and kinds[0] is instruction.shape.dtype
+        )
+
+    def splat(self, lanes: Lanes, count: int) -> Lanes:
+        """Scalars in every lane; vectors as they are."""
+        w = self.nest.w
+        return types.joined([v if v.lanes == count else w.splat(v, count) for v in parts(lanes)])
+
+    # -- movement ----------------------------------------------------------------------------
+
+    def _moved(self, instruction: Instruction, indices: list[Index]) -> list[Lanes]:
+        if instruction.opcode == "gather" and not instruction.operands[0].shape.size:
+            raise unsupported(instruction, "from an array without elements")
+        found = [cases(instruction, index, self._start(instruction)) for index in indices]
+        results: list[Lanes | None] = [None] * len(indices)
+        batches: dict[int, list[int]] = {}
+        for n, choices in enumerate(found):
+            if len(choices) == 1:
+                batches.setdefault(choices[0].operand, []).append(n)
+        for operand, numbers in batches.items():
+            wanted = [found[n][0].index for n in numbers]
+            lanes = self.lanes_at(instruction.operands[operand], wanted)
+            for n, value in zip(numbers, lanes, strict=True):
+                results[n] = value
+        return [
+            self._chosen(instruction, found[n]) if value is None else value
+            for n, value in enumerate(results)
+        ]
+
+    def _reread(self, bitcast: Instruction, lanes: Lanes) -> Lanes:
+        """A bitcast's operand as the result's element type, of the same width."""
+        source, target = bitcast.operands[0].shape.dtype, bitcast.shape.dtype
+        if source is target:
+            return lanes
+        if source.bits != target.bits:
+            raise unsupported(bitcast, "to elements of another width")
+        w, machine = self.nest.w, self.nest.target
+        return elementwise.emit("bitcast-convert", w, machine, [lanes], [source], target, {})
+
+    def _chosen(self, instruction: Instruction, choices: list[Case]) -> Lanes:
+        """The first case that holds, lane by lane."""
+        w = self.nest.w
+        *guarded, last = choices
+        (result,) = self.lanes_at(instruction.operands[last.operand], [last.index])
+        for case in reversed(guarded):
+            with self.under(case.conditions):
+                (value,) = self.lanes_at(instruction.operands[case.operand], [case.index])
+            holds = self.test(case.conditions)
+            lanes = max(holds.lanes, types.width(value), types.width(result))
+            condition = w.splat(holds, lanes)
+            pairs = zip(
+                parts(self.splat(value, lanes)), parts(self.splat(result, lanes)), strict=True
+            )
+            result = types.joined([w.select(condition, a, b) for a, b in pairs])
+        return result
+
+    def end_stage(self) -> None:
+        """A stage over whole rows is written: what it kept is there for the next ones."""
+        for row in self.saved.values():
+            row.is_filled = row.is_filled or row.is_touched
+
+    @contextmanager
+    def under(self, conditions: tuple[Condition, ...]) -> Iterator[None]:
+        """Evaluate as if the conditions held; elsewhere any value will do."""
+        outer = self.guards
+        self.guards = outer + tuple(c for c in conditions if c not in outer)
+        try:
+            yield
+        finally:
+            self.guards = outer
+
+    def test(self, conditions: Sequence[Condition]) -> Value:
+        """i1 lanes (a scalar where uniform): all conditions hold."""
+        w = self.nest.w
+        result: Value | None = None
+        for condition in conditions:
+            with self.nest.at(condition.index.depth):
+                value = self._tested(condition)
+            if result is not None:
+                lanes = max(result.lanes, value.lanes)
+                value = w.binary("and", w.splat(result, lanes), w.splat(value, lanes))
+            result = value
+        assert result is not None, "at least one condition"
+        return result
+
+    def _tested(self, condition: Condition) -> Value:
+        """low <= e <= high as one unsigned comparison."""
+        moved = condition.index - condition.low
+        span = condition.high - condition.low + 1
+        if moved.lanes > 1:
+            value = self.nest.lane_values(moved, moved.lanes)
+        else:
+            value = self.nest.scalar(moved)
+        return self.nest.w.compare("icmp ult", value, self.nest.w.int(span, value.type))
+
+    def _start(self, instruction: Instruction) -> Callable[[int, Index, int, int], Expr]:
+        def start(operand: int, index: Index, low: int, high: int) -> Expr:
+            return self.clamped(instruction.operands[operand], index, low, high)
+
+        return start
+
+    def clamped(self, source: Instruction, index: Index, low: int, high: int) -> Expr:
+        """The integer that `source` holds at the index, clamped on its own type, as an index."""
+        if low == high:
+            return indexing.number(low)
+        depth = min(self._depth(index), self.nest.depth)
+        with self.nest.at(depth) as level:
+            key = ("start", source, index, low, high, self.guards)
+            if key not in level.memo:
+                (lanes,) = self.lanes_at(source, [index])
+                assert isinstance(lanes, Value), "indices are integers"
+                value = constants.clamped_index(self.nest.w, lanes, source.shape.dtype, low, high)
+                atom = next((a for a in map(lane_atom, index) if a is not None), None)
+                mask = getattr(atom, "mask", None)
+                level.memo[key] = indexing.of(
+                    Opaque(
+                        value.text, low, high, index,
+                        depth=level.depth, lanes=value.lanes, value=value, mask=mask,
+                    )
+                )  # fmt: skip
+            return level.memo[key]  # type: ignore[return-value]  # an Expr under this key
+
+    # -- scalar computations -----------------------------------------------------------------
+
+    def inlined(
+        self,
+        root: Instruction,
+        values: dict[Instruction, tuple[Lanes, ...]],
+        *,
+        rounds: bool = True,
+    ) -> tuple[Lanes, ...]:
+        """The results of a scalar computation applied to lanes: `values` gives its parameters."""
+        order = [root]
+        seen = set(values)
+        while order:
+            top = order[-1]
+            waiting = [o for o in self._needs(top) if o not in seen]
+            if top in seen or not waiting:
+                order.pop()
+                if top not in seen:
+                    values[top] = self._inlined_one(top, values, rounds=rounds)
+                    seen.add(top)
+            else:
+                order += waiting
+        return values[root]
+
+    def _needs(self, instruction: Instruction) -> tuple[Instruction, ...]:
+        return instruction.operands
+
+    def _inlined_one(
+        self,
+        instruction: Instruction,
+        values: dict[Instruction, tuple[Lanes, ...]],
+        *,
+        rounds: bool,
+    ) -> tuple[Lanes, ...]:
+        operands = [values[o] for o in instruction.operands]
+        match instruction.opcode:
+            case "constant" if not instruction.shape.dims and instruction.shape.is_array:
+                return (constants.scalar(self.nest.w, instruction["literal"]),)  # type: ignore[arg-type]  # Literal
+            case "tuple":
+                return tuple(lanes for o in operands for lanes in o)
+            case "get-tuple-element":
+                return (operands[0][tuple_index(instruction)],)
+            case "fusion" | "call" | "map":
+                (callee,) = instruction.called_computations()
+                inner = dict(zip(callee.parameters, operands, strict=True))
+                return self.inlined(callee.root, inner, rounds=rounds)
+            case "bitcast":
+                return (self._reread(instruction, operands[0][0]),)
+            case "broadcast" | "reshape" | "copy" | "opt-barrier" | "transpose" if (
+                instruction.shape.size == 1
+            ):
+                return operands[0]
+        if not elementwise.supported(instruction.opcode) or instruction.shape.dims:
+            raise unsupported(instruction, "in a computation on scalars")
+        kinds = [o.shape.dtype for o in instruction.operands]
+        flat = [o[0] for o in operands]
+        attributes = call_attributes(instruction)
+        return (self.apply(instruction, flat, kinds, attributes, rounds=rounds),)
+
+
+def tuple_index(instruction: Instruction) -> int:
+    """Which element a get-tuple-element takes."""
+    index = instruction["index"]
+    assert isinstance(index, int), "an INT64"
+    return index
+
+
+def keeps_elements(instruction: Instruction) -> bool:
+    """Whether a movement op moves whole elements; a bitcast may regroup their bytes."""
+    size = instruction.shape.size
+    return instruction.opcode != "bitcast" or instruction.operands[0].shape.size == size
+
+
+class Saved(Protocol):
+    """Where the elements of an instruction are kept: its lanes, computed and kept or read."""
+
+    is_touched: bool
+    is_filled: bool
+
+    def lanes_at(
+        self, elemental: Elemental, instruction: Instruction, indices: list[Index]
+    ) -> list[Lanes]: ...
+
+
+EMITTERS: dict[str, Emitter] = {}
+
+
+def is_elementwise(instruction: Instruction) -> bool:
+    """Whether the result's element depends on the operands' elements at the same index only."""
+    opcode = instruction.opcode
+    if opcode == "bitcast-convert":  # between widths it regroups: an emitter's work
+        return instruction.shape.rank == instruction.operands[0].shape.rank
+    return opcode not in EMITTERS and opcode not in CASES and elementwise.supported(opcode)
+
+
+def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:
+    """Enter a function as the emitter of opcodes that neither move nor act element by element."""
+
+    def entered(emitter: Emitter) -> Emitter:
+        for opcode in opcodes:
+            EMITTERS[opcode] = emitter
+        return emitter
+
+    return entered

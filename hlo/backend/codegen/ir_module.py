@@ -1,0 +1,24 @@
+"""IrModule: one compilation unit as text, and the symbols by which units know each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ENTRY = "hlo_entry"
+PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/codegen/pool_ir.py
+WAKE = "hlo_wake"
+
+
+@dataclass(frozen=True, slots=True)
+class IrModule:
+    """One compilation unit. optimised: whether LLVM's middle-end should see it; is_glue: whether
+    it holds no loop that LLVM should optimise, so that plain code generation serves.
+    """
+
+    text: str
+    symbols: tuple[str, ...]
+    optimised: bool = False
+    is_glue: bool = False
+
+    def __str__(self) -> str:
+        return self.text

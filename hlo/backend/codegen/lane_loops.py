@@ -1,0 +1,90 @@
+"""A loop over lanes: full vectors in batches, then what is left, masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlo.backend.codegen.indexing import Expr, Variable
+from hlo.backend.codegen.nest import Bound, Nest
+from hlo.backend.codegen.writer import Value, vector_of
+
+# (the batch's indices, carried values) -> carried values. A last batch may be shorter.
+LaneBody = Callable[[list[Expr], list[Value]], list[Value]]
+
+
+def lane_loop(
+    nest: Nest, low: int, length: int, lanes: int, copies: int, carried: list[Value], body: LaneBody
+) -> list[Value]:
+    """`body` over [low, low + length): `copies` vectors a round, the rest in one batch."""
+    step = lanes * copies
+    rounds, rest = divmod(length, step)
+    high = low + length
+    if rounds == 1:
+        starts = [low + k * lanes for k in range(copies)]
+        carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
+    elif rounds:
+
+        def run(counter: Value, values: list[Value]) -> list[Value]:
+            v = nest.variable(counter, low, high - 1, lanes)
+            return body([v + k * lanes for k in range(copies)], values)
+
+        carried = nest.loop(low, low + rounds * step, step, carried, run)
+    if rest:
+        starts = list(range(low + rounds * step, high, lanes))
+        carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
+    return carried
+
+
+def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
+    """The vector of positions from a known start, masked where it passes the end."""
+    left = high - start
+    mask = None
+    if left < lanes:
+        bits = ", ".join(f"i1 {int(lane < left)}" for lane in range(lanes))
+        mask = Value(f"<{bits}>", vector_of("i1", lanes))
+    last = min(start + lanes, high) - 1
+    variable = Variable(str(start), start, last, nest.depth, lanes, nest.w.int(start), mask)
+    return Expr({variable: 1}, 0)
+
+
+def lane_loop_between(
+    nest: Nest,
+    low: Bound,
+    high: Value,
+    limits: tuple[int, int],
+    lanes: int,
+    copies: int,
+    body: Callable[[list[Expr]], None],
+    *,
+    is_whole: bool,
+) -> None:
+    """`body` over [low, high) known at run time, within [limits). is_whole: only full batches."""
+    step = lanes * copies
+    least, greatest = limits[0], limits[1] - 1
+
+    def run(counter: Value, _: list[Value]) -> list[Value]:
+        v = nest.variable(counter, least, greatest, lanes)
+        body([v + k * lanes for k in range(copies)])
+        return []
+
+    nest.loop(low, high, step, [], run)
+    if is_whole:
+        return
+    w = nest.w
+    start = low if isinstance(low, Value) else w.int(low)
+    whole = w.binary("sub", high, start)
+    done = w.binary("mul", w.binary("sdiv", whole, w.int(step)), w.int(step))
+    rest = w.binary("add", start, done)
+
+    def tail(counter: Value, _: list[Value]) -> list[Value]:
+        left = w.binary("sub", high, counter)
+        type = vector_of("i32", lanes)
+        left32 = w.splat(w.cast("trunc", left, "i32"), lanes)
+        counting = ", ".join(f"i32 {lane}" for lane in range(lanes))
+        mask = w.compare("icmp slt", Value(f"<{counting}>", type), Value(left32.text, type))
+        body([nest.variable(counter, least, greatest, lanes, mask)])
+        return []
+
+    # The last round may be cut short: it runs while one element is left.
+    padded = w.binary("add", high, w.int(lanes - 1))
+    nest.loop(rest, padded, lanes, [], tail)

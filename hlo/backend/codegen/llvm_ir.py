@@ -1,0 +1,473 @@
+"""LLVM IR of a program: modules of kernels, and one with the entry.
+
+    Program --emit--> IrModule ... (text, the symbols that it defines)
+
+`i32 @hlo_entry(ptr %frame)` runs the steps on a frame's table and gives 0, or what a host call
+that failed gave. Long lists of steps are cut into functions, because LLVM's time grows faster than
+a function's length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
+from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.planning.program import (
+    SLOT_COUNTERS,
+    SLOT_FRAME,
+    SLOT_HOST,
+    SLOT_THREADS,
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Program,
+    Step,
+)
+
+TimedStep = KernelStep | CopyStep | HostStep
+COPY = "llvm.memcpy.p0.p0.i64"
+INLINED_LINES = 4000  # of short loops in one program
+STEPS_PER_FUNCTION = 500
+GROUPS = 4  # modules of a program of middle size, so that two processors share the work evenly
+LEAST_LINES, MOST_LINES = 150, 2000  # of a module
+GLUE_LINES = 24  # of an entry that is no module of its own
+FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
+
+
+def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
+    """The kernels' modules, the entry in the last of them. flushes: denormals are zeros."""
+    names = [symbol(kernel) for kernel in program.kernels]
+    return _modules(_Entry(program, names, flushes=flushes))
+
+
+def emit_timed(program: Program) -> tuple[tuple[IrModule, ...], list[TimedStep]]:
+    """Modules whose entry counts cycles and calls of every step, and the steps that it counts."""
+    names = [symbol(kernel) for kernel in program.kernels]
+    entry = _Entry(program, names, flushes=False, timed=[])
+    modules = _modules(entry)
+    assert entry.timed is not None, "a timed entry lists its steps"
+    return modules, entry.timed
+
+
+def _modules(entry: _Entry) -> tuple[IrModule, ...]:
+    entry.write()
+    names, program = entry.names, entry.program
+    called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
+    scalar = {n: k for n, k in called.items() if k.needs_middle_end}
+    glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
+    plain = {n: k for n, k in called.items() if n not in scalar and n not in glue}
+    rest = [kernel_module(group, optimised=True) for group in grouped(scalar)]
+    modules = [kernel_module(group) for group in grouped(plain)]
+    glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]
+    modules = modules + glued if not entry.has_loops else glued + modules
+    modules = [*rest, *entry.loop_modules(), *modules]
+    if entry.length() > GLUE_LINES and (plain or glue):
+        return (*modules, *entry.modules())
+    last = modules.pop() if plain or glue else kernel_module({})
+    declared = re.findall(r"^declare [^@]*@([\w.$-]+)", last.text, re.MULTILINE)
+    functions = tuple(entry.functions)
+    together = last.text + entry.text(functions, frozenset((*last.symbols, *declared)))
+    return (*modules, replace(last, text=together, symbols=(*last.symbols, *functions)))
+
+
+def symbol(kernel: Kernel) -> str:
+    """A name made from the text, so that the same kernel in another program is the same object."""
+    digest = hashlib.sha256(kernel.text.encode())
+    for line in (*kernel.globals, *kernel.declarations):
+        digest.update(line.encode())
+    return f"k_{digest.hexdigest()[:20]}"
+
+
+def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
+    """Kernels in groups of like length, a few for each processor: a module costs 1 ms of set-up."""
+    lines = sum(k.text.count("\n") for k in kernels.values())
+    limit = min(MOST_LINES, max(LEAST_LINES, -(-lines // GROUPS)))
+    groups: list[dict[str, Kernel]] = []
+    length = limit
+    for name, kernel in kernels.items():
+        if length >= limit:
+            groups.append({})
+            length = 0
+        groups[-1][name] = kernel
+        length += kernel.text.count("\n")
+    return groups
+
+
+def kernel_module(
+    group: dict[str, Kernel], *, optimised: bool = False, is_glue: bool = False
+) -> IrModule:
+    """The kernels of a group and what they need beside them, once each."""
+    shared = Definitions()
+    parts = [shared.placed(name, kernel) for name, kernel in group.items()]
+    text = "\n".join([*shared.lines(), *parts, ""])
+    return IrModule(text, tuple(group), optimised, is_glue)
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Declarations, constants and helper functions of a module's kernels.
+
+    Equal ones are there once; a symbol that two kernels define differently is renamed in one.
+    """
+
+    declarations: dict[str, None] = field(default_factory=dict)
+    by_symbol: dict[str, str] = field(default_factory=dict)
+
+    def placed(self, name: str, kernel: Kernel) -> str:
+        """The kernel's text under its own name; its globals are entered here."""
+        self.declarations.update(dict.fromkeys(kernel.declarations))
+        text = kernel.text.replace("@KERNEL", f"@{name}")
+        symbols = [symbol_of(line) for line in kernel.globals]
+        changed = {
+            old: f"{old}.{name}"
+            for old, line in zip(symbols, kernel.globals, strict=True)
+            if self.by_symbol.get(old, line) != line
+        }
+        for old, line in zip(symbols, kernel.globals, strict=True):
+            self.by_symbol[changed.get(old, old)] = renamed(line, changed)
+        return renamed(text, changed)
+
+    def lines(self) -> list[str]:
+        return [*self.declarations, *self.by_symbol.values()]
+
+
+def symbol_of(line: str) -> str:
+    """The symbol that a global or a function definition defines."""
+    found = re.search(r"@([\w.$-]+)", line)
+    assert found, f"a definition has a symbol: {line[:60]}"
+    return found[1]
+
+
+def renamed(text: str, changed: dict[str, str]) -> str:
+    """The text with these symbols replaced."""
+    for old, new in changed.items():
+        text = re.sub(rf"@{re.escape(old)}(?![\w.$-])", f"@{new}", text)
+    return text
+
+
+@dataclass(slots=True)
+class _Function:
+    """The lines of one function of the entry."""
+
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def slot(self, number: int) -> str:
+        """The address of a slot of the table."""
+        name = "%" + self.fresh("t")
+        self.lines.append(f"  {name} = getelementptr i8, ptr %frame, i64 {8 * number}")
+        return name
+
+    def held(self, number: int) -> str:
+        """The address that a slot holds."""
+        slot, name = self.slot(number), "%" + self.fresh("p")
+        self.lines.append(f"  {name} = load ptr, ptr {slot}, align 8")
+        return name
+
+
+class _Entry:
+    """Writes the entry's module."""
+
+    def __init__(
+        self,
+        program: Program,
+        names: list[str],
+        *,
+        flushes: bool,
+        timed: list[TimedStep] | None = None,
+    ) -> None:
+        self.timed = timed
+        self.program = program
+        self.names = names
+        self.flushes = flushes
+        self.functions: dict[str, str] = {}
+        self.declarations: dict[str, str] = {}
+        self.loops: list[str] = []
+        self.loop_lines = 0
+        self.inlined: dict[str, Kernel] = {}
+        self.called: dict[int, None] = {}
+        self.uses = cell_uses(program, program.steps)
+
+    def write(self) -> None:
+        """Write all functions."""
+        body = _Function()
+        if self.program.wakes_pool:
+            self._declare(WAKE, f"void @{WAKE}()")
+            body.lines.append(f"  call void @{WAKE}()")
+        if self.flushes:
+            self._flushing(body, self._outlined(self.program.steps, "steps"))
+        else:
+            self._steps(body, self.program.steps)
+            body.lines.append("  ret i32 0")
+        head = f"define i32 @{ENTRY}(ptr %frame) {{"
+        self.functions[ENTRY] = "\n".join([head, *body.lines, "}"])
+
+    def modules(self) -> list[IrModule]:
+        """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""
+        groups: list[list[str]] = [[]]
+        lines = 0
+        for symbol, text in self.functions.items():
+            if groups[-1] and lines + text.count("\n") > MOST_LINES:
+                groups.append([])
+                lines = 0
+            groups[-1].append(symbol)
+            lines += text.count("\n")
+        return [
+            IrModule(self.text(group, frozenset()), tuple(group), is_glue=True) for group in groups
+        ]
+
+    def text(self, symbols: Sequence[str], defined: frozenset[str]) -> str:
+        """Some of the functions, and declarations of what is not defined beside them."""
+        bodies = [self.functions[s] for s in symbols]
+        used = dict.fromkeys(m for body in bodies for m in re.findall(r"@([\w.$-]+)", body))
+        needed = [
+            self.declarations.get(s) or f"declare i32 @{s}(ptr)"
+            for s in used
+            if s not in defined and s not in symbols
+        ]
+        return "\n".join([*needed, *bodies, ""])
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether steps run more than once."""
+        return any(isinstance(step, LoopStep) for step in self.program.steps)
+
+    def length(self) -> int:
+        """Lines of the functions."""
+        return sum(f.count("\n") for f in self.functions.values())
+
+    def _declare(self, symbol: str, signature: str) -> None:
+        self.declarations[symbol] = f"declare {signature}"
+
+    def _flushing(self, body: _Function, run: str) -> None:
+        """Run with denormals as zeros, and put the caller's mode back."""
+        for name in ("llvm.x86.sse.stmxcsr", "llvm.x86.sse.ldmxcsr"):
+            self._declare(name, f"void @{name}(ptr)")
+        body.lines += [
+            "  %old = alloca i32",
+            "  %new = alloca i32",
+            "  call void @llvm.x86.sse.stmxcsr(ptr %old)",
+            "  %bits = load i32, ptr %old",
+            f"  %flush = or i32 %bits, {FLUSH_BITS}",
+            "  store i32 %flush, ptr %new",
+            "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
+            f"  %status = call i32 @{run}(ptr %frame)",
+            "  call void @llvm.x86.sse.ldmxcsr(ptr %old)",
+            "  ret i32 %status",
+        ]
+
+    def _outlined(self, steps: tuple[Step, ...], name: str) -> str:
+        """A function of its own for the steps; its name."""
+        function = _Function()
+        self._steps(function, steps)
+        symbol = f"hlo_{name}_{len(self.functions)}"
+        head = f"define i32 @{symbol}(ptr %frame) {{"
+        self.functions[symbol] = "\n".join([head, *function.lines, "  ret i32 0", "}"])
+        return symbol
+
+    def _steps(self, function: _Function, steps: tuple[Step, ...]) -> None:
+        """Write the steps; too many of them go into functions that are called in turn."""
+        if sum(map(weight, steps)) > STEPS_PER_FUNCTION and len(steps) > 1:
+            for part in parts(steps):
+                name = self._outlined(part, "part")
+                self._checked(function, f"call i32 @{name}(ptr %frame)", part)
+            return
+        for step in steps:
+            began = self._clock(function, step)
+            match step:
+                case KernelStep():
+                    self._kernel(function, step)
+                case CopyStep():
+                    self._copy(function, step)
+                case HostStep():
+                    self._host(function, step)
+                case LoopStep():
+                    self._loop(function, step)
+                case BranchStep():
+                    self._branch(function, step)
+            self._count(function, step, began)
+
+    def _clock(self, function: _Function, step: Step) -> str:
+        """The cycle counter before a step, in a timed entry."""
+        if self.timed is None or not isinstance(step, TimedStep):
+            return ""
+        self._declare("llvm.readcyclecounter", "i64 @llvm.readcyclecounter()")
+        name = "%" + function.fresh("clock")
+        function.lines.append(f"  {name} = call i64 @llvm.readcyclecounter()")
+        return name
+
+    def _count(self, function: _Function, step: Step, began: str) -> None:
+        """Add a step's cycles and one call to its counters, in a timed entry."""
+        if self.timed is None or not isinstance(step, TimedStep):
+            return
+        ended, counters = self._clock(function, step), function.held(SLOT_COUNTERS)
+        function.count += 1
+        n, row = function.count, 16 * len(self.timed)
+        self.timed.append(step)
+        function.lines += [
+            f"  %spent{n} = sub i64 {ended}, {began}",
+            f"  %at{n} = getelementptr i8, ptr {counters}, i64 {row}",
+            f"  %old{n} = load i64, ptr %at{n}",
+            f"  %new{n} = add i64 %old{n}, %spent{n}",
+            f"  store i64 %new{n}, ptr %at{n}",
+            f"  %times{n} = getelementptr i8, ptr %at{n}, i64 8",
+            f"  %count{n} = load i64, ptr %times{n}",
+            f"  %more{n} = add i64 %count{n}, 1",
+            f"  store i64 %more{n}, ptr %times{n}",
+        ]
+
+    def _checked(self, function: _Function, call: str, part: tuple[Step, ...]) -> None:
+        """A call that may fail: leave with its status when it did."""
+        if not may_fail(part):
+            function.lines.append(f"  {call}")
+            return
+        status, bad = "%" + function.fresh("s"), "%" + function.fresh("c")
+        leave, stay = function.fresh("leave"), function.fresh("stay")
+        function.lines += [
+            f"  {status} = {call}",
+            f"  {bad} = icmp ne i32 {status}, 0",
+            f"  br i1 {bad}, label %{leave}, label %{stay}",
+            f"{leave}:",
+            f"  ret i32 {status}",
+            f"{stay}:",
+        ]
+
+    def _kernel(self, function: _Function, step: KernelStep) -> None:
+        self.called[step.kernel] = None
+        name, row = self.names[step.kernel], function.slot(step.slot)
+        self._declare(name, f"void @{name}(ptr, i64, i64)")
+        if step.chunks <= 1:
+            function.lines.append(f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})")
+            return
+        self._declare(PARALLEL, f"void @{PARALLEL}(ptr, ptr, i64, i64, i64, i64)")
+        slot, threads = function.slot(SLOT_THREADS), "%" + function.fresh("n")
+        function.lines += [
+            f"  {threads} = load i64, ptr {slot}, align 8",
+            f"  call void @{PARALLEL}(ptr @{name}, ptr {row}, i64 {8 * step.stride}, "
+            f"i64 {step.units}, i64 {step.chunks}, i64 {threads})",
+        ]
+
+    def _copy(self, function: _Function, step: CopyStep) -> None:
+        source, target = function.held(step.source), function.held(step.target)
+        copy = f"void @{COPY}"
+        self._declare(COPY, f"{copy}(ptr, ptr, i64, i1)")
+        function.lines.append(
+            f"  call {copy}(ptr {target}, ptr {source}, i64 {step.size}, i1 false)"
+        )
+
+    def _host(self, function: _Function, step: HostStep) -> None:
+        host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
+        self._checked(function, f"call i32 {host}(ptr {context}, i64 {step.number})", (step,))
+
+    def _loop(self, function: _Function, step: LoopStep) -> None:
+        if self._inlined(function, step):
+            return
+        test, body, end = (function.fresh(p) for p in ("test", "body", "end"))
+        function.lines += [f"  br label %{test}", f"{test}:"]
+        self._steps(function, step.condition)
+        address, byte, more = (
+            function.held(step.predicate),
+            "%" + function.fresh("b"),
+            "%" + function.fresh("c"),
+        )
+        function.lines += [
+            f"  {byte} = load i8, ptr {address}",
+            f"  {more} = icmp ne i8 {byte}, 0",
+            f"  br i1 {more}, label %{body}, label %{end}",
+            f"{body}:",
+        ]
+        self._steps(function, step.body)
+        function.lines += [f"  br label %{test}", f"{end}:"]
+
+    def _inlined(self, function: _Function, step: LoopStep) -> bool:
+        """Whether the loop is short and was written as a function of its own."""
+        if self.timed is not None or self.loop_lines > INLINED_LINES:
+            return False
+        if not is_short(self.program, step, self.uses):
+            return False
+        name = f"hlo_loop_{len(self.loops)}"
+        loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)
+        text = loop.text(step)
+        self.loops.append(text)
+        self.inlined.update({self.names[n]: self.program.kernels[n] for n in loop.used})
+        self.loop_lines += text.count("\n")
+        self._declare(name, f"void @{name}(ptr)")
+        function.lines.append(f"  call void @{name}(ptr %frame)")
+        return True
+
+    def loop_modules(self) -> list[IrModule]:
+        """The short loops with copies of their kernels, if there are any."""
+        if not self.loops:
+            return []
+        shared = Definitions({f"declare void @{COPY}(ptr, ptr, i64, i1)": None})
+        parts = [
+            inlinable(shared.placed(f"{name}.in", kernel)) for name, kernel in self.inlined.items()
+        ]
+        body = "\n".join([*shared.lines(), *parts, *self.loops, ""])
+        return [IrModule(body, tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)]
+
+    def _branch(self, function: _Function, step: BranchStep) -> None:
+        function.count += 1
+        prefix, end = f"case{function.count}.", f"end{function.count}"
+        type, rows = branch_rows(step, prefix)
+        address, value = function.held(step.selector), "%" + function.fresh("v")
+        function.lines += [
+            f"  {value} = load {type}, ptr {address}",
+            f"  switch {type} {value}, {rows}",
+        ]
+        for number, branch in enumerate(step.branches):
+            function.lines.append(f"{prefix}{number}:")
+            self._steps(function, branch)
+            function.lines.append(f"  br label %{end}")
+        function.lines.append(f"{end}:")
+
+
+def weight(step: Step) -> int:
+    """The number of steps in a step."""
+    match step:
+        case LoopStep():
+            return 2 + sum(map(weight, step.condition)) + sum(map(weight, step.body))
+        case BranchStep():
+            return 2 + sum(weight(s) for branch in step.branches for s in branch)
+    return 1
+
+
+def may_fail(steps: Iterable[Step]) -> bool:
+    """Whether a host call is among the steps."""
+    stack = list(steps)
+    while stack:
+        step = stack.pop()
+        match step:
+            case HostStep():
+                return True
+            case LoopStep():
+                stack += (*step.condition, *step.body)
+            case BranchStep():
+                stack += [s for branch in step.branches for s in branch]
+    return False
+
+
+def parts(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    """The steps cut into runs of at most STEPS_PER_FUNCTION, or of one heavier step."""
+    part: list[Step] = []
+    size = 0
+    for step in steps:
+        added = weight(step)
+        if part and size + added > STEPS_PER_FUNCTION:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(step)
+        size += added
+    if part:
+        yield tuple(part)

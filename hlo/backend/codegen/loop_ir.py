@@ -1,0 +1,303 @@
+"""Small loops as functions of their own, kernels inlined, for LLVM's middle-end to optimise.
+
+    LoopStep of short iterations --LoopFunction--> text of @hlo_loop_N; its kernels' copies
+
+Calling kernels through memory costs more than the work of a short iteration. Here the loop's state
+is behind `noalias` parameters, temporaries and rows are on the stack and kernels are inlined, so
+that LLVM keeps loop-carried scalars in registers and sees constant bounds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hlo.backend.linking.constants import constant_array
+from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.leaves import leaf_count
+from hlo.backend.planning.lowering import CALL_US, kernel_us
+from hlo.backend.planning.program import (
+    HEADER_SLOTS,
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Program,
+    Step,
+)
+
+MOST_STEPS = 48
+MOST_LINES = 1600  # of all inlined kernels together
+MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
+CONSTANT_BYTES = 64  # constants up to this size are written into the text
+COPY_BYTES = 1024
+LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
+
+
+def nested(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps and all that they hold."""
+    stack = list(reversed(steps))
+    while stack:
+        step = stack.pop()
+        yield step
+        match step:
+            case LoopStep():
+                stack += (*reversed(step.body), *reversed(step.condition))
+            case BranchStep():
+                stack += [s for branch in reversed(step.branches) for s in reversed(branch)]
+
+
+def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
+    """Whether an iteration is so short that its calls would weigh."""
+    lines = work = 0.0
+    local = local_cells(program, loop, uses)
+    if sum(program.plan.cells[n].size for n in local) > LOCAL_BYTES:
+        return False
+    for count, step in enumerate(nested((loop,))):
+        match step:
+            case KernelStep():
+                kernel = program.kernels[step.kernel]
+                if step.chunks > 1 or step.stride or kernel.needs_middle_end:
+                    return False
+                lines += kernel.text.count("\n")
+                work += kernel_us(kernel, step.instruction) - CALL_US
+            case CopyStep():
+                work += step.size / 10_000
+                if step.size > COPY_BYTES:
+                    return False
+            case HostStep():
+                return False
+        if count > MOST_STEPS or lines > MOST_LINES or work > MOST_US:
+            return False
+    return True
+
+
+def rows(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
+    """(slot, count) of every row of addresses that the steps and what they hold use."""
+    for step in nested(steps):
+        match step:
+            case KernelStep():
+                yield step.slot, step.width
+            case CopyStep():
+                yield step.source, 1
+                yield step.target, 1
+            case HostStep():
+                shapes = (*(o.shape for o in step.instruction.operands), step.instruction.shape)
+                yield step.slot, sum(leaf_count(shape) for shape in shapes)
+            case LoopStep():
+                yield step.predicate, 1
+            case BranchStep():
+                yield step.selector, 1
+
+
+def cell_uses(program: Program, steps: Sequence[Step]) -> Counter[int]:
+    """How often the steps name each cell."""
+    uses: Counter[int] = Counter()
+    for slot, count in rows(steps):
+        uses.update(program.table[slot - HEADER_SLOTS : slot - HEADER_SLOTS + count])
+    return uses
+
+
+def local_cells(program: Program, loop: LoopStep, uses: Counter[int]) -> set[int]:
+    """The arena cells that only this loop names: values that no iteration hands to the next."""
+    cells = program.plan.cells
+    inside = cell_uses(program, (loop,))
+    return {
+        number
+        for number, count in inside.items()
+        if number >= 0 and cells[number].region is Region.ARENA and count == uses[number]
+    }
+
+
+@dataclass(slots=True)
+class LoopFunction:
+    """Writes one loop. symbols: the inlined copies' names; uses: of cells in the whole program."""
+
+    program: Program
+    name: str
+    symbols: list[str]
+    uses: Counter[int]
+    lines: list[str] = field(default_factory=list)
+    head: list[str] = field(default_factory=list)
+    used: dict[int, None] = field(default_factory=dict)
+    _rows: dict[tuple[int, int], str] = field(default_factory=dict)
+    _parameters: dict[int, int] = field(default_factory=dict)
+    _constants: dict[int, bytes] = field(default_factory=dict)
+    _count: int = 0
+
+    def text(self, loop: LoopStep) -> str:
+        """The function that the entry calls with the frame, and the loop itself."""
+        self._place(loop)
+        self._loop(loop)
+        cells = self.program.plan.cells
+        parameters = ", ".join(
+            f"ptr {self._promise(number)}dereferenceable({max(1, cells[number].size)}) %a{number}"
+            for number in self._parameters
+        )
+        loads = []
+        for number, slot in self._parameters.items():
+            loads += [
+                f"  %t{number} = getelementptr i8, ptr %frame, i64 {8 * slot}",
+                f"  %a{number} = load ptr, ptr %t{number}, align 8",
+            ]
+        arguments = ", ".join(f"ptr %a{number}" for number in self._parameters)
+        return "\n".join(
+            [
+                *(constant_text(f"{self.name}.c{n}", d) for n, d in self._constants.items()),
+                f"define void @{self.name}(ptr %frame) {{",
+                *loads,
+                f"  call void @{self.name}.body({arguments})",
+                "  ret void",
+                "}",
+                f"define internal void @{self.name}.body({parameters}) noinline {{",
+                *self.head,
+                *self.lines,
+                "  ret void",
+                "}",
+            ]
+        )
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _place(self, loop: LoopStep) -> None:
+        """Where each cell is: a constant of the text, on the stack, or behind a parameter."""
+        cells = self.program.plan.cells
+        local = local_cells(self.program, loop, self.uses)
+        slot_of: dict[int, int] = {}
+        for slot, count in rows((loop,)):
+            for k in range(slot, slot + count):
+                slot_of.setdefault(self.program.table[k - HEADER_SLOTS], k)
+        for number, slot in slot_of.items():
+            data = small_constant(cells[number])
+            if data is not None:
+                self._constants[number] = data
+            elif number not in local:
+                self._parameters[number] = slot
+
+    def _promise(self, number: int) -> str:
+        """`noalias` for a cell whose bytes no other parameter's are."""
+        cells = self.program.plan.cells
+        cell = cells[number]
+        if cell.region is not Region.ARENA:
+            return "noalias "
+        for other in self._parameters:
+            o = cells[other]
+            meets = o.offset < cell.offset + cell.size and cell.offset < o.offset + o.size
+            if other != number and o.region is Region.ARENA and meets:
+                return ""
+        return "noalias "
+
+    def _address(self, slot: int) -> str:
+        """The address in a slot."""
+        number = self.program.table[slot - HEADER_SLOTS]
+        if number in self._parameters:
+            return f"%a{number}"
+        if number in self._constants:
+            return f"@{self.name}.c{number}"
+        if (-1, number) not in self._rows:
+            size = max(1, self.program.plan.cells[number].size)
+            self._rows[-1, number] = f"%l{number}"
+            self.head.append(f"  %l{number} = alloca [{size} x i8], align 64")
+        return f"%l{number}"
+
+    def _row(self, step: KernelStep) -> str:
+        """A row of addresses on the stack."""
+        row = self._rows.get((step.slot, step.width))
+        if row is None:
+            row = self._rows[step.slot, step.width] = self._fresh("r")
+            self.head.append(f"  {row} = alloca [{max(1, step.width)} x ptr], align 8")
+            for k in range(step.width):
+                address, place = self._address(step.slot + k), self._fresh("q")
+                self.head += [
+                    f"  {place} = getelementptr ptr, ptr {row}, i64 {k}",
+                    f"  store ptr {address}, ptr {place}, align 8",
+                ]
+        return row
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _fresh(self, prefix: str) -> str:
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            match step:
+                case KernelStep():
+                    self.used[step.kernel] = None
+                    symbol = self.symbols[step.kernel]
+                    self.lines.append(
+                        f"  call void @{symbol}(ptr {self._row(step)}, i64 0, i64 {step.units})"
+                    )
+                case CopyStep():
+                    target, source = self._address(step.target), self._address(step.source)
+                    self.lines.append(
+                        f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, "
+                        f"i64 {step.size}, i1 false)"
+                    )
+                case LoopStep():
+                    self._loop(step)
+                case BranchStep():
+                    self._branch(step)
+
+    def _loop(self, step: LoopStep) -> None:
+        self._count += 1
+        n = self._count
+        self.lines += [f"  br label %test{n}", f"test{n}:"]
+        self._steps(step.condition)
+        self.lines += [
+            f"  %byte{n} = load i8, ptr {self._address(step.predicate)}",
+            f"  %more{n} = icmp ne i8 %byte{n}, 0",
+            f"  br i1 %more{n}, label %body{n}, label %end{n}",
+            f"body{n}:",
+        ]
+        self._steps(step.body)
+        self.lines += [f"  br label %test{n}", f"end{n}:"]
+
+    def _branch(self, step: BranchStep) -> None:
+        self._count += 1
+        n = self._count
+        type, rows = branch_rows(step, f"case{n}.")
+        self.lines += [
+            f"  %select{n} = load {type}, ptr {self._address(step.selector)}",
+            f"  switch {type} %select{n}, {rows}",
+        ]
+        for k, branch in enumerate(step.branches):
+            self.lines.append(f"case{n}.{k}:")
+            self._steps(branch)
+            self.lines.append(f"  br label %end{n}")
+        self.lines.append(f"end{n}:")
+
+
+def branch_rows(step: BranchStep, prefix: str) -> tuple[str, str]:
+    """The selector's LLVM type and the targets of a switch; labels are the prefix and a number.
+
+    pred: 0 is the second branch, else the first. s32: out of range is the last branch.
+    """
+    last = len(step.branches) - 1
+    if step.by_predicate:
+        return "i8", f"label %{prefix}0 [ i8 0, label %{prefix}{last} ]"
+    cases = " ".join(f"i32 {k}, label %{prefix}{k}" for k in range(last))
+    return "i32", f"label %{prefix}{last} [ {cases} ]"
+
+
+def small_constant(cell: Cell) -> bytes | None:
+    """The bytes of a constant cell that is small enough to stand in the text."""
+    if cell.region is not Region.CONSTANT or not 0 < cell.size <= CONSTANT_BYTES:
+        return None
+    return constant_array(cell).tobytes()
+
+
+def constant_text(symbol: str, data: bytes) -> str:
+    """A global constant of these bytes."""
+    body = "".join(f"\\{byte:02X}" for byte in data)
+    return f'@{symbol} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align 8'
+
+
+def inlinable(text: str) -> str:
+    """A kernel's text as a private function that is always inlined."""
+    head = re.compile(r"^define void (@[\w.$-]+\([^)]*\))([^{\n]*)\{", re.MULTILINE)
+    return head.sub(r"define internal void \1\2 alwaysinline {", text, count=1)

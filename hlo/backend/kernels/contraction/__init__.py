@@ -1,0 +1,1 @@
+"""Sums of products: dots and convolutions of every type, on FMA units, AMX tiles or plain lanes."""

@@ -1,0 +1,144 @@
+"""Tile products: bf16 and 8-bit contractions on the matrix units of AMX.
+
+    lhs -> blocks [tile of 16 rows][step][row][64 bytes of depth]            in scratch, by a unit
+    rhs -> blocks [tile of 16 columns][step][depth / group][column][group]   by a kernel before
+    2 x 2 tiles of 16 x 16 sums per round of `step` depths; finished sums leave through the stage
+
+A step is 64 bytes of depth; a group (2 bf16 or 4 bytes) fills 32 bits. Sums are f32 or s32, as
+elsewhere; the unit takes subnormal bf16 as zero. Linux grants the tile registers to a process on
+request; each kernel asks again (0.2 us), since its object may come from a cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from hlo.backend.kernels.contraction.axes import Axes, Contraction
+from hlo.backend.kernels.contraction.ring import Ring
+from hlo.ir import dtype as dt
+
+TILE = 16  # rows and columns of a tile of sums
+STEP_BYTES = 64
+TILE_BYTES = TILE * STEP_BYTES
+LEAST_ROWS = 9  # fewer are bound by memory
+LEAST_FLOPS = 1 << 19
+BLOCK_BYTES = 512 << 10
+UNITS = 16
+
+# Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
+PERMISSION_CALL = (158, 0x1023, 18)
+
+
+@cache
+def is_permitted() -> bool:
+    """Whether this process may use tile registers (asked once)."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        call = ctypes.CDLL(None).syscall
+    except (OSError, AttributeError):
+        return False
+    return int(call(*PERMISSION_CALL)) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """A contraction for the matrix units. group: depths in 32 bits; instruction: its name."""
+
+    c: Contraction
+    ring: Ring
+    group: int
+    instruction: str
+
+    @property
+    def depths(self) -> int:
+        """Depths of one step."""
+        return STEP_BYTES // self.item_bytes
+
+    @property
+    def item_bytes(self) -> int:
+        return 4 // self.group
+
+    @property
+    def element(self) -> str:
+        return f"i{8 * self.item_bytes}"
+
+    @property
+    def steps(self) -> int:
+        return -(-self.c.k // self.depths)
+
+    @property
+    def row_tiles(self) -> int:
+        return -(-self.c.m // (2 * TILE)) * 2
+
+    @property
+    def column_tiles(self) -> int:
+        return -(-self.c.n // (2 * TILE)) * 2
+
+    @property
+    def strip_bytes(self) -> int:
+        """Bytes of one packed tile of rows or columns over all of depth."""
+        return self.steps * TILE_BYTES
+
+    @property
+    def row_blocks(self) -> int:
+        pairs = self.row_tiles // 2
+        return min(pairs, max(1, pairs * 2 * self.strip_bytes // BLOCK_BYTES))
+
+    @property
+    def column_blocks(self) -> int:
+        wanted = min(UNITS, max(1, self.c.flops >> 24))
+        wanted = -(-wanted // (self.c.batches * self.row_blocks))
+        return min(self.column_tiles // 2, wanted)
+
+    @property
+    def is_lhs_along_depth(self) -> bool:
+        return self._runs(self.c.depth, "lhs", self.depths)
+
+    @property
+    def is_rhs_along_depth(self) -> bool:
+        """Whether the columns lie along depth, in words that hold whole groups."""
+        inner, *axes = reversed(self.c.depth)
+        strides = [a.rhs for a in (*axes, *self.c.columns, *self.c.batch)] + [self.c.rhs.offset]
+        whole = self.c.k % self.depths == 0 and inner.size % self.group == 0
+        return inner.rhs == 1 and whole and all(s % self.group == 0 for s in strides)
+
+    @property
+    def fits(self) -> bool:
+        """Whether both factors lie so that they can be packed."""
+        lhs = self.is_lhs_along_depth or self._runs(self.c.rows, "lhs", TILE)
+        return lhs and (self.is_rhs_along_depth or self._runs(self.c.columns, "rhs", TILE))
+
+    @staticmethod
+    def _runs(axes: Axes, side: str, length: int) -> bool:
+        """Whether `length` indices from a multiple of it are neighbours in memory."""
+        if not axes or getattr(axes[-1], side) != 1:
+            return False
+        return len(axes) == 1 or axes[-1].size % length == 0
+
+
+def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
+    """How the matrix units would do it; None where they cannot, or need not."""
+    form = _instruction(c, ring)
+    if form is None or c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS:
+        return None
+    plan = TilePlan(c, ring, *form)
+    if c.k < plan.depths or c.is_diagonal or c.columns[-1].out != 1 or not plan.fits:
+        return None
+    return plan if is_permitted() else None
+
+
+def _instruction(c: Contraction, ring: Ring) -> tuple[int, str] | None:
+    """(group, name of the product) for the operands' types."""
+    has = ring.target.has
+    types = (c.lhs.dtype, c.rhs.dtype)
+    if types == (dt.BF16, dt.BF16) and has("amx-bf16") and ring.scalar == "float":
+        return (2, "tdpbf16ps") if ring.parts == 1 else None
+    signs = {dt.S8: "s", dt.U8: "u"}
+    is_integer = ring.scalar == "i32" and not ring.result.is_pred
+    if is_integer and has("amx-int8") and types[0] in signs and types[1] in signs:
+        return 4, f"tdpb{signs[types[0]]}{signs[types[1]]}d"
+    return None

@@ -1,0 +1,132 @@
+"""Columns for the matrix units, packed by a kernel before the product (see contraction_amx)."""
+
+from __future__ import annotations
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
+from hlo.backend.kernels.contraction.axes import Axes, extent
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    advanced,
+    buffer_address,
+    kernel_text,
+    loop,
+    ranged,
+    split_index,
+    strided,
+    times,
+)
+from hlo.backend.kernels.contraction.packing import (
+    Block,
+    Packing,
+    Panels,
+    Source,
+    below,
+    pack,
+)
+from hlo.backend.kernels.contraction.ring import element_address, read, ring_of
+from hlo.backend.kernels.kernel import Kernel
+from hlo.ir import dtype as dt
+
+
+def tile_packing_kernel(plan: TilePlan) -> tuple[Kernel, int]:
+    """buffers: rhs, blocks. The kernel, and the bytes of the blocks."""
+    c = plan.c
+    batch: Axes = tuple(a for a in c.batch if a.rhs)
+    w = Writer()
+    source, target = (buffer_address(w, i) for i in (0, 1))
+    source = element_address(w, source, w.int(c.rhs.offset), c.rhs.dtype)
+    parts = plan.column_tiles if plan.is_rhs_along_depth else plan.steps
+
+    def unit(u: Value) -> None:
+        b, part = split_index(w, u, (1 << 40, parts))
+        moved = strided(w, b, [(a.size, a.rhs) for a in batch])
+        base = element_address(w, source, moved, c.rhs.dtype)
+        to = advanced(w, target, times(w, b, plan.column_tiles * plan.strip_bytes), "i8")
+        if plan.is_rhs_along_depth:
+            _pack_columns(w, plan, base, to, part)
+        else:
+            _pack_step(w, plan, base, to, part)
+
+    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    size = extent(batch) * plan.column_tiles * plan.strip_bytes
+    units = extent(batch) * parts
+    declarations = tuple(w.declarations.values())
+    return Kernel(kernel_text(w), units, declarations, bytes_moved=2 * size), size
+
+
+def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value) -> None:
+    """One tile of columns that lie along depth: groups are words, and these are transposed."""
+    c, group = plan.c, plan.group
+    words = ring_of(dt.S32, plan.ring.target)
+    free = tuple((a.size, a.rhs // group) for a in c.columns)
+    inner = c.depth[-1].size // group
+    depth = (*((a.size, a.rhs // group) for a in c.depth[:-1]), (inner, 1))
+    count = -(-c.n // TILE)
+    packing = Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count * TILE))
+    exists = w.compare("icmp ult", tile, w.int(count))
+    some = w.cast("zext", exists, "i64")
+    target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
+    block = Block(base, target, tile, w.int(1), w.int(0), w.int(c.k // group))
+    ranged(w, w.int(0), some, lambda _: pack(w, packing, block))
+
+
+def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -> None:
+    """One step of depth of all columns, which lie along rows: rows of a group are interleaved."""
+    c, group = plan.c, plan.group
+    axes = [(a.size, a.rhs) for a in c.columns]
+    depth = [(a.size, a.rhs) for a in c.depth]
+
+    def at_tile(tile: Value) -> None:
+        column = times(w, tile, TILE)
+        exists = below(w, column, c.n, TILE)
+        target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
+        target = advanced(w, target, times(w, step, TILE_BYTES), "i8")
+        start = w.address(base, strided(w, column, axes), plan.element)
+
+        def at_group(g: Value, _: list[Value]) -> list[Value]:
+            first = add(w, times(w, step, plan.depths), times(w, g, group))
+            joined = group_words(w, plan, start, first, depth, exists)
+            w.store(joined, advanced(w, target, times(w, g, STEP_BYTES), "i8"), 4)
+            return []
+
+        loop(w, w.int(TILE), [], at_group)
+
+    ranged(w, w.int(0), w.int(plan.column_tiles), at_tile)
+
+
+def group_words(
+    w: Writer,
+    plan: TilePlan,
+    start: Value,
+    first: Value,
+    depth: list[tuple[int, int]],
+    exists: Value,
+) -> Value:
+    """The depths of one group of 16 neighbours, as 16 words; zero beyond the last depth."""
+    rows = []
+    for i in range(plan.group):
+        k = add(w, first, w.int(i))
+        mask = exists
+        if plan.c.k % plan.depths:
+            inside = w.compare("icmp ult", k, w.int(plan.c.k))
+            mask = w.binary("and", exists, w.splat(inside, TILE))
+        address = w.address(start, strided(w, k, depth), plan.element)
+        rows.append(read(w, f"<{TILE} x {plan.element}>", address, plan.item_bytes, mask))
+    return interleaved(w, rows)
+
+
+def interleaved(w: Writer, rows: list[Value]) -> Value:
+    """Lane 0 of every row, lane 1 of every row, ... (a power of two of rows)."""
+    while len(rows) > 1:
+        half = len(rows) // 2
+        pairs = zip(rows[:half], rows[half:], strict=True)
+        rows = [_zipped(w, a, b) for a, b in pairs]
+    return rows[0]
+
+
+def _zipped(w: Writer, a: Value, b: Value) -> Value:
+    lanes = 2 * a.lanes
+    order = ", ".join(f"i32 {i // 2 + (i % 2) * a.lanes}" for i in range(lanes))
+    type = f"<{lanes} x {a.scalar_type}>"
+    return w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{order}>")

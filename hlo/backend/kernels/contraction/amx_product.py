@@ -1,0 +1,265 @@
+"""The product on the matrix units: 2 x 2 tiles of sums at a time (see contraction_amx)."""
+
+from __future__ import annotations
+
+from hlo.backend.codegen.types import storage_scalar
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.amx import (
+    PERMISSION_CALL,
+    STEP_BYTES,
+    TILE,
+    TILE_BYTES,
+    TilePlan,
+)
+from hlo.backend.kernels.contraction.amx_packing import group_words
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    advanced,
+    buffer_address,
+    kernel_text,
+    loop,
+    ranged,
+    remembering,
+    shared,
+    split_index,
+    strided,
+    times,
+    when,
+)
+from hlo.backend.kernels.contraction.packing import below
+from hlo.backend.kernels.contraction.result import Epilogue, Result
+from hlo.backend.kernels.contraction.ring import element_address, read
+from hlo.backend.kernels.contraction.transpose import transposed
+from hlo.backend.kernels.kernel import Kernel
+
+
+def tile_product_kernel(plan: TilePlan, epilogue: Epilogue | None = None) -> Kernel:
+    """buffers: lhs, the blocks of rhs, result, what the epilogue reads, scratch."""
+    return _TileProduct(plan, epilogue).kernel()
+
+
+class _TileProduct:
+    """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
+
+    def __init__(self, plan: TilePlan, epilogue: Epilogue | None) -> None:
+        self.w = Writer()
+        self.plan = plan
+        self.c = plan.c
+        self.epilogue = epilogue
+        pairs = -(-plan.row_tiles // 2 // plan.row_blocks)
+        self.stage_at = pairs * 2 * plan.strip_bytes
+        self.scratch_bytes = self.stage_at + 4 * TILE * TILE * 4
+
+    def kernel(self) -> Kernel:
+        w, c, plan = self.w, self.c, self.plan
+        lhs, self.blocks = (buffer_address(w, i) for i in range(2))
+        self.result = Result(w, plan.ring, c.out, 2, self.epilogue)
+        self.scratch = buffer_address(w, 2 + self.result.buffers)
+        self.stage = advanced(w, self.scratch, self.stage_at, "i8")
+        self.lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
+        self._configure()
+        begin, end = Value("%begin", "i64"), Value("%end", "i64")
+        remembering(w, begin, end, [w.int(-1)], self._unit)
+        w.declare("void", "llvm.x86.tilerelease", [])
+        w.emit("call void @llvm.x86.tilerelease()")
+        moved = c.m * c.k + c.k * c.n + 4 * c.m * c.n
+        return Kernel(
+            kernel_text(w),
+            c.batches * plan.row_blocks * plan.column_blocks,
+            tuple(w.declarations.values()),
+            scratch_bytes=self.scratch_bytes,
+            bytes_moved=c.batches * moved * plan.item_bytes,
+            flops=c.flops // 16,  # what an f32 product would cost in that time
+        )
+
+    def _configure(self) -> None:
+        """Permission, then eight tiles of 16 rows of 64 bytes."""
+        w = self.w
+        w.declare("i64", "syscall", ["i64", "..."])
+        numbers = ", ".join(f"i64 {number}" for number in PERMISSION_CALL)
+        w.emit(f"call i64 (i64, ...) @syscall({numbers})")
+        sizes = [1, 0] + [0] * 14 + [STEP_BYTES, 0] * 8 + [0] * 16 + [TILE] * 8 + [0] * 8
+        words = [int.from_bytes(bytes(sizes[i : i + 4]), "little") for i in range(0, 64, 4)]
+        text = ", ".join(f"i32 {word}" for word in words)
+        table = w.assign("ptr", "alloca [64 x i8], align 64")
+        w.store(Value(f"<{text}>", "<16 x i32>"), table, 64)
+        w.declare("void", "llvm.x86.ldtilecfg", ["ptr"])
+        w.emit(f"call void @llvm.x86.ldtilecfg(ptr {table})")
+
+    def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
+        w, c, plan = self.w, self.c, self.plan
+        b, row_block, column_block = split_index(
+            w, unit, (1 << 40, plan.row_blocks, plan.column_blocks)
+        )
+        self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
+        rows = shared(w, row_block, plan.row_tiles // 2, plan.row_blocks)
+        columns = shared(w, column_block, plan.column_tiles // 2, plan.column_blocks)
+        key = add(w, times(w, b, plan.row_blocks), row_block)
+        changed = w.cast("zext", w.compare("icmp ne", key, packed_before[0]), "i64")
+        lhs = strided(w, b, [(a.size, a.lhs) for a in c.batch])
+        base = element_address(w, self.lhs, lhs, c.lhs.dtype)
+        ranged(w, w.int(0), changed, lambda _: self._pack_rows(base, rows))
+        step = plan.column_tiles * plan.strip_bytes
+        moved: list[tuple[int, int]] = []
+        for axis in reversed(c.batch):
+            moved.insert(0, (axis.size, step if axis.rhs else 0))
+            step *= axis.size if axis.rhs else 1
+        blocks = advanced(w, self.blocks, strided(w, b, moved), "i8")
+
+        def at_pair(pair: Value) -> None:
+            strip = advanced(w, blocks, times(w, pair, 2 * plan.strip_bytes), "i8")
+            ranged(w, *rows, lambda r: self._square(r, rows[0], strip, times(w, pair, 2 * TILE)))
+
+        ranged(w, *columns, at_pair)
+        return [key]
+
+    def _pack_rows(self, base: Value, pairs: tuple[Value, Value]) -> None:
+        """Rows of the unit to their tiles."""
+        w, c = self.w, self.c
+        first, end = (times(w, pair, 2 * TILE) for pair in pairs)
+        last = w.intrinsic("llvm.umin", "i64", end, w.int(c.m))
+        if self.plan.is_lhs_along_depth:
+            ranged(w, first, last, lambda row: self._copy_row(base, row, first))
+            return
+        begin = w.binary("udiv", first, w.int(TILE))
+        beyond = w.binary("udiv", add(w, last, w.int(TILE - 1)), w.int(TILE))
+        ranged(w, begin, beyond, lambda tile: self._transpose_tile(base, tile, begin))
+
+    def _copy_row(self, base: Value, row: Value, first: Value) -> None:
+        """One row, 64 bytes of depth at a time."""
+        w, c, plan = self.w, self.c, self.plan
+        tile, r = split_index(w, w.binary("sub", row, first), (1 << 40, TILE))
+        to = advanced(w, self.scratch, times(w, tile, plan.strip_bytes), "i8")
+        to = advanced(w, to, times(w, r, STEP_BYTES), "i8")
+        source = w.address(base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), plan.element)
+        depth = [(a.size, a.lhs) for a in c.depth]
+
+        def copy(step: Value, mask: Value | None) -> list[Value]:
+            offset = strided(w, times(w, step, plan.depths), depth)
+            address = w.address(source, offset, plan.element)
+            type = f"<{plan.depths} x {plan.element}>"
+            value = read(w, type, address, plan.item_bytes, mask)
+            w.store(value, advanced(w, to, times(w, step, TILE_BYTES), "i8"), 4)
+            return []
+
+        whole, rest = divmod(c.k, plan.depths)
+        loop(w, w.int(whole), [], lambda step, _: copy(step, None))
+        if rest:
+            kept = ", ".join(f"i1 {int(i < rest)}" for i in range(plan.depths))
+            copy(w.int(whole), Value(f"<{kept}>", f"<{plan.depths} x i1>"))
+
+    def _transpose_tile(self, base: Value, tile: Value, first: Value) -> None:
+        """16 rows that are neighbours: squares of 4 x 4 words in each 128 bits, stored by these."""
+        w, c, plan = self.w, self.c, self.plan
+        row = times(w, tile, TILE)
+        exists = below(w, row, c.m, TILE)
+        start = w.address(base, strided(w, row, [(a.size, a.lhs) for a in c.rows]), plan.element)
+        local = times(w, w.binary("sub", tile, first), plan.strip_bytes)
+        to = advanced(w, self.scratch, local, "i8")
+        depth = [(a.size, a.lhs) for a in c.depth]
+
+        def at_quarter(i: Value, _: list[Value]) -> list[Value]:
+            step, quarter = split_index(w, i, (1 << 40, 4))
+            k = times(w, i, plan.depths // 4)
+            words = [
+                group_words(w, plan, start, add(w, k, w.int(g * plan.group)), depth, exists)
+                for g in range(4)
+            ]
+            words = [w.cast("bitcast", x, "<16 x i32>") for x in words]
+            target = advanced(w, to, times(w, step, TILE_BYTES), "i8")
+            target = advanced(w, target, times(w, quarter, 16), "i8")
+            for j, vector in enumerate(transposed(w, words)):
+                for part in range(4):
+                    order = ", ".join(f"i32 {4 * part + lane}" for lane in range(4))
+                    piece = w.pure(
+                        "<4 x i32>",
+                        f"shufflevector {vector.typed}, <16 x i32> poison, <4 x i32> <{order}>",
+                    )
+                    w.store(piece, advanced(w, target, (4 * part + j) * STEP_BYTES, "i8"), 4)
+            return []
+
+        loop(w, w.int(4 * plan.steps), [], at_quarter)
+
+    def _square(self, pair: Value, first: Value, strip: Value, column: Value) -> None:
+        """2 x 2 tiles of sums over all of depth."""
+        w, plan = self.w, self.plan
+        local = times(w, w.binary("sub", pair, first), 2 * plan.strip_bytes)
+        rows = advanced(w, self.scratch, local, "i8")
+        for tile in range(4):
+            self._tile("tilezero", f"i8 {tile}")
+
+        def at_step(step: Value, _: list[Value]) -> list[Value]:
+            moved = times(w, step, TILE_BYTES)
+            for i in range(2):
+                for register, strips in ((4 + i, rows), (6 + i, strip)):
+                    at = advanced(w, strips, add(w, moved, w.int(i * plan.strip_bytes)), "i8")
+                    self._tile("tileloadd64", f"i8 {register}", f"ptr {at}", f"i64 {STEP_BYTES}")
+            for tile in range(4):
+                self._tile(
+                    plan.instruction, f"i8 {tile}", f"i8 {4 + tile // 2}", f"i8 {6 + tile % 2}"
+                )
+            return []
+
+        loop(w, w.int(plan.steps), [], at_step)
+        row = times(w, pair, 2 * TILE)
+        if not self._is_direct:
+            self._finish_staged(row, column)
+            return
+        whole = w.compare("icmp ule", add(w, row, w.int(2 * TILE)), w.int(self.c.m))
+        across = w.compare("icmp ule", add(w, column, w.int(2 * TILE)), w.int(self.c.n))
+        when(
+            w,
+            w.binary("and", whole, across),
+            lambda: self._finish_direct(row, column),
+            lambda: self._finish_staged(row, column),
+        )
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether sums are results as they are, in rows of one stride."""
+        held = storage_scalar(self.c.out) == self.plan.ring.scalar
+        return held and self.epilogue is None and len(self.c.rows) == 1
+
+    def _finish_direct(self, row: Value, column: Value) -> None:
+        w, c = self.w, self.c
+        stride = c.rows[0].out
+        index = add(w, add(w, self.out_index, times(w, row, stride)), column)
+        corner = element_address(w, self.result.address, index, c.out)
+        for tile in range(4):
+            offset = (tile // 2) * TILE * stride + (tile % 2) * TILE
+            at = element_address(w, corner, w.int(offset), c.out)
+            self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {4 * stride}")
+
+    def _finish_staged(self, row: Value, column: Value) -> None:
+        width = 2 * TILE * 4
+        for tile in range(4):
+            offset = (tile // 2) * TILE * width + (tile % 2) * TILE * 4
+            at = advanced(self.w, self.stage, offset, "i8")
+            self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {width}")
+        self._finish(row, column)
+
+    def _tile(self, name: str, *operands: str) -> None:
+        types = [operand.partition(" ")[0] for operand in operands]
+        types = ["i8 immarg" if t == "i8" else t for t in types]
+        self.w.declare("void", f"llvm.x86.{name}", types)
+        self.w.emit(f"call void @llvm.x86.{name}({', '.join(operands)})")
+
+    def _finish(self, row: Value, column: Value) -> None:
+        """The stage's rows and columns that exist, to the result."""
+        w, c, ring = self.w, self.c, self.plan.ring
+        axes = [(a.size, a.out) for a in c.rows]
+        lanes = ring.lanes
+        starts = [add(w, column, w.int(v)) for v in range(0, 2 * TILE, lanes)]
+        masks = [below(w, s, c.n, lanes) if c.n % (2 * TILE) else None for s in starts]
+        left = w.binary("sub", w.int(c.m), row)
+        count = w.intrinsic("llvm.umin", "i64", left, w.int(2 * TILE))
+
+        def at_row(r: Value) -> None:
+            offset = add(w, self.out_index, strided(w, add(w, row, r), axes))
+            at = advanced(w, self.stage, times(w, r, 2 * TILE), ring.scalar)
+            for v, (start, mask) in enumerate(zip(starts, masks, strict=True)):
+                address = advanced(w, at, v * lanes, ring.scalar)
+                sums = w.load(address, ring.vector, ring.scalar_bytes)
+                self.result.store((sums,), add(w, offset, start), 1, mask)
+
+        ranged(w, w.int(0), count, at_row)

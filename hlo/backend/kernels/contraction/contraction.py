@@ -1,0 +1,193 @@
+"""Contraction kernels: dot and convolution, packed where that pays, as one sequence of kernels.
+
+    contraction_kernels(instruction, target) -> KernelSequence
+
+A fusion whose root hangs on a contraction gives an Epilogue and the Places of the buffers in its
+own list; without them the list is lhs, rhs, result, temporaries.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from importlib import import_module
+
+from hlo.backend.codegen.target import Target
+from hlo.backend.kernels.contraction.amx import tile_plan
+from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
+from hlo.backend.kernels.contraction.amx_product import tile_product_kernel
+from hlo.backend.kernels.contraction.axes import Axes, Contraction, dot_contraction, extent, normal
+from hlo.backend.kernels.contraction.convolution import convolution_contraction
+from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
+from hlo.backend.kernels.contraction.gemv import vector_kernel
+from hlo.backend.kernels.contraction.padding import padding_kernel
+from hlo.backend.kernels.contraction.panels import packing_kernel
+from hlo.backend.kernels.contraction.plan import Plan, Reading, planned
+from hlo.backend.kernels.contraction.product import product_kernel
+from hlo.backend.kernels.contraction.result import Epilogue
+from hlo.backend.kernels.contraction.ring import Ring, ring_of
+from hlo.backend.kernels.contraction.split import split_depth, split_stream, sum_kernel
+from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+from hlo.passes.fusibility import contraction_of
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the arrays stand in the sequence's list of buffers; temporaries come from there on."""
+
+    lhs: int = 0
+    rhs: int = 1
+    result: int = 2
+    temporaries: int = 3
+
+
+DOT_PLACES = Places()
+
+
+def contraction_kernels(
+    instruction: Instruction,
+    target: Target,
+    epilogue: Epilogue | None = None,
+    places: Places = DOT_PLACES,
+) -> KernelSequence:
+    """The kernels of a dot or convolution, or of an output fusion around one.
+
+    HloError "unsupported" for a convolution_kind.
+    """
+    if (inner := contraction_of(instruction)) is not None:
+        return _fused_kernels(instruction, inner, target)
+    sequence = _Sequence(target, epilogue, places)
+    repair = None
+    if instruction.opcode == "dot":
+        c = _placed(dot_contraction(instruction), places)
+    else:
+        contraction, base = convolution_contraction(instruction)
+        c = _placed(contraction, places)
+        if base.padded and min(c.batches, c.m, c.n, c.k) > 0:
+            source = instruction.operands[0].shape.dtype
+            kernel = padding_kernel(base.padded, source, base.dtype, target)
+            size = math.prod(base.dims) * base.dtype.item_bytes
+            place = sequence.add_before(kernel, places.lhs, size)
+            c = replace(c, lhs=replace(c.lhs, buffer=place))
+            repair = repair_kernel(instruction, target)
+    made = sequence.finished(c)
+    if repair is None:
+        return made
+    if epilogue is not None:  # the results before it, which alone tell, are nowhere
+        raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
+    last = KernelCall(repair, (places.lhs, places.rhs, places.result))
+    return replace(made, calls=(*made.calls, last))
+
+
+def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
+    """buffers: the fusion's operands, the result, temporaries."""
+    # The staged kernels' emitters are loaded only where an expression is fused.
+    fused = import_module("hlo.backend.kernels.contraction.fused")
+    lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)
+    count = len(fusion.operands)
+    places = Places(lhs, rhs, count, temporaries=count + 1)
+    epilogue = fused.Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
+    return contraction_kernels(contraction, target, epilogue, places)
+
+
+def _columns(contraction: Instruction, target: Target) -> int:
+    """How many neighbours of the result a run of lanes stays within."""
+    c = (
+        dot_contraction(contraction)
+        if contraction.opcode == "dot"
+        else convolution_contraction(contraction)[0]
+    )
+    c = normal(c, ring_of(c.out, target).lanes)
+    return c.n if c.columns and c.columns[-1].out == 1 else 0
+
+
+def _placed(c: Contraction, places: Places) -> Contraction:
+    return replace(
+        c,
+        lhs=replace(c.lhs, buffer=places.lhs),
+        rhs=replace(c.rhs, buffer=places.rhs),
+        out_buffer=places.result,
+    )
+
+
+class _Sequence:
+    """The sequence being made."""
+
+    def __init__(self, target: Target, epilogue: Epilogue | None, places: Places) -> None:
+        self.target = target
+        self.epilogue = epilogue
+        self.places = places
+        self.calls: list[KernelCall] = []
+        self.temporaries: list[int] = []
+
+    def add_before(self, kernel: Kernel, source: int, size: int) -> int:
+        """A kernel that writes a new temporary from a buffer; the temporary's place."""
+        place = self._next_place
+        self.temporaries.append(size)
+        self.calls.append(KernelCall(kernel, (source, place)))
+        return place
+
+    def finished(self, contraction: Contraction) -> KernelSequence:
+        """Packing kernels, then the product. Nothing at all for an empty result."""
+        ring = ring_of(contraction.out, self.target)
+        c = normal(contraction, ring.lanes)
+        if c.batches * c.m * c.n == 0:
+            return KernelSequence(())
+        others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
+        if (split := split_stream(c, ring, self._next_place)) is not None:
+            self._add_parts(c, ring, split, others)
+        elif (product := vector_kernel(c, ring, self.epilogue)) is not None:
+            self._call(product, c.lhs.buffer, c.rhs.buffer, *others)
+        elif (tiles := tile_plan(c, ring)) is not None:
+            kernel, size = tile_packing_kernel(tiles)
+            blocks = self.add_before(kernel, c.rhs.buffer, size)
+            product = tile_product_kernel(tiles, self.epilogue)
+            self._call(product, c.lhs.buffer, blocks, *others)
+        else:
+            self._add_product(c, ring, others)
+        return KernelSequence(tuple(self.calls), tuple(self.temporaries))
+
+    def _call(self, kernel: Kernel, *buffers: int) -> None:
+        self.calls.append(KernelCall(kernel, buffers))
+
+    def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
+        """The blocked product; of a long depth in parts."""
+        plan = planned(c, ring)
+        split = None if plan.depth_first else split_depth(c, ring, self._next_place)
+        if split is not None:
+            self._add_parts(c, ring, split, others)
+            return
+        factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+        self._call(product_kernel(plan, self.epilogue), *factors, *others)
+
+    def _add_parts(
+        self, c: Contraction, ring: Ring, split: tuple[Contraction, int], others: tuple[int, ...]
+    ) -> None:
+        """Products of the parts of depth, and their sum."""
+        parted, parts = split
+        place = self._next_place
+        self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
+        product = vector_kernel(parted, ring)
+        if product is not None:
+            self._call(product, c.lhs.buffer, c.rhs.buffer, place)
+        else:
+            plan = planned(parted, ring)
+            factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+            self._call(product_kernel(plan), *factors, place)
+        self._call(sum_kernel(c, ring, parts, self.epilogue), place, *others)
+
+    @property
+    def _next_place(self) -> int:
+        return self.places.temporaries + len(self.temporaries)
+
+    def _packed(self, plan: Plan, side: str) -> int:
+        """Where the product finds a factor: as it is, or packed by a kernel of its own."""
+        operand = getattr(plan.contraction, side)
+        if getattr(plan, side) is not Reading.PACKED:
+            return operand.buffer  # type: ignore[no-any-return]  # an int
+        packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
+        batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
+        kernel = packing_kernel(packing, batch, operand.offset, side)
+        return self.add_before(kernel, operand.buffer, extent(batch) * packing.size_bytes)

@@ -1,0 +1,185 @@
+"""Packing of plain f32 and f64 factors as assembly: what needs no arithmetic costs LLVM no time.
+
+    along   the free set is contiguous: rows of memory to rows of panels
+    across  depth is contiguous: squares of 128 bits a side, transposed in registers
+
+For AVX-512; other forms, types and targets are contraction_packing's loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.assembly import REACH, has_assembly, write_assembly
+from hlo.backend.kernels.contraction.loops import add, advanced, loop, split_index, times
+from hlo.backend.kernels.contraction.packing import Block, Packing, pack
+from hlo.backend.kernels.contraction.ring import element_address, is_plain
+
+CHUNK = 64  # rows of memory that are met again by the next panel: their pages stay known
+
+
+def is_assembly(packing: Packing) -> bool:
+    """Whether `packed` leaves no loop to LLVM."""
+    return _is_along(packing) or _is_across(packing) or _is_copy(packing)
+
+
+def packed(w: Writer, packing: Packing, block: Block) -> None:
+    """Like `pack`, as assembly where that serves."""
+    if _is_along(packing):
+        _along(w, packing, block)
+    elif _is_across(packing):
+        _across(w, packing, block)
+    else:
+        pack(w, packing, block)
+
+
+def _is_copy(packing: Packing) -> bool:
+    """Whether `pack` copies rows as they are."""
+    plain = is_plain(packing.source.dtype, packing.ring)
+    return packing.by_rows and len(packing.source.depth) == 1 and plain
+
+
+def _serves(packing: Packing) -> bool:
+    ring, source = packing.ring, packing.source
+    if not has_assembly(ring) or ring.target.vector_bytes < 64 or packing.by_rows:
+        return False
+    return is_plain(source.dtype, ring) and len(source.depth) <= 1
+
+
+def _is_along(packing: Packing) -> bool:
+    return _serves(packing) and packing.source.is_free_contiguous
+
+
+def _is_across(packing: Packing) -> bool:
+    source = packing.source
+    if not _serves(packing) or source.is_free_contiguous or not source.is_depth_contiguous:
+        return False
+    if len(source.free) != 1 or packing.panels.exceeds(source.free_size):
+        return False
+    reach = abs(source.free[0][1]) * packing.ring.lanes * packing.ring.scalar_bytes
+    return source.depth_size >= packing.square and reach < REACH // 2
+
+
+# -- along the free set ------------------------------------------------------------------------
+
+
+def _along(w: Writer, packing: Packing, block: Block) -> None:
+    """for CHUNK of depth: for panel: rows."""
+    source, panels, ring = packing.source, packing.panels, packing.ring
+    stride = source.depth[0][1] if source.depth else 0
+    size = block.depth_size
+
+    def at_chunk(i: Value, _: list[Value]) -> list[Value]:
+        done = times(w, i, CHUNK)
+        count = w.intrinsic("llvm.umin", "i64", w.binary("sub", size, done), w.int(CHUNK))
+        k = add(w, block.depth_begin, done)
+        row = element_address(w, block.source, times(w, k, stride), source.dtype)
+        target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)
+
+        def at_panel(p: Value, _: list[Value]) -> list[Value]:
+            start = panels.start(w, add(w, block.first, p))
+            to = advanced(w, target, times(w, p, packing.panel_size), ring.scalar)
+            address = element_address(w, row, start, source.dtype)
+            mask = _last_mask(w, packing, start) if panels.exceeds(source.free_size) else None
+            _write_rows(w, packing, (address, to, count), stride, mask)
+            return []
+
+        loop(w, block.count, [], at_panel)
+        return []
+
+    chunks = w.binary("udiv", add(w, size, w.int(CHUNK - 1)), w.int(CHUNK))
+    loop(w, chunks, [], at_chunk)
+
+
+def _last_mask(w: Writer, packing: Packing, start: Value) -> Value:
+    """The lanes of the panel's last vector that exist, as bits."""
+    lanes, panels = packing.ring.lanes, packing.panels
+    first = packing.source.free_size - (panels.width - lanes)
+    left = w.binary("sub", w.int(first), start)
+    count = w.intrinsic("llvm.umin", "i64", left, w.int(lanes))
+    return w.binary("sub", w.binary("shl", w.int(1), count), w.int(1))
+
+
+def _write_rows(
+    w: Writer, packing: Packing, places: tuple[Value, Value, Value], stride: int, mask: Value | None
+) -> None:
+    """places: source, target, count of rows. Operands: $0 source, $1 target, $2 count, mask."""
+    ring = packing.ring
+    size, kind = ring.scalar_bytes, "ps" if ring.scalar == "float" else "pd"
+    vectors = packing.panels.width // ring.lanes
+    lines = ["kmovw ${3:k}, %k1"] if mask is not None else []
+    lines.append("1:")
+    for v in range(vectors):
+        masked = "{%k1}{z}" if mask is not None and v == vectors - 1 else ""
+        lines.append(f"vmovu{kind} {64 * v}($0), %zmm{v}{masked}")
+    lines += [f"vmovu{kind} %zmm{v}, {64 * v}($1)" for v in range(vectors)]
+    lines += [f"addq $${stride * size}, $0", f"addq $${packing.k_step * size}, $1"]
+    lines += ["decq $2", "jne 1b", "vzeroupper"]
+    inputs = [] if mask is None else [mask]
+    write_assembly(w, lines, places, inputs, [f"zmm{v}" for v in range(vectors)])
+
+
+# -- along depth -------------------------------------------------------------------------------
+
+
+def _across(w: Writer, packing: Packing, block: Block) -> None:
+    """for panel: for group of lanes: squares."""
+    source, panels, ring = packing.source, packing.panels, packing.ring
+    groups = panels.width // ring.lanes
+
+    def at_group(i: Value, _: list[Value]) -> list[Value]:
+        p, group = split_index(w, i, (1 << 40, groups)) if groups > 1 else (i, w.int(0))
+        start = panels.start(w, add(w, block.first, p))
+        start = add(w, start, times(w, group, ring.lanes))
+        offset = add(w, times(w, p, packing.panel_size), times(w, group, ring.lanes))
+        target = advanced(w, block.target, offset, ring.scalar)
+        address = element_address(w, block.source, times(w, start, source.free[0][1]), source.dtype)
+        count = w.int(source.depth_size // packing.square)
+        places = (address, target, count)
+        write_assembly(w, _square_lines(packing), places, [], [f"zmm{n}" for n in range(8)])
+        return []
+
+    loop(w, times(w, block.count, groups), [], at_group)
+
+
+def _square_lines(packing: Packing) -> Iterator[str]:
+    """All squares of a group; the last one moves back to end with depth."""
+    size, square = packing.ring.scalar_bytes, packing.square
+    yield "1:"
+    yield from _square(packing)
+    yield "addq $$16, $0"
+    yield f"addq $${square * packing.k_step * size}, $1"
+    yield "decq $2"
+    yield "jne 1b"
+    rest = packing.source.depth_size % square
+    if rest:
+        yield f"subq $${(square - rest) * size}, $0"
+        yield f"subq $${(square - rest) * packing.k_step * size}, $1"
+        yield from _square(packing)
+    yield "vzeroupper"
+
+
+def _square(packing: Packing) -> Iterator[str]:
+    """Vector r takes 128 bits each of the rows r, r + square, ...; then squares are transposed."""
+    ring, square = packing.ring, packing.square
+    row = packing.source.free[0][1] * ring.scalar_bytes
+    is_single = ring.scalar == "float"
+    kind, insert = ("ps", "vinsertf32x4") if is_single else ("pd", "vinsertf64x2")
+    for r in range(square):
+        yield f"vmovu{kind} {r * row}($0), %xmm{r}"
+        for part in range(1, 4):
+            place = f"{(r + part * square) * row}($0)"
+            yield f"{insert} $${part}, {place}, %zmm{r}, %zmm{r}"
+    if is_single:
+        for pair in (0, 2):
+            yield f"vunpcklps %zmm{pair + 1}, %zmm{pair}, %zmm{4 + pair}"
+            yield f"vunpckhps %zmm{pair + 1}, %zmm{pair}, %zmm{5 + pair}"
+        low, high = (4, 6), (5, 7)
+    else:
+        low, high = (0, 1), (0, 1)
+    results = [("l", low), ("h", low), ("l", high), ("h", high)][:square]
+    for k, (side, (a, b)) in enumerate(results):
+        target = k if is_single else 4 + k
+        yield f"vunpck{side}pd %zmm{b}, %zmm{a}, %zmm{target}"
+        yield f"vmovu{kind} %zmm{target}, {k * packing.k_step * ring.scalar_bytes}($1)"

@@ -1,0 +1,120 @@
+"""Fused contractions: the expression around a dot or convolution, applied to each finished tile.
+
+    fusion (kind=kOutput) --fused_contraction--> the contraction inside, Epilogue, Places
+
+The expression is what staged kernels evaluate too (Elemental); the contraction in it stands for the
+sums that are at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.backend.codegen import indexing, types
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Expr, Index, Variable
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
+from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+
+
+class Fused:
+    """A fusion's expression around its contraction.
+
+    parameters: numbers of the fused computation's parameters, in the order of `others`.
+    """
+
+    def __init__(self, fusion: Instruction, contraction: Instruction, target: Target) -> None:
+        (callee,) = fusion.called_computations()
+        self.body: Computation = callee
+        self.contraction = contraction
+        self.target = target
+        factors = set(contraction.operands)
+        self.read = [
+            p for p in callee.parameters if p not in factors or set(p.users) != {contraction}
+        ]
+
+    def epilogue(self, columns: int) -> Epilogue:
+        """columns: how many trailing elements of a row of the result lanes stay within."""
+
+        def apply(w: Writer, sums: tuple[Value, ...], lanes: Lanes) -> tuple[Value, ...]:
+            return self._applied(w, sums, lanes, columns)
+
+        others = tuple(fusion_number(p) for p in self.read)
+        return Epilogue(self.body.root.shape.dtype, apply, others)
+
+    def _applied(
+        self, w: Writer, sums: tuple[Value, ...], lanes: Lanes, columns: int
+    ) -> tuple[Value, ...]:
+        root = self.body.root
+        elemental = Elemental(Nest(w, self.target), lanes.count)
+        for parameter, base in zip(self.read, lanes.others, strict=True):
+            shape = parameter.shape
+            elemental.memory[parameter, ()] = Memory(base, shape.dtype, shape.size)
+        dtype = self.contraction.shape.dtype
+        value = types.rounded(w, self.target, types.joined(list(sums)), dtype)
+        elemental.saved[self.contraction] = _Sums(value)  # type: ignore[assignment]  # it answers
+        index = _index(w, lanes, columns, root.shape.dims)
+        (result,) = elemental.lanes_at(root, [index])
+        wide = types.parts(elemental.splat(result, lanes.count))
+        return tuple(types.encoded(w, self.target, v, root.shape.dtype) for v in wide)
+
+
+class _Sums:
+    """The contraction's value at the lanes that are being finished, whatever their index is."""
+
+    def __init__(self, value: types.Lanes) -> None:
+        self.value = value
+
+    def lanes_at(
+        self, _: Elemental, __: Instruction, indices: Sequence[Index]
+    ) -> list[types.Lanes]:
+        return [self.value] * len(indices)
+
+
+def _index(w: Writer, lanes: Lanes, columns: int, dims: tuple[int, ...]) -> Index:
+    """The lanes' index: a row that they share, and columns that run with them."""
+    leading = len(dims)
+    inner = 1
+    while leading and inner < columns:
+        leading -= 1
+        inner *= dims[leading]
+    outer = 1
+    for size in dims[:leading]:
+        outer *= size
+    if inner != columns or lanes.stride != 1:
+        first = indexing.of(Variable("first", 0, outer * inner - 1, value=lanes.index))
+        step = Variable("lane", 0, lanes.count - 1, lanes=lanes.count, value=w.int(0),
+                        mask=lanes.mask)  # fmt: skip
+        position = first + (Expr({step: 1}, 0) * lanes.stride if lanes.count > 1 else 0)
+        return indexing.delinearized(position, dims)
+    row, column = lanes.index, lanes.index
+    if outer > 1:
+        row = w.binary("udiv", lanes.index, w.int(inner))
+        column = w.binary("sub", lanes.index, w.binary("mul", row, w.int(inner)))
+    return (
+        *indexing.delinearized(
+            indexing.of(Variable("row", 0, outer - 1, value=row)), dims[:leading]
+        ),
+        *indexing.delinearized(_running(lanes, column, inner), dims[leading:]),
+    )
+
+
+def _running(lanes: Lanes, first: Value, size: int) -> Expr:
+    """first, first + 1, ... in the lanes."""
+    if lanes.count == 1:
+        return indexing.of(Variable("column", 0, size - 1, value=first))
+    column = Variable("column", 0, size - 1, lanes=lanes.count, value=first, mask=lanes.mask)
+    return Expr({column: 1}, 0)
+
+
+def fusion_number(parameter: Instruction) -> int:
+    """Which operand of the fusion a parameter is."""
+    number = parameter["parameter_number"]
+    assert isinstance(number, int), "an INT64"
+    return number

@@ -1,0 +1,377 @@
+"""Matrix-vector products: few rows against a large matrix, which is read once, in its own order.
+
+    dots:  out[m, n] = sum of lhs[m, :] * rhs[n, :]   vectors along depth, summed across at the end
+    axpys: out[m, :] += lhs[m, k] * rhs[k, :]         vectors along the columns, sums wait in L1
+
+Both read whole stretches of memory, as bandwidth wants it; neither packs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.axes import Axes, Contraction
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    advanced,
+    buffer_address,
+    kernel_text,
+    loop,
+    ranged,
+    split_index,
+    strided,
+    times,
+)
+from hlo.backend.kernels.contraction.packing import below, iota
+from hlo.backend.kernels.contraction.result import Epilogue, Result
+from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
+from hlo.backend.kernels.kernel import Kernel
+from hlo.ir.dtype import DType
+
+MOST_ROWS = 8
+UNIT_BYTES = 64 << 10  # of the matrix: less is not worth a unit
+UNITS = 32
+STREAMED_BYTES = 4 << 20  # a matrix beyond this comes from memory
+LEAST_UNITS = 4
+CHUNK = 4096  # columns whose sums stay in L1
+
+
+def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Kernel | None:
+    """A kernel for few rows; None where the blocked product is better.
+
+    buffers: lhs, rhs, result, what the epilogue reads, scratch.
+    """
+    if c.m > MOST_ROWS or c.k < ring.lanes or c.is_diagonal:
+        return None
+    if c.columns and c.columns[-1].out != 1:
+        return None
+    inner = c.depth[-1]
+    if inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes and _at_once(c, ring):
+        return _Dots(c, ring, epilogue).kernel()
+    return _Axpys(c, ring, epilogue).kernel() if streams_columns(c, ring) else None
+
+
+def streams_columns(c: Contraction, ring: Ring) -> bool:
+    """Whether few rows meet a large matrix whose rows are the columns' runs."""
+    if c.m > MOST_ROWS or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
+        return False
+    (columns,) = c.columns
+    large = c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
+    return large and (columns.out, columns.rhs) == (1, 1) and c.n >= 8 * ring.lanes
+
+
+def _at_once(c: Contraction, ring: Ring) -> int:
+    """Columns of one step of `dots`: a power of two whose sums fit the registers; 0 if none."""
+    limit = (24 if ring.registers == 32 else 12) // (c.m * ring.parts * ring.parts)
+    if limit == 0:
+        return 0
+    return min(8, ring.lanes, 1 << (limit.bit_length() - 1))
+
+
+class _Streaming:
+    """What both forms share: the addresses of one batch, and the kernel around its units."""
+
+    def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
+        self.w = Writer()
+        self.c = c
+        self.ring = ring
+        self.epilogue = epilogue
+
+    def _kernel(self, blocks: int, body: Callable[[Value], None], scratch_bytes: int) -> Kernel:
+        """A unit is (batch, block); body(block) runs with the batch's addresses set."""
+        w, c = self.w, self.c
+        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        self.result = Result(w, self.ring, c.out, 2, self.epilogue)
+        if scratch_bytes:
+            self.scratch = buffer_address(w, 2 + self.result.buffers)
+        lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
+        rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
+
+        def unit(u: Value) -> None:
+            b, block = split_index(w, u, (1 << 40, blocks))
+            moved = {s: [(a.size, getattr(a, s)) for a in c.batch] for s in ("lhs", "rhs", "out")}
+            self.lhs = element_address(w, lhs, strided(w, b, moved["lhs"]), c.lhs.dtype)
+            self.rhs = element_address(w, rhs, strided(w, b, moved["rhs"]), c.rhs.dtype)
+            self.out_index = strided(w, b, moved["out"])
+            body(block)
+
+        ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+        matrix = c.batches * c.k * c.n * c.rhs.dtype.item_bytes
+        return Kernel(
+            kernel_text(w),
+            c.batches * blocks,
+            tuple(w.declarations.values()),
+            scratch_bytes=scratch_bytes,
+            bytes_moved=matrix,
+            flops=c.flops,
+        )
+
+    def _blocks(self, things: int) -> int:
+        """Blocks into which `things` parts of the matrix are shared."""
+        c = self.c
+        size = c.k * c.n * c.rhs.dtype.item_bytes
+        return max(1, min(things, UNITS, size // UNIT_BYTES))
+
+    def _store(self, row: int, column: Value, sums: Parts, mask: Value | None) -> None:
+        w = self.w
+        index = add(w, self.out_index, w.int(static_offset(row, self.c.rows, "out")))
+        self.result.store(sums, add(w, index, column), 1, mask)
+
+
+def static_offset(index: int, axes: Axes, side: str) -> int:
+    """Offset of a linear index that is known now."""
+    offset = 0
+    for axis in reversed(axes):
+        index, part = divmod(index, axis.size)
+        offset += part * getattr(axis, side)
+    return offset
+
+
+# -- dots --------------------------------------------------------------------------------------
+
+
+class _Dots(_Streaming):
+    """Rows x `at_once` columns of sums in registers; depth in vectors."""
+
+    def kernel(self) -> Kernel:
+        self.at_once = _at_once(self.c, self.ring)
+        steps = -(-self.c.n // self.at_once)
+        blocks = self._blocks(steps)
+        size = -(-steps // blocks)
+        blocks = -(-steps // size)
+
+        def block(index: Value) -> None:
+            w = self.w
+            first = times(w, index, size)
+            last = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), w.int(steps))
+            ranged(w, first, last, self._columns)
+
+        return self._kernel(blocks, block, 0)
+
+    def _columns(self, step: Value) -> None:
+        w, c, ring = self.w, self.c, self.ring
+        start = times(w, step, self.at_once)
+        columns = self._column_addresses(start)
+        rows = [
+            element_address(w, self.lhs, w.int(static_offset(r, c.rows, "lhs")), c.lhs.dtype)
+            for r in range(c.m)
+        ]
+        zeros = list(ring.zero(w, ring.lanes)) * (c.m * self.at_once)
+        sums = self._over_depth(c.depth, rows, columns, zeros)
+        mask = None
+        if c.n % self.at_once:
+            mask = below(w, start, c.n, self.at_once)
+        parts, width = ring.parts, ring.parts * self.at_once
+        for r in range(c.m):
+            row = sums[r * width : (r + 1) * width]
+            totals = tuple(across(w, ring, row[i::parts]) for i in range(parts))
+            self._store(r, start, totals, mask)
+
+    def _column_addresses(self, start: Value) -> list[Value]:
+        """Where the columns begin; those beyond the last repeat it."""
+        w, c = self.w, self.c
+        axes = [(a.size, a.rhs) for a in c.columns]
+        addresses = []
+        for j in range(self.at_once):
+            index = add(w, start, w.int(j))
+            if c.n % self.at_once:
+                index = w.intrinsic("llvm.umin", "i64", index, w.int(c.n - 1))
+            addresses.append(element_address(w, self.rhs, strided(w, index, axes), c.rhs.dtype))
+        return addresses
+
+    def _over_depth(
+        self, axes: Axes, rows: list[Value], columns: list[Value], sums: list[Value]
+    ) -> list[Value]:
+        w, c = self.w, self.c
+        if len(axes) == 1:
+            return self._run(axes[0].size, rows, columns, sums)
+        axis, inner = axes[0], axes[1:]
+
+        def body(i: Value, carried: list[Value]) -> list[Value]:
+            lhs, rhs = times(w, i, axis.lhs), times(w, i, axis.rhs)
+            moved_rows = [element_address(w, row, lhs, c.lhs.dtype) for row in rows]
+            moved = [element_address(w, column, rhs, c.rhs.dtype) for column in columns]
+            return self._over_depth(inner, moved_rows, moved, carried)
+
+        return loop(w, w.int(axis.size), sums, body)
+
+    def _run(
+        self, size: int, rows: list[Value], columns: list[Value], sums: list[Value]
+    ) -> list[Value]:
+        """One contiguous run of depth: whole vectors, then the rest under a mask."""
+        w, lanes = self.w, self.ring.lanes
+        whole, rest = divmod(size, lanes)
+        if whole:
+            sums = loop(
+                w,
+                w.int(whole),
+                sums,
+                lambda i, s: self._step(times(w, i, lanes), None, rows, columns, s),
+            )
+        if rest:
+            bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
+            mask = Value(f"<{bits}>", f"<{lanes} x i1>")
+            sums = self._step(w.int(whole * lanes), mask, rows, columns, sums)
+        return sums
+
+    def _step(
+        self,
+        k: Value,
+        mask: Value | None,
+        rows: list[Value],
+        columns: list[Value],
+        sums: list[Value],
+    ) -> list[Value]:
+        w, c, ring = self.w, self.c, self.ring
+
+        def vector(at: Value, dtype: DType) -> Parts:
+            return loaded(w, ring, dtype, element_address(w, at, k, dtype), ring.lanes, mask)
+
+        left = [vector(at, c.lhs.dtype) for at in rows]
+        result: list[Parts] = [()] * (len(rows) * len(columns))
+        for j, at in enumerate(columns):
+            right = vector(at, c.rhs.dtype)
+            for r, number in enumerate(left):
+                place = r * len(columns) + j
+                total = tuple(sums[place * ring.parts : (place + 1) * ring.parts])
+                result[place] = ring.multiply_add(w, total, number, right)
+        return [part for parts in result for part in parts]
+
+
+def across(w: Writer, ring: Ring, vectors: list[Value]) -> Value:
+    """The sums over the lanes of 1, 2, 4, ... vectors, as the lanes of one."""
+    count = len(vectors)
+    while len(vectors) > 1:
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [_neighbours_added(w, ring, a, b) for a, b in pairs]
+    total = vectors[0]
+    while total.lanes > count:
+        total = _neighbours_added(w, ring, total, None)
+    return total
+
+
+def _neighbours_added(w: Writer, ring: Ring, a: Value, b: Value | None) -> Value:
+    """Lanes 0+1, 2+3, ... of a, then of b."""
+    count = a.lanes if b is not None else a.lanes // 2
+    if count == 1:
+        return ring.add(w, (w.extract(a, 0),), (w.extract(a, 1),))[0]
+    second = b.typed if b is not None else f"{a.type} poison"
+    halves = []
+    for first in (0, 1):
+        order = ", ".join(f"i32 {2 * i + first}" for i in range(count))
+        type = f"<{count} x {a.scalar_type}>"
+        halves.append(w.pure(type, f"shufflevector {a.typed}, {second}, <{count} x i32> <{order}>"))
+    return ring.add(w, (halves[0],), (halves[1],))[0]
+
+
+# -- axpys -------------------------------------------------------------------------------------
+
+
+class _Axpys(_Streaming):
+    """`depths` rows of the matrix at a time are added to the sums of a chunk of columns."""
+
+    def kernel(self) -> Kernel:
+        c, ring = self.c, self.ring
+        blocks = -(-c.n // CHUNK)
+        if c.batches * blocks < LEAST_UNITS:
+            blocks = max(blocks, min(LEAST_UNITS, self._blocks(c.n // (8 * ring.lanes))))
+        vectors = -(-c.n // ring.lanes)
+        self.chunk = -(-vectors // blocks) * ring.lanes
+        blocks = -(-c.n // self.chunk)
+        limit = (16 if ring.registers == 32 else 8) // (c.m * ring.parts)
+        self.depths = max(1, min(8, limit))
+        scratch = c.m * self.chunk * ring.parts * ring.scalar_bytes
+        return self._kernel(blocks, self._block, scratch)
+
+    def _block(self, block: Value) -> None:
+        w, c = self.w, self.c
+        start = times(w, block, self.chunk)
+        self.first_column = start
+        self.matrix = element_address(w, self.rhs, start, c.rhs.dtype)
+        left = w.binary("sub", w.int(c.n), start)
+        self.count = w.intrinsic("llvm.umin", "i64", left, w.int(self.chunk))
+        self._each_vector(lambda at, mask: self._clear(at))
+        groups, rest = divmod(c.k, self.depths)
+        if groups:
+            loop(
+                w,
+                w.int(groups),
+                [],
+                lambda g, _: self._group(times(w, g, self.depths), self.depths),
+            )
+        if rest:
+            self._group(w.int(groups * self.depths), rest)
+        self._each_vector(self._finish)
+
+    def _each_vector(self, body: Callable[[Value, Value | None], None]) -> None:
+        """body(column within the chunk, mask) for the chunk's vectors."""
+        w, lanes, total = self.w, self.ring.lanes, self.c.n
+        whole = w.binary("udiv", self.count, w.int(lanes))
+        ranged(w, w.int(0), whole, lambda i: body(times(w, i, lanes), None))
+        if total % lanes == 0:
+            return
+        rest = w.binary("urem", self.count, w.int(lanes))
+        some = w.intrinsic("llvm.umin", "i64", rest, w.int(1))
+        at = times(w, whole, lanes)
+        mask = w.compare("icmp ult", iota(lanes, "i64"), w.splat(rest, lanes))
+        ranged(w, w.int(0), some, lambda _: body(at, mask))
+
+    def _sum_addresses(self, row: int, at: Value) -> list[Value]:
+        ring = self.ring
+        places = [(row * ring.parts + i) * self.chunk for i in range(ring.parts)]
+        moved = advanced(self.w, self.scratch, at, ring.scalar)
+        return [advanced(self.w, moved, place, ring.scalar) for place in places]
+
+    def _clear(self, at: Value) -> None:
+        ring = self.ring
+        for r in range(self.c.m):
+            zeros = ring.zero(self.w, ring.lanes)
+            for zero, address in zip(zeros, self._sum_addresses(r, at), strict=True):
+                self.w.store(zero, address, ring.scalar_bytes)
+
+    def _sums(self, row: int, at: Value) -> Parts:
+        ring = self.ring
+        return tuple(
+            self.w.load(address, ring.vector, ring.scalar_bytes)
+            for address in self._sum_addresses(row, at)
+        )
+
+    def _group(self, k: Value, depths: int) -> list[Value]:
+        w, c, ring = self.w, self.c, self.ring
+        (axis,) = c.depth
+        numbers: list[list[Parts]] = []
+        matrix_rows: list[Value] = []
+        for d in range(depths):
+            at = add(w, k, w.int(d))
+            base = element_address(w, self.lhs, times(w, at, axis.lhs), c.lhs.dtype)
+            numbers.append([self._number(base, r) for r in range(c.m)])
+            matrix_rows.append(element_address(w, self.matrix, times(w, at, axis.rhs), c.rhs.dtype))
+
+        def at_vector(at: Value, mask: Value | None) -> None:
+            vectors = [
+                loaded(
+                    w, ring, c.rhs.dtype, element_address(w, m, at, c.rhs.dtype), ring.lanes, mask
+                )
+                for m in matrix_rows
+            ]
+            for r in range(c.m):
+                total = self._sums(r, at)
+                for d in range(depths):
+                    total = ring.multiply_add(w, total, numbers[d][r], vectors[d])
+                for part, address in zip(total, self._sum_addresses(r, at), strict=True):
+                    w.store(part, address, ring.scalar_bytes)
+
+        self._each_vector(at_vector)
+        return []
+
+    def _number(self, base: Value, row: int) -> Parts:
+        w, c, ring = self.w, self.c, self.ring
+        offset = w.int(static_offset(row, c.rows, "lhs"))
+        parts = loaded(w, ring, c.lhs.dtype, element_address(w, base, offset, c.lhs.dtype), 1)
+        return tuple(w.splat(p, ring.lanes) for p in parts)
+
+    def _finish(self, at: Value, mask: Value | None) -> None:
+        column = add(self.w, self.first_column, at)
+        for r in range(self.c.m):
+            self._store(r, column, self._sums(r, at), mask)

@@ -1,0 +1,198 @@
+"""Microkernel: a tile of the result kept in registers while depth runs.
+
+    acc[r][v] += splat(a[r]) * b[v]    r < rows, v < vectors; one outer product per depth
+
+A factor is read where it lies (any strides, converted on the way) or from its panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.loops import advanced, loop
+from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
+from hlo.ir.dtype import DType
+
+Tile = list[list[Parts]]  # [row][vector]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How the microkernel reads one factor.
+
+    dtype: of the elements in memory, None for a panel of ring numbers. unit: elements to the next
+    row (a factor of rows) or 1 (of columns); part: ring scalars of a panel to the next part.
+    spread: a factor of rows that differs in each column: vectors, where others have one number.
+    """
+
+    ring: Ring
+    dtype: DType | None
+    unit: int = 1
+    part: int = 0
+    spread: bool = False
+
+    def moved(self, w: Writer, base: Value, steps: Value) -> Value:
+        """base + steps, in elements or in ring scalars of the panel."""
+        if self.dtype is None:
+            return advanced(w, base, steps, self.ring.scalar)
+        return element_address(w, base, steps, self.dtype)
+
+    def numbers(self, w: Writer, at: Value, row: int, masks: list[Value | None]) -> list[Parts]:
+        """Row `row` at the depth to which `at` points, for each vector of columns."""
+        if self.spread:
+            moved = self.moved(w, at, w.int(row * self.unit))
+            return [self.vector(w, moved, v, mask) for v, mask in enumerate(masks)]
+        return [self._number(w, at, row)] * len(masks)
+
+    def _number(self, w: Writer, at: Value, row: int) -> Parts:
+        ring = self.ring
+        if self.dtype is not None:
+            address = element_address(w, at, w.int(row * self.unit), self.dtype)
+            parts = loaded(w, ring, self.dtype, address, 1)
+        else:
+            addresses = [
+                advanced(w, at, i * self.part + row * self.unit, ring.scalar)
+                for i in range(ring.parts)
+            ]
+            parts = tuple(w.load(a, ring.scalar, ring.scalar_bytes) for a in addresses)
+        return tuple(w.splat(p, ring.lanes) for p in parts)
+
+    def vector(self, w: Writer, at: Value, v: int, mask: Value | None) -> Parts:
+        """Vector `v` of the columns at the depth to which `at` points."""
+        ring = self.ring
+        if self.dtype is not None:
+            address = element_address(w, at, w.int(v * ring.lanes), self.dtype)
+            return loaded(w, ring, self.dtype, address, ring.lanes, mask)
+        return tuple(
+            w.load(
+                advanced(w, at, i * self.part + v * ring.lanes, ring.scalar),
+                ring.vector,
+                ring.scalar_bytes,
+            )
+            for i in range(ring.parts)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DepthAxis:
+    """One loop over depth; steps of both factors in their own units."""
+
+    size: Value
+    lhs: int
+    rhs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Microkernel:
+    """A tile of rows x (vectors * lanes). masks: of the columns' vectors, where they end early."""
+
+    rows: int
+    vectors: int
+    lhs: Factor
+    rhs: Factor
+    depth: tuple[DepthAxis, ...]
+    unroll: int = 1
+
+    @property
+    def ring(self) -> Ring:
+        return self.lhs.ring
+
+
+def product(
+    w: Writer, micro: Microkernel, lhs: Value, rhs: Value, tile: Tile, masks: list[Value | None]
+) -> Tile:
+    """tile + the product over all of depth; lhs and rhs point at depth 0."""
+    flat = _flat(tile)
+
+    def step(a: Value, b: Value, values: list[Value]) -> list[Value]:
+        return _outer_product(w, micro, a, b, values, masks)
+
+    return _unflat(_over_depth(w, micro, micro.depth, lhs, rhs, flat, step), micro)
+
+
+def zero_tile(w: Writer, micro: Microkernel) -> Tile:
+    """Sums before the first product."""
+    zero = micro.ring.zero(w, micro.ring.lanes)
+    return [[zero] * micro.vectors for _ in range(micro.rows)]
+
+
+Step = Callable[[Value, Value, list[Value]], list[Value]]
+
+
+def _over_depth(
+    w: Writer,
+    micro: Microkernel,
+    axes: tuple[DepthAxis, ...],
+    lhs: Value,
+    rhs: Value,
+    values: list[Value],
+    step: Step,
+) -> list[Value]:
+    """The nest of depth loops; pointers advance by addition, short loops are unrolled."""
+    if not axes:
+        return step(lhs, rhs, values)
+    axis, inner = axes[0], axes[1:]
+
+    def once(a: Value, b: Value, values: list[Value], i: int) -> list[Value]:
+        a = micro.lhs.moved(w, a, w.int(i * axis.lhs))
+        b = micro.rhs.moved(w, b, w.int(i * axis.rhs))
+        return _over_depth(w, micro, inner, a, b, values, step)
+
+    static = int(axis.size.text) if axis.size.text.isdigit() else None
+    if static is not None and static * _copies(inner) <= micro.unroll:
+        for i in range(static):
+            values = once(lhs, rhs, values, i)
+        return values
+    unroll = micro.unroll if not inner and static and static % micro.unroll == 0 else 1
+
+    def body(_: Value, carried: list[Value]) -> list[Value]:
+        a, b, *rest = carried
+        for i in range(unroll):
+            rest = once(a, b, rest, i)
+        following_a = micro.lhs.moved(w, a, w.int(unroll * axis.lhs))
+        following_b = micro.rhs.moved(w, b, w.int(unroll * axis.rhs))
+        return [following_a, following_b, *rest]
+
+    count = w.int(static // unroll) if static else axis.size
+    return loop(w, count, [lhs, rhs, *values], body)[2:]
+
+
+def _copies(axes: tuple[DepthAxis, ...]) -> int:
+    result = 1
+    for axis in axes:
+        result *= int(axis.size.text) if axis.size.text.isdigit() else 1 << 40
+    return result
+
+
+def _outer_product(
+    w: Writer,
+    micro: Microkernel,
+    a: Value,
+    b: Value,
+    values: list[Value],
+    masks: list[Value | None],
+) -> list[Value]:
+    ring = micro.ring
+    vectors = [micro.rhs.vector(w, b, v, masks[v]) for v in range(micro.vectors)]
+    tile = _unflat(values, micro)
+    for r in range(micro.rows):
+        numbers = micro.lhs.numbers(w, a, r, masks)
+        tile[r] = [
+            ring.multiply_add(w, total, number, vector)
+            for total, number, vector in zip(tile[r], numbers, vectors, strict=True)
+        ]
+    return _flat(tile)
+
+
+def _flat(tile: Tile) -> list[Value]:
+    return [part for row in tile for parts in row for part in parts]
+
+
+def _unflat(values: list[Value], micro: Microkernel) -> Tile:
+    each = iter(values)
+    return [
+        [tuple(next(each) for _ in range(micro.ring.parts)) for _ in range(micro.vectors)]
+        for _ in range(micro.rows)
+    ]

@@ -1,0 +1,462 @@
+"""Packing: one factor of a contraction copied into panels, in the product's order.
+
+    memory, any strides --> ring number (p, k, part, lane)
+    at ((p * depth + k) * parts + part) * width + lane
+
+A panel holds `width` consecutive indices of the free set (some more than a row tile needs, so that
+each k is whole vectors); what lies beyond the last index is never used. Three ways to read: along
+the free set where it is contiguous, along depth with a transpose in registers, by gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    advanced,
+    copied_bytes,
+    loop,
+    split_index,
+    strided,
+    times,
+)
+from hlo.backend.kernels.contraction.ring import (
+    Parts,
+    Ring,
+    element_address,
+    gathered,
+    is_plain,
+    loaded,
+)
+from hlo.backend.kernels.contraction.transpose import end_to_end, transposed
+from hlo.ir.dtype import DType
+
+CACHE_LINE = 64
+Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A factor in memory, seen from one batch."""
+
+    dtype: DType
+    free: Strides
+    depth: Strides
+
+    @property
+    def free_size(self) -> int:
+        return _product(self.free)
+
+    @property
+    def depth_size(self) -> int:
+        return _product(self.depth)
+
+    @property
+    def is_free_contiguous(self) -> bool:
+        return not self.free or (len(self.free) == 1 and self.free[0][1] == 1)
+
+    @property
+    def is_depth_contiguous(self) -> bool:
+        return bool(self.depth) and self.depth[-1][1] == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """count panels of `width` lanes; panel p begins at index start(p) of the free set.
+
+    Each has `step` indices; the last one moves back to end with the set, at `end`, so that all are
+    alike (what lies in two panels is computed twice, to the same bits).
+    """
+
+    count: int
+    width: int
+    step: int
+    end: int
+
+    def start(self, w: Writer, panel: Value) -> Value:
+        if self.count == 1:
+            return w.int(0)
+        at = times(w, panel, self.step)
+        if self.count * self.step <= self.end:
+            return at
+        return w.intrinsic("llvm.umin", "i64", at, w.int(self.end - self.step))
+
+    def exceeds(self, total: int) -> bool:
+        """Whether some panel has lanes beyond the set."""
+        last = min((self.count - 1) * self.step, max(self.end - self.step, 0))
+        return last + self.width > total
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How one factor is packed; panel_depth: depths that a panel holds, 0 for all.
+
+    by_rows: a panel is its rows, one after the other along depth, and not depth after depth.
+    """
+
+    ring: Ring
+    source: Source
+    panels: Panels
+    panel_depth: int = 0
+    by_rows: bool = False
+
+    @property
+    def panel_size(self) -> int:
+        """Ring scalars of one panel."""
+        if self.by_rows:
+            return self.panels.step * self.row_step
+        return (self.panel_depth or self.source.depth_size) * self.k_step
+
+    @property
+    def k_step(self) -> int:
+        """Ring scalars to the next depth."""
+        return 1 if self.by_rows else self.ring.parts * self.panels.width
+
+    @property
+    def row_step(self) -> int:
+        """Ring scalars to the next row: an odd number of cache lines, so that rows lie in
+        different sets of the cache.
+        """
+        if not self.by_rows:
+            return 1
+        per_line = CACHE_LINE // self.ring.scalar_bytes
+        lines = -(-self.ring.parts * self.part_step // per_line)
+        return (lines | 1) * per_line
+
+    @property
+    def part_step(self) -> int:
+        """Ring scalars to the next part of a number."""
+        if not self.by_rows:
+            return self.panels.width
+        return (self.source.depth_size // self.ring.lanes + 2) * self.ring.lanes  # runs end past it
+
+    @property
+    def square(self) -> int:
+        """Depths that are transposed at once: 128 bits of ring scalars."""
+        return 16 // self.ring.scalar_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return self.panels.count * self.panel_size * self.ring.scalar_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What to pack: panels [first, first + count) to `target`, depth [begin, begin + size).
+
+    A part of the depth is for sources with one depth axis only; target is depth 0's place.
+    """
+
+    source: Value
+    target: Value
+    first: Value
+    count: Value
+    depth_begin: Value
+    depth_size: Value
+
+
+def pack(w: Writer, packing: Packing, block: Block) -> None:
+    """Write the copy. block.count and block.depth_size are at least 1."""
+    source = packing.source
+    if packing.by_rows:
+        _pack_rows(w, packing, block)
+    elif source.is_free_contiguous:
+        _pack_along_free(w, packing, block)
+    elif source.is_depth_contiguous and source.depth[-1][0] >= 4:
+        _pack_transposed(w, packing, block)
+    else:
+        _pack_gathered(w, packing, block)
+
+
+def _pack_along_free(w: Writer, packing: Packing, block: Block) -> None:
+    """for k: for panel: vectors. Reads whole rows, so that pages are met once."""
+    ring, source, panels = packing.ring, packing.source, packing.panels
+    lanes, masked = ring.lanes, panels.exceeds(source.free_size)
+
+    def at_depth(i: Value, _: list[Value]) -> list[Value]:
+        k = add(w, block.depth_begin, i)
+        row = element_address(w, block.source, strided(w, k, source.depth), source.dtype)
+        target = advanced(w, block.target, times(w, k, packing.k_step), ring.scalar)
+
+        def at_panel(p: Value, _: list[Value]) -> list[Value]:
+            start = panels.start(w, add(w, block.first, p))
+            to = advanced(w, target, times(w, p, packing.panel_size), ring.scalar)
+            for v in range(panels.width // lanes):
+                at = add(w, start, w.int(v * lanes))
+                mask = below(w, at, source.free_size, lanes) if masked else None
+                address = element_address(w, row, at, source.dtype)
+                parts = loaded(w, ring, source.dtype, address, lanes, mask)
+                put(w, packing, parts, advanced(w, to, v * lanes, ring.scalar))
+            return []
+
+        loop(w, block.count, [], at_panel)
+        return []
+
+    loop(w, block.depth_size, [], at_depth)
+
+
+def put(w: Writer, packing: Packing, parts: Parts, address: Value) -> None:
+    """Store the parts of one vector of one k."""
+    for i, part in enumerate(parts):
+        to = advanced(w, address, i * packing.part_step, packing.ring.scalar)
+        w.store(part, to, packing.ring.scalar_bytes)
+
+
+def below(w: Writer, start: Value, total: int, lanes: int) -> Value:
+    """Which of `lanes` indices from start are less than total."""
+    type = f"<{lanes} x i64>"
+    if start.text.isdigit():
+        bits = ", ".join(f"i1 {int(int(start.text) + i < total)}" for i in range(lanes))
+        return Value(f"<{bits}>", f"<{lanes} x i1>") if lanes > 1 else Value(bits[3:], "i1")
+    each = w.splat(start, lanes)
+    index = w.binary("add", each, iota(lanes, "i64"))
+    return w.compare("icmp ult", index, w.int(total, type))
+
+
+def iota(lanes: int, scalar: str) -> Value:
+    """0, 1, 2, ... as a constant."""
+    if lanes == 1:
+        return Value("0", scalar)
+    text = ", ".join(f"{scalar} {i}" for i in range(lanes))
+    return Value(f"<{text}>", f"<{lanes} x {scalar}>")
+
+
+# -- along depth, as it lies -------------------------------------------------------------------
+
+
+def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
+    """for panel: for row: for run of depth: a copy."""
+    source, panels = packing.source, packing.panels
+    run = source.depth[-1][0]
+
+    def at_row(i: Value, _: list[Value]) -> list[Value]:
+        p, r = split_index(w, i, (1 << 40, panels.step))
+        start = panels.start(w, add(w, block.first, p))
+        row = strided(w, add(w, start, r), source.free)
+        at = element_address(w, block.source, row, source.dtype)
+        to = advanced(w, block.target, times(w, i, packing.row_step), packing.ring.scalar)
+
+        def at_run(k: Value, _: list[Value]) -> list[Value]:
+            begin = element_address(w, at, strided(w, k, source.depth[:-1]), source.dtype)
+            moved = advanced(w, to, times(w, k, run), packing.ring.scalar)
+            _copy_run(w, packing, begin, moved, run)
+            return []
+
+        loop(w, w.int(source.depth_size // run), [], at_run)
+        return []
+
+    loop(w, times(w, block.count, panels.step), [], at_row)
+
+
+def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: int) -> None:
+    """`run` neighbours as ring numbers."""
+    ring, dtype = packing.ring, packing.source.dtype
+    if is_plain(dtype, ring):
+        copied_bytes(w, target, source, run * ring.scalar_bytes)
+        return
+
+    def copy(k: Value, mask: Value | None) -> list[Value]:
+        at = element_address(w, source, k, dtype)
+        parts = loaded(w, ring, dtype, at, ring.lanes, mask)
+        put(w, packing, parts, advanced(w, target, k, ring.scalar))
+        return []
+
+    whole, rest = divmod(run, ring.lanes)
+    if whole:
+        loop(w, w.int(whole), [], lambda i, _: copy(times(w, i, ring.lanes), None))
+    if rest:
+        copy(w.int(whole * ring.lanes), below(w, w.int(0), rest, ring.lanes))
+
+
+# -- along depth, transposed -------------------------------------------------------------------
+
+
+def _pack_transposed(w: Writer, packing: Packing, block: Block) -> None:
+    """for panel: for group of lanes: for run of depth: square blocks through the registers."""
+    ring, source, panels = packing.ring, packing.source, packing.panels
+    groups = panels.width // ring.lanes
+
+    def at_group(i: Value, _: list[Value]) -> list[Value]:
+        p, group = split_index(w, i, (1 << 40, groups)) if groups > 1 else (i, w.int(0))
+        start = panels.start(w, add(w, block.first, p))
+        start = add(w, start, times(w, group, ring.lanes))
+        offset = add(w, times(w, p, packing.panel_size), times(w, group, ring.lanes))
+        target = advanced(w, block.target, offset, ring.scalar)
+        rows = _row_addresses(w, packing, block.source, start)
+        if len(source.depth) == 1:
+            _pack_run(w, packing, rows, target, block.depth_begin, block.depth_size)
+        else:
+            _pack_runs(w, packing, rows, target)
+        return []
+
+    loop(w, times(w, block.count, groups), [], at_group)
+
+
+def _pack_runs(w: Writer, packing: Packing, rows: list[Value], target: Value) -> None:
+    """All runs of the innermost depth axis."""
+    source, ring = packing.source, packing.ring
+    run = source.depth[-1][0]
+
+    def at_run(i: Value, _: list[Value]) -> list[Value]:
+        offset = strided(w, i, source.depth[:-1])
+        moved = [element_address(w, row, offset, source.dtype) for row in rows]
+        to = advanced(w, target, times(w, i, run * packing.k_step), ring.scalar)
+        _pack_run(w, packing, moved, to, w.int(0), w.int(run))
+        return []
+
+    loop(w, w.int(source.depth_size // run), [], at_run)
+
+
+def _row_addresses(w: Writer, packing: Packing, base: Value, start: Value) -> list[Value]:
+    """Where `lanes` consecutive free indices begin; those beyond the set repeat its last."""
+    source, lanes = packing.source, packing.ring.lanes
+    affine = len(source.free) == 1
+    if affine and not packing.panels.exceeds(source.free_size):
+        first = element_address(w, base, times(w, start, source.free[0][1]), source.dtype)
+        return [
+            element_address(w, first, w.int(r * source.free[0][1]), source.dtype)
+            for r in range(lanes)
+        ]
+    last = w.int(source.free_size - 1)
+    addresses = []
+    for r in range(lanes):
+        index = w.intrinsic("llvm.umin", "i64", add(w, start, w.int(r)), last)
+        addresses.append(element_address(w, base, strided(w, index, source.free), source.dtype))
+    return addresses
+
+
+def _pack_run(
+    w: Writer, packing: Packing, rows: list[Value], target: Value, begin: Value, size: Value
+) -> None:
+    """depth [begin, begin + size) of one run: whole squares, then the rest with masks."""
+    step = packing.square
+
+    def whole_square(i: Value, _: list[Value]) -> list[Value]:
+        _pack_square(w, packing, rows, target, add(w, begin, times(w, i, step)), step)
+        return []
+
+    whole, rest = divmod(int(size.text), step)
+    if whole:
+        loop(w, w.int(whole), [], whole_square)
+    if rest:
+        _pack_square(w, packing, rows, target, add(w, begin, w.int(whole * step)), rest)
+
+
+def _pack_square(
+    w: Writer, packing: Packing, rows: list[Value], target: Value, k: Value, count: int
+) -> None:
+    """lanes x `count` elements, a square of 128 bits a side in each 128 bits of the vectors.
+
+    Vector r holds the rows r, r + square, r + 2 square, ...; transposing within the 128-bit parts
+    (cheap for the machine, and for LLVM: 64 shuffles over whole vectors take it 10 ms) is enough.
+    """
+    ring, source, square = packing.ring, packing.source, packing.square
+    mask = None
+    if count < square:
+        bits = ", ".join(f"i1 {int(i < count)}" for i in range(square))
+        mask = Value(f"<{bits}>", f"<{square} x i1>")
+    read = [
+        loaded(w, ring, source.dtype, element_address(w, row, k, source.dtype), square, mask)
+        for row in rows
+    ]
+    columns = []
+    for i in range(ring.parts):
+        parts = [numbers[i] for numbers in read]
+        joined = [end_to_end(w, parts[r::square]) for r in range(square)]
+        columns.append(transposed(w, joined))
+    to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
+    for i in range(count):
+        at = advanced(w, to, i * packing.k_step, ring.scalar)
+        put(w, packing, tuple(column[i] for column in columns), at)
+
+
+# -- by gathers --------------------------------------------------------------------------------
+
+
+def _pack_gathered(w: Writer, packing: Packing, block: Block) -> None:
+    """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector."""
+    ring, source, panels = packing.ring, packing.source, packing.panels
+    vectors = panels.width // ring.lanes
+
+    def at_vector(i: Value, _: list[Value]) -> list[Value]:
+        p, v = split_index(w, i, (1 << 40, vectors)) if vectors > 1 else (i, w.int(0))
+        start = panels.start(w, add(w, block.first, p))
+        start = add(w, start, times(w, v, ring.lanes))
+        offset = add(w, times(w, p, packing.panel_size), times(w, v, ring.lanes))
+        target = advanced(w, block.target, offset, ring.scalar)
+        fetch = _fetcher(w, packing, start)
+
+        def at_depth(j: Value, _: list[Value]) -> list[Value]:
+            k = add(w, block.depth_begin, j)
+            base = element_address(w, block.source, strided(w, k, source.depth), source.dtype)
+            to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
+            put(w, packing, fetch(base), to)
+            return []
+
+        loop(w, block.depth_size, [], at_depth)
+        return []
+
+    loop(w, times(w, block.count, vectors), [], at_vector)
+
+
+def _fetcher(w: Writer, packing: Packing, start: Value) -> Callable[[Value], Parts]:
+    """A vector of the free set from index `start`, as a function of the address of index 0."""
+    ring, source = packing.ring, packing.source
+    size, stride = source.free[-1]
+    if stride == 1 and size >= ring.lanes:
+        return _two_loads(w, packing, start)
+    offsets = _clamped_offsets(w, packing, start)
+    return lambda base: gathered(w, ring, source.dtype, base, offsets)
+
+
+def _two_loads(w: Writer, packing: Packing, start: Value) -> Callable[[Value], Parts]:
+    """A vector meets the end of a run at most once: what follows comes by a second load."""
+    ring, source = packing.ring, packing.source
+    lanes, run = ring.lanes, source.free[-1][0]
+    left = w.binary("sub", w.int(run), w.binary("urem", start, w.int(run)))
+    first = strided(w, start, source.free)
+    last = w.int(source.free_size - 1)
+    following = w.intrinsic("llvm.umin", "i64", w.binary("add", start, left), last)
+    second = w.binary("sub", strided(w, following, source.free), left)
+    here = w.compare("icmp ult", iota(lanes, "i64"), w.splat(left, lanes))
+    valid = below(w, start, source.free_size, lanes)
+    ones = Value("splat (i1 true)", here.type)
+    there = w.binary("and", valid, w.binary("xor", here, ones))
+    here = w.binary("and", valid, here)
+
+    def fetch(base: Value) -> Parts:
+        near = element_address(w, base, first, source.dtype)
+        far = element_address(w, base, second, source.dtype)
+        a = loaded(w, ring, source.dtype, near, lanes, here)
+        b = loaded(w, ring, source.dtype, far, lanes, there)
+        return tuple(w.select(here, x, y) for x, y in zip(a, b, strict=True))
+
+    return fetch
+
+
+def _clamped_offsets(w: Writer, packing: Packing, start: Value) -> Value:
+    source, lanes = packing.source, packing.ring.lanes
+    narrow, wide = f"<{lanes} x i32>", f"<{lanes} x i64>"
+    index = w.splat(w.cast("trunc", start, "i32"), lanes)
+    index = w.binary("add", index, iota(lanes, "i32"))
+    index = w.intrinsic("llvm.umin", narrow, index, w.int(source.free_size - 1, narrow))
+    parts: list[tuple[Value, int]] = []
+    for size, stride in reversed(source.free[1:]):
+        parts.append((w.binary("urem", index, w.int(size, narrow)), stride))
+        index = w.binary("udiv", index, w.int(size, narrow))
+    parts.append((index, source.free[0][1]))
+    offsets = w.int(0, wide)
+    for part, stride in parts:
+        moved = w.binary("mul", w.cast("zext", part, wide), w.int(stride, wide))
+        offsets = w.binary("add", offsets, moved)
+    return offsets
+
+
+def _product(axes: Strides) -> int:
+    result = 1
+    for size, _ in axes:
+        result *= size
+    return result

@@ -1,0 +1,66 @@
+"""Panels made by a kernel of their own, before the product: what several units would pack again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.axes import Axes, extent
+from hlo.backend.kernels.contraction.copies import CHUNK, is_assembly, packed
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    advanced,
+    buffer_address,
+    clipped,
+    kernel_text,
+    ranged,
+    split_index,
+    strided,
+    times,
+)
+from hlo.backend.kernels.contraction.packing import Block, Packing
+from hlo.backend.kernels.contraction.ring import element_address
+from hlo.backend.kernels.kernel import Kernel
+
+
+def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Kernel:
+    """buffers: source, panels. batch: the axes that move the factor, in the panels' order."""
+    w = Writer()
+    ring, source, panels = packing.ring, packing.source, packing.panels
+    group = -(-panels.count // max(1, min(8, panels.count // 4)))
+    groups = -(-panels.count // group)
+    depth = source.depth_size
+    chunks = -(-depth // CHUNK) if source.is_free_contiguous and len(source.depth) == 1 else 1
+    units = extent(batch) * groups * chunks
+    memory, target = (buffer_address(w, i) for i in (0, 1))
+    memory = element_address(w, memory, w.int(offset), source.dtype)
+
+    def unit(u: Value) -> None:
+        b, g, chunk = split_index(w, u, (1 << 40, groups, chunks))
+        moved = strided(w, b, [(a.size, getattr(a, side)) for a in batch])
+        base = element_address(w, memory, moved, source.dtype)
+        first = times(w, g, group)
+        start = add(w, times(w, b, panels.count), first)
+        to = advanced(w, target, times(w, start, packing.panel_size), ring.scalar)
+        block = Block(
+            base, to, first, clipped(w, first, group, panels.count),
+            times(w, chunk, CHUNK if chunks > 1 else depth),
+            clipped(w, times(w, chunk, CHUNK), CHUNK, depth) if chunks > 1 else w.int(depth),
+        )  # fmt: skip
+        packed(w, packing, block)
+
+    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    bytes_moved = 2 * extent(batch) * packing.size_bytes
+    declarations = tuple(w.declarations.values())
+    is_glue = is_assembly(packing)
+    return Kernel(kernel_text(w), units, declarations, bytes_moved=bytes_moved, is_glue=is_glue)
+
+
+def packed_strides(batch: Sequence[tuple[int, int]], packing: Packing) -> list[tuple[int, int]]:
+    """Strides of the batch axes in panels; an axis that does not move the factor stays 0."""
+    step = packing.panels.count * packing.panel_size
+    result: list[tuple[int, int]] = []
+    for size, stride in reversed(batch):
+        result.insert(0, (size, step if stride else 0))
+        step *= size if stride else 1
+    return result

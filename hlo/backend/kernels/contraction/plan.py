@@ -1,0 +1,287 @@
+"""Plan of a product: tile shape, blocks, and how each factor reaches the microkernel.
+
+Contraction, Ring --planned--> Plan; everything follows from shapes and the target alone
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
+from hlo.backend.kernels.contraction.packing import (
+    CACHE_LINE,
+    Packing,
+    Panels,
+    Source,
+)
+from hlo.backend.kernels.contraction.ring import Ring, is_plain
+from hlo.ir.dtype import DType
+
+L1_BYTES = 32 << 10
+L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
+DEPTH_BLOCK = 1024
+UNIT_FLOPS = 1 << 20  # work of a unit below which splitting does not pay
+UNITS = 16
+LARGE_BYTES = 4 << 20  # of an rhs that is not read in place however few the rows
+BLOCK_BYTES = 512 << 10  # of rhs packed at a time in a depth-first plan
+DEPTH_FIRST_ROWS = 128
+LEAST_RUN = 4  # depths that lie together, from which rows are copied as they are
+CACHE_SETS = 64  # lines that far apart compete for the same places of the first-level cache
+WIDE = 128  # columns from which a packed lhs is read often enough
+
+
+class Reading(Enum):
+    """Where the microkernel finds a factor."""
+
+    IN_PLACE = auto()
+    IN_UNIT = auto()  # packed into the thread's scratch by each unit
+    PACKED = auto()  # packed by a kernel of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """rows: tiles as panels (width: lanes of a packed one); columns: panels of vectors."""
+
+    contraction: Contraction
+    ring: Ring
+    rows: Panels
+    columns: Panels
+    vectors: int
+    row_blocks: int = 1
+    column_blocks: int = 1
+    depth_block: int = 0
+    lhs: Reading = Reading.IN_PLACE
+    rhs: Reading = Reading.IN_PLACE
+    depth_first: bool = False
+
+    @property
+    def units(self) -> int:
+        return self.contraction.batches * self.row_blocks * self.column_blocks
+
+    @property
+    def depth_blocks(self) -> int:
+        return -(-self.contraction.k // self.depth_block)
+
+    @property
+    def lhs_packing(self) -> Packing:
+        c = self.contraction
+        free = tuple((a.size, a.lhs) for a in merged(only(c.rows, "lhs")))
+        depth = tuple((a.size, a.lhs) for a in merged(only(c.depth, "lhs")))
+        source = Source(c.lhs.dtype, free, depth)
+        by_rows = source.is_depth_contiguous and depth[-1][0] >= LEAST_RUN
+        by_rows = by_rows and not source.is_free_contiguous
+        return Packing(self.ring, source, self.rows, by_rows=by_rows)
+
+    @property
+    def rhs_packing(self) -> Packing:
+        c = self.contraction
+        free = tuple((a.size, a.rhs) for a in merged(only(c.columns, "rhs")))
+        depth = tuple((a.size, a.rhs) for a in merged(only(c.depth, "rhs")))
+        panel_depth = self.depth_block if self.depth_first else 0
+        return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns, panel_depth)
+
+    @property
+    def tiles_per_block(self) -> int:
+        return -(-self.rows.count // self.row_blocks)
+
+    @property
+    def panels_per_block(self) -> int:
+        return -(-self.columns.count // self.column_blocks)
+
+    @property
+    def nest(self) -> Axes:
+        """Depth as the microkernel walks it: steps in elements or in panel scalars."""
+        axes: list[Axis] = []
+        inner = 1
+        for axis in reversed(self.contraction.depth):
+            lhs, rhs = axis.lhs, axis.rhs
+            if self.lhs is not Reading.IN_PLACE:
+                lhs = inner * self.lhs_packing.k_step
+            if self.rhs is not Reading.IN_PLACE:
+                rhs = inner * self.rhs_packing.k_step
+            axes.insert(0, Axis(axis.size, lhs, rhs))
+            inner *= axis.size
+        return merged(axes)
+
+
+def only(axes: Axes, side: str) -> Axes:
+    """The axes as one array has them."""
+    return tuple(Axis(a.size, **{side: getattr(a, side)}) for a in axes)
+
+
+def planned(c: Contraction, ring: Ring) -> Plan:
+    """The plan of a normal contraction without empty sets."""
+    rows, vectors = tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal)
+    tiles = -(-c.m // rows)
+    step = -(-c.m // tiles)
+    width = vectors * ring.lanes
+    panels = -(-c.n // width)
+    plan = Plan(
+        contraction=c,
+        ring=ring,
+        rows=Panels(tiles, -(-step // ring.lanes) * ring.lanes, step, c.m),
+        columns=Panels(panels, width, width, c.n),
+        vectors=vectors,
+        depth_block=max(c.k, 1),
+    )
+    lhs, rhs = _readings(plan)
+    plan = replace(plan, lhs=lhs, rhs=rhs)
+    if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
+        return first
+    return _with_depth_block(_with_packed(_with_blocks(plan)))
+
+
+def _is_depth_first(plan: Plan) -> bool:
+    """Whether few rows meet a large row-major rhs: panels of it would be read in short pieces."""
+    c, source = plan.contraction, plan.rhs_packing.source
+    size = source.free_size * source.depth_size * plan.ring.scalar_bytes
+    return (
+        not c.is_diagonal
+        and size >= LARGE_BYTES
+        and source.is_free_contiguous
+        and len(c.depth) == 1
+        and c.m <= DEPTH_FIRST_ROWS
+    )
+
+
+def _with_depth_first(plan: Plan) -> Plan:
+    """Blocks of rhs whose rows are long; the sums of all its columns wait in L2."""
+    c, ring = plan.contraction, plan.ring
+    width = ring.scalar_bytes * ring.parts
+    columns = max(BLOCK_BYTES // (8 * max(c.m, 32) * width), plan.columns.width)
+    columns = min(columns, -(-c.n // 4))
+    blocks = min(plan.columns.count, -(-c.n // columns))
+    panels = -(-plan.columns.count // blocks)
+    depth = max(32, BLOCK_BYTES // (panels * plan.columns.width * width))
+    depth = min(depth, c.k)
+    return replace(
+        plan,
+        column_blocks=blocks,
+        rhs=Reading.IN_UNIT,
+        depth_block=-(-c.k // -(-c.k // depth)),
+        depth_first=True,
+    )
+
+
+def tile_shape(m: int, n: int, ring: Ring, *, diagonal: bool = False) -> tuple[int, int]:
+    """Rows and vectors of the register tile that needs the fewest cycles for all of the result."""
+    best: tuple[float, int, int] | None = None
+    for vectors in (1, 2, 3, 4, 6, 8):
+        limit = (ring.registers - ring.parts * vectors - ring.parts) // (ring.parts * vectors)
+        if limit < 1 or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
+            continue
+        limit = min(limit, 14 if vectors == 2 else 24, 4 if diagonal else 24)
+        tiles = -(-m // limit)
+        rows = -(-m // tiles)
+        panels = -(-n // (vectors * ring.lanes))
+        cost = tiles * panels * _cycles(rows, vectors, ring.parts)
+        if best is None or cost < best[0] * 0.999:
+            best = (cost, rows, vectors)
+    assert best is not None, "one vector fits every register file"
+    return best[1], best[2]
+
+
+def _cycles(rows: int, vectors: int, parts: int) -> float:
+    """Cycles of one depth: two products a cycle, a latency of four, columns come from L2."""
+    products = rows * vectors * parts * parts / 2
+    loads = rows * parts / 2 + vectors * parts
+    return max(products, loads, 4.0) + 1.0
+
+
+def _readings(plan: Plan) -> tuple[Reading, Reading]:
+    """In place where each element is read seldom or lies in L1, else packed."""
+    c = plan.contraction
+    lhs, rhs = plan.lhs_packing, plan.rhs_packing
+    lhs_bytes, rhs_bytes = (p.source.free_size * p.source.depth_size * 4 for p in (lhs, rhs))
+    few_axes = len(c.depth) <= 3
+    lhs_lies_well = len(lhs.source.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype)
+    rhs_lies_well = rhs.source.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype)
+    exact_lhs = is_plain(c.lhs.dtype, plan.ring)
+    exact_rhs = is_plain(c.rhs.dtype, plan.ring)
+    tiles = plan.rows.count
+    if c.k == 0 or c.is_diagonal:
+        return Reading.IN_PLACE, Reading.IN_PLACE
+    keep_lhs = lhs_lies_well and (
+        c.n <= WIDE or (exact_lhs and (lhs_bytes <= L1_BYTES or _is_spread(lhs))) or c.k < LEAST_RUN
+    )
+    keep_rhs = rhs_lies_well and (
+        tiles <= 2 or (rhs_bytes <= L1_BYTES and (exact_rhs or tiles <= 4))
+    )
+    return (
+        Reading.IN_PLACE if keep_lhs else Reading.IN_UNIT,
+        Reading.IN_PLACE if keep_rhs else Reading.IN_UNIT,
+    )
+
+
+def _is_spread(packing: Packing) -> bool:
+    """Whether the rows of a tile lie along depth and in different sets of the first-level cache."""
+    source = packing.source
+    if not packing.by_rows or len(source.depth) != 1 or len(source.free) != 1:
+        return False
+    lines = source.free[0][1] * packing.ring.scalar_bytes // CACHE_LINE
+    return math.gcd(lines, CACHE_SETS) <= CACHE_SETS // 4
+
+
+def _is_cheap(dtype: DType) -> bool:
+    """Whether an element becomes a ring number in a few instructions."""
+    return not dtype.is_float or dtype.bits >= 16
+
+
+def _with_blocks(plan: Plan) -> Plan:
+    """Units enough for several threads, a packed lhs (or rhs) block within the second-level cache.
+
+    Units of one row block follow each other, so a thread packs each lhs block once.
+    """
+    c, ring = plan.contraction, plan.ring
+    wanted = max(1, min(UNITS, c.flops // UNIT_FLOPS))
+    wanted = -(-wanted // c.batches)
+    if _columns_first(plan):
+        panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
+        fitting = -(-plan.columns.count * panel_bytes // L2_BYTES)
+        columns = min(plan.columns.count, max(wanted, fitting))
+        return replace(plan, column_blocks=columns)
+    tile_bytes = plan.lhs_packing.panel_size * ring.scalar_bytes
+    rows = max(1, min(plan.rows.count, -(-plan.rows.count * tile_bytes // L2_BYTES)))
+    columns = -(-wanted // rows)
+    if rows == 1 and plan.rhs is Reading.IN_UNIT:  # then each unit packs its own columns
+        panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
+        columns = max(columns, plan.columns.count * panel_bytes // (L2_BYTES // 2))
+    columns = min(plan.columns.count, columns)
+    if columns * rows < wanted:
+        rows = min(plan.rows.count, -(-wanted // columns))
+    return replace(plan, row_blocks=rows, column_blocks=columns)
+
+
+def _columns_first(plan: Plan) -> bool:
+    """Whether a packed rhs would be far larger than what lies in memory (windows overlap)."""
+    c = plan.contraction
+    if plan.rhs is Reading.IN_PLACE:
+        return plan.rows.count < plan.columns.count
+    overlap = len(plan.rhs_packing.source.depth) > 1 or len(plan.rhs_packing.source.free) > 1
+    return overlap and c.n > c.m
+
+
+def _with_packed(plan: Plan) -> Plan:
+    """A factor that many units would pack, each for little use, gets a kernel of its own."""
+    c = plan.contraction
+    lhs_uses = extent(tuple(a for a in c.batch if a.lhs == 0))
+    rhs_uses = plan.row_blocks * extent(tuple(a for a in c.batch if a.rhs == 0))
+    if plan.lhs is Reading.IN_UNIT and lhs_uses > 1 and (plan.row_blocks > 1 or _moves(c, "lhs")):
+        plan = replace(plan, lhs=Reading.PACKED)
+    if plan.rhs is Reading.IN_UNIT and rhs_uses > 1:
+        plan = replace(plan, rhs=Reading.PACKED)
+    return plan
+
+
+def _moves(c: Contraction, side: str) -> bool:
+    return any(getattr(a, side) for a in c.batch)
+
+
+def _with_depth_block(plan: Plan) -> Plan:
+    k = plan.contraction.k
+    blocks = -(-k // DEPTH_BLOCK)
+    if blocks <= 1 or len(plan.nest) > 1 or plan.tiles_per_block <= 2:
+        return plan
+    return replace(plan, depth_block=math.ceil(k / blocks))

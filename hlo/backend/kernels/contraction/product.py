@@ -1,0 +1,486 @@
+"""Product: the blocked loop nest around the microkernel.
+
+    for unit (batch, row block, column block):      in parallel
+        pack what the plan packs in a unit
+        for panel of columns: for depth block: for tile of rows: microkernel
+
+With one depth block a tile goes straight to the result, unless something is done to its sums
+first; then, and with several blocks, it waits on a stage in scratch. In a depth-first plan the
+depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
+row-major rhs are read), and all their tiles wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.assembly import (
+    AssemblyTile,
+    DepthLoop,
+    fits,
+    has_assembly,
+    write_tile,
+)
+from hlo.backend.kernels.contraction.axes import merged
+from hlo.backend.kernels.contraction.copies import is_assembly, packed
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    advanced,
+    buffer_address,
+    clipped,
+    each,
+    kernel_text,
+    loop,
+    remembering,
+    shared,
+    split_index,
+    strided,
+    times,
+    when,
+)
+from hlo.backend.kernels.contraction.microkernel import (
+    DepthAxis,
+    Factor,
+    Microkernel,
+    Tile,
+    product,
+    zero_tile,
+)
+from hlo.backend.kernels.contraction.packing import Block, below
+from hlo.backend.kernels.contraction.panels import packed_strides
+from hlo.backend.kernels.contraction.plan import Plan, Reading, only
+from hlo.backend.kernels.contraction.result import Epilogue, Result
+from hlo.backend.kernels.contraction.ring import Parts, element_address, is_plain
+from hlo.backend.kernels.kernel import Kernel
+
+Range = tuple[Value, Value]  # [first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a panel: the first one's index; which lanes of each vector there are."""
+
+    start: Value
+    masks: tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """The depths of one pass: how many, and how far into each factor they begin."""
+
+    count: Value
+    lhs: Value
+    rhs: Value
+
+
+def product_kernel(plan: Plan, epilogue: Epilogue | None = None) -> Kernel:
+    """buffers: lhs and rhs (or their panels), result, what the epilogue reads, scratch."""
+    return _Product(plan, epilogue).kernel()
+
+
+class _Product:
+    """One product kernel being written: the plan and what is known in the current loop."""
+
+    def __init__(self, plan: Plan, epilogue: Epilogue | None) -> None:
+        self.w = Writer()
+        self.plan = plan
+        self.epilogue = epilogue
+        self.c = plan.contraction
+        self.ring = plan.ring
+        self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}
+        self.staged = plan.depth_blocks > 1
+        self.row_axes = [(a.size, a.out) for a in merged(only(self.c.rows, "out"))]
+        self.is_direct = self._is_direct()
+        self.is_glue = self.is_direct and all(
+            is_assembly(self.packings[side])
+            for side in ("lhs", "rhs")
+            if self._reading(side) is Reading.IN_UNIT
+        )
+        tiles, panels = plan.tiles_per_block, plan.panels_per_block
+        panel_stage = tiles * plan.rows.step * self.packings["rhs"].k_step
+        self.panel_stage = panel_stage if plan.depth_first else 0
+        sizes = [
+            tiles * self.packings["lhs"].panel_size if plan.lhs is Reading.IN_UNIT else 0,
+            panels * self.packings["rhs"].panel_size if plan.rhs is Reading.IN_UNIT else 0,
+            self._stage_size(panel_stage, panels),
+        ]
+        sizes = [-(-size * self.ring.scalar_bytes // 64) * 64 for size in sizes]
+        self.scratch_at = [sum(sizes[:i]) for i in range(3)]
+        self.scratch_bytes = sum(sizes)
+
+    def _stage_size(self, panel_stage: int, panels: int) -> int:
+        """Ring scalars that wait: a unit's, a panel's or a tile's sums."""
+        if self.staged:
+            return (panels if self.plan.depth_first else 1) * panel_stage
+        return 0 if self.is_direct else self.plan.rows.step * self.packings["rhs"].k_step
+
+    def _is_direct(self) -> bool:
+        """Whether sums leave for the result as they are, in rows of one stride."""
+        c = self.c
+        is_run = not c.columns or c.columns[-1].out == 1
+        if self.staged or self.epilogue or len(self.row_axes) > 1 or not is_run:
+            return False
+        return is_plain(c.out, self.ring)
+
+    def kernel(self) -> Kernel:
+        w, c, plan = self.w, self.c, self.plan
+        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        self.result = Result(w, self.ring, c.out, 2, self.epilogue)
+        scratch = lhs
+        if self.scratch_bytes:
+            scratch = buffer_address(w, 2 + self.result.buffers)
+        lhs_scratch, rhs_scratch, self.stage_base = (
+            advanced(w, scratch, at, "i8") for at in self.scratch_at
+        )
+        self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
+        if plan.lhs is not Reading.PACKED:
+            lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
+        if plan.rhs is not Reading.PACKED:
+            rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
+        self.base = {"lhs": lhs, "rhs": rhs}
+        self.at = dict(self.base)
+        self.first = {"lhs": w.int(0), "rhs": w.int(0)}
+        self.stage = self.stage_base
+        packed_before = [w.int(-1), w.int(-1)]
+        remembering(w, Value("%begin", "i64"), Value("%end", "i64"), packed_before, self._unit)
+        return Kernel(
+            kernel_text(w),
+            plan.units,
+            tuple(w.declarations.values()),
+            scratch_bytes=self.scratch_bytes,
+            bytes_moved=self._bytes_moved(),
+            flops=c.flops,
+            is_glue=self.is_glue,
+        )
+
+    def _bytes_moved(self) -> int:
+        c = self.c
+        factors = sum(p.source.free_size * p.source.depth_size for p in self.packings.values())
+        return c.batches * (factors + c.m * c.n) * self.ring.scalar_bytes * self.ring.parts
+
+    # -- units and their factors ---------------------------------------------------------------
+
+    def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
+        """One unit; what it packs is remembered, so that the next one need not pack it again."""
+        w, c, plan = self.w, self.c, self.plan
+        b, row_block, column_block = split_index(
+            w, unit, (1 << 40, plan.row_blocks, plan.column_blocks)
+        )
+        self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
+        tiles = shared(w, row_block, plan.rows.count, plan.row_blocks)
+        panels = shared(w, column_block, plan.columns.count, plan.column_blocks)
+        keys = [
+            add(w, times(w, self._moves(b, "lhs"), plan.row_blocks), row_block),
+            add(w, times(w, self._moves(b, "rhs"), plan.column_blocks), column_block),
+        ]
+        self._place("lhs", b, tiles, w.compare("icmp ne", keys[0], packed_before[0]))
+        self._place("rhs", b, panels, w.compare("icmp ne", keys[1], packed_before[1]))
+        if plan.depth_first:
+            self._depth_first(panels, tiles)
+        else:
+            each(w, *panels, lambda p: self._panel(p, tiles))
+        return keys
+
+    def _moves(self, b: Value, side: str) -> Value:
+        """The batch, or 0 where the factor is the same in all of them."""
+        return b if any(getattr(a, side) for a in self.c.batch) else self.w.int(0)
+
+    def _reading(self, side: str) -> Reading:
+        return self.plan.lhs if side == "lhs" else self.plan.rhs
+
+    def _place(self, side: str, b: Value, panels: Range, new: Value) -> None:
+        """Where this unit finds a factor, and the panel that lies there; packed if it has to be."""
+        w, packing, reading = self.w, self.packings[side], self._reading(side)
+        batch = [(a.size, getattr(a, side)) for a in self.c.batch]
+        self.first[side] = w.int(0)
+        if reading is Reading.PACKED:
+            moved = strided(w, b, packed_strides(batch, packing))
+            self.at[side] = advanced(w, self.base[side], moved, self.ring.scalar)
+            return
+        base = element_address(w, self.base[side], strided(w, b, batch), packing.source.dtype)
+        self.at[side] = base
+        if reading is Reading.IN_UNIT and not (self.plan.depth_first and side == "rhs"):
+            self._pack(side, base, panels, Depths(w.int(self.c.k), w.int(0), w.int(0)), new)
+
+    def _pack(
+        self, side: str, base: Value, panels: Range, depths: Depths, new: Value | None
+    ) -> None:
+        """Panels of these depths into scratch, when `new` (or always)."""
+        w, packing = self.w, self.packings[side]
+        begin = depths.lhs if side == "lhs" else depths.rhs
+        count = w.binary("sub", panels[1], panels[0])
+        zero = w.binary("sub", w.int(0), times(w, begin, packing.k_step))
+        target = self.scratch[side]
+        if begin.text != "0":  # the block's first depth comes to the scratch's beginning
+            target = advanced(w, target, zero, self.ring.scalar)
+        block = Block(base, target, panels[0], count, begin, depths.count)
+        if new is None:
+            packed(w, packing, block)
+        else:
+            when(w, new, lambda: packed(w, packing, block))
+        self.at[side], self.first[side] = self.scratch[side], panels[0]
+
+    def _address(self, side: str, panel: Value, start: Value) -> Value:
+        """Depth 0 of a tile or panel that begins at index `start`."""
+        w, packing = self.w, self.packings[side]
+        if self._reading(side) is Reading.IN_PLACE:
+            offset = strided(w, start, packing.source.free)
+            return element_address(w, self.at[side], offset, packing.source.dtype)
+        first = self.first[side]
+        local = panel if first.text == "0" else w.binary("sub", panel, first)
+        return advanced(w, self.at[side], times(w, local, packing.panel_size), self.ring.scalar)
+
+    def _factor(self, side: str) -> Factor:
+        packing = self.packings[side]
+        if self._reading(side) is not Reading.IN_PLACE:
+            return Factor(self.ring, None, unit=packing.row_step, part=packing.part_step)
+        free = packing.source.free
+        spread = side == "lhs" and self.c.is_diagonal
+        unit = free[-1][1] if free else 1
+        return Factor(self.ring, packing.source.dtype, unit=unit, spread=spread)
+
+    # -- panels and depth blocks -----------------------------------------------------------------
+
+    def _columns(self, panel: Value) -> Columns:
+        w, plan, lanes = self.w, self.plan, self.ring.lanes
+        start = plan.columns.start(w, panel)
+        if not plan.columns.exceeds(self.c.n):
+            return Columns(start, (None,) * plan.vectors)
+        last = w.int((plan.vectors - 1) * lanes)  # the one panel there is begins at 0
+        return Columns(start, (*(None,) * (plan.vectors - 1), below(w, last, self.c.n, lanes)))
+
+    def _panel(self, panel: Value, tiles: Range) -> None:
+        w, plan = self.w, self.plan
+        columns = self._columns(panel)
+        at = self._address("rhs", panel, columns.start)
+        if not self.staged:
+            self._tiles(tiles, Depths(w.int(self.c.k), w.int(0), w.int(0)), at, columns)
+            return
+        self._clear_stage(tiles)
+
+        def at_block(block: Value, _: list[Value]) -> list[Value]:
+            self._tiles(tiles, self._depths(block), at, columns)
+            return []
+
+        loop(w, w.int(plan.depth_blocks), [], at_block)
+        self._finish_stage(tiles, columns)
+
+    def _depth_first(self, panels: Range, tiles: Range) -> None:
+        w, base = self.w, self.at["rhs"]
+        self._each_stage(panels, lambda _: self._clear_stage(tiles))
+
+        def at_block(block: Value, _: list[Value]) -> list[Value]:
+            (axis,) = self.plan.nest
+            depths = self._depths(block)
+            begin = times(w, block, self.plan.depth_block)
+            self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
+            local = replace(depths, rhs=w.int(0), lhs=times(w, begin, axis.lhs))
+
+            def at_panel(panel: Value) -> None:
+                columns = self._columns(panel)
+                self._tiles(tiles, local, self._address("rhs", panel, columns.start), columns)
+
+            self._each_stage(panels, at_panel)
+            return []
+
+        loop(w, w.int(self.plan.depth_blocks), [], at_block)
+        self._each_stage(panels, lambda p: self._finish_stage(tiles, self._columns(p)))
+
+    def _each_stage(self, panels: Range, body: Callable[[Value], None]) -> None:
+        """body(panel) with the stage set to the panel's own."""
+        w = self.w
+
+        def at_panel(panel: Value) -> None:
+            moved = times(w, w.binary("sub", panel, panels[0]), self.panel_stage)
+            self.stage = advanced(w, self.stage_base, moved, self.ring.scalar)
+            body(panel)
+
+        each(w, *panels, at_panel)
+
+    def _depths(self, block: Value) -> Depths:
+        w, size = self.w, self.plan.depth_block
+        begin = times(w, block, size)
+        (axis,) = self.plan.nest
+        count = clipped(w, begin, size, self.c.k)
+        return Depths(count, times(w, begin, axis.lhs), times(w, begin, axis.rhs))
+
+    # -- tiles ---------------------------------------------------------------------------------
+
+    def _tiles(self, tiles: Range, depths: Depths, rhs: Value, columns: Columns) -> None:
+        """The microkernel over tiles of rows, for some depths."""
+        w, rows, dtype = self.w, self.plan.rows, self.c.lhs.dtype
+        rhs = self._factor("rhs").moved(w, rhs, depths.rhs)
+        form = self._assembly(depths, columns)
+
+        def at_tile(tile: Value) -> None:
+            start = rows.start(w, tile)
+            lhs = self._address("lhs", tile, start)
+            if self.c.is_diagonal:
+                lhs = element_address(w, lhs, columns.start, dtype)
+            lhs = self._factor("lhs").moved(w, lhs, depths.lhs)
+            local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
+            if form is not None:
+                write_tile(w, form, lhs, rhs, self._place_of_tile(start, local, columns))
+            else:
+                self.is_glue = False
+                self._in_registers(lhs, rhs, depths, start, local, columns)
+            if not self.staged and not self.is_direct:
+                self._finish_rows(start, columns)
+
+        each(w, *tiles, at_tile)
+
+    def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
+        """Where a tile's sums go: to the stage or straight to the result."""
+        w, c = self.w, self.c
+        if not self.is_direct:
+            return self.stage_base if local is None else self._stage_at(local)
+        index = add(w, self.out_index, strided(w, start, self.row_axes))
+        return element_address(w, self.result.address, add(w, index, columns.start), c.out)
+
+    def _assembly(self, depths: Depths, columns: Columns) -> AssemblyTile | None:
+        """The tile as assembly, where that serves."""
+        plan, ring, size = self.plan, self.ring, self.ring.scalar_bytes
+        factors = {side: self._factor(side) for side in ("lhs", "rhs")}
+        plain = all(f.dtype is None or is_plain(f.dtype, ring) for f in factors.values())
+        if not has_assembly(ring) or not plain or self.c.is_diagonal or not self.c.k:
+            return None
+        counts = [depths.count if self.staged else axis.size for axis in plan.nest]
+        loops = tuple(
+            DepthLoop(n, axis.lhs * size, axis.rhs * size)
+            for n, axis in zip(counts, plan.nest, strict=True)
+        )
+        is_masked = columns.masks[-1] is not None
+        out_row = self.packings["rhs"].k_step
+        if self.is_direct:
+            out_row = self.row_axes[0][1] if self.row_axes else 0
+        tile = AssemblyTile(
+            ring, plan.rows.step, plan.vectors, factors["lhs"].unit * size, out_row * size, loops,
+            adds=self.staged,
+            last_lanes=self.c.n % ring.lanes if is_masked else 0,
+            is_rhs_masked=plan.rhs is Reading.IN_PLACE,
+            is_out_masked=self.is_direct,
+        )  # fmt: skip
+        return tile if fits(tile) else None
+
+    def _in_registers(
+        self,
+        lhs: Value,
+        rhs: Value,
+        depths: Depths,
+        start: Value,
+        local: Value | None,
+        columns: Columns,
+    ) -> None:
+        """The tile as LLVM's values."""
+        w, micro, masks = self.w, self._microkernel(depths), list(columns.masks)
+        first = w.int(0) if local is None else local
+        stages = [self._stage_at(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
+        sums = zero_tile(w, micro)
+        if local is not None:
+            sums = [self._staged_row(stage) for stage in stages]
+        if self.c.k:
+            sums = product(w, micro, lhs, rhs, sums, masks)
+        if self.is_direct:
+            self._finish_tile(sums, start, columns)
+            return
+        for stage, row in zip(stages, sums, strict=True):
+            self._put_stage(stage, row)
+
+    def _microkernel(self, depths: Depths) -> Microkernel:
+        w, plan, height = self.w, self.plan, self.plan.rows.step
+        lhs, rhs = self._factor("lhs"), self._factor("rhs")
+        if self.staged:
+            (axis,) = plan.nest
+            axes: tuple[DepthAxis, ...] = (DepthAxis(depths.count, axis.lhs, axis.rhs),)
+        else:
+            axes = tuple(DepthAxis(w.int(a.size), a.lhs, a.rhs) for a in plan.nest)
+        return Microkernel(height, plan.vectors, lhs, rhs, axes, _unroll(height * plan.vectors))
+
+    # -- the stage: tiles that wait for further depth blocks -------------------------------------
+
+    def _stage_at(self, row: Value) -> Value:
+        step = self.packings["rhs"].k_step
+        return advanced(self.w, self.stage, times(self.w, row, step), self.ring.scalar)
+
+    def _each_stage_row(self, tiles: Range, body: Callable[[Value, Value], None]) -> None:
+        """body(row, where it waits) for all rows of the tiles."""
+        w, rows = self.w, self.plan.rows
+
+        def at_tile(tile: Value) -> None:
+            start = rows.start(w, tile)
+            local = times(w, w.binary("sub", tile, tiles[0]), rows.step)
+
+            def at_row(r: Value, _: list[Value]) -> list[Value]:
+                body(add(w, start, r), self._stage_at(add(w, local, r)))
+                return []
+
+            loop(w, w.int(rows.step), [], at_row)
+
+        each(w, *tiles, at_tile)
+
+    def _finish_rows(self, start: Value, columns: Columns) -> None:
+        """A tile that waits on the stage, to the result's rows from `start` on."""
+        w, axes = self.w, self.row_axes
+
+        def at_row(r: Value, _: list[Value]) -> list[Value]:
+            offset = strided(w, add(w, start, r), axes)
+            self._store_row(self._staged_row(self._stage_at(r)), offset, columns)
+            return []
+
+        loop(w, w.int(self.plan.rows.step), [], at_row)
+
+    def _clear_stage(self, tiles: Range) -> None:
+        zeros = [self.ring.zero(self.w, self.ring.lanes)] * self.plan.vectors
+        self._each_stage_row(tiles, lambda _, stage: self._put_stage(stage, zeros))
+
+    def _finish_stage(self, tiles: Range, columns: Columns) -> None:
+        axes = self.row_axes
+
+        def finish(row: Value, stage: Value) -> None:
+            self._store_row(self._staged_row(stage), strided(self.w, row, axes), columns)
+
+        self._each_stage_row(tiles, finish)
+
+    def _vector_addresses(self, stage: Value) -> list[list[Value]]:
+        ring, width = self.ring, self.plan.columns.width
+        places = [
+            [i * width + v * ring.lanes for i in range(ring.parts)]
+            for v in range(self.plan.vectors)
+        ]
+        return [[advanced(self.w, stage, at, ring.scalar) for at in row] for row in places]
+
+    def _put_stage(self, stage: Value, row: Sequence[Parts]) -> None:
+        for parts, addresses in zip(row, self._vector_addresses(stage), strict=True):
+            for part, address in zip(parts, addresses, strict=True):
+                self.w.store(part, address, self.ring.scalar_bytes)
+
+    def _staged_row(self, stage: Value) -> list[Parts]:
+        ring = self.ring
+        return [
+            tuple(self.w.load(a, ring.vector, ring.scalar_bytes) for a in addresses)
+            for addresses in self._vector_addresses(stage)
+        ]
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def _finish_tile(self, tile: Tile, start: Value, columns: Columns) -> None:
+        """Rows from registers to the result."""
+        w, axes = self.w, self.row_axes
+        base = strided(w, start, axes)
+        stride = axes[0][1] if axes else 0
+        for r, row in enumerate(tile):
+            self._store_row(row, add(w, base, w.int(r * stride)), columns)
+
+    def _store_row(self, row: Sequence[Parts], offset: Value, columns: Columns) -> None:
+        w, stride = self.w, self.c.columns[-1].out if self.c.columns else 1
+        index = add(w, add(w, self.out_index, offset), times(w, columns.start, stride))
+        for v, (parts, mask) in enumerate(zip(row, columns.masks, strict=True)):
+            at = add(w, index, w.int(v * self.ring.lanes * stride))
+            self.result.store(parts, at, stride, mask)
+
+
+def _unroll(products: int) -> int:
+    """Depths per round of the inner loop: enough to hide its arithmetic."""
+    return 1 if products >= 16 else 2 if products >= 8 else 4

@@ -1,0 +1,87 @@
+"""Result: where finished sums go; what a fusion adds to a contraction is applied here, on lanes.
+
+ring numbers, index of lane 0 in out --epilogue--> ring numbers of the stored type --> memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.loops import buffer_address
+from hlo.backend.kernels.contraction.packing import iota
+from hlo.backend.kernels.contraction.ring import (
+    Parts,
+    Ring,
+    element_address,
+    narrowed,
+    scattered,
+    written,
+)
+from hlo.ir.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Lanes that leave the registers: lane i is element index + i * stride of out, row-major.
+
+    With stride 1 they lie within one run of the contraction's columns: of the trailing dimensions
+    of out that come from the same operand (the last ones of rhs in a dot).
+    mask: lanes that exist, None for all. others: addresses of the epilogue's further buffers.
+    """
+
+    index: Value
+    count: int
+    stride: int
+    mask: Value | None
+    others: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What is done to each sum before it is stored.
+
+    apply(w, sums, lanes): the sums are components as out's own arithmetic has them (f32 for bf16),
+    not rounded to the contraction's type yet; it returns components in memory form (LLVM type of
+    `dtype`'s storage). others: the sequence's buffers that it reads, after lhs, rhs and the result.
+    """
+
+    dtype: DType
+    apply: Callable[[Writer, Parts, Lanes], Parts]
+    others: tuple[int, ...] = ()
+
+
+class Result:
+    """The result array of the kernel being written."""
+
+    def __init__(
+        self, w: Writer, ring: Ring, dtype: DType, place: int, epilogue: Epilogue | None = None
+    ) -> None:
+        self.w = w
+        self.ring = ring
+        self.epilogue = epilogue
+        self.dtype = epilogue.dtype if epilogue else dtype
+        self.address = buffer_address(w, place)
+        count = len(epilogue.others) if epilogue else 0
+        self.others = tuple(buffer_address(w, place + 1 + i) for i in range(count))
+
+    @property
+    def buffers(self) -> int:
+        """Entries of the address table that it uses."""
+        return 1 + len(self.others)
+
+    def store(self, parts: Parts, index: Value, stride: int, mask: Value | None) -> None:
+        """Sums to elements index, index + stride, ... of out."""
+        w, lanes = self.w, parts[0].lanes
+        if self.epilogue is not None:
+            form = self.epilogue.apply(w, parts, Lanes(index, lanes, stride, mask, self.others))
+        else:
+            form = narrowed(w, self.ring, self.dtype, parts)
+        address = element_address(w, self.address, index, self.dtype)
+        if stride == 1 or lanes == 1:
+            written(w, self.dtype, form, address, mask)
+            return
+        offsets = w.binary("mul", iota(lanes, "i64"), w.int(stride, f"<{lanes} x i64>"))
+        valid = mask or Value("splat (i1 true)", f"<{lanes} x i1>")
+        scattered(w, self.dtype, form, address, offsets, valid)

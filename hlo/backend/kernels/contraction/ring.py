@@ -1,0 +1,323 @@
+"""Ring: the numbers that a contraction adds and multiplies, and how memory's elements become them.
+
+    memory (bf16, s8, c64, ...) --loaded--> parts of ring vectors --stored--> memory
+
+A part is one vector of the ring's scalar; complex numbers have two (real, imaginary). Float types
+narrower than f32 are summed in f32, integers narrower than s32 in 32 bits (wrapping at the end is
+wrapping all along), pred with and/or. Does not know loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.types import compute_scalar, decoded, encoded, rounded, storage_scalar
+from hlo.backend.codegen.types import parts as parts_of
+from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+
+Parts = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """result: the type whose arithmetic it is; lanes: of one machine vector of `scalar`."""
+
+    target: Target
+    result: DType
+    scalar: str
+    parts: int
+    lanes: int
+    registers: int
+    fused: bool
+
+    @property
+    def vector(self) -> str:
+        return vector_of(self.scalar, self.lanes)
+
+    @property
+    def scalar_bytes(self) -> int:
+        return 8 if self.scalar in ("double", "i64") else 4
+
+    def type(self, lanes: int) -> str:
+        return vector_of(self.scalar, lanes)
+
+    def zero(self, w: Writer, lanes: int) -> Parts:
+        return (w.zero(self.type(lanes)),) * self.parts
+
+    def add(self, w: Writer, a: Parts, b: Parts) -> Parts:
+        opcode = "or" if self.result.is_pred else "fadd" if self._is_float else "add"
+        return tuple(w.binary(opcode, x, y) for x, y in zip(a, b, strict=True))
+
+    def multiply_add(self, w: Writer, total: Parts, a: Parts, b: Parts) -> Parts:
+        """total + a * b."""
+        if self.parts == 1:
+            return (self._multiply_add(w, total[0], a[0], b[0]),)
+        real = self._multiply_add(w, total[0], a[0], b[0])
+        imaginary = self._multiply_add(w, total[1], a[0], b[1])
+        negated = w.unary("fneg", a[1])
+        return (
+            self._multiply_add(w, real, negated, b[1]),
+            self._multiply_add(w, imaginary, a[1], b[0]),
+        )
+
+    def _multiply_add(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
+        if self._is_float and self.fused:
+            return w.intrinsic("llvm.fma", total.type, a, b, total)
+        if self._is_float:
+            return w.binary("fadd", total, w.binary("fmul", a, b))
+        if self.result.is_pred:
+            return w.binary("or", total, w.binary("and", a, b))
+        return w.binary("add", total, w.binary("mul", a, b))
+
+    @property
+    def _is_float(self) -> bool:
+        return self.scalar in ("float", "double")
+
+
+def ring_of(result: DType, target: Target) -> Ring:
+    """The arithmetic of a contraction with this result type."""
+    component = result.component
+    if component.is_float:
+        scalar = "double" if component is dt.F64 else "float"
+    else:
+        scalar = "i64" if result.bits == 64 else "i32"
+    lanes = target.vector_bytes // (8 if scalar in ("double", "i64") else 4)
+    registers = 32 if target.vector_bytes == 64 else 16
+    fused = target.has("fma") or target.has("avx512f")
+    parts = components(result)
+    return Ring(target, result, scalar, parts, lanes, registers, fused)
+
+
+# -- memory ------------------------------------------------------------------------------------
+
+
+def components(dtype: DType) -> int:
+    """2 for a complex type."""
+    return 1 if dtype.component is dtype else 2
+
+
+def is_plain(dtype: DType, ring: Ring) -> bool:
+    """Whether elements in memory are the ring's numbers."""
+    return storage_scalar(dtype) == ring.scalar and ring.parts == components(dtype) == 1
+
+
+def element_address(w: Writer, base: Value, index: Value, dtype: DType) -> Value:
+    """The address of an element; a complex one is a pair."""
+    if index.text == "0":
+        return base
+    scalar = storage_scalar(dtype)
+    return w.address(base, index, scalar if components(dtype) == 1 else f"[2 x {scalar}]")
+
+
+def loaded(
+    w: Writer, ring: Ring, dtype: DType, address: Value, lanes: int, mask: Value | None = None
+) -> Parts:
+    """Consecutive elements as ring numbers; lanes that the mask leaves out are zero."""
+    scalar, count = storage_scalar(dtype), components(dtype)
+    align = dtype.component.item_bytes
+    if count == 2 and mask is not None:
+        mask = _doubled(w, mask)
+    raw = read(w, vector_of(scalar, lanes * count), address, align, mask)
+    if count == 1:
+        return converted(w, ring, dtype, (raw,))
+    if lanes == 1:
+        return converted(w, ring, dtype, (w.extract(raw, 0), w.extract(raw, 1)))
+    return converted(w, ring, dtype, tuple(_every_second(w, raw, first) for first in (0, 1)))
+
+
+def read(w: Writer, type: str, address: Value, align: int, mask: Value | None = None) -> Value:
+    """A load, masked if need be."""
+    if mask is None:
+        return w.load(address, type, align)
+    lanes = mask.type
+    suffix = _mangled(type)
+    symbol = f"llvm.masked.load.{suffix}.p0"
+    w.declare(type, symbol, ["ptr", lanes, type])
+    passed = f"{type} zeroinitializer"
+    return w.assign(
+        type, f"call {type} @{symbol}(ptr align {align} {address}, {mask.typed}, {passed})"
+    )
+
+
+def gathered(w: Writer, ring: Ring, dtype: DType, base: Value, offsets: Value) -> Parts:
+    """Elements at offsets (a vector of i64); every offset has to be good."""
+    scalar, count, lanes = storage_scalar(dtype), components(dtype), offsets.lanes
+    parts = []
+    for part in range(count):
+        index = offsets
+        if count == 2:
+            index = w.binary("shl", offsets, w.int(1, offsets.type))
+            index = w.binary("add", index, w.int(part, offsets.type))
+        pointers = w.pure(
+            f"<{lanes} x ptr>", f"getelementptr inbounds {scalar}, ptr {base}, {index.typed}"
+        )
+        parts.append(_gather(w, vector_of(scalar, lanes), pointers, dtype.component.item_bytes))
+    return converted(w, ring, dtype, tuple(parts))
+
+
+def _gather(w: Writer, type: str, pointers: Value, align: int) -> Value:
+    lanes = pointers.lanes
+    symbol = f"llvm.masked.gather.{_mangled(type)}.v{lanes}p0"
+    w.declare(type, symbol, [pointers.type, f"<{lanes} x i1>", type])
+    return w.assign(
+        type,
+        f"call {type} @{symbol}({pointers.type} align {align} {pointers},"
+        f" <{lanes} x i1> splat (i1 true), {type} poison)",
+    )
+
+
+def stored(
+    w: Writer, ring: Ring, dtype: DType, parts: Parts, address: Value, mask: Value | None = None
+) -> None:
+    """Ring numbers as consecutive elements."""
+    written(w, dtype, narrowed(w, ring, dtype, parts), address, mask)
+
+
+def written(
+    w: Writer, dtype: DType, form: Parts, address: Value, mask: Value | None = None
+) -> None:
+    """Components in memory form as consecutive elements."""
+    value = _interleaved(w, form)
+    if mask is None:
+        w.store(value, address, dtype.component.item_bytes)
+        return
+    if value.lanes == mask.lanes and (only := _only_lane(mask)) is not None:
+        # LLVM 22 makes a store of 32 bits of the one lane of 16 that a constant mask leaves
+        w.store(w.extract(value, only), address, dtype.component.item_bytes)
+        return
+    if components(dtype) == 2:
+        mask = _doubled(w, mask)
+    symbol = f"llvm.masked.store.{_mangled(value.type)}.p0"
+    w.declare("void", symbol, [value.type, "ptr", mask.type])
+    align = dtype.component.item_bytes
+    w.emit(f"call void @{symbol}({value.typed}, ptr align {align} {address}, {mask.typed})")
+
+
+def _only_lane(mask: Value) -> int | None:
+    """The lane that a constant mask lets through, if it is one alone."""
+    if not mask.text.startswith("<"):
+        return None
+    bits = [bit.strip() == "i1 1" for bit in mask.text[1:-1].split(",")]
+    return bits.index(True) if sum(bits) == 1 else None
+
+
+def scattered(
+    w: Writer, dtype: DType, form: Parts, base: Value, offsets: Value, mask: Value
+) -> None:
+    """Components in memory form to elements at offsets, the masked lanes only."""
+    scalar, count = storage_scalar(dtype), components(dtype)
+    for part, value in enumerate(form):
+        index = offsets
+        if count == 2:
+            index = w.binary("shl", offsets, w.int(1, offsets.type))
+            index = w.binary("add", index, w.int(part, offsets.type))
+        pointers = f"<{offsets.lanes} x ptr>"
+        at = w.pure(pointers, f"getelementptr inbounds {scalar}, ptr {base}, {index.typed}")
+        symbol = f"llvm.masked.scatter.{_mangled(value.type)}.v{offsets.lanes}p0"
+        w.declare("void", symbol, [value.type, pointers, mask.type])
+        align = dtype.component.item_bytes
+        w.emit(f"call void @{symbol}({value.typed}, {pointers} align {align} {at}, {mask.typed})")
+
+
+def _doubled(w: Writer, mask: Value) -> Value:
+    """Each lane of a mask twice."""
+    lanes = mask.lanes
+    order = ", ".join(f"i32 {i // 2}" for i in range(2 * lanes))
+    type = f"<{2 * lanes} x i1>"
+    return w.pure(
+        type, f"shufflevector {mask.typed}, {mask.type} poison, <{2 * lanes} x i32> <{order}>"
+    )
+
+
+def _every_second(w: Writer, raw: Value, first: int) -> Value:
+    lanes = raw.lanes // 2
+    order = ", ".join(f"i32 {2 * i + first}" for i in range(lanes))
+    type = vector_of(raw.scalar_type, lanes)
+    return w.pure(type, f"shufflevector {raw.typed}, {raw.type} poison, <{lanes} x i32> <{order}>")
+
+
+def _interleaved(w: Writer, parts: Parts) -> Value:
+    if len(parts) == 1:
+        return parts[0]
+    real, imaginary = parts
+    lanes = real.lanes
+    order = ", ".join(f"i32 {i // 2 + (i % 2) * lanes}" for i in range(2 * lanes))
+    type = vector_of(real.scalar_type, 2 * lanes)
+    return w.pure(
+        type,
+        f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>",
+    )
+
+
+def _mangled(type: str) -> str:
+    names = {"float": "f32", "double": "f64", "half": "f16"}
+    lanes, _, scalar = type[1:-1].partition(" x ")
+    return f"v{lanes}{names.get(scalar, scalar)}"
+
+
+# -- conversions -------------------------------------------------------------------------------
+
+
+def converted(w: Writer, ring: Ring, dtype: DType, raw: Parts) -> Parts:
+    """Components as they lie in memory, as HLO's convert to the ring's result type has them."""
+    values = tuple(_component(w, ring, dtype.component, value) for value in raw)
+    if ring.parts == 2 and len(values) == 1:
+        return (values[0], w.zero(values[0].type))
+    return values[: ring.parts]
+
+
+def _component(w: Writer, ring: Ring, dtype: DType, raw: Value) -> Value:
+    """One component in the ring's scalar; integers wrap, which does no harm before the end."""
+    type = ring.type(raw.lanes)
+    value = decoded(w, ring.target, raw, dtype)
+    is_float = ring.scalar in ("float", "double")
+    if dtype.is_float:
+        if not is_float:
+            return _float_to_int(w, ring, value, type)
+        return w.cast("fpext" if ring.scalar == "double" else "fptrunc", value, type)
+    if ring.result.is_pred and not dtype.is_pred:
+        value = w.compare("icmp ne", value, w.zero(value.type))
+        return w.cast("zext", value, type)
+    if is_float:
+        return w.cast("sitofp" if dtype.is_signed else "uitofp", value, type)
+    if dtype.bits > 8 * ring.scalar_bytes:
+        return w.cast("trunc", value, type)
+    return w.cast("sext" if dtype.is_signed else "zext", value, type)
+
+
+def _float_to_int(w: Writer, ring: Ring, value: Value, type: str) -> Value:
+    """Towards zero, saturating, NaN to 0, as convert does; for pred whether it is not zero."""
+    if ring.result.is_pred:
+        flag = w.compare("fcmp une", value, w.zero(value.type))
+        return w.cast("zext", flag, type)
+    narrow = vector_of(f"i{ring.result.bits}", value.lanes)
+    name = "llvm.fptosi.sat" if ring.result.is_signed else "llvm.fptoui.sat"
+    suffix = f"{_short(narrow)}.{_short(value.type)}"
+    result = w.intrinsic(name, narrow, value, suffix=suffix)
+    return w.cast("sext" if ring.result.is_signed else "zext", result, type)
+
+
+def _short(type: str) -> str:
+    if type.startswith("<"):
+        return _mangled(type)
+    return {"float": "f32", "double": "f64", "half": "f16"}.get(type, type)
+
+
+def narrowed(w: Writer, ring: Ring, dtype: DType, parts: Parts) -> Parts:
+    """Ring numbers as components in memory, rounded once."""
+    component = dtype.component
+    return tuple(_narrowed(w, ring, component, value) for value in parts)
+
+
+def _narrowed(w: Writer, ring: Ring, dtype: DType, value: Value) -> Value:
+    if dtype.is_float:
+        value = w.cast("fptrunc", value, vector_of(compute_scalar(dtype), value.lanes))
+        (value,) = parts_of(rounded(w, ring.target, value, dtype))
+    elif dtype.is_pred:
+        value = w.compare("icmp ne", value, w.zero(value.type))
+    else:
+        value = w.cast("trunc", value, vector_of(f"i{dtype.bits}", value.lanes))
+    return encoded(w, ring.target, value, dtype)

@@ -1,0 +1,131 @@
+"""Long depths in parts: a product for each part, as one more batch axis, and then their sum.
+
+    out = sum over s of partial[s],  partial[s] = product over the s-th part of depth
+
+Packed blocks of a part fit the caches, and few rows and columns still make many units. The number
+of parts follows from the shapes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.axes import Axis, Contraction
+from hlo.backend.kernels.contraction.gemv import CHUNK, LEAST_UNITS, streams_columns
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    buffer_address,
+    clipped,
+    kernel_text,
+    loop,
+    ranged,
+    times,
+)
+from hlo.backend.kernels.contraction.packing import below
+from hlo.backend.kernels.contraction.result import Epilogue, Result
+from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
+from hlo.backend.kernels.kernel import Kernel
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+
+LONG = 4096
+PART = 2048  # depths of a part, about
+MOST_BYTES = 64 << 20
+STREAMS = 8  # parts of a matrix with short rows
+LEAST_STREAM = 256
+UNIT = 4096  # sums of one unit of the last kernel, about
+
+
+def partial_type(ring: Ring) -> DType:
+    """The element type that holds the ring's numbers as they are."""
+    if ring.parts == 2:
+        return dt.C128 if ring.scalar == "double" else dt.C64
+    return {"float": dt.F32, "double": dt.F64, "i32": dt.S32, "i64": dt.S64}[ring.scalar]
+
+
+def split_depth(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, int] | None:
+    """The contraction into parts at buffer `place`, and how many; None when depth stays whole."""
+    if c.k < LONG or c.is_diagonal:
+        return None
+    parts = _parts(c, PART)
+    return None if parts is None else _split(c, ring, place, parts)
+
+
+def split_stream(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, int] | None:
+    """The same for few rows against a large matrix with short rows, which units read whole."""
+    if c.n > CHUNK or c.batches >= LEAST_UNITS or not streams_columns(c, ring):
+        return None
+    parts = _parts(c, max(c.k // STREAMS, LEAST_STREAM))
+    return None if parts is None else _split(c, ring, place, parts)
+
+
+def _split(c: Contraction, ring: Ring, place: int, parts: int) -> tuple[Contraction, int] | None:
+    size = c.batches * c.m * c.n
+    bytes_each = size * ring.scalar_bytes * ring.parts
+    if parts * bytes_each > MOST_BYTES:
+        return None
+    first = c.depth[0]
+    length = first.size // parts
+    split = Axis(parts, length * first.lhs, length * first.rhs, size)
+    return (
+        replace(
+            c,
+            batch=(split, *c.batch),
+            depth=(replace(first, size=length), *c.depth[1:]),
+            out=partial_type(ring),
+            out_buffer=place,
+        ),
+        parts,
+    )
+
+
+def _parts(c: Contraction, length: int) -> int | None:
+    """A divisor of the outermost depth axis that makes parts of about `length` depths."""
+    size = c.depth[0].size
+    divisors = [d for d in range(2, min(size, 4096) + 1) if size % d == 0]
+    good = [d for d in divisors if length // 2 <= c.k // d <= 2 * length]
+    return min(good, key=lambda d: abs(c.k // d - length), default=None)
+
+
+def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None = None) -> Kernel:
+    """buffers: the parts, result, what the epilogue reads."""
+    w = Writer()
+    held = partial_type(ring)
+    words = replace(ring_of(held, ring.target), result=ring.result)
+    partials = buffer_address(w, 0)
+    result = Result(w, ring, c.out, 1, epilogue)
+    size, lanes = c.batches * c.m * c.n, ring.lanes
+    run = c.n if c.columns and c.columns[-1].out == 1 else size  # lanes stay within it
+    rows = size // run
+    rows_per_unit = max(1, UNIT // run)
+    units = -(-rows // rows_per_unit)
+
+    def at_row(row: Value) -> None:
+        start = times(w, row, run)
+
+        def at_vector(v: Value, _: list[Value]) -> list[Value]:
+            column = times(w, v, lanes)
+            at = add(w, start, column)
+            mask = below(w, column, run, lanes) if run % lanes else None
+
+            def at_part(s: Value, total: list[Value]) -> list[Value]:
+                index = add(w, times(w, s, size), at)
+                address = element_address(w, partials, index, held)
+                part = loaded(w, words, held, address, lanes, mask)
+                return list(ring.add(w, tuple(total), part))
+
+            total: Parts = tuple(loop(w, w.int(parts), list(ring.zero(w, lanes)), at_part))
+            result.store(total, at, 1, mask)
+            return []
+
+        loop(w, w.int(-(-run // lanes)), [], at_vector)
+
+    def unit(u: Value) -> None:
+        first = times(w, u, rows_per_unit)
+        count = clipped(w, first, rows_per_unit, rows)
+        ranged(w, first, add(w, first, count), at_row)
+
+    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    moved = (parts + 1) * size * ring.scalar_bytes * ring.parts
+    return Kernel(kernel_text(w), units, tuple(w.declarations.values()), bytes_moved=moved)

@@ -1,0 +1,1 @@
+"""Fourier transforms: lines of any length, a vector of lines at once."""

@@ -1,0 +1,1 @@
+"""Linear algebra: factorisations, triangular systems, LAPACK's routines."""

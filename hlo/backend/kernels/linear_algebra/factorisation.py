@@ -1,0 +1,407 @@
+"""Cholesky factors: a = U^H U, some rows of U at a time, all in scratch memory.
+
+    U[k.., j] = root(k..)^-H (a[k.., j] - sum over p < k of conj(U[p, k..]) U[p, j])
+
+A block of rows is computed in tiles of a few vectors: the sum over what is above it stays in
+registers, so that each U[p, j] is loaded once for all rows of the block; the first tile holds the
+diagonal, whose pivots the other tiles use. A lower factor is the conjugate transpose of U: it is
+turned in squares of registers on the way in and out. One unit is one matrix.
+Source: left-looking Cholesky (Golub, Van Loan 4.2), blocked by rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.loops import add, buffer_address, times
+from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, written
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.ops.table import attribute
+
+MOST_SCRATCH_BYTES = 1 << 26
+GROUP = 64  # rows: what lies above them in a tile's columns is read once for all
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """`batch` matrices of `size` rows. reports: as LAPACK does, the other triangle is copied and a
+    number says which pivot failed; otherwise it is zero, and a failure makes everything NaN."""
+
+    dtype: DType
+    batch: int
+    size: int
+    lower: bool
+    reports: bool = False
+
+
+def cholesky_kernel(instruction: Instruction, target: Target) -> Kernel | None:
+    """The kernel of a cholesky."""
+    lower = bool(attribute(instruction, "lower"))
+    return factor_kernel(factor_of(instruction.operands[0].shape, lower=lower), target)
+
+
+def factor_of(a: Shape, *, lower: bool, reports: bool = False) -> Factor:
+    """The factors of an array's matrices."""
+    return Factor(a.dtype, prod(a.dims[:-2]), a.dims[-1], lower, reports)
+
+
+def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
+    """buffers: a, the factor, the failures if it reports, scratch. None for huge matrices."""
+    w = Writer()
+    build = _Build(Nest(w, target), factor)
+    if build.scratch_bytes > MOST_SCRATCH_BYTES:
+        return None
+    n, item = factor.size, factor.dtype.item_bytes
+    if factor.batch and (n or factor.reports):
+        build.write()
+    w.emit("ret void")
+    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+    return Kernel(
+        "\n".join([head, *w.lines, "}"]),
+        max(factor.batch, 1),
+        tuple(w.declarations.values()),
+        tuple(w.globals.values()),
+        scratch_bytes=build.scratch_bytes,
+        in_place=frozenset({(0, 0)}),
+        bytes_moved=2 * factor.batch * n * n * item,
+        flops=factor.batch * n * n * n * build.numbers.parts**2 // 3,
+    )
+
+
+Body = Callable[[Value, list[Value]], list[Value]]
+Tile = dict[tuple[int, int], Parts]  # (row of the block, vector) -> its numbers
+
+
+class _Build:
+    """The kernel's text. stride: scalars from one row of U to the next; a plane per part."""
+
+    def __init__(self, nest: Nest, factor: Factor) -> None:
+        self.nest = nest
+        self.w = nest.w
+        self.factor = factor
+        self.numbers = n = Numbers(nest, factor.dtype)
+        self.vectors = 2 if factor.size > n.lanes else 1
+        self.rows = min(n.lanes, (8 if n.ring.registers == 32 else 4) // n.parts)
+        self.width = n.lanes * self.vectors
+        self.square = min(n.lanes, 8)
+        padded = -(-factor.size // n.lanes) * n.lanes
+        # an odd number of vectors, so that neighbouring rows lie in different sets of the cache
+        self.stride = ((padded + self.width) // n.lanes | 1) * n.lanes
+        self.plane = padded * self.stride + GROUP  # the last rows are cleared beyond their end
+        self.roots_at = self.plane * n.parts
+        self.scratch_bytes = (self.roots_at + self.rows) * n.ring.scalar_bytes
+
+    def write(self) -> None:
+        w, f = self.w, self.factor
+        a, result = buffer_address(w, 0), buffer_address(w, 1)
+        failures = buffer_address(w, 2) if f.reports else None
+        self.upper = buffer_address(w, 3 if f.reports else 2)
+        self.roots = w.address(self.upper, w.int(self.roots_at), self.numbers.ring.scalar)
+
+        def matrix(u: Value, _: list[Value]) -> list[Value]:
+            first = times(w, u, f.size * f.size)
+            self.source = element_address(w, a, first, f.dtype)
+            self.target = element_address(w, result, first, f.dtype)
+            failed = w.int(0, "i32")
+            if f.size:
+                self._clear()
+                self._load()
+                (failed,) = self.nest.loop(
+                    0, self._blocks + GROUP - 1, GROUP, [failed], self._group
+                )
+                self._store(failed)
+            if failures is not None:
+                w.store(failed, w.address(failures, u, "i32"), 4)
+            return []
+
+        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], matrix)
+
+    @property
+    def _blocks(self) -> int:
+        """Rows, those that fill the last block included."""
+        return -(-self.factor.size // self.rows) * self.rows
+
+    def _over(self, low: Value | int, step: int, body: Callable[[Value], None]) -> None:
+        """body at low, low + step, ... below the size."""
+
+        def run(k: Value, _: list[Value]) -> list[Value]:
+            body(k)
+            return []
+
+        self.nest.loop(low, self.factor.size + step - 1, step, [], run)
+
+    # -- factor ----------------------------------------------------------------------------------
+
+    def _group(self, first: Value, carried: list[Value]) -> list[Value]:
+        """Rows first .. first + GROUP of U; carried: number of the first pivot that failed, or 0.
+
+        What the rows above the group account for is taken away column by column of tiles, so that
+        these come from memory once for the whole group.
+        """
+        w = self.w
+        end = w.intrinsic("llvm.smin", "i64", add(w, first, w.int(GROUP)), w.int(self._blocks))
+
+        def column(j: Value) -> None:
+            reach = w.intrinsic("llvm.smin", "i64", end, add(w, j, w.int(self.width)))
+            self.nest.loop(first, reach, self.rows, [], self._lessened(first, j))
+
+        if self._blocks > GROUP:
+            self._over(first, self.width, column)
+        return self.nest.loop(
+            first, end, self.rows, carried, lambda k, state: self._block(first, k, state)
+        )
+
+    def _lessened(self, first: Value, j: Value) -> Body:
+        def block(k: Value, _: list[Value]) -> list[Value]:
+            tile = self._without_known((self.w.int(0), first), k, j)
+            for (r, v), number in tile.items():
+                self._set(add(self.w, k, self.w.int(r)), j, v, number)
+            return []
+
+        return block
+
+    def _block(self, first: Value, k: Value, carried: list[Value]) -> list[Value]:
+        """Rows k .. k + rows, those above the group being accounted for."""
+        (failed,) = carried
+        failed = self._diagonal(k, self._without_known((first, k), k, k), failed)
+
+        def beside(j: Value) -> None:
+            self._solved(k, j, self._without_known((first, k), k, j))
+
+        self._over(add(self.w, k, self.w.int(self.width)), self.width, beside)
+        return [failed]
+
+    def _without_known(self, known: tuple[Value, Value], k: Value, j: Value) -> Tile:
+        """Rows k.., columns j.. without what a range of rows above accounts for."""
+        w, n = self.w, self.numbers
+        places = [(r, v) for r in range(self.rows) for v in range(self.vectors)]
+        sums = [self._get(add(w, k, w.int(r)), j, v) for r, v in places]
+
+        def one(p: Value, carried: list[Value]) -> list[Value]:
+            tile = self._tile(places, carried)
+            row = [self._get(p, j, v) for v in range(self.vectors)]
+            for r in range(self.rows):
+                factor = n.splat(n.conjugate(self._one(p, add(w, k, w.int(r)))), n.lanes)
+                for v in range(self.vectors):
+                    tile[r, v] = n.less_product(tile[r, v], factor, row[v])
+            return [part for number in tile.values() for part in number]
+
+        flat = [part for number in sums for part in number]
+        return self._tile(places, self.nest.loop(*known, 1, flat, one))
+
+    def _tile(self, places: list[tuple[int, int]], flat: list[Value]) -> Tile:
+        parts = self.numbers.parts
+        numbers = [tuple(flat[i : i + parts]) for i in range(0, len(flat), parts)]
+        return dict(zip(places, numbers, strict=True))
+
+    def _diagonal(self, k: Value, tile: Tile, failed: Value) -> Value:
+        """Factor the block's own square, solve the rest of its tile."""
+        w, n = self.w, self.numbers
+        for r in range(self.rows):
+            row = add(w, k, w.int(r))
+            pivot = n.lane(tile[r, 0], r)[0]
+            failed = self._checked(pivot, row, failed)
+            root = w.intrinsic("llvm.sqrt", pivot.type, pivot)
+            inverse = w.binary("fdiv", w.float(1.0, pivot.type), root)
+            w.store(inverse, w.address(self.roots, w.int(r), n.ring.scalar))
+            for v in range(self.vectors):
+                tile[r, v] = n.scaled(tile[r, v], w.splat(inverse, n.lanes))
+            exact = (root, w.zero(root.type))[: n.parts]
+            tile[r, 0] = tuple(
+                w.pure(p.type, f"insertelement {p.typed}, {e.typed}, i64 {r}")
+                for p, e in zip(tile[r, 0], exact, strict=True)
+            )
+            for v in range(self.vectors):
+                self._set(row, k, v, tile[r, v])
+            for q in range(r + 1, self.rows):
+                factor = n.splat(n.conjugate(n.lane(tile[r, 0], q)), n.lanes)
+                for v in range(self.vectors):
+                    tile[q, v] = n.less_product(tile[q, v], factor, tile[r, v])
+        return failed
+
+    def _checked(self, pivot: Value, row: Value, failed: Value) -> Value:
+        """Rows count from 1; those beyond the matrix, of the last block, do not count."""
+        w = self.w
+        bad = w.compare("fcmp ule", pivot, w.zero(pivot.type))
+        inside = w.compare("icmp slt", row, w.int(self.factor.size))
+        first = w.compare("icmp eq", failed, w.int(0, "i32"))
+        here = w.binary("and", w.binary("and", bad, inside), first)
+        number = w.cast("trunc", add(w, row, w.int(1)), "i32")
+        return w.select(here, number, failed)
+
+    def _solved(self, k: Value, j: Value, tile: Tile) -> None:
+        """A tile beside the diagonal, by the block's pivots."""
+        w, n = self.w, self.numbers
+        for r in range(self.rows):
+            row = add(w, k, w.int(r))
+            root = w.load(w.address(self.roots, w.int(r), n.ring.scalar), n.ring.scalar, 4)
+            for v in range(self.vectors):
+                tile[r, v] = n.scaled(tile[r, v], w.splat(root, n.lanes))
+                self._set(row, j, v, tile[r, v])
+            for q in range(r + 1, self.rows):
+                above = self._one(row, add(w, k, w.int(q)))
+                factor = n.splat(n.conjugate(above), n.lanes)
+                for v in range(self.vectors):
+                    tile[q, v] = n.less_product(tile[q, v], factor, tile[r, v])
+
+    def _at(self, row: Value, column: Value) -> Value:
+        return add(self.w, times(self.w, row, self.stride), column)
+
+    def _one(self, row: Value, column: Value) -> Parts:
+        return self.numbers.planes(self.upper, self._at(row, column), self.plane, 1)
+
+    def _get(self, row: Value, j: Value, v: int, lanes: int = 0) -> Parts:
+        n = self.numbers
+        index = add(self.w, self._at(row, j), self.w.int(v * n.lanes))
+        return n.planes(self.upper, index, self.plane, lanes or n.lanes)
+
+    def _set(self, row: Value, j: Value, v: int, number: Parts) -> None:
+        n = self.numbers
+        index = add(self.w, self._at(row, j), self.w.int(v * n.lanes))
+        n.set_planes(self.upper, index, self.plane, number)
+
+    # -- in and out ------------------------------------------------------------------------------
+
+    def _clear(self) -> None:
+        """Zeros where tiles reach beyond the matrix, and below the diagonal of a group's rows:
+        left-over subnormals would be slow."""
+        w, n = self.w, self.numbers
+        last = self.stride - n.lanes
+        columns = [*range(self.factor.size // self.square * self.square, last, n.lanes), last]
+        zero = n.ring.zero(w, n.lanes)
+
+        def row(i: Value, _: list[Value]) -> list[Value]:
+            first = w.binary("and", i, w.int(-GROUP))
+            for v in range(min(GROUP // n.lanes, last // n.lanes)):
+                self._set(i, first, v, zero)
+            for column in columns:
+                self._set(i, w.int(column), 0, zero)
+            return []
+
+        self.nest.loop(0, self._blocks, 1, [], row)
+
+    def _load(self) -> None:
+        """The triangle into scratch memory; what lies below the diagonal does not matter."""
+        if self.factor.lower:
+            self._over(0, self.square, lambda i: self._over_columns(i, self._load_square))
+        else:
+            self.nest.loop(0, self._blocks, 1, [], self._load_row)
+
+    def _over_columns(self, i: Value, body: Callable[[Value, Value], None]) -> None:
+        """Squares of a row of squares, up to the diagonal one."""
+
+        def run(j: Value, _: list[Value]) -> list[Value]:
+            body(i, j)
+            return []
+
+        reach = add(self.w, i, self.w.int(self.square))
+        self.nest.loop(0, reach, self.square, [], run)
+
+    def _load_row(self, i: Value, _: list[Value]) -> list[Value]:
+        """A row from the diagonal on; those that fill the last block repeat the last one."""
+        w, lanes = self.w, self.numbers.lanes
+        row, first = self._inside(i), w.binary("and", i, w.int(-lanes))
+        self._over(first, lanes, lambda j: self._set(i, j, 0, self._read(row, j, lanes)))
+        return []
+
+    def _load_square(self, i: Value, j: Value) -> None:
+        """U[j.., i..] = conj(a[i.., j..]) turned."""
+        w, n = self.w, self.numbers
+        rows = [self._read(self._inside(add(w, i, w.int(r))), j, self.square)
+                for r in range(self.square)]  # fmt: skip
+        for e, column in enumerate(n.turned(rows)):
+            index = self._at(add(w, j, w.int(e)), i)
+            n.set_planes(self.upper, index, self.plane, n.conjugate(column))
+
+    def _inside(self, row: Value) -> Value:
+        """A row of the matrix: the last one for those beyond."""
+        return self.w.intrinsic("llvm.smin", "i64", row, self.w.int(self.factor.size - 1))
+
+    def _store(self, failed: Value) -> None:
+        """The factor, and the other triangle."""
+        w = self.w
+        bad = w.compare("icmp ne", failed, w.int(0, "i32"))
+        if not self.factor.lower:
+            self._over(0, 1, lambda i: self._over(0, self.numbers.lanes, self._row_store(i, bad)))
+            return
+
+        def squares(i: Value) -> None:
+            self._over_columns(i, lambda i, j: self._store_square(i, j, bad))
+            self._fill(i, add(w, i, w.int(self.square)), bad)
+
+        self._over(0, self.square, squares)
+
+    def _row_store(self, i: Value, bad: Value) -> Callable[[Value], None]:
+        def chunk(j: Value) -> None:
+            lanes = self.numbers.lanes
+            self._write(i, j, self._get(i, j, 0), (bad, self._side(i, j, lanes, "sge")))
+
+        return chunk
+
+    def _store_square(self, i: Value, j: Value, bad: Value) -> None:
+        """L[i.., j..] = conj(U[j.., i..]) turned."""
+        w, n, size = self.w, self.numbers, self.square
+        rows = [self._get(add(w, j, w.int(e)), i, 0, size) for e in range(size)]
+        for r, column in enumerate(n.turned(rows)):
+            row = add(w, i, w.int(r))
+            side = self._side(row, j, size, "sle")
+            self._write(row, j, n.conjugate(column), (bad, side))
+
+    def _fill(self, i: Value, beyond: Value, bad: Value) -> None:
+        """What lies right of the diagonal square in its rows."""
+        w, n = self.w, self.numbers
+        nowhere = w.zero(f"<{self.square} x i1>")
+
+        def row(r: Value, _: list[Value]) -> list[Value]:
+            zero = n.ring.zero(w, self.square)
+            self._over(beyond, self.square, lambda j: self._write(r, j, zero, (bad, nowhere)))
+            return []
+
+        reach = w.intrinsic("llvm.smin", "i64", beyond, w.int(self.factor.size))
+        self.nest.loop(i, reach, 1, [], row)
+
+    def _side(self, row: Value, j: Value, lanes: int, order: str) -> Value:
+        """Lanes of columns j.. that belong to the factor's triangle."""
+        w = self.w
+        return w.compare(f"icmp {order}", counting(w, j, lanes), w.splat(row, lanes))
+
+    def _read(self, row: Value, j: Value, lanes: int) -> Parts:
+        w, f, n = self.w, self.factor, self.numbers
+        at = element_address(w, self.source, add(w, times(w, row, f.size), j), f.dtype)
+        return loaded(w, n.ring, f.dtype, at, lanes, self._columns(j, lanes))
+
+    def _columns(self, j: Value, lanes: int) -> Value | None:
+        """Lanes of columns j.. that the matrix has; None: all, always."""
+        w, size = self.w, self.factor.size
+        if size % lanes == 0:
+            return None
+        return w.compare("icmp slt", counting(w, j, lanes), w.splat(w.int(size), lanes))
+
+    def _write(self, row: Value, j: Value, number: Parts, state: tuple[Value, Value]) -> None:
+        """Columns j.. of a row of the result; state: failed, lanes that are the factor's."""
+        w, f, n = self.w, self.factor, self.numbers
+        bad, side = state
+        lanes = side.lanes
+        mask = self._columns(j, lanes)
+        if f.size % self.square:
+            inside = w.splat(w.compare("icmp slt", row, w.int(f.size)), lanes)
+            mask = inside if mask is None else w.binary("and", mask, inside)
+        zero = n.ring.zero(w, lanes)
+        other = self._read(self._inside(row), j, lanes) if f.reports else zero
+        number = tuple(w.select(side, x, o) for x, o in zip(number, other, strict=True))
+        if not f.reports:
+            nan = (w.float(float("nan"), number[0].type), w.zero(number[0].type))
+            failed = w.splat(bad, lanes)
+            number = tuple(w.select(failed, a, b) for a, b in zip(nan, number, strict=False))
+        form = narrowed(w, n.ring, f.dtype, number)
+        at = element_address(w, self.target, add(w, times(w, row, f.size), j), f.dtype)
+        written(w, f.dtype, form, at, mask)

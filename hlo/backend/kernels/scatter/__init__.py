@@ -1,0 +1,1 @@
+"""Scatters: updates of an array at places that data names."""

@@ -1,0 +1,347 @@
+"""scatter: updates combined into the operand's memory, position after position.
+
+    for s in scatter positions, row-major: p = start(s); if the window at p lies inside:
+        for w in the window: operand[p + w] = f(operand[p + w], update[s, w])
+
+The result is the operand's memory (the plan copies it first if it is still needed). Positions run
+in order, so that duplicates combine as the reference does. Where windows are long, the units of
+the kernel are parts of the window, which never meet: any split gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hlo.backend.codegen import types
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.types import Lanes, parts
+from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.kernels.control import when
+from hlo.backend.kernels.kernel import Kernel
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import attribute
+
+_PART = 128  # elements of the innermost window dimension that are worth a unit
+_MOST_PARTS = 16
+
+
+def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
+    """The kernel of a scatter."""
+    w = Writer()
+    plan = _Plan.of(instruction)
+    _Build(Nest(w, target), instruction, plan).emit()
+    w.emit("ret void")
+    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+    count = len(instruction.operands) // 2
+    updates = instruction.operands[count + 1 :]
+    return Kernel(
+        "\n".join([head, *w.lines, "}"]),
+        plan.units,
+        tuple(w.declarations.values()),
+        tuple(w.globals.values()),
+        must_alias=frozenset((k, k) for k in range(count)),
+        bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
+        flops=sum(u.shape.size for u in updates),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A dimension of the window: its size and the strides in operand and updates, in elements."""
+
+    size: int
+    operand: int
+    update: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where operand dimension `dim` starts: an index component, or a batch coordinate.
+
+    limit: the greatest start with the window inside; negative: the window never fits.
+    """
+
+    stride: int
+    limit: int
+    component: int | None
+    position: int  # of the batch coordinate among the scatter loops
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop."""
+
+    positions: tuple[int, ...]
+    update_strides: tuple[int, ...]
+    index_strides: tuple[int, ...]
+    component_stride: int
+    starts: tuple[_Start, ...]
+    window: tuple[_Loop, ...]
+
+    @property
+    def units(self) -> int:
+        """Parts of the innermost window dimension."""
+        if not self.window or not math.prod(self.positions):
+            return 1
+        return max(1, min(_MOST_PARTS, self.window[-1].size // _PART))
+
+    @staticmethod
+    def of(instruction: Instruction) -> _Plan:
+        """What the attributes say about loops and strides."""
+        count = len(instruction.operands) // 2
+        dims = instruction.operands[0].shape.dims
+        index_dims = instruction.operands[count].shape.dims
+        update_dims = instruction.operands[count + 1].shape.dims
+        window_dims = _ints(instruction, "update_window_dims")
+        inserted = _ints(instruction, "inserted_window_dims")
+        batching = _ints(instruction, "input_batching_dims")
+        vector = int(attribute(instruction, "index_vector_dim"))  # type: ignore[call-overload]  # INT64
+        scatter_dims = [d for d in range(len(update_dims)) if d not in window_dims]
+        places = [d for d in range(len(index_dims)) if d != vector]
+        update_strides, index_strides = _strides(update_dims), _strides(index_dims)
+        spread = [d for d in range(len(dims)) if d not in inserted and d not in batching]
+        sizes = {d: update_dims[k] for d, k in zip(spread, window_dims, strict=True)}
+        window = [
+            _Loop(update_dims[k], _strides(dims)[d], update_strides[k])
+            for d, k in zip(spread, window_dims, strict=True)
+        ]
+        return _Plan(
+            tuple(update_dims[d] for d in scatter_dims),
+            tuple(update_strides[d] for d in scatter_dims),
+            tuple(index_strides[d] for d in places),
+            index_strides[vector] if vector < len(index_dims) else 0,
+            _starts(instruction, dims, sizes, places),
+            _joined(window),
+        )
+
+
+def _starts(
+    instruction: Instruction, dims: tuple[int, ...], sizes: dict[int, int], places: list[int]
+) -> tuple[_Start, ...]:
+    strides = _strides(dims)
+    indexed = [
+        _Start(strides[d], dims[d] - sizes.get(d, 1), component, -1)
+        for component, d in enumerate(_ints(instruction, "scatter_dims_to_operand_dims"))
+    ]
+    pairs = zip(
+        _ints(instruction, "input_batching_dims"),
+        _ints(instruction, "scatter_indices_batching_dims"),
+        strict=True,
+    )
+    return (*indexed, *(_Start(strides[d], dims[d] - 1, None, places.index(s)) for d, s in pairs))
+
+
+def _ints(instruction: Instruction, name: str) -> tuple[int, ...]:
+    value = attribute(instruction, name)
+    return tuple(value or ())  # type: ignore[arg-type]  # INTS
+
+
+def _strides(dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(dims[d + 1 :]) for d in range(len(dims)))
+
+
+def _joined(loops: list[_Loop]) -> tuple[_Loop, ...]:
+    """Neighbours that are one run in both arrays become one loop; loops of one step go."""
+    result: list[_Loop] = []
+    for inner in (loop for loop in loops if loop.size != 1):
+        outer = result[-1] if result else None
+        if (
+            outer is not None
+            and outer.operand == inner.size * inner.operand
+            and outer.update == inner.size * inner.update
+        ):
+            result[-1] = _Loop(outer.size * inner.size, inner.operand, inner.update)
+        else:
+            result.append(inner)
+    return tuple(result)
+
+
+class _Build:
+    """The kernel under construction."""
+
+    def __init__(self, nest: Nest, instruction: Instruction, plan: _Plan) -> None:
+        self.nest = nest
+        self.plan = plan
+        self.count = len(instruction.operands) // 2
+        self.kinds = [o.shape.dtype for o in instruction.operands[: self.count]]
+        self.index_type = instruction.operands[self.count].shape.dtype
+        combiner = instruction["to_apply"]
+        assert isinstance(combiner, Computation)
+        self.combiner = combiner
+        plain = all(not k.is_complex for k in self.kinds)
+        lanes = nest.target.vector_bytes // max(4, *(k.item_bytes for k in self.kinds))
+        inner = plan.window[-1] if plan.window else None
+        dense = inner is not None and inner.operand == 1 and inner.update == 1
+        self.lanes = lanes if plain and dense else 1
+        self.elemental = Elemental(nest, self.lanes)
+        leaves = len(instruction.operands)
+        self.operands = [self._buffer(leaves + k) for k in range(self.count)]
+        self.indices = self._buffer(self.count)
+        self.updates = [self._buffer(self.count + 1 + k) for k in range(self.count)]
+
+    def _buffer(self, k: int) -> Value:
+        w = self.nest.w
+        return w.load(w.address(Value("%buffers", "ptr"), w.int(k), "ptr"), "ptr", 8)
+
+    def emit(self) -> None:
+        """Units, positions, then the window."""
+        plan = self.plan
+        if not plan.window:
+            w = self.nest.w
+            begin, end = Value("%begin", "i64"), Value("%end", "i64")
+            some = w.compare("icmp slt", begin, end)
+            when(self.nest, some, lambda: self._unit(None))
+            return
+        size, units = plan.window[-1].size, plan.units
+        w = self.nest.w
+        # A call's range of units is one run of the innermost window dimension; its ends are whole
+        # vectors, so that a split changes no lane's neighbours.
+        step = -(-size // units // self.lanes) * self.lanes
+
+        def bound(unit: Value) -> Value:
+            reached = w.binary("mul", unit, w.int(step))
+            last = w.compare("icmp eq", unit, w.int(units))
+            capped = w.intrinsic("llvm.umin", "i64", reached, w.int(size))
+            return w.select(last, w.int(size), capped)
+
+        self._unit((bound(Value("%begin", "i64")), bound(Value("%end", "i64"))))
+
+    def _unit(self, span: tuple[Value, Value] | None) -> None:
+        w = self.nest.w
+        self._positions(0, (w.int(0), w.int(0), ()), span)
+
+    def _positions(
+        self,
+        depth: int,
+        at: tuple[Value, Value, tuple[Value, ...]],
+        span: tuple[Value, Value] | None,
+    ) -> None:
+        """The loops over scatter positions; at: offsets in updates and indices, coordinates."""
+        plan, w = self.plan, self.nest.w
+        if depth == len(plan.positions):
+            self._position(*at, span)
+            return
+
+        def each(i: Value, _: list[Value]) -> list[Value]:
+            update = _advanced(w, at[0], i, plan.update_strides[depth])
+            index = _advanced(w, at[1], i, plan.index_strides[depth])
+            self._positions(depth + 1, (update, index, (*at[2], i)), span)
+            return []
+
+        self.nest.loop(0, plan.positions[depth], 1, [], each)
+
+    def _position(
+        self,
+        update: Value,
+        index: Value,
+        coordinates: tuple[Value, ...],
+        span: tuple[Value, Value] | None,
+    ) -> None:
+        """One window, if it lies inside."""
+        w = self.nest.w
+        inside: Value | None = None
+        offset = w.int(0)
+        for start in self.plan.starts:
+            if start.component is None:
+                offset = _advanced(w, offset, coordinates[start.position], start.stride)
+                continue
+            if start.limit < 0:
+                return
+            p = self._component(_shifted(w, index, start.component * self.plan.component_stride))
+            fits = w.compare("icmp ule", p, w.int(start.limit))
+            inside = fits if inside is None else w.binary("and", inside, fits)
+            offset = _advanced(w, offset, p, start.stride)
+        if inside is None:
+            self._window(0, offset, update, span)
+        else:
+            when(self.nest, inside, lambda: self._window(0, offset, update, span))
+
+    def _component(self, at: Value) -> Value:
+        w, dtype = self.nest.w, self.index_type
+        storage = types.storage_scalar(dtype)
+        raw = w.load(w.address(self.indices, at, storage), storage)
+        return w.cast("sext" if dtype.is_signed else "zext", raw, "i64")
+
+    # -- the window --------------------------------------------------------------------------
+
+    def _window(
+        self, depth: int, operand: Value, update: Value, span: tuple[Value, Value] | None
+    ) -> None:
+        w = self.nest.w
+        if depth == len(self.plan.window):
+            self._combine(operand, update, 1)
+            return
+        loop = self.plan.window[depth]
+        is_last = depth == len(self.plan.window) - 1
+
+        def each(lanes: int) -> Callable[[Value, list[Value]], list[Value]]:
+            def step(i: Value, _: list[Value]) -> list[Value]:
+                place = _advanced(w, operand, i, loop.operand)
+                source = _advanced(w, update, i, loop.update)
+                if is_last:
+                    self._combine(place, source, lanes)
+                else:
+                    self._window(depth + 1, place, source, span)
+                return []
+
+            return step
+
+        if not is_last or span is None:
+            self.nest.loop(0, loop.size, 1, [], each(1))
+            return
+        low, high = span
+        if self.lanes > 1:
+            length = w.binary("sub", high, low)
+            whole = w.binary("and", length, w.int(-self.lanes))
+            middle = w.binary("add", low, whole)
+            self.nest.loop(low, middle, self.lanes, [], each(self.lanes))
+            low = middle
+        self.nest.loop(low, high, 1, [], each(1))
+
+    def _combine(self, operand: Value, update: Value, lanes: int) -> None:
+        """operand[..] = f(operand[..], update[..]) for `lanes` neighbours."""
+        current = [self._load(m, k, operand, lanes) for m, k in self._of(self.operands)]
+        given = [self._load(m, k, update, lanes) for m, k in self._of(self.updates)]
+        parameters = self.combiner.parameters
+        pairs = zip(parameters, (*current, *given), strict=True)
+        values: dict[Instruction, tuple[Lanes, ...]] = {p: (v,) for p, v in pairs}
+        results = self.elemental.inlined(self.combiner.root, values)
+        for (memory, kind), result in zip(self._of(self.operands), results, strict=True):
+            self._store(memory, kind, operand, self.elemental.splat(result, lanes))
+
+    def _of(self, memories: list[Value]) -> list[tuple[Value, DType]]:
+        return list(zip(memories, self.kinds, strict=True))
+
+    def _load(self, memory: Value, kind: DType, at: Value, lanes: int) -> Lanes:
+        w, storage = self.nest.w, types.storage_scalar(kind)
+        if not kind.is_complex:
+            raw = w.load(w.address(memory, at, storage), vector_of(storage, lanes))
+            return types.decoded(w, self.nest.target, raw, kind)
+        pair = w.address(memory, at, f"{{{storage}, {storage}}}")
+        return w.load(pair, storage), w.load(w.address(pair, w.int(1), storage), storage)
+
+    def _store(self, memory: Value, kind: DType, at: Value, lanes: Lanes) -> None:
+        w, storage = self.nest.w, types.storage_scalar(kind)
+        element = f"{{{storage}, {storage}}}" if kind.is_complex else storage
+        address = w.address(memory, at, element)
+        for k, part in enumerate(parts(lanes)):
+            raw = types.encoded(w, self.nest.target, part, kind)
+            w.store(raw, w.address(address, w.int(k), storage) if k else address)
+
+
+def _advanced(w: Writer, offset: Value, i: Value, stride: int) -> Value:
+    """offset + i * stride."""
+    if stride == 0:
+        return offset
+    step = i if stride == 1 else w.binary("mul", i, w.int(stride))
+    return step if offset.text == "0" else w.binary("add", offset, step)
+
+
+def _shifted(w: Writer, offset: Value, constant: int) -> Value:
+    return w.binary("add", offset, w.int(constant)) if constant else offset

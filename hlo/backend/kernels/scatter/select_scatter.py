@@ -1,0 +1,290 @@
+"""select-and-scatter: every source element goes to the element that its window selects.
+
+    result = init
+    for each source position o: the winner among x[o * stride + w], then result[winner] = f(.., s)
+
+Units are the leading dimensions along which windows are single elements (a batch, say); nothing of
+one is another's. Such dimensions at the end (channels) are lanes: each lane has a winner of its
+own, and goes through the window's rows a second time to update the one that it is in. Windows are
+cut at the array's borders by the bounds of their loops, so that padding is never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hlo.attributes.window import Window, WindowDim
+from hlo.backend.codegen import types
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.nest import Bound, Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.types import Lanes, joined, parts
+from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.kernels.control import when
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.staged import function_text, lanes_of
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+
+
+def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kernel | None:
+    """The kernel of a select-and-scatter; None for other ops, complex numbers, reversed windows."""
+    if instruction.opcode != "select-and-scatter" or instruction.shape.dtype.is_complex:
+        return None
+    window = instruction.get("window", Window(()))
+    assert isinstance(window, Window), "window is a Window"
+    if any(d.reversed for d in window.dims) or instruction.shape.is_dynamic:
+        return None
+    plan = Plan.of(instruction, window)
+    w = Writer()
+    _Build(Elemental(Nest(w, target), lanes_of(instruction, target)), instruction, plan).emit()
+    x, source, _ = (o.shape for o in instruction.operands)
+    return Kernel(
+        function_text(w),
+        plan.units,
+        tuple(w.declarations.values()),
+        tuple(w.globals.values()),
+        bytes_moved=2 * x.size_bytes + source.size_bytes,
+        flops=2 * source.size * prod(d.size for d in window.dims),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension with windows: its size in x and in the source, strides there, the window's."""
+
+    size: int
+    count: int
+    x_stride: int
+    source_stride: int
+    window: WindowDim
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether no window reaches beyond the array."""
+        w = self.window
+        last = (self.count - 1) * w.stride - w.pad_low + (w.size - 1) * w.window_dilation
+        return w.pad_low <= 0 and last < self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """units; x_size, source_size: elements of one unit; row: trailing elements without windows."""
+
+    units: int
+    x_size: int
+    source_size: int
+    axes: tuple[Axis, ...]
+    row: int
+
+    @staticmethod
+    def of(instruction: Instruction, window: Window) -> Plan:
+        x, source = instruction.operands[0].shape.dims, instruction.operands[1].shape.dims
+        single = [
+            (d.size, d.stride, d.pad_low, d.pad_high) == (1, 1, 0, 0) for d in window.dims
+        ] or [True] * len(x)
+        windowed = [k for k, alone in enumerate(single) if not alone]
+        first, last = (windowed[0], windowed[-1] + 1) if windowed else (0, 0)
+        axes = tuple(
+            Axis(x[k], source[k], prod(x[k + 1 :]), prod(source[k + 1 :]), window.dims[k])
+            for k in range(first, last)
+        )
+        return Plan(prod(x[:first]), prod(x[first:]), prod(source[first:]), axes, prod(x[last:]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """One axis of the window at hand: where it begins in x, and which of its steps are inside."""
+
+    axis: Axis
+    begin: Value
+    low: Bound
+    high: Bound
+
+
+class _Build:
+    """The kernel under construction."""
+
+    def __init__(self, elemental: Elemental, instruction: Instruction, plan: Plan) -> None:
+        self.elemental = elemental
+        self.nest = elemental.nest
+        self.plan = plan
+        self.kind = instruction.shape.dtype
+        self.storage = types.storage_scalar(self.kind)
+        self.select, self.scatter = (_computation(instruction, n) for n in ("select", "scatter"))
+        w = self.nest.w
+        table = Value("%buffers", "ptr")
+        buffers = [w.load(w.address(table, w.int(k), "ptr"), "ptr", 8) for k in range(4)]
+        self.x, self.source, init, self.result = buffers
+        self.init = w.load(init, self.storage)
+
+    def emit(self) -> None:
+        """Units: the result filled with init, then the windows in order."""
+        w, plan = self.nest.w, self.plan
+        wholes = self.x, self.source, self.result
+
+        def unit(number: Value, _: list[Value]) -> list[Value]:
+            sizes = (plan.x_size, plan.source_size, plan.x_size)
+            self.x, self.source, self.result = (
+                w.address(p, w.binary("mul", number, w.int(n)), self.storage)
+                for p, n in zip(wholes, sizes, strict=True)
+            )
+            self._along(plan.x_size, self._fill)
+            if plan.source_size:
+                self._windows(0, w.int(0), ())
+            return []
+
+        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], unit)
+
+    def _along(self, length: int, body: Callable[[Value, int], None]) -> None:
+        """body(position, lanes) over a run: full vectors, then the rest one by one."""
+        lanes = self.elemental.lanes
+
+        def step(count: int) -> Callable[[Value, list[Value]], list[Value]]:
+            def one(position: Value, _: list[Value]) -> list[Value]:
+                body(position, count)
+                return []
+
+            return one
+
+        whole = length - length % lanes
+        self.nest.loop(0, whole, lanes, [], step(lanes))
+        self.nest.loop(whole, length, 1, [], step(1))
+
+    def _fill(self, position: Value, lanes: int) -> None:
+        w = self.nest.w
+        w.store(w.splat(self.init, lanes), w.address(self.result, position, self.storage))
+
+    def _windows(self, depth: int, source: Value, spans: tuple[_Span, ...]) -> None:
+        """The loops over the source's windowed dimensions; source: the offset so far."""
+        w = self.nest.w
+        if depth == len(self.plan.axes):
+            self._window(source, spans)
+            return
+        axis = self.plan.axes[depth]
+
+        def each(o: Value, _: list[Value]) -> list[Value]:
+            offset = w.binary("add", source, w.binary("mul", o, w.int(axis.source_stride)))
+            self._windows(depth + 1, offset, (*spans, self._span(axis, o)))
+            return []
+
+        self.nest.loop(0, axis.count, 1, [], each)
+
+    def _span(self, axis: Axis, o: Value) -> _Span:
+        """Steps v of the window with 0 <= begin + v * dilation < size."""
+        w, window = self.nest.w, axis.window
+        begin = w.binary("mul", o, w.int(window.stride))
+        begin = w.binary("sub", begin, w.int(window.pad_low))
+        if axis.is_inside:
+            return _Span(axis, begin, 0, window.size)
+        dilation = w.int(window.window_dilation)
+        before = w.binary("sub", w.int(window.window_dilation - 1), begin)
+        low = w.intrinsic("llvm.smax", "i64", w.binary("sdiv", before, dilation), w.int(0))
+        reach = w.binary("sub", w.int(axis.size - 1 + window.window_dilation), begin)
+        high = w.binary("sdiv", reach, dilation)
+        return _Span(axis, begin, low, w.intrinsic("llvm.smin", "i64", high, w.int(window.size)))
+
+    def _window(self, source: Value, spans: Sequence[_Span]) -> None:
+        """One window, if any of it is inside, for all lanes of its row."""
+        w = self.nest.w
+        some: Value | None = None
+        for span in spans:
+            if isinstance(span.low, Value) and isinstance(span.high, Value):
+                holds = w.compare("icmp slt", span.low, span.high)
+                some = holds if some is None else w.binary("and", some, holds)
+
+        def rows() -> None:
+            self._along(self.plan.row, lambda t, lanes: self._row(source, spans, t, lanes))
+
+        if some is None:
+            rows()
+        else:
+            when(self.nest, some, rows)
+
+    def _row(self, source: Value, spans: Sequence[_Span], t: Value, lanes: int) -> None:
+        winner = self._winner(spans, t, lanes)
+        w = self.nest.w
+        given = self._load(self.source, w.binary("add", source, t), lanes)
+        if lanes == 1:
+            self._update(winner, given, None, 1)
+            return
+
+        def visit(at: Value, _: list[Value]) -> list[Value]:
+            mask = w.compare("icmp eq", winner, w.splat(at, lanes))
+            self._update(at, given, mask, lanes)
+            return []
+
+        self._steps(spans, t, [], visit)
+
+    def _winner(self, spans: Sequence[_Span], t: Value, lanes: int) -> Value:
+        """Where in x each lane's winner is (lane 0's offset stands for all lanes' columns)."""
+        w = self.nest.w
+        first = t
+        for span in spans:
+            low = w.int(span.low) if isinstance(span.low, int) else span.low
+            first = w.binary("add", first, self._offset(span, low))
+        best = self._load(self.x, first, lanes)
+        start = [*parts(best), w.splat(first, lanes)]
+
+        def visit(at: Value, carried: list[Value]) -> list[Value]:
+            *values, place = carried
+            held, here = joined(values), self._load(self.x, at, lanes)
+            (keeps,) = parts(self._applied(self.select, held, here, lanes))
+            pairs = zip(values, parts(here), strict=True)
+            chosen = [w.select(keeps, a, b) for a, b in pairs]
+            return [*chosen, w.select(keeps, place, w.splat(at, lanes))]
+
+        return self._steps(spans, t, start, visit)[-1]
+
+    def _steps(
+        self,
+        spans: Sequence[_Span],
+        at: Value,
+        carried: list[Value],
+        visit: Callable[[Value, list[Value]], list[Value]],
+    ) -> list[Value]:
+        """visit(offset, carried) at every element of the window, row-major."""
+        if not spans:
+            return visit(at, carried)
+        span, w = spans[0], self.nest.w
+
+        def step(v: Value, values: list[Value]) -> list[Value]:
+            place = w.binary("add", at, self._offset(span, v))
+            return self._steps(spans[1:], place, values, visit)
+
+        return self.nest.loop(span.low, span.high, 1, carried, step)
+
+    def _offset(self, span: _Span, step: Value) -> Value:
+        w, axis = self.nest.w, span.axis
+        along = w.binary("mul", step, w.int(axis.window.window_dilation))
+        return w.binary("mul", w.binary("add", span.begin, along), w.int(axis.x_stride))
+
+    def _update(self, at: Value, given: Lanes, mask: Value | None, lanes: int) -> None:
+        """result[at] = f(result[at], given), in the mask's lanes."""
+        w = self.nest.w
+        old = self._load(self.result, at, lanes)
+        (new,) = parts(self._applied(self.scatter, old, given, lanes))
+        (kept,) = parts(old)
+        if mask is not None:
+            new = w.select(mask, new, kept)
+        raw = types.encoded(w, self.nest.target, new, self.kind)
+        w.store(raw, w.address(self.result, at, self.storage))
+
+    def _applied(self, f: Computation, a: Lanes, b: Lanes, lanes: int) -> Lanes:
+        pairs = zip(f.parameters, (a, b), strict=True)
+        values: dict[Instruction, tuple[Lanes, ...]] = {p: (v,) for p, v in pairs}
+        (result,) = self.elemental.inlined(f.root, values)
+        return self.elemental.splat(result, lanes)
+
+    def _load(self, memory: Value, at: Value, lanes: int) -> Lanes:
+        w = self.nest.w
+        raw = w.load(w.address(memory, at, self.storage), vector_of(self.storage, lanes))
+        return types.decoded(w, self.nest.target, raw, self.kind)
+
+
+def _computation(instruction: Instruction, name: str) -> Computation:
+    found = instruction[name]
+    assert isinstance(found, Computation), f"{name} is a computation"
+    return found

@@ -1,0 +1,1 @@
+"""Sorts and selections: by rows, by digits, by merging, the top k."""

@@ -1,0 +1,193 @@
+"""What a sort's comparator means: a total order on a key, or on several, when it is written so.
+
+    compare(g(a), g(b)), direction=LT or GT  =>  ascending or descending unsigned integers of g
+    first | (tie & second)  =>  by the first key, equal ones by the second, and so on
+
+g: any expression of one operand's element (JAX maps -0 to 0 and every NaN to one NaN this way).
+Floats compared by FLOAT have -0 equal to +0; where NaN stands is free, as that is no weak order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hlo.backend.codegen import types
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.lanes import opened
+from hlo.backend.math.term import Term
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import call_attributes
+
+_DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """operand: which operand holds the key. root: g, of `parameter`; None: the element itself."""
+
+    operand: int
+    dtype: DType  # of g
+    descending: bool
+    total: bool  # TOTALORDER, or integers
+    root: Instruction | None = None
+    parameter: Instruction | None = None
+
+    @property
+    def bits(self) -> int:
+        """Width of the unsigned key."""
+        return 32 if _in_float_lanes(self.dtype) else max(8, self.dtype.bits)
+
+    @property
+    def invertible(self) -> bool:
+        """Whether the element can be made again from its key."""
+        return self.root is None and self.total and not _in_float_lanes(self.dtype)
+
+    @property
+    def reads_codes(self) -> bool:
+        """Whether keys come from the codes as they lie in memory, NaN payloads and all."""
+        return self.invertible and self.dtype.is_float and self.dtype.bits < 32
+
+    def key_of_code(self, elemental: Elemental, code: Value) -> Value:
+        """The key of a float's storage bits."""
+        bits = Term(elemental.nest.w, elemental.nest.target, code)
+        key = _ordered(bits)
+        return (~key if self.descending else key).value
+
+    def key(self, elemental: Elemental, element: Lanes) -> Value:
+        """Unsigned integer lanes in the order wanted."""
+        w, target = elemental.nest.w, elemental.nest.target
+        if self.root is not None and self.parameter is not None:
+            (element,) = elemental.inlined(self.root, {self.parameter: (element,)})
+        assert isinstance(element, Value), "complex numbers have no order"
+        x = Term(w, target, element)
+        if self.dtype.is_float:
+            key = self._float_key(x if self.total else x + 0.0)
+        elif self.dtype.is_pred:
+            key = x.to("i8", signed=False)
+        else:
+            x = opened(x, self.dtype)
+            key = x ^ _top(x) if self.dtype.is_signed else x
+        return (~key if self.descending else key).value
+
+    def _float_key(self, x: Term) -> Term:
+        if _in_float_lanes(self.dtype) or self.dtype.bits >= 32:
+            bits = x.bits
+        else:
+            bits = x.of(types.encoded(x.w, x.target, x.value, self.dtype))
+        return _ordered(bits)
+
+    def element(self, elemental: Elemental, key: Value) -> Value:
+        """The raw element of an invertible key."""
+        x = Term(elemental.nest.w, elemental.nest.target, key)
+        x = ~x if self.descending else x
+        if self.dtype.is_float:
+            bits = x ^ ((~x).ashr(int(x.scalar[1:]) - 1) | _top(x))
+            return bits.real.value if self.dtype.bits >= 32 else bits.value
+        return (x ^ _top(x)).value if self.dtype.is_signed else x.value
+
+
+def _ordered(bits: Term) -> Term:
+    """Sign and magnitude as unsigned numbers in the same order."""
+    return bits ^ (bits.ashr(int(bits.scalar[1:]) - 1) | _top(bits))
+
+
+def _top(x: Term) -> int:
+    """The sign bit's place value, as a signed number."""
+    return -(1 << (int(x.scalar[1:]) - 1))
+
+
+def _in_float_lanes(dtype: DType) -> bool:
+    """Formats whose code is no sign and magnitude of whole bytes are ordered by their f32 value."""
+    fmt = dtype.float_format
+    return fmt is not None and (dtype.bits < 8 or not fmt.has_sign)
+
+
+def recognised(comparator: Computation) -> tuple[Order, ...]:
+    """The orders that a comparator of sort applies, the first that decides first; none: unknown."""
+    return _orders(comparator.root, comparator.parameters)
+
+
+def _orders(root: Instruction, parameters: Sequence[Instruction]) -> tuple[Order, ...]:
+    """a < b, or (a < b) | ((a = b) & rest) with further orders in the rest."""
+    order = _order(root, parameters)
+    if order is not None:
+        return (order,)
+    if root.opcode != "or":
+        return ()
+    for first, both in (root.operands, root.operands[::-1]):
+        order = _order(first, parameters)
+        if order is None or both.opcode != "and":
+            continue
+        for tie, rest in (both.operands, both.operands[::-1]):
+            further = _orders(rest, parameters) if _is_tie(tie, first) else ()
+            if further:
+                return (order, *further)
+    return ()
+
+
+def _is_tie(tie: Instruction, order: Instruction) -> bool:
+    """Whether `tie` holds where `order` compares equal keys."""
+    if tie.opcode != "compare" or tie["direction"] != "EQ" or tie.get("type") != order.get("type"):
+        return False
+    sides = (order.operands, order.operands[::-1])
+    return any(all(map(_same_expression, tie.operands, side)) for side in sides)
+
+
+def _order(root: Instruction, parameters: Sequence[Instruction]) -> Order | None:
+    if root.opcode != "compare":
+        return None
+    descending = _DESCENDING.get(str(root["direction"]))
+    left, right = root.operands
+    sides = [_parameters(side) for side in (left, right)]
+    if descending is None or any(len(s) != 1 for s in sides):
+        return None
+    a, b = (parameters.index(next(iter(s))) for s in sides)
+    if a // 2 != b // 2 or a == b or left.shape.dims or not _alike(left, right):
+        return None
+    dtype = left.shape.dtype
+    if dtype.is_complex:
+        return None
+    total = not dtype.is_float or root.get("type") == "TOTALORDER"
+    is_plain = left.opcode == "parameter"
+    return Order(
+        a // 2, dtype, descending != (a % 2 == 1), total,
+        None if is_plain else left, None if is_plain else parameters[a],
+    )  # fmt: skip
+
+
+def _parameters(root: Instruction) -> set[Instruction]:
+    """The parameters that an expression reads."""
+    seen, stack = {root}, [root]
+    while stack:
+        for operand in stack.pop().operands:
+            if operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return {i for i in seen if i.opcode == "parameter"}
+
+
+def _same_expression(a: Instruction, b: Instruction) -> bool:
+    return a is b or (_parameters(a) == _parameters(b) and _alike(a, b))
+
+
+def _alike(a: Instruction, b: Instruction) -> bool:
+    """Whether two expressions are the same function of the one parameter that each reads."""
+    pairs, seen = [(a, b)], set()
+    while pairs:
+        x, y = pairs.pop()
+        if (x, y) in seen:
+            continue
+        seen.add((x, y))
+        if x.opcode != y.opcode or x.shape != y.shape or len(x.operands) != len(y.operands):
+            return False
+        if x.opcode == "constant" and not x["literal"].same_bits(y["literal"]):  # type: ignore[attr-defined]  # Literals
+            return False
+        if x.opcode not in ("constant", "parameter") and call_attributes(x) != call_attributes(y):
+            return False
+        pairs.extend(zip(x.operands, y.operands, strict=True))
+    return True

@@ -1,0 +1,286 @@
+"""Radix sort of unsigned keys, the least significant digit first, hence stable.
+
+    records: keys alone; or key << 32 | position; or 64-bit keys beside a column of positions
+
+One pass counts the digits of all places; a place where all keys agree is skipped. Short rows are
+sorted by insertion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.writer import Value, vector_of
+from hlo.backend.kernels.control import repeat_while, when
+
+_INSERTION = 40  # rows up to this length are not worth the counters
+_LONG = 1024  # rows from this length on are worth digits of 11 bits
+_SUMMED = 16  # counters summed together
+Key = Callable[[Value, int], Value]  # (position, lanes) -> keys
+
+
+def plan(count: int, bits: int, *, with_position: bool) -> Plan:
+    """How rows of `count` keys of `bits` bits are sorted."""
+    digit = 11 if count >= _LONG and bits >= 32 else 8
+    joined = with_position and bits <= 32
+    return Plan(
+        count, bits, f"i{64 if joined else bits}", joined, with_position and not joined, digit
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """record: LLVM's type of the first column; joined: it holds the position in its low 32 bits;
+    beside: a second column of i32 holds it."""
+
+    count: int
+    bits: int
+    record: str
+    joined: bool
+    beside: bool
+    digit: int
+
+    @property
+    def places(self) -> int:
+        """How many digits a key has."""
+        return -(-self.bits // self.digit)
+
+    @property
+    def record_bytes(self) -> int:
+        return int(self.record[1:]) // 8
+
+    @property
+    def column_types(self) -> list[str]:
+        return [self.record, "i32"] if self.beside else [self.record]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Two copies of every column, and the counters."""
+        columns = sum(2 * self._column_bytes(t) for t in self.column_types)
+        return columns + 4 * (self.places << self.digit)
+
+    def _column_bytes(self, element: str) -> int:
+        return -(-self.count * int(element[1:]) // 8 // 64) * 64
+
+    def _columns(self, nest: Nest, scratch: Value, which: int) -> list[Value]:
+        """The addresses of one copy's columns."""
+        offset, found = 0, []
+        for element in self.column_types:
+            size = self._column_bytes(element)
+            found.append(_moved(nest, scratch, offset + which * size))
+            offset += 2 * size
+        return found
+
+    # -- records -----------------------------------------------------------------------------
+
+    def refill(self, nest: Nest, scratch: Value, key: Key, positions: Value) -> None:
+        """Write the records of a row in the order of positions (i32) that an earlier sort found."""
+        w = nest.w
+        columns = self._columns(nest, scratch, 0)
+
+        def step(j: Value, _: list[Value]) -> list[Value]:
+            narrow = w.load(w.address(positions, j, "i32"), "i32")
+            position = w.cast("zext", narrow, "i64")
+            self._write(nest, columns, j, key(position, 1), position)
+            return []
+
+        nest.loop(0, self.count, 1, [], step)
+
+    def fill(self, nest: Nest, scratch: Value, key: Key, lanes: int) -> None:
+        """Write the records of a row: whole vectors of keys, then the rest one by one."""
+        whole = self.count - self.count % lanes
+        columns = self._columns(nest, scratch, 0)
+
+        def write(width: int) -> Callable[[Value, list[Value]], list[Value]]:
+            def step(j: Value, _: list[Value]) -> list[Value]:
+                self._write(nest, columns, j, key(j, width), j)
+                return []
+
+            return step
+
+        nest.loop(0, whole, lanes, [], write(lanes))
+        if lanes > 1:
+            nest.loop(whole, self.count, 1, [], write(1))
+
+    def _write(
+        self, nest: Nest, columns: list[Value], j: Value, key: Value, position: Value
+    ) -> None:
+        """Records j, j+1, ... of keys and positions that count up from `position`."""
+        w = nest.w
+        if self.joined:
+            wide = vector_of("i64", key.lanes)
+            shifted = w.binary("shl", w.cast("zext", key, wide), w.int(32, wide))
+            key = w.binary("or", shifted, _counted(nest, position, wide))
+        w.store(key, w.address(columns[0], j, self.record))
+        if self.beside:
+            positions = _counted(nest, position, vector_of("i32", key.lanes))
+            w.store(positions, w.address(columns[1], j, "i32"))
+
+    def position(self, nest: Nest, columns: list[Value], j: Value) -> Value:
+        """The position (i64) that record j holds."""
+        w = nest.w
+        if self.beside:
+            return w.cast("zext", w.load(w.address(columns[1], j, "i32"), "i32"), "i64")
+        record = w.load(w.address(columns[0], j, "i64"), "i64")
+        return w.binary("and", record, w.int(0xFFFFFFFF))
+
+    # -- sorting -----------------------------------------------------------------------------
+
+    def sort(self, nest: Nest, scratch: Value) -> list[Value]:
+        """Sort the records; the addresses of the columns that hold the result."""
+        first = self._columns(nest, scratch, 0)
+        if self.count <= _INSERTION:
+            self._insert(nest, first)
+            return first
+        second = self._columns(nest, scratch, 1)
+        counters = _moved(nest, scratch, sum(2 * self._column_bytes(t) for t in self.column_types))
+        self._count(nest, first[0], counters)
+
+        def place(p: Value, state: list[Value]) -> list[Value]:
+            return self._pass(nest, p, counters, state)
+
+        return nest.loop(0, self.places, 1, [*first, *second], place)[: len(first)]
+
+    def _digit(self, nest: Nest, record: Value, place: Value) -> Value:
+        """The digit at a place, as i64."""
+        w = nest.w
+        shift = w.binary("mul", place, w.int(self.digit))
+        if self.joined:
+            shift = w.binary("add", shift, w.int(32))
+        wide = w.cast("zext", record, "i64")
+        return w.binary("and", w.binary("lshr", wide, shift), w.int((1 << self.digit) - 1))
+
+    def _count(self, nest: Nest, records: Value, counters: Value) -> None:
+        """How often each digit stands at each place."""
+        w = nest.w
+        size = 4 * (self.places << self.digit)
+        w.declarations["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
+        w.emit(f"call void @llvm.memset.p0.i64(ptr {counters}, i8 0, i64 {size}, i1 false)")
+
+        def step(j: Value, _: list[Value]) -> list[Value]:
+            record = w.load(w.address(records, j, self.record), self.record)
+            for p in range(self.places):
+                digit = self._digit(nest, record, w.int(p))
+                at = w.binary("add", digit, w.int(p << self.digit))
+                slot = w.address(counters, at, "i32")
+                w.store(w.binary("add", w.load(slot, "i32"), w.int(1, "i32")), slot)
+            return []
+
+        nest.loop(0, self.count, 1, [], step)
+
+    def _pass(self, nest: Nest, p: Value, counters: Value, state: list[Value]) -> list[Value]:
+        """Move the records to where their digit at place p sends them, unless all agree on it."""
+        w = nest.w
+        half = len(state) // 2
+        source, target = state[:half], state[half:]
+        table = w.address(counters, w.binary("shl", p, w.int(self.digit)), "i32")
+        sample = self._digit(nest, w.load(source[0], self.record), p)
+        of_sample = w.load(w.address(table, sample, "i32"), "i32")
+        differs = w.compare("icmp ne", of_sample, w.int(self.count, "i32"))
+
+        def move() -> None:
+            self._start_places(nest, table)
+
+            def step(j: Value, _: list[Value]) -> list[Value]:
+                records = [
+                    w.load(w.address(c, j, t), t)
+                    for c, t in zip(source, self.column_types, strict=True)
+                ]
+                slot = w.address(table, self._digit(nest, records[0], p), "i32")
+                place = w.load(slot, "i32")
+                w.store(w.binary("add", place, w.int(1, "i32")), slot)
+                wide = w.cast("zext", place, "i64")
+                for record, column in zip(records, target, strict=True):
+                    w.store(record, w.address(column, wide, record.type))
+                return []
+
+            nest.loop(0, self.count, 1, [], step)
+
+        when(nest, differs, move)
+        swapped = [w.select(differs, t, s) for s, t in zip(source, target, strict=True)]
+        return [*swapped, *(w.select(differs, s, t) for s, t in zip(source, target, strict=True))]
+
+    def _start_places(self, nest: Nest, table: Value) -> None:
+        """Counts become the place of each digit's first record: running sums, lanes at a time."""
+        w = nest.w
+        type = vector_of("i32", _SUMMED)
+
+        def step(d: Value, total: list[Value]) -> list[Value]:
+            slot = w.address(table, d, "i32")
+            counts = w.load(slot, type)
+            sums = counts
+            for distance in _powers_below(_SUMMED):
+                sums = w.binary("add", sums, _moved_up(nest, sums, distance))
+            before = w.binary("add", w.binary("sub", sums, counts), w.splat(total[0], _SUMMED))
+            w.store(before, slot)
+            return [w.binary("add", total[0], w.extract(sums, _SUMMED - 1))]
+
+        nest.loop(0, 1 << self.digit, _SUMMED, [w.int(0, "i32")], step)
+
+    def _key(self, nest: Nest, record: Value) -> Value:
+        """What of a record decides; the positions of equal keys do not."""
+        if not self.joined:
+            return record
+        return nest.w.binary("lshr", record, nest.w.int(32))
+
+    def _insert(self, nest: Nest, columns: list[Value]) -> None:
+        """Insertion sort: greater records move up until the new one fits."""
+        w = nest.w
+
+        def insert(i: Value, _: list[Value]) -> list[Value]:
+            new = [
+                w.load(w.address(c, i, t), t)
+                for c, t in zip(columns, self.column_types, strict=True)
+            ]
+
+            def greater(state: list[Value]) -> Value:
+                inside = w.compare("icmp sgt", state[0], w.int(0))
+                below = w.binary("sub", state[0], w.int(1))
+                safe = w.intrinsic("llvm.smax", "i64", below, w.int(0))
+                other = w.load(w.address(columns[0], safe, self.record), self.record)
+                above = w.compare("icmp ugt", self._key(nest, other), self._key(nest, new[0]))
+                return w.binary("and", inside, above)
+
+            def shift(state: list[Value]) -> list[Value]:
+                below = w.binary("sub", state[0], w.int(1))
+                for column, element in zip(columns, self.column_types, strict=True):
+                    moved = w.load(w.address(column, below, element), element)
+                    w.store(moved, w.address(column, state[0], element))
+                return [below]
+
+            (hole,) = repeat_while(nest, [i], greater, shift)
+            for column, record in zip(columns, new, strict=True):
+                w.store(record, w.address(column, hole, record.type))
+            return []
+
+        nest.loop(1, self.count, 1, [], insert)
+
+
+def _powers_below(bound: int) -> list[int]:
+    return [1 << n for n in range(bound.bit_length()) if 1 << n < bound]
+
+
+def _moved_up(nest: Nest, x: Value, distance: int) -> Value:
+    """Lane k holds lane k - distance, or 0."""
+    order = ", ".join(f"i32 {k - distance if k >= distance else x.lanes}" for k in range(x.lanes))
+    zeros = f"{x.type} zeroinitializer"
+    mask = f"<{x.lanes} x i32> <{order}>"
+    return nest.w.pure(x.type, f"shufflevector {x.typed}, {zeros}, {mask}")
+
+
+def _moved(nest: Nest, base: Value, offset: int) -> Value:
+    return nest.w.address(base, nest.w.int(offset), "i8") if offset else base
+
+
+def _counted(nest: Nest, j: Value, type: str) -> Value:
+    """j, j+1, ... in the lanes of an integer type."""
+    w = nest.w
+    scalar = type.split(" x ")[-1].rstrip(">")
+    start = w.cast("trunc", j, scalar) if scalar != "i64" else j
+    if not type.startswith("<"):
+        return start
+    lanes = int(type[1 : type.index(" ")])
+    steps = ", ".join(f"{scalar} {n}" for n in range(lanes))
+    return w.binary("add", w.splat(start, lanes), Value(f"<{steps}>", type))

@@ -1,0 +1,57 @@
+"""Code generation: modules of IR to object code, from the caches where it is already there.
+
+    IrModule ... --objects--> object file ...
+
+Kernels are vector IR and see no middle-end; LLVM generates code at level 2, on all processors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.linking import cache as disk
+from hlo.backend.linking import toolchain
+
+REMEMBERED_BYTES = 64 * 1024 * 1024
+
+_memory: OrderedDict[str, bytes] = OrderedDict()
+_lock = threading.Lock()  # programs may be compiled on several threads
+
+
+def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
+    """One object file per module. cache: use this process's memory of objects and the disk's."""
+    if not cache:
+        return toolchain.object_codes(modules)
+    names = [
+        disk.key(toolchain.identity(), str(m.optimised), str(m.is_glue), m.text) for m in modules
+    ]
+    found = {name: _recalled(name) for name in names}
+    missing = {n: m for n, m in zip(names, modules, strict=True) if found[n] is None}
+    made = toolchain.object_codes(list(missing.values()))
+    for name, body in zip(missing, made, strict=True):
+        found[name] = body
+        disk.store(name, body)
+        _remember(name, body)
+    return [found[name] or b"" for name in names]
+
+
+def _recalled(name: str) -> bytes | None:
+    with _lock:
+        body = _memory.get(name)
+        if body is not None:
+            _memory.move_to_end(name)
+            return body
+    body = disk.load(name)
+    if body is not None:
+        _remember(name, body)
+    return body
+
+
+def _remember(name: str, body: bytes) -> None:
+    with _lock:
+        _memory[name] = body
+        while sum(map(len, _memory.values())) > REMEMBERED_BYTES and len(_memory) > 1:
+            _memory.popitem(last=False)

@@ -1,0 +1,77 @@
+"""Installing: object code and its link table to an executable of this process.
+
+    LinkTable, objects, module's signature --link--> Executable
+    module, key --recalled--> Executable, where an earlier compilation was kept
+
+Imports none of the stages that make code, so that a kept program costs little more than its parse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hlo.backend.codegen.ir_module import ENTRY
+from hlo.backend.linking import call_record as linking
+from hlo.backend.linking import native, recall, toolchain
+from hlo.backend.linking.jit import Code
+from hlo.backend.linking.link_table import LinkTable
+from hlo.backend.planning.donation import donated_leaves
+from hlo.ir.module import Module
+from hlo.ir.shape import ProgramShape, Shape
+from hlo.runtime.executable import Executable, Host, Signature
+from hlo.runtime.threads import thread_count
+
+
+def program_key(
+    module: Module, *, passes: str = "default", mode: str = "strict", threads: int | None = None
+) -> str:
+    """The name under which what this module compiles to is kept on disk, before any pass runs."""
+    options = (passes, mode, str(thread_count(threads)), toolchain.identity())
+    return recall.key(module, *options)
+
+
+def recalled(module: Module, key: str) -> Executable | None:
+    """The executable that `compile_module(..., key=key)` made from this module, in any process."""
+    found = recall.load(key)
+    return None if found is None else link(module, found.table, found.bodies)
+
+
+def link(
+    module: Module,
+    table: LinkTable,
+    bodies: Sequence[bytes],
+    host: Host | None = None,
+    counters: np.ndarray | None = None,
+) -> Executable:
+    """The executable: code in this process, constants, memory. counters: a timed program's."""
+    signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
+    if table.wakes_pool:
+        pool = native.pool()
+        if pool is not None:
+            pool.grow(table.threads)
+    code = Code(bodies)
+    entry = code.address(ENTRY)
+    layout = table.frame_layout(counters)
+    call = native.native_call()
+    fast = None
+    if call is not None:
+        fast = linking.fast_call(call, signature, layout, entry, table.cost_us)
+    return Executable(
+        signature,
+        layout,
+        entry,
+        memory=table.memory,
+        host=host,
+        fast_call=fast,
+        keeps=(code, table, counters),
+    )
+
+
+def result_shape(module: Module) -> Shape:
+    """The entry's result with the layouts that the header asks for."""
+    layout = module.attributes.get("entry_computation_layout")
+    if isinstance(layout, ProgramShape):
+        return layout.result
+    return module.entry.root.shape.without_layout()

@@ -1,0 +1,82 @@
+"""JIT: object files linked into this process.
+
+On x86-64 Linux our own loader does it (elf.py); elsewhere LLVM's MCJIT.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Sequence
+
+import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
+
+from hlo.backend.linking import elf, toolchain
+
+# Where LLVM's code may call into: memcpy, fmod, arithmetic on wide integers.
+LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
+
+_lock = threading.Lock()
+_defined: dict[str, int] = {}
+
+
+class Code:
+    """Linked machine code; it stays as long as this object does."""
+
+    def __init__(self, objects: Sequence[bytes]) -> None:
+        self._linked = elf.Image(objects, address_of) if elf.is_supported() else Engine(objects)
+
+    def address(self, symbol: str) -> int:
+        """Where a function or a variable lies."""
+        return self._linked.address(symbol)
+
+    def keep_forever(self) -> Code:
+        """Never unload: threads of the process may be inside."""
+        self._linked.keep_forever()
+        return self
+
+
+class Engine:
+    """MCJIT around objects."""
+
+    def __init__(self, objects: Sequence[bytes]) -> None:
+        with _lock:  # engines are made on one thread at a time
+            toolchain.initialise()
+            # in the global context: the collector may end a context before the engine that uses it
+            module = llvm.parse_assembly("")
+            target = llvm.Target.from_triple(llvm.get_process_triple())
+            self._engine = llvm.create_mcjit_compiler(
+                module, target.create_target_machine(jit=True)
+            )
+            for body in objects:
+                self._engine.add_object_file(llvm.ObjectFileRef.from_data(body))
+            self._engine.finalize_object()
+
+    def address(self, symbol: str) -> int:
+        """Where a function or a variable lies."""
+        found = self._engine.get_function_address(symbol)
+        return int(found or self._engine.get_global_value_address(symbol))
+
+    def keep_forever(self) -> None:
+        """Never unload."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))
+
+
+def define_symbol(name: str, address: int) -> None:
+    """Make an address known to code that is linked later."""
+    _defined[name] = address
+    llvm.add_symbol(name, address)
+
+
+def address_of(name: str) -> int:
+    """Where a symbol from outside a program's objects lies; OSError where there is none."""
+    found = _defined.get(name)
+    for library in () if found else LIBRARIES:
+        with contextlib.suppress(OSError, AttributeError):
+            function = getattr(ctypes.CDLL(library), name)
+            found = _defined[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
+            break
+    if not found:
+        raise OSError(f"no function {name} in this process")
+    return found

@@ -1,0 +1,166 @@
+"""Native: the functions that every executable of the process shares, compiled once.
+
+The call from Python (call_ir) and the thread pool (pool_ir) are one object each in the cache. The
+call is used only where this Python's and NumPy's objects lie as it expects; elsewhere executables
+are called through ctypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+
+import numpy as np
+
+from hlo.backend.codegen import call_ir, pool_ir
+from hlo.backend.codegen.ir_module import PARALLEL, WAKE, IrModule
+from hlo.backend.linking import toolchain
+from hlo.backend.linking.compile import objects
+from hlo.backend.linking.jit import Code, define_symbol
+
+METH_FASTCALL = 0x80
+_lock = threading.Lock()
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class NativeCall:
+    """Makes Python callables of call records."""
+
+    def __init__(self, code: Code) -> None:
+        address = code.address("hlo_call")
+        self._method = _MethodDef(b"hlo_call", address, METH_FASTCALL, b"Run the program.")
+        self._new = ctypes.pythonapi.PyCFunction_NewEx
+        self._new.restype = ctypes.py_object
+        self._new.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+
+    def function(self, record: np.ndarray) -> Callable[..., object]:
+        """The built-in function of a record; it keeps the record alive."""
+        made: Callable[..., object] = self._new(ctypes.addressof(self._method), record, None)
+        return made
+
+
+@lru_cache(maxsize=1)
+def native_call() -> NativeCall | None:
+    """The call from Python, or None where object layouts are not the expected ones."""
+    if not layouts_as_expected():
+        return None
+    toolchain.initialise()
+    for name in call_ir.PYTHON_SYMBOLS:
+        define_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+    library = ctypes.CDLL(None)
+    for name in call_ir.LIBRARY_SYMBOLS:
+        define_symbol(name, _address(getattr(library, name)))
+    table = _numpy_table()
+    for name, place in call_ir.NUMPY_SYMBOLS.items():
+        define_symbol(name, table[place])
+    define_symbol(call_ir.NDARRAY, id(np.ndarray))
+    module = IrModule(call_ir.text(), ("hlo_call",))
+    return NativeCall(Code(objects([module])).keep_forever())
+
+
+def _address(function: object) -> int:
+    pointer = ctypes.cast(function, ctypes.c_void_p)  # type: ignore[arg-type]  # a C function
+    return pointer.value or 0
+
+
+def _numpy_table() -> ctypes.Array[ctypes.c_size_t]:
+    """NumPy's C API: an array of addresses behind a capsule."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    start = get(import_module("numpy._core._multiarray_umath")._ARRAY_API, None)
+    return (ctypes.c_size_t * 300).from_address(start)
+
+
+def layouts_as_expected() -> bool:
+    """Whether the fields that call_ir reads and writes are where it expects them."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return False  # the free list and the frame rely on the interpreter's lock
+    try:
+        table = _numpy_table()
+    except (ImportError, AttributeError, ValueError):
+        return False
+    probe = np.arange(6, dtype=np.float32).reshape(2, 3)
+    start = id(probe)
+    words = (ctypes.c_size_t * 9).from_address(start)
+    rank = ctypes.c_int32.from_address(start + 24).value
+    sizes = (ctypes.c_ssize_t * 2).from_address(words[4])
+    flags = ctypes.c_int32.from_address(start + 64).value
+    return (
+        words[1] == id(np.ndarray)
+        and words[2] == probe.ctypes.data
+        and rank == 2
+        and tuple(sizes) == (2, 3)
+        and words[7] == id(probe.dtype)
+        and flags & 0x501 == 0x501
+        and table[2] == id(np.ndarray)
+    )
+
+
+class Pool:
+    """The process's worker threads: grown when a program wants more, never shrunk."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None)
+        define_symbol("syscall", _address(library.syscall))
+        module = IrModule(pool_ir.text(platform.machine()), ("hlo_parallel",))
+        self._code = Code(objects([module])).keep_forever()
+        for name in (PARALLEL, WAKE):
+            define_symbol(name, self._code.address(name))
+        self._worker = self._code.address(pool_ir.WORKER)
+        self._state = self._code.address(pool_ir.STATE)
+        self._create = library.pthread_create
+        self._create.argtypes = (ctypes.c_void_p,) * 4
+        self._detach = library.pthread_detach
+        self._detach.argtypes = (ctypes.c_void_p,)
+        self._workers = 0
+        os.register_at_fork(after_in_child=self._forked)
+
+    def grow(self, threads: int) -> None:
+        """At least threads - 1 workers, where the system gives them."""
+        if threads <= self._workers + 1:
+            return
+        with _lock:
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                while self._workers < threads - 1:
+                    thread = ctypes.c_void_p()
+                    index = self._workers + 1
+                    if self._create(ctypes.byref(thread), None, self._worker, index):
+                        break  # no more threads: loops run on those there are
+                    self._detach(thread)
+                    self._workers += 1
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _forked(self) -> None:
+        """A child has none of its parent's threads; the next grow makes its own."""
+        self._workers = 0
+        ctypes.memset(self._state, 0, pool_ir.STATE_BYTES)
+
+
+@lru_cache(maxsize=1)
+def pool() -> Pool | None:
+    """The pool, or None on systems without futexes."""
+    if sys.platform != "linux" or platform.machine() not in pool_ir.FUTEX_SYSCALL:
+        return None
+    toolchain.initialise()
+    return Pool()

@@ -1,0 +1,158 @@
+"""Recall: what a module compiled to, kept on disk, found again before any pass or stage runs.
+
+    Module, options --key--> name; name --load--> link table and object code
+
+The key covers all of the module that verification and compilation look at, the options, the machine
+and the sources of this package, so that a changed compiler never finds what the old one made, and
+what is found was verified when it was made. Programs with host steps are not kept
+(those steps are Python), nor are those with large constants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import lru_cache
+
+import numpy as np
+
+import hlo
+from hlo.backend.linking import cache
+from hlo.backend.linking.link_table import LinkTable
+from hlo.ir.computation import Computation
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.runtime.memory import BufferRow, MemoryReport
+
+MOST_CONSTANT_BYTES = 16 * 1024 * 1024
+UNREAD = frozenset({"metadata", "statistics", "origin"})  # attributes that nothing looks at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recalled:
+    """What was kept of a program."""
+
+    table: LinkTable
+    bodies: list[bytes]
+
+
+def key(module: Module, *options: str) -> str:
+    """The name of a module compiled with these options. About 5 us an instruction."""
+    return "p" + cache.key(module_digest(module), sources_digest(), sys.version, *options)
+
+
+@lru_cache(maxsize=1)
+def sources_digest() -> str:
+    """A digest of the names, sizes and times of this package's files."""
+    rows: list[str] = []
+    waiting = [hlo.__path__[0]]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    waiting.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    status = entry.stat()
+                    rows.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+
+
+def module_digest(module: Module) -> str:
+    """A digest of header, names, instructions and constants. Of a broken module too: edges that
+    lead out of it count as -1."""
+    header = [module.name, *(f"{n}={v!r}" for n, v in sorted(module.attributes.items()))]
+    digest = hashlib.sha256("\n".join(header).encode())
+    number = {computation: n for n, computation in enumerate(module.computations)}
+    shapes: dict[int, str] = {}
+
+    def written(value: object) -> str:
+        match value:
+            case Computation():
+                return f"@{number.get(value, -1)}"
+            case Literal():
+                return _literal(value)
+            case tuple():
+                return "(" + ",".join(map(written, value)) + ")"
+        return repr(value)
+
+    for computation in module.computations:
+        head = f"{computation.name} {computation is module.entry} {computation.execution_thread}\n"
+        digest.update(head.encode())
+        place = {instruction: n for n, instruction in enumerate(computation.instructions)}
+        for instruction, n in place.items():
+            shape = shapes.get(id(instruction.shape))
+            if shape is None:
+                shape = shapes[id(instruction.shape)] = str(instruction.shape)
+            operands = [place.get(o, -1) for o in instruction.operands]
+            row = [f"{instruction.name} {n} {instruction.opcode} {shape} {operands}"]
+            for name, value in instruction.attributes.items():
+                if name == "control-predecessors":
+                    row.append(f"after {[place.get(p, -1) for p in value]}")  # type: ignore[attr-defined]  # instructions
+                elif name not in UNREAD:
+                    row.append(f"{name}={written(value)}")
+            digest.update("|".join(row).encode())
+        root = place.get(computation.root, -1) if place else -1
+        digest.update(f"root {root}\n".encode())
+    return digest.hexdigest()
+
+
+def _literal(literal: Literal) -> str:
+    if isinstance(literal.value, tuple):
+        return "(" + ",".join(map(_literal, literal.value)) + ")"
+    if literal.value is None:
+        return "{...}"
+    data = literal.value.tobytes()
+    return data.hex() if len(data) <= 64 else hashlib.sha256(data).hexdigest()
+
+
+def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
+    """Keep a program under its key, unless its constants are large."""
+    if sum(c.nbytes for c in table.constants) > MOST_CONSTANT_BYTES:
+        return
+    memory = astuple(table.memory)
+    plain = (
+        table.slots,
+        table.arena_bytes,
+        table.arena.tobytes(),
+        table.cells,
+        table.fixed,
+        table.arguments,
+        table.results,
+        table.threads,
+        table.wakes_pool,
+        table.cost_us,
+        memory,
+        tuple(c.tobytes() for c in table.constants),
+    )
+    cache.store(name, marshal.dumps((plain, tuple(bodies))))
+
+
+def load(name: str) -> Recalled | None:
+    """What is kept under a key; None when there is nothing whole."""
+    data = cache.load(name)
+    if data is None:
+        return None
+    plain, bodies = marshal.loads(data)  # ours: the folder is private, the digest was right
+    slots, arena_bytes, arena, cells, fixed, arguments, results, *rest = plain
+    threads, wakes_pool, cost_us, memory, constants = rest
+    in_arena, given, made, held, at_peak, peak = memory
+    rows = tuple(BufferRow(*row) for row in peak)
+    table = LinkTable(
+        slots,
+        arena_bytes,
+        np.frombuffer(arena, np.int64).reshape(-1, 3),
+        cells,
+        fixed,
+        arguments,
+        results,
+        threads,
+        wakes_pool,
+        cost_us,
+        MemoryReport(in_arena, given, made, held, at_peak, rows),
+        tuple(np.frombuffer(c, np.uint8) for c in constants),
+    )
+    return Recalled(table, list(bodies))

@@ -1,0 +1,189 @@
+"""Toolchain: llvmlite, initialised, and a target machine for this CPU; text in, object code out.
+
+Chosen by CPU features, never by name (BACKEND_FACTS.md 1). llvmlite puts one lock around every
+call into LLVM; where its private lock can be lifted for the three heavy functions, modules are
+compiled on several threads, each with a context and a target machine of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
+
+from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.codegen.target import Target
+from hlo.backend.linking import elf
+
+HEAVY = (
+    "LLVMPY_ParseAssembly",
+    "LLVMPY_RunNewModulePassManager",
+    "LLVMPY_TargetMachineEmitToMemory",
+    "LLVMPY_VerifyModule",
+)
+CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (BACKEND_FACTS.md 3)
+GLUE_LEVEL = 0  # a quarter of the time, where no loop is LLVM's to make fast
+# Loop strength reduction takes up to 40 % of the time and gains nothing: our loops step pointers
+# themselves or by indices that the addressing modes hold.
+OPTIONS = ("--disable-lsr",)
+
+# Our loader keeps a program together, so that the small code model holds: constants by distances,
+# calls that LLVM's fast selector knows. Elsewhere MCJIT may spread sections over the address space.
+MODEL = (
+    {"reloc": "pic", "codemodel": "small"} if elf.is_supported() else {"codemodel": "jitdefault"}
+)
+LINES_FOR_A_THREAD = 100  # of IR, about 2 ms of code generation
+
+_machines: dict[int, list[llvm.TargetMachine]] = {}  # by level, those that no thread uses now
+_machines_lock = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def initialise() -> bool:
+    """Set LLVM up once; whether its calls may run on several threads."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # for kernels that hold assembly
+    for option in OPTIONS:
+        llvm.set_option("hlo", option)
+    return _lift_lock()
+
+
+def _lift_lock() -> bool:
+    """Take llvmlite's global lock off the heavy functions; False where it looks different."""
+    library = getattr(llvm.ffi, "lib", None)
+    try:
+        wrappers = [getattr(library, name) for name in HEAVY]
+        for wrapper in wrappers:
+            if not hasattr(wrapper, "_lock"):
+                return False
+        for wrapper in wrappers:
+            wrapper._lock = contextlib.nullcontext()
+    except AttributeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def host_features() -> dict[str, bool]:
+    """LLVM's names of the CPU's features, and whether each is there."""
+    try:
+        return dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # a processor that LLVM cannot ask
+        return {}
+
+
+@lru_cache(maxsize=2)
+def host_target(mode: str = "strict") -> Target:
+    """What kernels may use on this machine."""
+    initialise()
+    features = frozenset(name for name, there in host_features().items() if there)
+    vector_bytes = 16
+    if "avx512f" in features and {"avx512bw", "avx512vl", "avx512dq"} <= features:
+        vector_bytes = 64
+    elif "avx2" in features:
+        vector_bytes = 32
+    return Target(llvm.get_process_triple(), features, vector_bytes, mode)
+
+
+@lru_cache(maxsize=1)
+def feature_text() -> str:
+    """The features as LLVM's target machine wants them."""
+    return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(host_features().items()))
+
+
+@lru_cache(maxsize=1)
+def identity() -> str:
+    """What object code depends on besides its IR: LLVM, the triple, features, options."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    options = (str(CODEGEN_LEVEL), str(GLUE_LEVEL), *OPTIONS, *MODEL.values())
+    return "\n".join((version, llvm.get_process_triple(), feature_text(), *options))
+
+
+@contextlib.contextmanager
+def machine(level: int = CODEGEN_LEVEL) -> Iterator[llvm.TargetMachine]:
+    """A target machine that no other thread uses meanwhile."""
+    with _machines_lock:
+        free = _machines.setdefault(level, [])
+        found = free.pop() if free else None
+    if found is None:
+        initialise()
+        target = llvm.Target.from_triple(llvm.get_process_triple())
+        found = target.create_target_machine(features=feature_text(), opt=level, jit=True, **MODEL)
+    try:
+        yield found
+    finally:
+        with _machines_lock:
+            free.append(found)
+
+
+def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
+    """The module in LLVM's memory, after the middle-end where it wants it.
+
+    is_checked: verified too, which finds what the parser lets pass.
+    """
+    ref = llvm.parse_assembly(module.text, context=llvm.create_context())
+    ref.triple = llvm.get_process_triple()
+    if is_checked:
+        ref.verify()
+    if module.optimised:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        with machine() as target:
+            builder = llvm.create_pass_builder(target, options)
+            builder.getModulePassManager().run(ref, builder)
+    return ref
+
+
+def level_of(module: IrModule) -> int:
+    """The level of code generation for a module."""
+    return GLUE_LEVEL if module.is_glue else CODEGEN_LEVEL
+
+
+def object_code(module: IrModule) -> bytes:
+    """The object file of one module. HLO_VERIFY_IR in the environment: verified before."""
+    is_checked = bool(os.environ.get("HLO_VERIFY_IR"))
+    with machine(level_of(module)) as target:
+        return bytes(target.emit_object(parsed(module, is_checked=is_checked)))
+
+
+def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
+    """The module as the target's assembly text. is_verbose: with LLVM's comments."""
+    with machine(level_of(module)) as target:
+        target.set_asm_verbosity(is_verbose)
+        try:
+            return str(target.emit_assembly(parsed(module)))
+        finally:
+            target.set_asm_verbosity(False)
+
+
+def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
+    """The object files of all modules, on as many threads as there are processors."""
+    made: dict[int, bytes] = {}
+    lengths = [m.text.count("\n") for m in modules]
+    # The largest first, taken from the end.
+    waiting = sorted(range(len(modules)), key=lengths.__getitem__)
+
+    def work() -> None:
+        while True:
+            try:
+                number = waiting.pop()
+            except IndexError:
+                return
+            made[number] = object_code(modules[number])
+
+    heavy = sum(length > LINES_FOR_A_THREAD for length in lengths)
+    workers = min(heavy, len(os.sched_getaffinity(0)))
+    if workers < 2 or not initialise():
+        work()
+    else:
+        with ThreadPoolExecutor(workers - 1) as pool:
+            others = [pool.submit(work) for _ in range(workers - 1)]
+            work()
+        for other in others:
+            other.result()
+    return [made[n] for n in range(len(modules))]

@@ -1,0 +1,166 @@
+"""BufferPlan: what runs in which order, and the cells of memory that it reads and writes.
+
+Nodes name cells by number. Cells of the arena have an offset and the interval of plan time in
+which they are in use; the plan draws them as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from hlo.backend.kernels.build import Implementation
+from hlo.backend.planning.schedule import Schedule
+from hlo.ir.instruction import Instruction
+
+
+class Region(Enum):
+    """Whose memory a cell is."""
+
+    ARENA = "arena"
+    ARGUMENT = "argument"
+    RESULT = "result"
+    DONATED = "donated"  # an argument that becomes a result
+    CONSTANT = "constant"
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """index: the number of the argument leaf, result leaf or constant leaf that it is.
+
+    start, end: the plan's clock at its first and last use; offset: in the arena.
+    result: the result leaf that a donated argument becomes.
+    held: the instructions whose values it holds, one after the other or as names of one value.
+    """
+
+    region: Region
+    size: int
+    instruction: Instruction | None = None
+    index: int = 0
+    start: int = -1
+    end: int = -1
+    offset: int = 0
+    result: int = -1
+    held: list[Instruction] = field(default_factory=list)
+
+    def record(self, instruction: Instruction) -> None:
+        """A value of the instruction is in the cell from now on."""
+        if not self.held or self.held[-1] is not instruction:
+            self.held.append(instruction)
+
+    @property
+    def is_writable(self) -> bool:
+        return self.region not in (Region.ARGUMENT, Region.CONSTANT)
+
+    def __str__(self) -> str:
+        place = f"{self.region.value} {self.index}"
+        if self.region is Region.ARENA:
+            place = f"arena +{self.offset}"
+        elif self.region is Region.DONATED:
+            place += f" = result {self.result}"
+        owner = "-" if self.instruction is None else self.instruction.name
+        return f"{place:<22} {self.size:>12} bytes  live [{self.start}, {self.end}]  {owner}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """An instruction's kernels: one cell per operand leaf, result leaf and temporary."""
+
+    instruction: Instruction
+    implementation: Implementation
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    temporaries: tuple[int, ...] = ()
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        return (*self.operands, *self.results, *self.temporaries)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Copy the bytes of one cell to another."""
+
+    source: int
+    target: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """Repeat: run `condition`; end when the predicate's cell holds false; run `body`.
+
+    iterations: of the HLO loop in one run of `body`; the inner ones end it by a Branch.
+    """
+
+    instruction: Instruction
+    condition: tuple[Node, ...]
+    predicate: int
+    body: tuple[Node, ...]
+    iterations: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """Run the branch that the selector says.
+
+    by_predicate: it is a pred, true is branch 0; else an s32, out of range is the last branch.
+    """
+
+    instruction: Instruction
+    selector: int
+    branches: tuple[tuple[Node, ...], ...]
+    by_predicate: bool
+
+
+Node = Run | Move | Loop | Branch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferPlan:
+    """The program's nodes, its cells, and the size of the arena.
+
+    moments: what runs at each time of the plan's clock.
+    """
+
+    schedule: Schedule
+    nodes: tuple[Node, ...]
+    cells: tuple[Cell, ...]
+    arena_bytes: int
+    moments: tuple[Instruction | None, ...] = ()
+
+    def __str__(self) -> str:
+        rows = [f"arena: {self.arena_bytes} bytes"]
+        rows += [f"  c{n:<5} {cell}" for n, cell in enumerate(self.cells) if n]
+        rows += ["steps:", *("  " + row for row in _rows(self.nodes))]
+        return "\n".join(rows)
+
+
+def _rows(nodes: tuple[Node, ...]) -> Iterator[str]:
+    """One line a node, what a loop or a branch holds indented."""
+    stack: list[tuple[str, Iterator[Node | str]]] = [("", iter(nodes))]
+    while stack:
+        indent, rest = stack[-1]
+        node = next(rest, None)
+        match node:
+            case None:
+                stack.pop()
+            case str():
+                yield indent + node
+            case Run(instruction=i):
+                names = ", ".join(f"c{c}" for c in node.operands)
+                results = ", ".join(f"c{c}" for c in node.results)
+                yield f"{indent}{results} = {i.opcode}({names})  // {i.name}"
+            case Move():
+                yield f"{indent}c{node.target} = copy(c{node.source})  // {node.size} bytes"
+            case Loop():
+                yield f"{indent}while  // {node.instruction.name}"
+                end: tuple[Node | str, ...] = (f"if not c{node.predicate}: end",)
+                stack.append((indent + "  ", iter((*node.condition, *end, *node.body))))
+            case Branch():
+                yield f"{indent}conditional c{node.selector}  // {node.instruction.name}"
+                parts: list[Node | str] = []
+                for number, branch in enumerate(node.branches):
+                    parts += [f"branch {number}:", *branch]
+                stack.append((indent + "  ", iter(parts)))

@@ -1,0 +1,129 @@
+"""List order: of what can run next, what frees most memory, or takes least.
+
+The greedy order of XLA's list scheduler (hlo_memory_scheduler.cc), which wins where several readers
+of large values are ready at once: the one that ends a value's life goes first. O(edges log edges).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable
+
+from hlo.backend.planning.leaves import leaf_count, leaf_sizes, value_bytes
+from hlo.backend.planning.legality import SOURCES, is_forwarding
+from hlo.ir.instruction import Instruction
+
+Source = tuple[Instruction, int]
+Resolve = Callable[[Instruction, int], Source | None]
+Order = tuple[Instruction, ...]
+
+
+def list_order(own: Order, root: Instruction, resolve: Resolve) -> Order:
+    """The instructions of a topological order, greedily by memory; ties as they stand."""
+    return _ListOrder(own, root, resolve).order()
+
+
+class _ListOrder:
+    """readers: per value who has yet to run; reads: the values of an instruction's operands."""
+
+    def __init__(self, own: Order, root: Instruction, resolve: Resolve) -> None:
+        self.own = own
+        self.place = {instruction: n for n, instruction in enumerate(own)}
+        self.readers: dict[Source, set[Instruction]] = defaultdict(set)
+        self.reads: dict[Instruction, list[Source]] = {}
+        self.waits: dict[Instruction, int] = {}
+        self.users: dict[Instruction, list[Instruction]] = defaultdict(list)
+        for instruction in own:
+            needed = dict.fromkeys(instruction.operands)
+            self.waits[instruction] = len(needed)
+            for operand in needed:
+                self.users[operand].append(instruction)
+            if instruction.opcode not in SOURCES and not is_forwarding(instruction):
+                self.reads[instruction] = values = _values(instruction, resolve)
+                for value in values:
+                    self.readers[value].add(instruction)
+        for leaf in range(leaf_count(root.shape)):  # what the root holds is never freed
+            result = resolve(root, leaf)
+            if result is not None:
+                self.readers.pop(result, None)
+
+    def order(self) -> Order:
+        done: dict[Instruction, None] = {}
+        heap = [self._entry(i) for i in self.own if not self.waits[i]]
+        heapq.heapify(heap)
+        while heap:
+            weight, place = heapq.heappop(heap)
+            instruction = self.own[place]
+            if instruction in done or weight > self._entry(instruction)[0]:
+                continue  # a better entry of it is in the heap
+            done[instruction] = None
+            for value in self.reads.get(instruction, ()):
+                left = self.readers.get(value)
+                if left is not None:
+                    left.discard(instruction)
+                    if len(left) == 1:
+                        (last,) = left
+                        if not self.waits[last]:
+                            heapq.heappush(heap, self._entry(last))
+            for user in self.users[instruction]:
+                self.waits[user] -= 1
+                if not self.waits[user]:
+                    heapq.heappush(heap, self._entry(user))
+        return tuple(done)
+
+    def _entry(self, instruction: Instruction) -> tuple[int, int]:
+        """Bytes that it takes less those that it frees, and its place."""
+        if instruction not in self.reads:
+            return -(1 << 62), self.place[instruction]
+        weight = value_bytes(instruction.shape)
+        for source, leaf in self.reads[instruction]:
+            left = self.readers.get((source, leaf))
+            if left is not None and len(left) == 1:
+                weight -= leaf_sizes(source.shape)[leaf]
+        return weight, self.place[instruction]
+
+
+def _values(instruction: Instruction, resolve: Resolve) -> list[Source]:
+    """The values in memory that an instruction reads, each once; arguments are no one's to free."""
+    found = {
+        value: None
+        for operand in instruction.operands
+        for leaf in range(leaf_count(operand.shape))
+        if (value := resolve(operand, leaf)) is not None and value[0].opcode not in SOURCES
+    }
+    return list(found)
+
+
+def with_late_fills(order: Order) -> Order:
+    """What reads no memory (a broadcast of a constant, an iota) stands right before its first user.
+
+    It frees nothing, so that it never helps to run earlier.
+    """
+    fills: set[Instruction] = set()
+    waiting: dict[Instruction, None] = {}  # fills that nothing has used yet
+    done: list[Instruction] = []
+    for instruction in order:
+        if _is_fill(instruction, fills):
+            fills.add(instruction)
+            waiting[instruction] = None
+            continue
+        stack = [instruction]
+        while stack:
+            top = stack[-1]
+            late = [o for o in top.operands if o in waiting]
+            if late:
+                stack += late
+            else:
+                stack.pop()
+                if top in waiting:
+                    del waiting[top]
+                    done.append(top)
+        done.append(instruction)
+    return (*done, *waiting)
+
+
+def _is_fill(instruction: Instruction, fills: set[Instruction]) -> bool:
+    if instruction.opcode in SOURCES or is_forwarding(instruction) or not instruction.users:
+        return False
+    return all(o.opcode == "constant" or o in fills for o in instruction.operands)

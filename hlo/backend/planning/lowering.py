@@ -1,0 +1,238 @@
+"""Lowering: the buffer plan's nodes as steps on a table of addresses.
+
+    BufferPlan --lower--> Program
+
+Rows of the table are shared by steps that work on the same cells, kernels by steps with the same
+text. Here is also decided, for the whole program at once, which kernels are split over threads:
+waking sleeping threads costs more than most programs take (BACKEND_FACTS.md section 8).
+Does not know: LLVM.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.kernels.build import HostCall
+from hlo.backend.kernels.kernel import Kernel, KernelSequence
+from hlo.backend.planning.cells import Branch, BufferPlan, Loop, Move, Node, Run
+from hlo.backend.planning.legality import Way, way
+from hlo.backend.planning.program import (
+    HEADER_SLOTS,
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Program,
+    Step,
+)
+from hlo.ir.instruction import Instruction
+from hlo.passes.loop_state import counter
+
+BYTES_PER_US = 20_000  # one core's streaming rate, reads and writes
+HOT_BYTES_PER_US = 60_000  # where the bytes are in the second-level cache from the last iteration
+HOT_BYTES = 1 << 20  # moved by an iteration whose bytes stay there
+FLOPS_PER_US = 30_000  # one core's rate in elementwise code
+CONTRACTED_PER_US = 120_000  # and in the contraction engine's f32 products
+CALL_US = 0.005
+COPY_BYTES_PER_US = 10_000
+HOST_US = 20.0
+WAKE_US = 150.0  # parallel work from which a program wakes the pool
+SPLIT_US = 4.0  # a kernel from which it is split
+CHUNK_US = 2.0
+CHUNKS_PER_THREAD = 4
+ASSUMED_TRIPS = 16  # of a loop whose end is not known
+SPLIT_COPY_BYTES = 1 << 20
+COPY_UNIT_BYTES = 1 << 16
+
+
+def lower(plan: BufferPlan, threads: int = 1) -> Program:
+    """The program, for at most `threads` threads."""
+    return _Lowering(plan, threads).program()
+
+
+def copy_kernel(size: int) -> Kernel:
+    """A copy of `size` bytes in units of COPY_UNIT_BYTES."""
+    text = f"""define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {{
+  %source = load ptr, ptr %buffers, align 8
+  %second = getelementptr ptr, ptr %buffers, i64 1
+  %target = load ptr, ptr %second, align 8
+  %first = mul i64 %begin, {COPY_UNIT_BYTES}
+  %reach = mul i64 %end, {COPY_UNIT_BYTES}
+  %last = call i64 @llvm.umin.i64(i64 %reach, i64 {size})
+  %bytes = sub i64 %last, %first
+  %from = getelementptr i8, ptr %source, i64 %first
+  %to = getelementptr i8, ptr %target, i64 %first
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  ret void
+}}
+"""
+    declared = (
+        "declare i64 @llvm.umin.i64(i64, i64)",
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+    )
+    units = -(-size // COPY_UNIT_BYTES)
+    return Kernel(text, units, declarations=declared, bytes_moved=2 * size)
+
+
+def kernel_us(kernel: Kernel, instruction: Instruction, *, hot: bool = False) -> float:
+    """The estimated time on one core of a kernel that works for an instruction."""
+    rate = CONTRACTED_PER_US if way(instruction) is Way.CONTRACTION else FLOPS_PER_US
+    bandwidth = HOT_BYTES_PER_US if hot else BYTES_PER_US
+    return CALL_US + max(kernel.bytes_moved / bandwidth, kernel.flops / rate)
+
+
+def cost_us(nodes: tuple[Node, ...]) -> float:
+    """The estimated time of a run on one core."""
+    return sum(us for us, _ in _weights(nodes))
+
+
+def parallel_us(nodes: tuple[Node, ...]) -> float:
+    """The estimated time that can be split over threads."""
+    return sum(us for us, splits in _weights(nodes) if splits)
+
+
+def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
+    """(time, whether it can be split) of every kernel, copy and host call; branches all counted."""
+    found: list[tuple[float, bool]] = []
+    stack: list[tuple[Node, float, bool]] = [(node, 1.0, False) for node in nodes]
+    while stack:
+        node, trips, hot = stack.pop()
+        match node:
+            case Move():
+                us = trips * (CALL_US + node.size / COPY_BYTES_PER_US)
+                found.append((us, node.size >= SPLIT_COPY_BYTES))
+            case Loop():
+                inner = trips * iterations(node.instruction) / node.iterations
+                hot = is_hot(node)
+                stack += [(n, inner, hot) for n in (*node.condition, *node.body)]
+            case Branch():
+                stack += [(n, trips, hot) for branch in node.branches for n in branch]
+            case Run(implementation=KernelSequence(calls=calls)):
+                for call in calls:
+                    us = kernel_us(call.kernel, node.instruction, hot=hot)
+                    found.append((trips * us, call.kernel.units > 1 and us >= SPLIT_US))
+            case Run():
+                found.append((trips * HOST_US, False))
+    return found
+
+
+def is_hot(loop: Loop) -> bool:
+    """Whether what an iteration works on stays in the cache for the next one."""
+    moved = 0
+    stack: list[Node] = [*loop.condition, *loop.body]
+    while stack and moved <= HOT_BYTES:
+        match stack.pop():
+            case Move(size=size):
+                moved += 2 * size
+            case Loop(condition=condition, body=body):
+                stack += (*condition, *body)
+            case Branch(branches=branches):
+                stack += [n for branch in branches for n in branch]
+            case Run(implementation=KernelSequence(calls=calls)):
+                moved += sum(call.kernel.bytes_moved for call in calls)
+    return moved <= HOT_BYTES
+
+
+def iterations(loop: Instruction) -> int:
+    """How often a loop runs: what its counter says, else an assumption."""
+    known = counter(loop)
+    return ASSUMED_TRIPS if known is None else known.iterations
+
+
+class _Lowering:
+    """The state of one lowering: table rows and kernels so far."""
+
+    def __init__(self, plan: BufferPlan, threads: int) -> None:
+        self.plan = plan
+        self.threads = threads
+        self.splits = threads > 1 and parallel_us(plan.nodes) >= WAKE_US
+        self.table: list[int] = []
+        self.rows: dict[tuple[int, ...], int] = {}
+        self.kernels: dict[Kernel, int] = {}
+        self.hosts: list[HostStep] = []
+        self.scratch_bytes = 0
+        self.hot = False
+
+    def program(self) -> Program:
+        steps = self._steps(self.plan.nodes)
+        return Program(
+            self.plan,
+            steps,
+            tuple(self.kernels),
+            tuple(self.table),
+            tuple(self.hosts),
+            self.scratch_bytes,
+            self.threads,
+            cost_us(self.plan.nodes),
+            self.splits,
+        )
+
+    def _steps(self, nodes: tuple[Node, ...]) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for node in nodes:
+            match node:
+                case Run(implementation=HostCall()):
+                    host = HostStep(len(self.hosts), self._row(node.cells), node.instruction)
+                    self.hosts.append(host)
+                    steps.append(host)
+                case Run(implementation=KernelSequence(calls=calls)):
+                    cells = node.cells
+                    for call in calls:
+                        row = tuple(cells[b] for b in call.buffers)
+                        steps.append(self._step(call.kernel, row, node.instruction))
+                case Move():
+                    steps.append(self._copy(node))
+                case Loop():
+                    steps.append(self._loop(node))
+                case Branch():
+                    steps.append(self._branch(node))
+        return tuple(steps)
+
+    def _copy(self, node: Move) -> KernelStep | CopyStep:
+        """A copy; one that is worth splitting over threads is a kernel."""
+        if self.splits and node.size >= SPLIT_COPY_BYTES:
+            cells = self.plan.cells
+            instruction = cells[node.target].instruction or cells[node.source].instruction
+            assert instruction is not None, "a large cell is made by an instruction"
+            return self._step(copy_kernel(node.size), (node.source, node.target), instruction)
+        source, target = self._row((node.source,)), self._row((node.target,))
+        return CopyStep(source, target, node.size)
+
+    def _loop(self, node: Loop) -> LoopStep:
+        predicate = self._row((node.predicate,))
+        outer, self.hot = self.hot, is_hot(node)
+        condition, body = self._steps(node.condition), self._steps(node.body)
+        self.hot = outer
+        return LoopStep(condition, predicate, body, node.instruction)
+
+    def _branch(self, node: Branch) -> BranchStep:
+        branches = tuple(self._steps(b) for b in node.branches)
+        selector = self._row((node.selector,))
+        return BranchStep(selector, node.by_predicate, branches, node.instruction)
+
+    def _step(self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction) -> KernelStep:
+        number = self.kernels.setdefault(kernel, len(self.kernels))
+        chunks = self._chunks(kernel, instruction)
+        stride = 0
+        if kernel.scratch_bytes:
+            self.scratch_bytes = max(self.scratch_bytes, -(-kernel.scratch_bytes // 64) * 64)
+            threads = self.threads if chunks > 1 else 1
+            row = tuple(c for t in range(threads) for c in (*cells, -1 - t))
+            stride = len(cells) + 1
+        else:
+            row = cells
+        slot, width = self._row(row), len(cells)
+        return KernelStep(number, slot, width, kernel.units, chunks, stride, instruction)
+
+    def _chunks(self, kernel: Kernel, instruction: Instruction) -> int:
+        us = kernel_us(kernel, instruction, hot=self.hot)
+        if not self.splits or kernel.units < 2 or us < SPLIT_US:
+            return 1
+        return max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))
+
+    def _row(self, cells: tuple[int, ...]) -> int:
+        """The slot where a row of these cells begins."""
+        found = self.rows.get(cells)
+        if found is None:
+            found = self.rows[cells] = HEADER_SLOTS + len(self.table)
+            self.table += cells
+        return found

@@ -1,0 +1,142 @@
+"""Program: steps in order, and the table of addresses that they work on.
+
+    table slot -> cell; a step names the slot where its row of addresses begins
+
+The table is memory that belongs to one run (a frame): arena and constant addresses are filled in
+when the frame is made, those of arguments and results by every call. So a step costs no address
+arithmetic, in loops neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.planning.cells import BufferPlan
+from hlo.ir.instruction import Instruction
+
+# Slots at the head of the table: the host call's address, what it is called with, the thread
+# count, where a timed program counts; the rest is spare.
+HEADER_SLOTS = 8
+SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelStep:
+    """Run all units of a kernel on a row of `width` addresses.
+
+    chunks > 1: split over the threads; stride: slots between the rows of two threads (0: one row).
+    """
+
+    kernel: int
+    slot: int
+    width: int
+    units: int
+    chunks: int
+    stride: int
+    instruction: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Copy bytes between the cells in two slots."""
+
+    source: int
+    target: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostStep:
+    """Evaluate an instruction in Python on the arrays of a row: operand leaves, result leaves."""
+
+    number: int
+    slot: int
+    instruction: Instruction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopStep:
+    """Run `condition`, leave when the byte in the predicate's slot is 0, run `body`, repeat."""
+
+    condition: tuple[Step, ...]
+    predicate: int
+    body: tuple[Step, ...]
+    instruction: Instruction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BranchStep:
+    """Run one of the branches; by_predicate: a byte chooses (0: the second), else an s32."""
+
+    selector: int
+    by_predicate: bool
+    branches: tuple[tuple[Step, ...], ...]
+    instruction: Instruction
+
+
+Step = KernelStep | CopyStep | HostStep | LoopStep | BranchStep
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """table: the cell of every slot after the header; a negative entry -1-t is thread t's scratch.
+
+    kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
+    one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry.
+    """
+
+    plan: BufferPlan
+    steps: tuple[Step, ...]
+    kernels: tuple[Kernel, ...]
+    table: tuple[int, ...]
+    hosts: tuple[HostStep, ...]
+    scratch_bytes: int
+    threads: int
+    cost_us: float
+    wakes_pool: bool
+
+    def __str__(self) -> str:
+        head = [
+            f"program: {len(self.kernels)} kernels, {len(self.table)} slots, arena "
+            f"{self.plan.arena_bytes} bytes, scratch {self.threads} x {self.scratch_bytes} bytes, "
+            f"about {self.cost_us:.1f} us, {'wakes the pool' if self.wakes_pool else 'one thread'}"
+        ]
+        return "\n".join([*head, *("  " + row for row in self._rows())])
+
+    def _row(self, slot: int, count: int) -> str:
+        cells = self.table[slot - HEADER_SLOTS : slot - HEADER_SLOTS + count]
+        return ", ".join(f"c{c}" if c >= 0 else "scratch" for c in cells)
+
+    def _rows(self) -> Iterator[str]:
+        """One line a step, what a loop or a branch holds indented."""
+        stack: list[tuple[str, Iterator[Step | str]]] = [("", iter(self.steps))]
+        while stack:
+            indent, rest = stack[-1]
+            step = next(rest, None)
+            match step:
+                case None:
+                    stack.pop()
+                case str():
+                    yield indent + step
+                case KernelStep(instruction=i):
+                    split = f" in {step.chunks} chunks" if step.chunks > 1 else ""
+                    yield f"{indent}kernel k{step.kernel} [{step.units} units{split}] // {i.name}"
+                case CopyStep():
+                    row = f"{self._row(step.target, 1)} <- {self._row(step.source, 1)}"
+                    yield f"{indent}copy {row}, {step.size} bytes"
+                case HostStep(instruction=i):
+                    yield f"{indent}host {i.opcode} // {i.name}"
+                case LoopStep():
+                    yield f"{indent}while // {step.instruction.name}"
+                    test = f"leave unless {self._row(step.predicate, 1)}"
+                    inner = iter((*step.condition, test, *step.body))
+                    stack.append((indent + "  ", inner))
+                case BranchStep():
+                    selector = self._row(step.selector, 1)
+                    yield f"{indent}conditional {selector} // {step.instruction.name}"
+                    parts: list[Step | str] = []
+                    for number, branch in enumerate(step.branches):
+                        parts += [f"branch {number}:", *branch]
+                    stack.append((indent + "  ", iter(parts)))

@@ -1,0 +1,112 @@
+"""Value cells: where the values of a plan are, where they are wanted, and how they get there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+
+from hlo.backend.kernels.build import Implementations
+from hlo.backend.planning.cells import Move, Node, Region
+from hlo.backend.planning.leaves import leaf_count, leaf_sizes
+from hlo.backend.planning.legality import SOURCES, is_forwarding
+from hlo.backend.planning.moves import in_sequence
+from hlo.backend.planning.occupancy import NOTHING, Occupancy, Scope
+from hlo.backend.planning.schedule import Schedule, Source
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+
+FOREVER = math.inf
+Steps = Generator["Steps", list[int], list[int]]  # a scope being planned: yields scopes inside it
+
+
+class ValueCells:
+    """The state of one assignment: cells so far, which values they hold, the clock."""
+
+    def __init__(self, schedule: Schedule, implementations: Implementations) -> None:
+        self.schedule = schedule
+        self.implementations = implementations
+        self.at = Occupancy()
+        self.constants: dict[object, int] = {}
+        self.uses: dict[Computation, dict[Source, float]] = {}
+
+    def _want(self, scope: Scope, source: Source, target: int) -> None:
+        """Note where a value is wanted in the end; what it is updated from is wanted there too."""
+        following: Source | None = source
+        while following is not None and following not in scope.wanted:
+            scope.wanted[following] = target
+            instruction, leaf = following
+            if instruction.opcode == "while":
+                following = self.schedule.resolve(instruction.operands[0], leaf)
+                continue
+            implementation = self.implementations.get(instruction)
+            pairs = implementation.must_alias if implementation else ()
+            partner = next((o for o, r in pairs if r == leaf), None)
+            if partner is None:
+                return
+            following = self.schedule.operand_sources(instruction)[partner]
+
+    def _move_all(self, found: list[int], targets: Sequence[int | None], nodes: list[Node]) -> None:
+        """Copies of cells to their targets, all at once."""
+        self.at.tick(None)
+        wanted = [
+            (source, target, self.at.cells[target].size)
+            for source, target in zip(found, targets, strict=True)
+            if target is not None and target != source and self.at.cells[target].size
+        ]
+
+        def spare(size: int) -> int:
+            return self.at.new(Region.ARENA, size, None)
+
+        for source, target, size in in_sequence(wanted, spare):
+            self.at.touch(source)
+            self.at.touch(target)
+            nodes.append(Move(source, target, size))
+        for cell in (*found, *(t for t in targets if t is not None)):
+            self.at.touch(cell)
+
+    def _operands(self, scope: Scope, instruction: Instruction) -> list[int]:
+        """The cell of every operand leaf."""
+        resolve = self.schedule.resolve
+        return [
+            self._of(scope, resolve(operand, leaf), size)
+            for operand in instruction.operands
+            for leaf, size in enumerate(leaf_sizes(operand.shape))
+        ]
+
+    def _of(self, scope: Scope, source: Source | None, size: int) -> int:
+        """The cell of a value; constants and undefined values get theirs when first asked for."""
+        if not size:
+            return NOTHING
+        if source is None:
+            return self.at.new(Region.ARENA, size, None)
+        found = scope.cells.get(source)
+        if found is None:
+            found = scope.cells[source] = self._constant(source, size)
+        return found
+
+    def _constant(self, source: Source, size: int) -> int:
+        instruction, leaf = source
+        assert instruction.opcode in SOURCES, f"{instruction.name} runs before its users"
+        key: object = size if instruction.opcode != "constant" else source
+        found = self.constants.get(key)
+        if found is None:
+            found = self.at.new(Region.CONSTANT, size, instruction, index=leaf)
+            self.constants[key] = found
+        return found
+
+    def _last_uses(self, computation: Computation) -> dict[Source, float]:
+        """The position of the last reader of every value; FOREVER for what the root holds."""
+        found = self.uses.get(computation)
+        if found is None:
+            found = self.uses[computation] = {}
+            for position, instruction in enumerate(self.schedule.orders[computation]):
+                if instruction.opcode in SOURCES or is_forwarding(instruction):
+                    continue
+                for source in self.schedule.operand_sources(instruction):
+                    if source is not None:
+                        found[source] = position
+            for leaf in range(leaf_count(computation.root.shape)):
+                source = self.schedule.resolve(computation.root, leaf)
+                if source is not None:
+                    found[source] = FOREVER
+        return found

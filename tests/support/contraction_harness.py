@@ -1,0 +1,118 @@
+"""Runs a kernel sequence on NumPy arrays: text to machine code, buffers by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+
+import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
+import numpy as np
+
+from hlo.backend.codegen.target import Target
+from hlo.backend.kernels.kernel import Kernel, KernelSequence
+
+_machines: dict[str, llvm.TargetMachine] = {}
+
+
+def features_of(level: str) -> str:
+    """LLVM feature string: "host", or a level that this machine has too."""
+    if level == "host":
+        return llvm.get_host_cpu_features().flatten()
+    base = "+sse,+sse2,+cx8,+cmov,+fxsr,+mmx,+64bit"
+    if level == "sse":
+        return base
+    avx2 = base + ",+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt"
+    return avx2 if level == "avx2" else avx2 + ",+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512cd"
+
+
+def target_of(level: str = "host") -> Target:
+    features = frozenset(f[1:] for f in features_of(level).split(",") if f.startswith("+"))
+    size = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    return Target(llvm.get_default_triple(), features, size)
+
+
+def machine_of(level: str) -> llvm.TargetMachine:
+    if level not in _machines:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
+        cpu = llvm.get_host_cpu_name() if level == "host" else "x86-64"
+        target = llvm.Target.from_default_triple()
+        _machines[level] = target.create_target_machine(
+            cpu=cpu, features=features_of(level), opt=2, jit=True
+        )
+    return _machines[level]
+
+
+class Compiled:
+    """The kernels of a sequence as machine code; call with the operands."""
+
+    def __init__(self, sequence: KernelSequence, level: str = "host") -> None:
+        self.sequence = sequence
+        texts: dict[str, Kernel] = {}
+        for call in sequence.calls:
+            texts.setdefault(call.kernel.text, call.kernel)
+        self.engines = []
+        self.functions: dict[str, ctypes._CFuncPtr] = {}
+        for text, kernel in texts.items():
+            module = llvm.parse_assembly(
+                "\n".join(
+                    (*kernel.globals, *kernel.declarations, text.replace("@KERNEL", "@kernel"))
+                )
+            )
+            module.verify()
+            engine = llvm.create_mcjit_compiler(module, self._machine(level))
+            engine.finalize_object()
+            prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+            self.functions[text] = prototype(engine.get_function_address("kernel"))
+            self.engines.append(engine)
+
+    @staticmethod
+    def _machine(level: str) -> llvm.TargetMachine:
+        machine_of(level)
+        return _machines.pop(level)  # an engine owns its machine
+
+    def __call__(
+        self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1
+    ) -> np.ndarray:
+        """Runs into `result`, the units of each kernel in `pieces` ranges, the last one first."""
+        run, keep = self.prepared(operands, result, pieces)
+        run()
+        del keep
+        return result
+
+    def prepared(self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1):  # type: ignore[no-untyped-def]  # ctypes pointers and their owners
+        temporaries = [aligned(size) for size in self.sequence.temporaries]
+        arrays = [*operands, result, *temporaries]
+        steps = []
+        keep: list[object] = [arrays]
+        for call in self.sequence.calls:
+            kernel = call.kernel
+            scratch = aligned(kernel.scratch_bytes)
+            addresses = [arrays[i].ctypes.data for i in call.buffers] + [scratch.ctypes.data]
+            table = (ctypes.c_void_p * len(addresses))(*addresses)
+            keep += [scratch, table]
+            cuts = [kernel.units * i // pieces for i in range(pieces + 1)]
+            pairs = list(itertools.pairwise(cuts))[::-1]
+            function = self.functions[kernel.text]
+            steps += [(function, ctypes.addressof(table), begin, end) for begin, end in pairs]
+
+        def run() -> None:
+            for function, table, begin, end in steps:
+                function(table, begin, end)
+
+        return run, keep
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes at a multiple of 64, filled with a pattern that is NaN in every float type."""
+    raw = np.full(size + 64, 0xFF, np.uint8)
+    at = -raw.ctypes.data % 64
+    return raw[at : at + size]
+
+
+def levels() -> list[str]:
+    """The levels that this machine runs."""
+    host = target_of().features
+    return ["sse", *["avx2"] * ("avx2" in host), *["avx512"] * ("avx512f" in host)]

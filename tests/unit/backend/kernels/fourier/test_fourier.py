@@ -1,0 +1,126 @@
+"""Fourier transforms as kernels: lengths of every kind, all forms, accuracy beside exact sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.backend.kernels.fourier.fourier import fourier_kernels
+from hlo.backend.kernels.fourier.plan import convolution_length, factors, roots
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from tests.support.kernel_runner import TARGET, run
+
+RNG = np.random.default_rng(11)
+ERROR = {np.float32: 4e-7, np.float64: 2e-15}  # |ours - exact| / |exact|, as pocketfft's
+KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
+LENGTHS = (1, 2, 3, 4, 7, 8, 9, 16, 26, 34, 77, 97, 128, 360)
+
+
+def operand(kind: str, dims: tuple[int, ...], real: type) -> np.ndarray:
+    if kind == "IRFFT":
+        dims = (*dims[:-1], dims[-1] // 2 + 1)
+    x = RNG.standard_normal(dims)
+    if kind == "RFFT":
+        return x.astype(real)
+    return (x + 1j * RNG.standard_normal(dims)).astype(np.result_type(real, np.complex64))
+
+
+def module_of(kind: str, x: np.ndarray, lengths: tuple[int, ...]) -> Module:
+    names = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
+    b = hlo.Builder("lone")
+    p = b.parameter("p", hlo.Shape.array(names[x.dtype.name], x.shape))
+    return b.build(b.fft(p, kind, lengths))
+
+
+def lone(kind: str, x: np.ndarray, lengths: tuple[int, ...]) -> Instruction:
+    return module_of(kind, x, lengths).entry.root
+
+
+def exact(kind: str, x: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
+    wide = x.astype(np.float64 if kind == "RFFT" else np.complex128)
+    axes = tuple(range(x.ndim - len(lengths), x.ndim))
+    return np.asarray(getattr(np.fft, kind.lower() + "n")(wide, s=lengths, axes=axes))
+
+
+def assert_transforms(kind: str, dims: tuple[int, ...], rank: int, real: type) -> None:
+    x, lengths = operand(kind, dims, real), dims[len(dims) - rank :]
+    (actual,) = run(lone(kind, x, lengths), [x], kernel=fourier_kernels)
+    expected = exact(kind, x, lengths)
+    error = np.linalg.norm((actual - expected).ravel())
+    assert error <= ERROR[real] * np.linalg.norm(expected.ravel())
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_length(kind: str, n: int) -> None:
+    real = (np.float32, np.float64)[n % 2]
+    assert_transforms(kind, (3, n), 1, real)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", [(5, 6), (2, 3, 8, 7), (2, 35, 18)])
+def test_several_axes(kind: str, dims: tuple[int, ...]) -> None:
+    assert_transforms(kind, dims, min(3, len(dims) - 1), np.float32)
+
+
+@pytest.mark.parametrize(("n", "count"), [(128, 1), (1000, 2), (1024, 1)])
+@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+def test_few_long_lines_in_columns_and_rows(kind: str, n: int, count: int) -> None:
+    x = operand(kind, (count, n), np.float32)
+    made = fourier_kernels(lone(kind, x, (n,)), TARGET)
+    assert made is not None
+    assert len(made.calls) == 2
+    assert_transforms(kind, (count, n), 1, np.float32)
+
+
+def test_what_is_too_long_is_left_to_the_library() -> None:
+    x = operand("FFT", (1, 9973), np.float32)
+    assert fourier_kernels(lone("FFT", x, (9973,)), TARGET) is None
+
+
+def test_a_line_does_not_touch_its_neighbours() -> None:
+    x = operand("RFFT", (4, 30), np.float32)
+    x[1, 3] = np.nan
+    x[2] *= 1e30
+    (actual,) = run(lone("RFFT", x, (30,)), [x], kernel=fourier_kernels)
+    assert np.isnan(actual[1]).all()
+    for line in (0, 3):
+        assert np.allclose(actual[line], np.fft.rfft(x[line]), atol=1e-5)
+
+
+def test_the_inverse_does_not_look_at_parts_that_are_zero() -> None:
+    for n in (8, 9):
+        x = operand("IRFFT", (2, n), np.float32)
+        other = x.copy()
+        other[:, 0] += 5j
+        if n % 2 == 0:
+            other[:, -1] += 7j
+        first, second = (
+            run(lone("IRFFT", v, (n,)), [v], kernel=fourier_kernels) for v in (x, other)
+        )
+        assert np.array_equal(first[0], second[0])
+
+
+def test_factors_multiply_to_the_length() -> None:
+    for n in range(2, 400):
+        found = factors(n)
+        assert not found or np.prod(found) == n
+    assert factors(34) == ()
+    assert convolution_length(17) == 36
+
+
+def test_roots_are_rounded_once() -> None:
+    assert roots(np.array([0, 1, 2, 3]), 4).tolist() == [1, -1j, -1, 1j]
+    k = np.arange(1009)
+    assert np.abs(roots(k, 1009) - np.exp(-2j * np.pi * k / 1009)).max() < 2e-15
+    assert np.abs(roots(k, 1009) ** 2 - roots(2 * k, 1009)).max() < 1e-15
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_transforms_do_not_depend_on_threads(threads: int) -> None:
+    x = operand("RFFT", (300, 60), np.float32)
+    module = module_of("RFFT", x, (300, 60))
+    alone = hlo.compile(module, cache=False, threads=1)(x)
+    assert np.array_equal(alone, hlo.compile(module, cache=False, threads=threads)(x))

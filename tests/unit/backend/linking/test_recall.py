@@ -1,0 +1,142 @@
+"""Programs kept on disk: found by what the module means, never by a changed one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.backend import backend
+from hlo.backend.linking import cache, installing, recall
+from hlo.errors import HloErrors
+from hlo.parser.parse import parse
+
+TEXT = """HloModule m
+c { s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(4)
+  ROOT p = pred[] compare(i, n), direction=LT }
+b { s = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[3] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  k = f32[3] constant({1, 2, 3})
+  j = s32[] add(i, one)
+  y = f32[3] multiply(x, k)
+  ROOT t = (s32[], f32[3]) tuple(j, y) }
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[3] parameter(0)
+  t = (s32[], f32[3]) tuple(zero, x)
+  w = (s32[], f32[3]) while(t), condition=c, body=b
+  ROOT r = f32[3] get-tuple-element(w), index=1
+}"""
+X = np.array([1, 1, 1], np.float32)
+WANTED = np.array([1, 16, 81], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HLO_CACHE_DIR", str(tmp_path / "objects"))
+    return tmp_path / "objects"
+
+
+def kept(text: str = TEXT) -> str:
+    module = parse(text)
+    key = installing.program_key(module)
+    np.testing.assert_array_equal(backend.compile_module(module, key=key)(X), WANTED)
+    return key
+
+
+def test_program_is_recalled() -> None:
+    key = kept()
+    module = parse(TEXT)
+    assert installing.program_key(module) == key
+    executable = installing.recalled(module, key)
+    assert executable is not None
+    np.testing.assert_array_equal(executable(X), WANTED)
+    assert "arena" in executable.memory_report()
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from hlo.backend.linking import installing
+from hlo.parser.parse import parse
+module = parse(sys.stdin.read())
+executable = installing.recalled(module, installing.program_key(module))
+assert executable is not None
+assert executable(np.ones(3, np.float32)).tolist() == [1, 16, 81]
+backend = {"backend", "codegen.llvm_ir", "planning.lowering"}
+made = {"hlo.backend." + stage for stage in backend} | {"hlo.passes.manager"}
+assert not made & set(sys.modules), "a kept program needs no stage that makes code"
+"""
+
+
+def test_another_process_recalls() -> None:
+    recall.sources_digest.cache_clear()  # of the sources as the other process will see them
+    kept()
+    done = subprocess.run([sys.executable, "-c", SCRIPT], input=TEXT, text=True, timeout=60)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{1, 2, 3}", "{1, 2, 4}"),
+        ("constant(4)", "constant(5)"),
+        ("direction=LT", "direction=LE"),
+        ("multiply(x, k)", "multiply(k, x)"),
+        ("HloModule m", "HloModule m, replica_count=2"),
+        ("tuple(j, y)", "tuple(j, x)"),
+        ("ENTRY e", "ENTRY f"),
+        ("add(i, one)", "add(i, one), sharding={replicated}"),
+    ],
+)
+def test_changed_modules_have_other_keys(old: str, new: str) -> None:
+    assert installing.program_key(parse(TEXT)) != installing.program_key(
+        parse(TEXT.replace(old, new))
+    )
+
+
+def test_options_have_other_keys() -> None:
+    module = parse(TEXT)
+    keys = {
+        installing.program_key(module),
+        installing.program_key(module, mode="fast"),
+        installing.program_key(module, passes=""),
+    }
+    assert len(keys) == 3
+
+
+def test_damaged_programs_are_not_recalled(folder: Path) -> None:
+    key = kept()
+    file = folder / key
+    file.write_bytes(file.read_bytes()[:-5])
+    assert cache.load(key) is None
+    assert installing.recalled(parse(TEXT), key) is None
+
+
+def test_programs_with_host_steps_are_not_kept() -> None:
+    text = """HloModule m
+    ENTRY e { x = f32[3] parameter(0)
+      ROOT r = f32[3] custom-call(x), custom_call_target="nobody" }"""
+    module = parse(text)
+    key = installing.program_key(module)
+    backend.compile_module(module, key=key)
+    assert installing.recalled(module, key) is None
+
+
+def test_broken_modules_have_keys_and_are_verified() -> None:
+    kept()
+    module = parse(TEXT)
+    stranger = parse(TEXT).entry.root
+    root = module.entry.root
+    root.operands = (stranger,)  # an edge that leads out of the module
+    assert installing.program_key(module) != installing.program_key(parse(TEXT))
+    with pytest.raises(HloErrors):
+        driver.compile(module)
