@@ -16,7 +16,7 @@ from hlo.backend.kernels.build import implementations
 from hlo.backend.linking import recall, toolchain
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
-from hlo.backend.linking.link_table import link_table
+from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import BufferPlan
 from hlo.backend.planning.lowering import lower

@@ -18,7 +18,7 @@ from hlo.backend.codegen.llvm_ir import TimedStep, emit_timed
 from hlo.backend.host import HostCalls
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
-from hlo.backend.linking.link_table import link_table
+from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module

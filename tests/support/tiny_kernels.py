@@ -14,7 +14,7 @@ from hlo.backend.kernels.build import implementations
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.compile import objects
-from hlo.backend.linking.link_table import link_table
+from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.buffers import BufferPlan, assign
 from hlo.backend.planning.legality import Way
 from hlo.backend.planning.lowering import lower

@@ -18,10 +18,6 @@ from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.program import (
-    SLOT_COUNTERS,
-    SLOT_FRAME,
-    SLOT_HOST,
-    SLOT_THREADS,
     BranchStep,
     CopyStep,
     HostStep,
@@ -30,6 +26,7 @@ from hlo.backend.planning.program import (
     Program,
     Step,
 )
+from hlo.backend.planning.slots import SLOT_COUNTERS, SLOT_FRAME, SLOT_HOST, SLOT_THREADS
 
 TimedStep = KernelStep | CopyStep | HostStep
 COPY = "llvm.memcpy.p0.p0.i64"

@@ -19,7 +19,6 @@ from hlo.backend.planning.cells import Cell, Region
 from hlo.backend.planning.leaves import leaf_count
 from hlo.backend.planning.lowering import CALL_US, kernel_us
 from hlo.backend.planning.program import (
-    HEADER_SLOTS,
     BranchStep,
     CopyStep,
     HostStep,
@@ -28,6 +27,7 @@ from hlo.backend.planning.program import (
     Program,
     Step,
 )
+from hlo.backend.planning.slots import HEADER_SLOTS
 
 MOST_STEPS = 48
 MOST_LINES = 1600  # of all inlined kernels together

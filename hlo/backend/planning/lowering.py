@@ -15,7 +15,6 @@ from hlo.backend.kernels.kernel import Kernel, KernelSequence
 from hlo.backend.planning.cells import Branch, BufferPlan, Loop, Move, Node, Run
 from hlo.backend.planning.legality import Way, way
 from hlo.backend.planning.program import (
-    HEADER_SLOTS,
     BranchStep,
     CopyStep,
     HostStep,
@@ -24,6 +23,7 @@ from hlo.backend.planning.program import (
     Program,
     Step,
 )
+from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 from hlo.passes.loop_state import counter
 

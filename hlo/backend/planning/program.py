@@ -14,12 +14,8 @@ from dataclasses import dataclass
 
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.cells import BufferPlan
+from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
-
-# Slots at the head of the table: the host call's address, what it is called with, the thread
-# count, where a timed program counts; the rest is spare.
-HEADER_SLOTS = 8
-SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ import pytest
 
 from hlo.backend import backend
 from hlo.backend.linking.compile import objects
-from hlo.backend.linking.link_table import link_table
+from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning import lowering
 from hlo.backend.planning.program import KernelStep
 from hlo.parser.parse import parse
