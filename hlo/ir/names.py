@@ -94,7 +94,10 @@ def unique_names(module: Module) -> None:
 
 
 def has_unique_names(module: Module) -> bool:
-    """Whether `unique_names` has nothing to do, up to the spelling of numbers (`a.01`)."""
+    """Whether `unique_names` surely has nothing to do.
+
+    A name with an odd number needs the long way: `a.01` is `a.1`, and `a.0` may follow an `a`.
+    """
     named = [i.name for c in module.computations for i in c.instructions]
     called = [c.name for c in module.computations]
     legal = _LEGAL.fullmatch
@@ -105,4 +108,5 @@ def has_unique_names(module: Module) -> bool:
         and all(map(legal, named))
         and not any(n in DTYPES for n in called)
         and DTYPES.keys().isdisjoint(named)
+        and not any(".0" in name or ".-" in name for name in (*called, *named))
     )

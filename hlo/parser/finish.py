@@ -23,7 +23,7 @@ def finish_module(module: Module, tables: object | None, *, entry_first: bool = 
     _check_aliases(module)
     _check_async_callers(module)
     _intern_frames(module, tables if isinstance(tables, StackFrames) else StackFrames())
-    if not has_unique_names(module) or _has_odd_numbers(module):
+    if not has_unique_names(module):
         order = module.computations
         if entry_first:
             module.computations = [module.entry, *(c for c in order if c is not module.entry)]
@@ -46,15 +46,6 @@ def _row_major(shape: Shape) -> Shape:
         order = tuple(range(shape.rank - 1, -1, -1))
         return shape.with_layout(replace(shape.layout, minor_to_major=order))
     return replace(shape, elements=tuple(map(_row_major, shape.elements)))
-
-
-def _has_odd_numbers(module: Module) -> bool:
-    """Whether a name may end in a number that is spelled another way (`a.01` is `a.1`)."""
-    return any(
-        ".0" in name or ".-" in name
-        for computation in module.computations
-        for name in (computation.name, *(i.name for i in computation.instructions))
-    )
 
 
 def _check_aliases(module: Module) -> None:

@@ -154,3 +154,10 @@ def test_texts_are_cached_by_value() -> None:
     module = parse('HloModule m\nENTRY e { ROOT p = f32[] parameter(0), metadata={op_name="a"} }')
     writer = Writer(module, replace(PrintOptions(), print_percent=False))
     assert writer.computation(module.entry) == writer.computation(module.entry)
+
+
+def test_a_number_that_counts_as_none_is_told_from_the_bare_name() -> None:
+    module = parse("ENTRY e { c = f32[] constant(1)\n ROOT d = f32[] negate(c) }")
+    module.entry.root.name = "c.0"
+    text = module.to_text()
+    assert parse(text).to_text() == text
