@@ -36,8 +36,7 @@ def reduce_window(
 
 
 def _folded(elemental: Elemental, instruction: Instruction, index: Index) -> list[Lanes]:
-    window = instruction["window"]
-    assert isinstance(window, Window)
+    window = _window(instruction)
     count = len(instruction.operands) // 2
     lanes = max((e.lanes for e in index), default=1)
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[count:]]
@@ -56,6 +55,13 @@ def _folded(elemental: Elemental, instruction: Instruction, index: Index) -> lis
     return [types.rounded(nest.w, nest.target, a, kind) for a, kind in pairs]
 
 
+def _window(instruction: Instruction) -> Window:
+    """A scalar has a window without dimensions, which a text may leave out."""
+    window = instruction.attributes.get("window", Window(()))
+    assert isinstance(window, Window)
+    return window
+
+
 def _regrouped(instruction: Instruction, flat: Sequence[Value]) -> list[Lanes]:
     count = len(instruction.operands) // 2
     values = iter(flat)
@@ -70,8 +76,7 @@ def _nested(
     outer: list[Expr],
     carried: list[Value],
 ) -> list[Value]:
-    window = instruction["window"]
-    assert isinstance(window, Window)
+    window = _window(instruction)
     if len(outer) == len(window.dims):
         accumulators = _regrouped(instruction, carried)
         stepped = _stepped(elemental, instruction, index, tuple(outer), accumulators)
@@ -96,8 +101,7 @@ def _stepped(
     accumulators: list[Lanes],
 ) -> list[Lanes]:
     """One position of the window folded in, where it meets an element."""
-    window = instruction["window"]
-    assert isinstance(window, Window)
+    window = _window(instruction)
     count = len(instruction.operands) // 2
     dims = instruction.operands[0].shape.dims
     at: list[Expr] = []

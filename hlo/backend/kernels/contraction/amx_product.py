@@ -67,6 +67,7 @@ class _TileProduct:
             kernel_text(w),
             c.batches * plan.row_blocks * plan.column_blocks,
             tuple(w.declarations.values()),
+            tuple(w.globals.values()),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=c.batches * moved * plan.item_bytes,
             flops=c.flops // 16,  # what an f32 product would cost in that time

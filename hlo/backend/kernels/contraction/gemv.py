@@ -102,6 +102,7 @@ class _Streaming:
             kernel_text(w),
             c.batches * blocks,
             tuple(w.declarations.values()),
+            tuple(w.globals.values()),
             scratch_bytes=scratch_bytes,
             bytes_moved=matrix,
             flops=c.flops,

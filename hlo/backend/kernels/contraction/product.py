@@ -149,6 +149,7 @@ class _Product:
             kernel_text(w),
             plan.units,
             tuple(w.declarations.values()),
+            tuple(w.globals.values()),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=self._bytes_moved(),
             flops=c.flops,

@@ -128,4 +128,5 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
 
     ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
     moved = (parts + 1) * size * ring.scalar_bytes * ring.parts
-    return Kernel(kernel_text(w), units, tuple(w.declarations.values()), bytes_moved=moved)
+    beside = tuple(w.declarations.values()), tuple(w.globals.values())
+    return Kernel(kernel_text(w), units, *beside, bytes_moved=moved)

@@ -97,3 +97,18 @@ def test_finished_contraction(text: str) -> None:
 def test_what_moves_elements_is_left_outside() -> None:
     text = TWO_USES.replace("multiply(d, d)", "transpose(d), dimensions={1,0}")
     assert "kind=kOutput" not in driver.to_text(driver.optimize(driver.parse(text)))
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(7, 101, 16), (1, 64, 40), (4, 70000, 4)])
+def test_functions_of_the_module_come_with_the_kernel(m: int, k: int, n: int) -> None:
+    """The product of a sine, in the forms of a product, of a vector and of partial sums."""
+    module = driver.parse(f"""ENTRY e {{
+      x = f32[{m},{k}] parameter(0)
+      w = f32[{k},{n}] parameter(1)
+      d = f32[{m},{n}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+      ROOT s = f32[{m},{n}] sine(d)
+    }}""")
+    rng = np.random.default_rng(7)
+    x, w = rng.integers(-2, 3, (m, k)), rng.integers(-2, 3, (k, n))
+    found = driver.compile(module, threads=2, cache=False)(x.astype("f"), w.astype("f"))
+    np.testing.assert_allclose(np.asarray(found), np.sin(x @ w), rtol=1e-5, atol=1e-6)
