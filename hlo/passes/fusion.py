@@ -15,7 +15,7 @@ from hlo.passes.call_inliner import inline_call
 from hlo.passes.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.passes.fusion_groups import Group, is_worth_a_call, members_in_order, plan
 from hlo.passes.fusion_siblings import joined
-from hlo.passes.liveness import awaited, is_removable
+from hlo.passes.liveness import awaited, is_removable, wrapped_operations
 from hlo.passes.reduction_splitting import split_reductions
 
 
@@ -26,9 +26,9 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
     all; reductions in the middle of a kernel are our own (staged kernels).
     """
     changed = _write_out(module)
-    called_by_ops = _called_by_ops(module)
+    left = _called_by_ops(module) | wrapped_operations(module)
     for computation in tuple(module.computations):
-        if computation in called_by_ops:
+        if computation in left:
             continue
         changed |= split_reductions(computation)
         groups = plan(computation, max_size)
@@ -55,19 +55,36 @@ def _called_by_ops(module: Module) -> set[Computation]:
 
 
 def _write_out(module: Module) -> bool:
-    """Fusions with members that need kernels of their own (a dot) become their members."""
+    """Fusions with members that need kernels of their own (a dot) become their members.
+
+    One that an async-start wraps becomes a call, which is one operation too.
+    """
     changed = False
+    wrapped = wrapped_operations(module)
     for computation in tuple(module.computations):
         kept = awaited(computation)
         for instruction in computation.instructions:
             if instruction.opcode == "fusion":
                 (callee,) = instruction.called_computations()
                 if not is_fusible_computation(callee) and contraction_of(instruction) is None:
-                    result = inline_call(instruction)
+                    if computation in wrapped:
+                        result = _called(computation, instruction, callee)
+                    else:
+                        result = inline_call(instruction)
                     if instruction in kept:
                         _wait_for(computation, instruction, result)
                     changed = True
     return changed
+
+
+def _called(computation: Computation, fused: Instruction, callee: Computation) -> Instruction:
+    """A call in the place of a fusion."""
+    call = computation.new(
+        "call", fused.shape, fused.operands, {"to_apply": callee}, like=fused, name=fused.name
+    )
+    computation.replace_uses(fused, call)
+    computation.remove(fused)
+    return call
 
 
 def _wait_for(computation: Computation, fused: Instruction, result: Instruction) -> None:

@@ -176,3 +176,40 @@ ENTRY e { a = f32[3] parameter(0)
     a = np.arange(3, dtype=np.float32)
     driver.optimize(module)  # verified after every pass
     np.testing.assert_allclose(driver.compile(module, cache=False)(a), np.exp(-a), rtol=1e-6)
+
+
+WRAPPED_FUSION = """HloModule m
+work { p = f32[3,3] parameter(0)
+  d = f32[3,3] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT e = f32[3,3] dot(d, p), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
+w { p = f32[3,3] parameter(0)
+  ROOT f = f32[3,3] fusion(p), kind=kCustom, calls=work }
+ENTRY e { a = f32[3,3] parameter(0)
+  s = ((f32[3,3]), f32[3,3], u32[]) async-start(a), calls=w
+  ROOT d = f32[3,3] async-done(s) }
+"""
+WRAPPED_REDUCE = """HloModule m
+sum { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y) }
+w { p = f32[100000] parameter(0)
+  z = f32[] parameter(1)
+  ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=sum }
+ENTRY e { a = f32[100000] parameter(0)
+  z = f32[] parameter(1)
+  s = ((f32[100000], f32[]), f32[], u32[]) async-start(a, z), calls=w
+  ROOT d = f32[] async-done(s) }
+"""
+
+
+def test_wrapped_fusions_and_reductions_stay_one_operation() -> None:
+    rng = np.random.default_rng(3)
+    a, long = rng.standard_normal((3, 3)).astype("f"), rng.standard_normal(100000).astype("f")
+    for text, given, wanted in (
+        (WRAPPED_FUSION, (a,), a @ a @ a),
+        (WRAPPED_REDUCE, (long, np.float32(0)), long.sum(dtype=np.float64)),
+    ):
+        module = driver.parse(text)
+        driver.optimize(module)  # verified after every pass
+        found = driver.compile(module, cache=False)(*given)
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4)
