@@ -1,6 +1,7 @@
 """Long folds with few results are cut in two, so that their parts run in parallel.
 
 reduce(x, z) over n elements  =>  reduce(reduce(reshape(x, [b, n/b]), e), z)     e f's identity
+    z itself is e where f picks one of two (value, index) pairs, as arg-max does.
 
 How it is cut depends on shapes only, so the result is the same for every number of threads.
 Exact up to the association that HLO leaves open. Source: XLA's tree_reduction_rewriter.
@@ -19,6 +20,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
+from hlo.passes.selections import is_symmetric_selection, ordering_index
 
 _PART = 16 * 1024  # elements that one part folds at least
 _PARTS = 64  # parts that are enough
@@ -31,17 +33,17 @@ def split_reductions(computation: Computation) -> bool:
     changed = False
     kept = awaited(computation)
     for instruction in computation.instructions:
-        if instruction.opcode == "reduce" and instruction.shape.is_array:
+        if instruction.opcode == "reduce":
             changed |= instruction not in kept and _split(instruction)
     return changed
 
 
 def _split(reduce: Instruction) -> bool:
-    x, z = reduce.operands
+    x = reduce.operands[0]
     reduced = sorted(attribute(reduce, "dimensions"))  # type: ignore[call-overload]  # INTS
-    identity = _identity(reduce, z.shape.dtype)
+    results = reduce.shape.elements[0].size if reduce.shape.is_tuple else reduce.shape.size
     length = prod(x.shape.dims[d] for d in reduced)
-    if identity is None or reduce.shape.size >= _RESULTS or length < 2 * _PART:
+    if results >= _RESULTS or length < 2 * _PART:
         return False
     if x.shape.is_dynamic or "control-predecessors" in reduce.attributes:
         return False
@@ -49,10 +51,26 @@ def _split(reduce: Instruction) -> bool:
     wanted = min(_PARTS, length * kept_after // _PART)
     d = reduced[0]
     parts = _parts(x.shape.dims[d], wanted)
-    if parts < 2:
+    starts = _starts(reduce) if parts > 1 else None
+    if starts is None:
         return False
-    _rewrite(reduce, d, parts, identity)
+    _rewrite(reduce, d, parts, starts)
     return True
+
+
+def _starts(reduce: Instruction) -> list[Instruction] | None:
+    """What parts start from, where folding them one by one gives what the whole gives."""
+    inits = reduce.operands[len(reduce.operands) // 2 :]
+    if len(inits) == 1:
+        (z,) = inits
+        identity = _identity(reduce, z.shape.dtype)
+        computation = reduce.computation
+        if identity is None or computation is None:
+            return None
+        return [computation.new("constant", identity.shape, (), {"literal": identity})]
+    body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
+    is_selection = is_symmetric_selection(body) or ordering_index(reduce) is not None
+    return list(inits) if is_selection else None
 
 
 def _parts(size: int, wanted: int) -> int:
@@ -63,25 +81,33 @@ def _parts(size: int, wanted: int) -> int:
     return 1
 
 
-def _rewrite(reduce: Instruction, d: int, parts: int, identity: Literal) -> None:
+def _rewrite(reduce: Instruction, d: int, parts: int, starts: list[Instruction]) -> None:
     computation = reduce.computation
     assert computation is not None, "a reduce in a computation"
-    x, z = reduce.operands
-    dims = x.shape.dims
+    arrays, inits = reduce.operands[: len(starts)], reduce.operands[len(starts) :]
+    dims = arrays[0].shape.dims
     reduced = attribute(reduce, "dimensions")
     split = (*dims[:d], parts, dims[d] // parts, *dims[d + 1 :])
-    reshaped = computation.new("reshape", x.shape.with_dims(split), (x,), like=reduce)
-    start = computation.new("constant", identity.shape, (), {"literal": identity})
+    reshaped = [
+        computation.new("reshape", x.shape.with_dims(split), (x,), like=reduce) for x in arrays
+    ]
     inner = tuple(k + (k >= d) for k in reduced)  # type: ignore[attr-defined]  # INTS
     kept = [k for k in range(len(split)) if k not in inner]
+    shapes = [Shape.array(z.shape.dtype, [split[k] for k in kept]) for z in starts]
     partial = computation.new(
         "reduce",
-        Shape.array(reduce.shape.dtype, [split[k] for k in kept]),
-        (reshaped, start),
+        Shape.tuple(shapes) if reduce.shape.is_tuple else shapes[0],
+        (*reshaped, *starts),
         {"dimensions": inner, "to_apply": reduce["to_apply"]},
         like=reduce,
     )
-    computation.set_operands(reduce, (partial, z))
+    results = [partial]
+    if reduce.shape.is_tuple:
+        results = [
+            computation.new("get-tuple-element", shape, (partial,), {"index": k}, like=reduce)
+            for k, shape in enumerate(shapes)
+        ]
+    computation.set_operands(reduce, (*results, *inits))
     computation.set_attributes(reduce, {**reduce.attributes, "dimensions": (kept.index(d),)})
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.passes.selections import is_symmetric_selection, ordering_index
 
 # Associative and commutative up to rounding; the second column: f(x, x) = x.
 _KNOWN = {
@@ -25,12 +26,15 @@ class Reducer:
     """opcodes: the op per result where each result k is op(acc_k, x_k), else empty.
 
     reassociates: elements may be taken in any order. idempotent: and the initial value often.
+    ordered_by: the result, if any, by which partial results must be ordered where they are joined,
+    and along which elements must ascend.
     """
 
     computation: Computation
     opcodes: tuple[str, ...]
     reassociates: bool
     idempotent: bool
+    ordered_by: int | None = None
 
     @property
     def sums(self) -> bool:
@@ -51,6 +55,18 @@ class Reducer:
         }
         rounds = rounds or not self.opcodes
         return list(elemental.inlined(self.computation.root, values, rounds=rounds))
+
+    def join(
+        self, elemental: Elemental, a: Sequence[Lanes], b: Sequence[Lanes], kinds: Sequence[DType]
+    ) -> list[Lanes]:
+        """f of two partial results of one fold, the earlier one on the left where that matters."""
+        if self.ordered_by is not None:
+            w, k = elemental.nest.w, self.ordered_by
+            (x,), (y,) = parts(a[k]), parts(b[k])
+            order = "slt" if kinds[k].is_signed else "ult"
+            swaps = w.compare("icmp " + order, y, x)
+            a, b = _swapped(w, swaps, a, b), _swapped(w, swaps, b, a)
+        return self.apply(elemental, a, b, rounds=False)
 
     def identities(self, w: Writer, kinds: Sequence[DType]) -> list[Lanes]:
         """e with f(e, x) = x for all x, per result."""
@@ -80,19 +96,19 @@ def reducer(instruction: Instruction) -> Reducer:
             for o, k in zip(opcodes, kinds, strict=True)
         )
         return Reducer(computation, opcodes, reassociates=True, idempotent=idempotent)
-    symmetric = is_selection(computation)
-    return Reducer(computation, (), reassociates=symmetric, idempotent=symmetric)
+    if is_symmetric_selection(computation):
+        return Reducer(computation, (), reassociates=True, idempotent=True)
+    index = ordering_index(instruction) if instruction.opcode == "reduce" else None
+    ordered = index is not None
+    return Reducer(computation, (), reassociates=ordered, idempotent=ordered, ordered_by=index)
 
 
-def is_selection(computation: Computation) -> bool:
-    """Whether f picks one of two (value, index) pairs by an order without ties: arg-max and -min.
-
-    value' = select(c, a, b), index' = select(d, i, j), where d is c or (a = b and i < j) in any
-    spelling: seen by exchanging the arguments on a table of all orders of values and indices.
-    """
-    from hlo.backend.emitters.selections import is_symmetric_selection
-
-    return is_symmetric_selection(computation)
+def _swapped(w: Writer, swaps: Value, x: Sequence[Lanes], y: Sequence[Lanes]) -> list[Lanes]:
+    """y where swaps, else x."""
+    return [
+        joined([w.select(swaps, v, u) for u, v in zip(parts(p), parts(q), strict=True)])
+        for p, q in zip(x, y, strict=True)
+    ]
 
 
 def _identity(w: Writer, opcode: str, kind: DType) -> Lanes:

@@ -317,12 +317,11 @@ class _Space:
 
     def _finished(self, partial: list[Accumulators]) -> Accumulators:
         """Vectors joined pairwise, then halves of the vector, then the initial value."""
-        apply = self.reducer.apply
+        join, kinds = self.reducer.join, self.kinds
         while len(partial) > 1:
             pairs = [partial[k : k + 2] for k in range(0, len(partial), 2)]
             partial = [
-                apply(self.elemental, p[0], p[1], rounds=False) if len(p) == 2 else p[0]
-                for p in pairs
+                join(self.elemental, p[0], p[1], kinds) if len(p) == 2 else p[0] for p in pairs
             ]
         total = partial[0]
         lanes = types.width(total[0])
@@ -330,7 +329,7 @@ class _Space:
         while lanes > 1:
             lanes //= 2
             low, high = ([_half(w, x, lanes, k) for x in total] for k in (0, 1))
-            total = apply(self.elemental, low, high, rounds=False)
+            total = join(self.elemental, low, high, kinds)
         if self.reducer.idempotent:
             return self._rounded(total)
         return self._with_init(total, 1)
