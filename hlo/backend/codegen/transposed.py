@@ -12,6 +12,7 @@ from hlo.backend.codegen import types
 from hlo.backend.codegen.access import Memory, mask_of, stride
 from hlo.backend.codegen.indexing import Atom, Expr, Variable
 from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.permuted import permuted
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, vector_of
 
@@ -87,7 +88,7 @@ def _transposed_halves(nest: Nest, rows: list[Value]) -> list[Value]:
     for which in (0, 1):
         first = range(which * half, which * half + half)
         order = [*first, *(n + lane for lane in first)]
-        block = [_shuffled(nest, rows[k], rows[half + k], order) for k in range(half)]
+        block = [permuted(nest, rows[k], rows[half + k], order) for k in range(half)]
         for _ in range(half.bit_length() - 1):
             block = _interleaved(nest, block, half)
         turned += block
@@ -106,10 +107,5 @@ def _interleaved(nest: Nest, rows: list[Value], width: int) -> list[Value]:
                 for base in range(0, lanes, width)
                 for lane in range(width)
             ]
-            mixed.append(_shuffled(nest, rows[k], rows[k + n // 2], order))
+            mixed.append(permuted(nest, rows[k], rows[k + n // 2], order))
     return mixed
-
-
-def _shuffled(nest: Nest, a: Value, b: Value, order: Sequence[int]) -> Value:
-    text = ", ".join(f"i32 {lane}" for lane in order)
-    return nest.w.pure(a.type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{text}>")

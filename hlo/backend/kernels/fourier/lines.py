@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.permuted import permuted
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
@@ -204,7 +205,7 @@ class _Build:
         def square(c: Value, lane: int, mask: Value | None) -> None:
             places = [self._scalar(row, c) for row in rows[lane : lane + size]]
             read = [loaded(w, ring, component, at, self.lanes, mask)[0] for at in places]
-            for k, vector in enumerate(turned(w, read, side.parts)):
+            for k, vector in enumerate(turned(self.nest, read, side.parts)):
                 if side.parts == 1:
                     self._put(0)(add(w, c, w.int(k)), (vector, w.zero(vector.type)))
                 else:
@@ -225,7 +226,7 @@ class _Build:
             else:
                 places = [self._pair(buffer, c, lane, k) for k in range(size)]
                 vectors = [w.load(at, ring.vector, ring.scalar_bytes) for at in places]
-            for number, row in enumerate(turned(w, vectors, side.parts), lane):
+            for number, row in enumerate(turned(self.nest, vectors, side.parts), lane):
                 kept = self._kept(number, mask)
                 written(w, component, (row,), self._scalar(rows[number], c), kept)
 
@@ -459,20 +460,20 @@ class _Build:
         self._each(1, n // 2 + 1, mirror)
 
 
-def turned(w: Writer, rows: list[Value], parts: int) -> list[Value]:
+def turned(nest: Nest, rows: list[Value], parts: int) -> list[Value]:
     """n rows of n numbers, of one or two scalars that stay together: the columns."""
     n = len(rows)
 
-    def order(first: int) -> str:
-        numbers = (first + k // 2 + k % 2 * n for k in range(n))
-        return ", ".join(f"i32 {parts * k + part}" for k in numbers for part in range(parts))
+    def order(first: int) -> list[int]:
+        numbers = [first + k // 2 + k % 2 * n for k in range(n)]
+        return [parts * k + part for k in numbers for part in range(parts)]
 
-    type = f"<{n * parts} x i32>"
+    orders = (order(0), order(n // 2))
     for _ in range(n.bit_length() - 1):
         rows = [
-            w.pure(row.type, f"shufflevector {row.typed}, {other.typed}, {type} <{order(first)}>")
+            permuted(nest, row, other, lanes)
             for row, other in zip(rows[: n // 2], rows[n // 2 :], strict=True)
-            for first in (0, n // 2)
+            for lanes in orders
         ]
     return rows
 
