@@ -33,8 +33,11 @@ from hlo.ops.table import call_attributes
 Path = tuple[int, ...]
 Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
 
+# IEEE arithmetic in single instructions: a NaN in the result is an operand's, or the default one.
+_KEEPS_NANS = frozenset({"add", "subtract", "multiply", "divide", "sqrt"})
+
 # Results are exact in the operands' type: nothing to round.
-_EXACT = frozenset(
+EXACT = frozenset(
     {"abs", "negate", "maximum", "minimum", "clamp", "select", "copy", "sign", "and", "or", "real"}
 )
 
@@ -231,7 +234,8 @@ class Elemental:
         if rounds and uniform_division.applies(
             instruction.opcode, instruction.shape.dtype, list(operands)
         ):
-            return types.rounded(w, target, self._quotient(*operands), instruction.shape.dtype)
+            quotient = self._quotient(*operands)
+            return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
         lanes = max((types.width(o) for o in operands), default=1)
         wide = [self.splat(o, lanes) for o in operands]
         dtype = instruction.shape.dtype
@@ -245,7 +249,8 @@ class Elemental:
             attributes,
         )
         if rounds and types.is_narrow_float(dtype) and not self._is_exact(instruction, kinds):
-            result = types.rounded(w, target, result, dtype)
+            keeps = instruction.opcode in _KEEPS_NANS
+            result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
         return result
 
     def _quotient(self, x: Lanes, y: Lanes) -> Value:
@@ -257,7 +262,7 @@ class Elemental:
         return uniform_division.product(self.nest.w, x, inverse, scale)
 
     def _is_exact(self, instruction: Instruction, kinds: Sequence[DType]) -> bool:
-        return instruction.opcode in _EXACT or (
+        return instruction.opcode in EXACT or (
             instruction.opcode == "convert" and kinds[0] is instruction.shape.dtype
         )
 

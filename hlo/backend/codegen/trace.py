@@ -13,8 +13,9 @@ from math import prod
 
 from hlo.attributes.window import Window
 from hlo.backend.codegen import indexing
-from hlo.backend.codegen.elemental import Elemental, Path, is_elementwise, keeps_elements
+from hlo.backend.codegen.elemental import EXACT, Elemental, Path, is_elementwise, keeps_elements
 from hlo.backend.codegen.indexing import Expr, Index, Opaque, Variable
+from hlo.backend.codegen.types import is_narrow_float
 from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -35,8 +36,8 @@ class Read:
 @dataclass(slots=True)
 class Trace:
     """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
-    once per index; heavy: those of them that cost more than a few cycles. work: operations for
-    every value of an index."""
+    once per index; heavy: those of them that cost more than a few cycles; rounded_at: those of the
+    others that round to a narrow type. work: operations for every value of an index."""
 
     reads: list[Read] = field(default_factory=list)
     values: list[Expr] = field(default_factory=list)
@@ -45,6 +46,7 @@ class Trace:
     ops: int = 0
     heavy: int = 0
     heavy_at: dict[Instruction, list[Index]] = field(default_factory=dict)
+    rounded_at: dict[Instruction, list[Index]] = field(default_factory=dict)
     work: list[tuple[int, Index]] = field(default_factory=list)
 
     def expressions(self) -> list[Expr]:
@@ -109,6 +111,8 @@ class _Tracer:
         if instruction.opcode in HEAVY:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
+        elif is_narrow_float(instruction.shape.dtype) and instruction.opcode not in EXACT:
+            self.found.rounded_at.setdefault(instruction, []).append(index)
         for operand in instruction.operands:
             self.stack.append((operand, index if operand.shape.dims else (), (), folded))
 

@@ -10,6 +10,7 @@ is a pair of lanes of its component type, interleaved in memory.
 
 from __future__ import annotations
 
+from hlo.backend.codegen import halves
 from hlo.backend.codegen.small_floats import decoded_small, encoded_small
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer, vector_of
@@ -68,6 +69,8 @@ def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
     if component.is_integral:
         return w.cast("trunc", raw, vector_of(f"i{component.bits}", lanes))
     if component is dt.BF16:
+        if halves.applies(target, lanes):
+            return halves.spread(w, raw)
         wide = w.cast("zext", raw, vector_of("i32", lanes))
         shifted = w.binary("shl", wide, w.int(16, wide.type))
         return w.cast("bitcast", shifted, vector_of("float", lanes))
@@ -89,6 +92,8 @@ def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
     if component.is_integral:
         return w.cast("sext" if component.is_signed else "zext", value, storage)
     if component is dt.BF16:
+        if halves.applies(target, lanes):
+            return halves.packed(w, w.noted(value, component.name) or value)
         bits = w.cast("bitcast", value, vector_of("i32", lanes))
         return w.cast("trunc", w.binary("lshr", bits, w.int(16, bits.type)), storage)
     known = w.noted(value, component.name)  # the lanes were rounded to the type before
@@ -100,21 +105,27 @@ def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
     return encoded_small(w, value, component)
 
 
-def rounded(w: Writer, target: Target, lanes: Lanes, dtype: DType) -> Lanes:
-    """Lanes rounded to the type's precision, nearest even; themselves where nothing is lost."""
+def rounded(
+    w: Writer, target: Target, lanes: Lanes, dtype: DType, *, has_short_nans: bool = False
+) -> Lanes:
+    """Lanes rounded to the type's precision, nearest even; themselves where nothing is lost.
+    has_short_nans: every NaN is quiet and of the type, as is what IEEE arithmetic on it makes.
+    """
     if not is_narrow_float(dtype):
         return lanes
     assert isinstance(lanes, Value), "narrow floats are not complex"
     if dtype is dt.BF16:
-        return _rounded_bf16(w, target, lanes)
+        return _rounded_bf16(w, target, lanes, has_short_nans=has_short_nans)
     code = encoded(w, target, lanes, dtype)
     value = decoded(w, target, code, dtype)
     w.note(value, dtype.name, code)
     return value
 
 
-def _rounded_bf16(w: Writer, target: Target, value: Value) -> Value:
-    """Integer arithmetic: exact for subnormals, which vcvtneps2bf16 flushes (BACKEND_FACTS 6)."""
+def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bool) -> Value:
+    """Integer arithmetic: exact for subnormals, which vcvtneps2bf16 flushes (BACKEND_FACTS 6).
+    A NaN of bf16 has no bits below, so that the carry leaves it alone.
+    """
     lanes = value.lanes
     words = vector_of("i32", lanes)
     if target.mode == "fast" and target.has("avx512bf16") and lanes > 1:
@@ -123,14 +134,19 @@ def _rounded_bf16(w: Writer, target: Target, value: Value) -> Value:
         return decoded(w, target, raw, dt.BF16)
     bits = w.cast("bitcast", value, words)
     if target.has("avx512f") and lanes == 16:
-        up = w.cast("bitcast", _carried_up(w, bits), value.type)
-        kept = w.cast("bitcast", _with_quiet_nans(w, up, value), words)
+        kept = _carried_up(w, bits)
+        if not has_short_nans:
+            up = w.cast("bitcast", kept, value.type)
+            kept = w.cast("bitcast", _with_quiet_nans(w, up, value), words)
     else:
         odd = w.binary("and", w.binary("lshr", bits, w.int(16, words)), w.int(1, words))
-        carried = w.binary("add", w.binary("add", bits, w.int(0x7FFF, words)), odd)
-        quiet = w.binary("or", bits, w.int(0x400000, words))
-        kept = w.select(w.compare("fcmp uno", value, value), quiet, carried)
-    return w.cast("bitcast", w.binary("and", kept, w.int(-65536, words)), value.type)
+        kept = w.binary("add", w.binary("add", bits, w.int(0x7FFF, words)), odd)
+        if not has_short_nans:
+            quiet = w.binary("or", bits, w.int(0x400000, words))
+            kept = w.select(w.compare("fcmp uno", value, value), quiet, kept)
+    result = w.cast("bitcast", w.binary("and", kept, w.int(-65536, words)), value.type)
+    w.note(result, dt.BF16.name, w.cast("bitcast", kept, value.type))
+    return result
 
 
 def _carried_up(w: Writer, bits: Value) -> Value:

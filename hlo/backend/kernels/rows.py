@@ -1,4 +1,4 @@
-"""Saved rows: expensive elements that several stages read are computed by the first only.
+"""Saved rows: elements that several stages read and that cost much are computed by the first only.
 
 The exponential of a softmax is asked for by the sum and by the division: it is kept in a row of the
 inner dimensions, on the stack, so it stays in the first level of cache.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.codegen import access, indexing
+from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Index, Variable
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.kernels.parts import Part
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
 _ROW_BYTES = 64 * 1024  # of one row; beyond it, computing again is as fast as memory
+_LIGHT_ROW_BYTES = 16 * 1024  # of elements that are cheap: only the first level is faster
 _ALL_BYTES = 256 * 1024  # of all rows of a kernel: they lie on the stack
 
 
@@ -54,21 +56,38 @@ def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
         return {}
     found: dict[Instruction, SavedRow] = {}
     total = 0
-    for instruction, indices in part.trace.heavy_at.items():
-        inner = _inner(indices, instruction.shape.dims)
-        if inner is None or instruction.shape.dtype.is_complex:
-            continue
+    for instruction, inner in _worth_a_row(part).items():
+        dtype = instruction.shape.dtype
+        if types.is_narrow_float(dtype):
+            dtype = dt.F32  # what the lanes are: neither packed nor spread again
         size = prod(instruction.shape.dims[d] for d in inner)
-        size_bytes = size * instruction.shape.dtype.item_bytes
-        if size < elemental.lanes or size_bytes > _ROW_BYTES or total + size_bytes > _ALL_BYTES:
+        size_bytes = size * dtype.item_bytes
+        most = _ROW_BYTES if instruction in part.trace.heavy_at else _LIGHT_ROW_BYTES
+        if size < elemental.lanes or size_bytes > most or total + size_bytes > _ALL_BYTES:
             continue
         total += size_bytes
         with elemental.nest.at(0):
             w = elemental.nest.w
             base = w.assign("ptr", f"alloca [{size_bytes} x i8], align 64")
-        memory = Memory(base, instruction.shape.dtype, size)
+        memory = Memory(base, dtype, size)
         found[instruction] = SavedRow(memory, instruction.shape.dims, inner)
     return found
+
+
+def _worth_a_row(part: Part) -> dict[Instruction, tuple[int, ...]]:
+    """What several stages read, with the dimensions of its row: the expensive, and of what is
+    rounded (five instructions each) the last before something that is not kept.
+    """
+    found: dict[Instruction, tuple[int, ...]] = {}
+    for instruction, indices in (part.trace.heavy_at | part.trace.rounded_at).items():
+        inner = _inner(indices, instruction.shape.dims)
+        if inner is not None and not instruction.shape.dtype.is_complex:
+            found[instruction] = inner
+    return {
+        i: inner
+        for i, inner in found.items()
+        if i in part.trace.heavy_at or not i.users or any(u not in found for u in i.users)
+    }
 
 
 def _inner(indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | None:
