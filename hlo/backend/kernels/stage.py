@@ -173,9 +173,12 @@ class _Emission:
         elemental, part = self.elemental, self.part
         outers = [outer] if part.tile is None else self._tiled(outer)
         indices = [part.index(o if v is None else [*o, v]) for v in last for o in outers]
-        found = [elemental.lanes_at(o.source, indices, o.path) for o in part.outputs]
-        places = [[o.place(index) for index in indices] for o in part.outputs]
-        for output, lanes, at in zip(part.outputs, found, places, strict=True):
+        written = [(o, indices) for o in part.outputs]
+        # What still waits has rows of one element: [n] beside [n, 1].
+        written += [(o, [o.row_index(i) for i in indices]) for o in self.waiting]
+        found = [elemental.lanes_at(o.source, at, o.path) for o, at in written]
+        places = [[o.place(index) for index in at] for o, at in written]
+        for (output, _), lanes, at in zip(written, found, places, strict=True):
             for value, position in zip(lanes, at, strict=True):
                 access.store(elemental.nest, output.memory, position, value)
 

@@ -256,3 +256,28 @@ def test_a_window_s_update_has_no_division() -> None:
         start = np.array(i, np.int32)
         got = compile_module(module)(x, u, start)
         np.testing.assert_array_equal(got, evaluate(module, x, u, start))
+
+
+@pytest.mark.parametrize("ones", ["1", "1,1"])
+@pytest.mark.parametrize("source", ["f32[40] parameter(0)", "f32[40] reduce(q, z), dimensions={0}"])
+def test_results_that_differ_by_dimensions_of_one_are_all_written(ones: str, source: str) -> None:
+    given = "" if "parameter" in source else "q = f32[9,40] parameter(0)\n"
+    tail = "" if "parameter" in source else ", to_apply=add"
+    shape = "f32[40]" if "parameter" in source else "f32[9,40]"
+    module = parse(f"""
+    add {{ x = f32[] parameter(0)
+      y = f32[] parameter(1)
+      ROOT s = f32[] add(x, y) }}
+    fused {{ {given} z = f32[] constant(0)
+      r = {source}{tail}
+      n = f32[40] negate(r)
+      s = f32[40,{ones}] reshape(n)
+      ROOT t = (f32[40,{ones}], f32[40]) tuple(s, n) }}
+    ENTRY e {{ p = {shape} parameter(0)
+      ROOT f = (f32[40,{ones}], f32[40]) fusion(p), kind=kInput, calls=fused }}""")
+    given_array = np.arange(360 if given else 40, dtype=np.float32).reshape(-1, 40)
+    argument = given_array if given else given_array[0]
+    wide, flat = compile_module(module)(argument)
+    wanted = -argument.sum(axis=0) if given else -argument
+    np.testing.assert_array_equal(np.asarray(flat), wanted)
+    np.testing.assert_array_equal(np.asarray(wide).ravel(), wanted)
