@@ -162,6 +162,8 @@ def _stays_on_device(collective: Instruction) -> bool:
         return False
     if len(results) != len(operands) or shape.is_dynamic:
         return False
+    if collective.opcode == "all-to-all" and len(operands) > 1:  # one per member of a group
+        return False
     if not all(compatible(o.shape, r) for o, r in zip(operands, results, strict=True)):
         return False
     if collective.opcode in ("all-reduce", "all-reduce-start"):

@@ -81,3 +81,12 @@ ENTRY e { t = token[] after-all()
   ROOT d = (f32[], token[]) recv-done(r), channel_id=1, is_host_transfer=true }""")
     with pytest.raises(HloError, match="recv: an operation still under way"):
         driver.compile(module, cache=False)()
+
+
+def test_an_exchange_of_more_parts_than_devices_is_refused_as_by_the_reference() -> None:
+    module = driver.parse("""ENTRY e {
+      p = f32[2] parameter(0)
+      ROOT a = (f32[2], f32[2]) all-to-all(p, p), replica_groups={} }""")
+    for run in (driver.compile(module, cache=False), lambda x: driver.evaluate(module, x)):
+        with pytest.raises(HloError, match="one per member"):
+            run(np.zeros(2, np.float32))
