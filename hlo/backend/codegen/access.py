@@ -2,15 +2,15 @@
 
     position (a symbolic index) + element type --load--> compute lanes; lanes --store--> memory
 
-The position's growth per lane decides: 1 a vector load, 0 a scalar (splat where it is used), -1 a
-load and a shuffle, otherwise a gather. A masked-off lane touches no memory.
+The position's growth per lane decides: 1 a vector load, 0 a scalar (splat where it is used), -1 and
+a few elements loads and shuffles, otherwise a gather. A masked-off lane touches no memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hlo.backend.codegen import types
+from hlo.backend.codegen import strided, types
 from hlo.backend.codegen.indexing import Atom, Expr, Part, Variable
 from hlo.backend.codegen.nest import Nest, fits
 from hlo.backend.codegen.types import Lanes
@@ -77,6 +77,13 @@ def _load_raw(
         return _load_run(nest, nest.pointer(memory.base, position, element), mask, element, lanes)
     if step == -1:
         return _load_reversed(nest, memory, position, mask, element)
+    if step is not None and mask is None:
+        item_bytes, vector_bytes = memory.dtype.item_bytes, nest.target.vector_bytes
+        found = strided.stretch(step, lanes, item_bytes, vector_bytes)
+        if found is not None:
+            lowest = position + min(0, step * (lanes - 1))
+            pointer = nest.pointer(memory.base, lowest, element)
+            return strided.load_stretch(nest, pointer, element, found)
     return _gather(nest, _addresses(nest, memory, position, element), mask, element, lanes)
 
 

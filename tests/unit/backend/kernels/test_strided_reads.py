@@ -1,0 +1,48 @@
+"""Reads a few elements apart: every element size and stride, nothing touched beyond the array."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.backend.codegen.strided import stretch
+
+KINDS = {
+    "u8": np.uint8, "s16": np.int16, "bf16": ml_dtypes.bfloat16, "f32": np.float32,
+    "f64": np.float64, "pred": np.bool_, "c64": np.complex64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 8, 16, 31])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_slices_with_strides(kind: str, step: int) -> None:
+    count, first = 1031, step - 1
+    length = first + step * (count - 1) + 1
+    rng = np.random.default_rng(step)
+    x = rng.integers(0, 2 if kind == "pred" else 100, length).astype(KINDS[kind])
+    text = f"""HloModule m
+    ENTRY e {{
+      x = {kind}[{length}] parameter(0)
+      s = {kind}[{count}] slice(x), slice={{[{first}:{length}:{step}]}}
+      r = {kind}[{length}] reverse(x), dimensions={{0}}
+      t = {kind}[{count}] slice(r), slice={{[0:{length}:{step}]}}
+      ROOT both = ({kind}[{count}], {kind}[{count}]) tuple(s, t)
+    }}"""
+    forward, backward = driver.compile(driver.parse(text), cache=False)(x)
+    assert np.array_equal(forward, x[first::step])
+    assert np.array_equal(backward, x[::-1][::step])
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("item_bytes", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", [-7, -3, -2, 2, 3, 4, 6, 16])
+def test_a_stretch_ends_with_its_last_lane(step: int, item_bytes: int, lanes: int) -> None:
+    found = stretch(step, lanes, item_bytes, 64)
+    if found is None:
+        assert (abs(step) * (lanes - 1) + 1) * item_bytes > 64 * 3
+        return
+    offsets = [found.starts[chunk] + place for chunk, place in found.places]
+    assert offsets == sorted((abs(step) * k for k in range(lanes)), reverse=step < 0)
+    assert all(0 <= place < found.width for _, place in found.places)
+    assert min(found.starts) == 0
+    assert max(found.starts) + found.width == abs(step) * (lanes - 1) + 1
