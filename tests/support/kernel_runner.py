@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # runs one kernel alone
 import numpy as np
 
+from hlo.backend.codegen.llvm_ir import kernel_module, symbol
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.build import Family, as_sequence
 from hlo.backend.kernels.kernel import Kernel
@@ -28,7 +29,8 @@ _ENGINES = []  # code stays mapped while the tests run
 
 
 def module_text(kernel: Kernel) -> str:
-    return "\n".join([*kernel.globals, kernel.text, *kernel.declarations])
+    """The kernel and the functions that it calls."""
+    return kernel_module({"KERNEL": kernel, **{symbol(f): f for f in kernel.functions}}).text
 
 
 def machine() -> llvm.TargetMachine:

@@ -57,6 +57,8 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     entry.write()
     names, program = entry.names, entry.program
     called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
+    for kernel in (*called.values(), *entry.inlined.values()):
+        called |= {symbol(function): function for function in kernel.functions}
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
     glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
     plain = {n: k for n, k in called.items() if n not in scalar and n not in glue}
@@ -103,6 +105,7 @@ def kernel_module(
     """The kernels of a group and what they need beside them, once each."""
     shared = Definitions()
     parts = [shared.placed(name, kernel) for name, kernel in group.items()]
+    shared.drop_declared(group)
     text = "\n".join([*shared.lines(), *parts, ""])
     return IrModule(text, tuple(group), optimised, is_glue)
 
@@ -130,6 +133,12 @@ class Definitions:
         for old, line in zip(symbols, kernel.globals, strict=True):
             self.by_symbol[changed.get(old, old)] = renamed(line, changed)
         return renamed(text, changed)
+
+    def drop_declared(self, symbols: Iterable[str]) -> None:
+        """Forget declarations of symbols that the module defines."""
+        defined = set(symbols)
+        for line in [d for d in self.declarations if symbol_of(d) in defined]:
+            del self.declarations[line]
 
     def lines(self) -> list[str]:
         return [*self.declarations, *self.by_symbol.values()]

@@ -20,6 +20,8 @@ class Kernel:
     in_place: pairs (operand leaf, result leaf) that may be the same memory.
     must_alias: pairs (operand leaf, result leaf) that have to be the same memory (the kernel writes
     only part of the result, as a dynamic-update-slice does); the plan copies first if it must.
+    functions: what the text calls and declares: functions of any parameters, each compiled once for
+    all kernels of a program, whose texts are named @KERNEL too.
     reads, flops: bytes moved and arithmetic operations of the whole kernel, for the cost model.
     """
 
@@ -33,6 +35,7 @@ class Kernel:
     bytes_moved: int = 0
     flops: int = 0
     needs_middle_end: bool = False  # scalar IR that LLVM's O2 pipeline should see
+    functions: tuple[Kernel, ...] = ()
     is_glue: bool = False  # its inner loops are assembly: plain code around them serves
 
 

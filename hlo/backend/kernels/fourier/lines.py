@@ -3,9 +3,9 @@
     for each vector of lines:  memory -> [turned] -> passes between two scratch buffers -> memory
 
 Lanes are lines, so that every pass is plain vector arithmetic with scalar roots of unity, whatever
-the length. Lines that are neighbours in memory are read and written by the first and the last pass;
-lines that lie one after the other go through registers in squares, turned. Passes sort by
-themselves (Stockham). Vectors of lines never meet: any split of the units gives the same bits.
+the length. Lines that lie one after the other go through registers in squares, turned. Passes sort
+by themselves (Stockham); they are functions, so that a program compiles them once. Vectors of
+lines never meet: any split of the units gives the same bits.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.permuted import permuted
 from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.transposed import transposed
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import Parts, loaded, written
-from hlo.backend.kernels.fourier.butterflies import Complex, butterfly
+from hlo.backend.kernels.fourier.butterflies import Complex
+from hlo.backend.kernels.fourier.passes import call_pass
 from hlo.backend.kernels.fourier.plan import (
     Lines,
     Side,
@@ -54,6 +55,7 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
         scratch_bytes=build.scratch_bytes,
+        functions=tuple(build.functions.values()),
         bytes_moved=2 * count * lines.complex.item_bytes,
         flops=5 * count * max(1, lines.size.bit_length()),
     )
@@ -71,6 +73,7 @@ class _Build:
         self.nest = nest
         self.w = nest.w
         self.lines = lines
+        self.functions: dict[str, Kernel] = {}
         self.numbers = Numbers(nest, lines.complex)
         self.complex = Complex(nest.w, fused=self.numbers.ring.fused)
         self.lanes = self.numbers.lanes
@@ -116,11 +119,8 @@ class _Build:
         elif n.kind == "IRFFT":
             self._to_real(source, target)
         else:
-            fetch = self._source(source, n.source, n.size)
-            put = self._target(target, n.target)
-            self._transform(fetch, put or self._put_pairs(1), inverse=n.is_inverse)
-            if put is None:
-                self._store_turned(target, n.target, n.size, 1)
+            self._load(source, n.source, n.size)
+            self._store(target, n.target, n.size, self._transform(inverse=n.is_inverse))
 
     # -- memory ----------------------------------------------------------------------------------
 
@@ -128,31 +128,41 @@ class _Build:
         """Whether lines are neighbours in memory."""
         return side.lane == side.parts == 2
 
-    def _source(self, base: Value, side: Side, count: int) -> Fetch:
-        """How to read elements: from memory, or from the first buffer after turning them."""
+    def _load(self, base: Value, side: Side, count: int) -> None:
+        """Elements of the lines into the first buffer."""
         if not self._is_beside(side):
             self._load_turned(base, side, count)
-            return self._fetch_pairs(0)
+            return
         start = self._scalar(base, times(self.w, self.first, side.lane))
+        put = self._put(0)
 
-        def fetch(e: Value) -> Parts:
+        def load(e: Value) -> None:
             at = self._scalar(start, times(self.w, e, side.step))
             ring = self.numbers.ring
-            return loaded(self.w, ring, self.lines.complex, at, self.lanes, self.valid)
+            put(e, loaded(self.w, ring, self.lines.complex, at, self.lanes, self.valid))
 
-        return fetch
+        self._each(0, count, load)
 
-    def _target(self, base: Value, side: Side) -> Put | None:
-        """How to write elements to memory; None where they have to be turned."""
+    def _store(self, base: Value, side: Side, count: int, buffer: int) -> None:
+        """Elements of the lines from a buffer, scaled."""
         if not self._is_beside(side):
-            return None
+            self._store_turned(base, side, count, buffer)
+            return
         start = self._scalar(base, times(self.w, self.first, side.lane))
+        fetch = self._fetch(buffer)
 
-        def put(e: Value, number: Parts) -> None:
+        def store(e: Value) -> None:
+            number = self._twisted(e, tuple(map(self._scaled, fetch(e))))
             at = self._scalar(start, times(self.w, e, side.step))
-            written(self.w, self.lines.complex, self._twisted(e, number), at, self.valid)
+            written(self.w, self.lines.complex, number, at, self.valid)
 
-        return put
+        self._each(0, count, store)
+
+    def _scaled(self, part: Value) -> Value:
+        scale = self.lines.scale
+        if scale == 1.0:
+            return part
+        return self.w.binary("fmul", part, self.w.float(scale, part.type))
 
     def _twisted(self, e: Value, number: Parts) -> Parts:
         """The number times the root that the second half of a long transform expects."""
@@ -160,7 +170,8 @@ class _Build:
         if not n.total:
             return number
         k = np.arange(n.size)[:, None] * np.arange(self.groups * self.lanes)[None, :]
-        table = self._table(f"twist.{n.total}.{n.size}", roots(k, n.total), planes=True)
+        name = f"twist.{n.total}.{n.size}"
+        table = self._table(name, lambda: roots(k, n.total), planes=True)
         index = add(self.w, times(self.w, e, self.groups * self.lanes), self.first)
         plane = n.size * self.groups * self.lanes
         root = self.numbers.planes(table, index, plane, self.lanes)
@@ -178,65 +189,59 @@ class _Build:
             rows.append(self._scalar(base, times(w, index, side.lane)))
         return rows
 
-    def _squares(
-        self, side: Side, count: int, body: Callable[[Value, int, Value | None], None]
-    ) -> None:
-        """body(scalar index, first lane, mask) for squares of numbers along the lines."""
-        w, scalars, rows = self.w, count * side.parts, self.lanes // side.parts
+    def _squares(self, side: Side, count: int, body: Callable[[Value, Value | None], None]) -> None:
+        """body(scalar index, mask) for squares of numbers along the lines."""
+        w, scalars = self.w, count * side.parts
 
         def square(c: Value, _: list[Value]) -> list[Value]:
             mask = None
             if scalars % self.lanes:
                 limit = w.splat(w.int(scalars), self.lanes)
                 mask = w.compare("icmp slt", counting(w, c, self.lanes), limit)
-            for lane in range(0, self.lanes, rows):
-                body(c, lane, mask)
+            body(c, mask)
             return []
 
         self.nest.loop(0, scalars + self.lanes - 1, self.lanes, [], square)
 
     def _load_turned(self, base: Value, side: Side, count: int) -> None:
-        """Lines of neighbouring elements into the first buffer: pairs, or real numbers."""
+        """Lines of neighbouring elements into the first buffer: numbers, or real parts alone."""
         w, ring = self.w, self.numbers.ring
         rows = self._rows(base, side)
         component = self.lines.complex.component
-        size = self.lanes // side.parts
 
-        def square(c: Value, lane: int, mask: Value | None) -> None:
-            places = [self._scalar(row, c) for row in rows[lane : lane + size]]
+        def square(c: Value, mask: Value | None) -> None:
+            places = [self._scalar(row, c) for row in rows]
             read = [loaded(w, ring, component, at, self.lanes, mask)[0] for at in places]
-            for k, vector in enumerate(turned(self.nest, read, side.parts)):
+            zero = w.zero(ring.vector)
+            for k, vector in enumerate(transposed(self.nest, read)):
+                at = self._part(0, side, c, k)
+                w.store(vector, at, ring.scalar_bytes)
                 if side.parts == 1:
-                    self._put(0)(add(w, c, w.int(k)), (vector, w.zero(vector.type)))
-                else:
-                    w.store(vector, self._pair(0, c, lane, k), ring.scalar_bytes)
+                    beside = w.address(at, w.int(self.lanes), ring.scalar)
+                    w.store(zero, beside, ring.scalar_bytes)
 
         self._squares(side, count, square)
 
     def _store_turned(self, base: Value, side: Side, count: int, buffer: int) -> None:
-        """A buffer's pairs, or the real parts of its numbers, to lines of neighbouring elements."""
+        """A buffer's numbers, or their real parts, scaled, to lines of neighbouring elements."""
         w, ring = self.w, self.numbers.ring
         rows = self._rows(base, side)
         component = self.lines.complex.component
-        size = self.lanes // side.parts
 
-        def square(c: Value, lane: int, mask: Value | None) -> None:
-            if side.parts == 1:
-                vectors = [self._fetch(buffer)(add(w, c, w.int(k)))[0] for k in range(size)]
-            else:
-                places = [self._pair(buffer, c, lane, k) for k in range(size)]
-                vectors = [w.load(at, ring.vector, ring.scalar_bytes) for at in places]
-            for number, row in enumerate(turned(self.nest, vectors, side.parts), lane):
-                kept = self._kept(number, mask)
-                written(w, component, (row,), self._scalar(rows[number], c), kept)
+        def square(c: Value, mask: Value | None) -> None:
+            places = [self._part(buffer, side, c, k) for k in range(self.lanes)]
+            vectors = [self._scaled(w.load(at, ring.vector, ring.scalar_bytes)) for at in places]
+            for lane, row in enumerate(transposed(self.nest, vectors)):
+                kept = self._kept(lane, mask)
+                written(w, component, (row,), self._scalar(rows[lane], c), kept)
 
         self._squares(side, count, square)
 
-    def _pair(self, buffer: int, c: Value, lane: int, k: int) -> Value:
-        """Where element c / 2 + k of a vector of lines from a lane on lies."""
-        w = self.w
-        first = self._scalar(self.buffers[buffer], times(w, c, self.lanes))
-        return self._scalar(first, w.int(2 * (self.lanes * k + lane)))
+    def _part(self, buffer: int, side: Side, c: Value, k: int) -> Value:
+        """Where scalar c + k of the lines lies: parts of numbers alternate."""
+        w, step = self.w, 2 * self.lanes // side.parts
+        first = self._scalar(self.buffers[buffer], times(w, c, step))
+        return self._scalar(first, w.int(step * k))
 
     def _kept(self, lane: int, mask: Value | None) -> Value | None:
         """The mask of a row: empty where its lane has no line."""
@@ -258,23 +263,6 @@ class _Build:
             self.buffers[buffer], times(self.w, e, 2 * self.lanes), self.lanes, number
         )
 
-    def _fetch_pairs(self, buffer: int) -> Fetch:
-        """From a buffer that holds numbers as memory does, real and imaginary parts in turn."""
-        ring, complex = self.numbers.ring, self.lines.complex
-
-        def fetch(e: Value) -> Parts:
-            at = self._scalar(self.buffers[buffer], times(self.w, e, 2 * self.lanes))
-            return loaded(self.w, ring, complex, at, self.lanes)
-
-        return fetch
-
-    def _put_pairs(self, buffer: int) -> Put:
-        def put(e: Value, number: Parts) -> None:
-            at = self._scalar(self.buffers[buffer], times(self.w, e, 2 * self.lanes))
-            written(self.w, self.lines.complex, number, at)
-
-        return put
-
     def _each(self, low: int, high: int, body: Callable[[Value], None]) -> None:
         def run(e: Value, _: list[Value]) -> list[Value]:
             body(e)
@@ -284,70 +272,42 @@ class _Build:
 
     # -- transforms ------------------------------------------------------------------------------
 
-    def _transform(self, fetch: Fetch, put: Put, *, inverse: bool) -> None:
-        """fetch (memory or the first buffer) -> put (memory or the second buffer).
+    def _transform(self, *, inverse: bool) -> int:
+        """Transform the first buffer's numbers: the buffer that holds the result.
 
         The inverse is the transform of numbers whose parts are exchanged.
         """
-        scale = self.lines.scale
-
-        def give(e: Value, number: Parts) -> None:
-            if scale != 1.0:
-                number = self.complex.scaled(number, scale)
-            put(e, exchanged(number) if inverse else number)
-
-        def take(e: Value) -> Parts:
-            number = fetch(e)
-            return exchanged(number) if inverse else number
-
         if self.passed == self.inner:
-            self._passes(self.inner, take, give)
-        else:
-            self._convolved(take, give)
+            return self._passes(self.inner, inverse=inverse)
+        return self._convolved(inverse=inverse)
 
-    def _passes(self, n: int, fetch: Fetch, put: Put) -> None:
-        """Stockham's passes; the last writes what it has just read, so it may work in place."""
-        radices = factors(n) or (1,)
+    def _passes(self, n: int, *, inverse: bool = False) -> int:
+        """Stockham's passes, to and fro between the buffers from the first one on."""
+        w, radices = self.w, factors(n)
         done, left = 1, n
         for number, r in enumerate(radices):
             left //= r
-            to = (number + 1) % 2
-            self._pass((r, done, left, n), fetch, put if left == 1 else self._put(to))
-            fetch = self._fetch(to)
+            x = self._parts(number % 2, exchanged=inverse and number == 0)
+            y = self._parts((number + 1) % 2, exchanged=inverse and left == 1)
+            table = self._roots(n) if left > 1 else Value("null", "ptr")
+            arguments = (*x, *y, table, w.int(done), w.int(left))
+            made = call_pass(w, self.nest.target, self.lines.complex, r, arguments)
+            self.functions[made.text] = made
             done *= r
+        return len(radices) % 2
 
-    def _pass(self, sizes: tuple[int, int, int, int], fetch: Fetch, put: Put) -> None:
-        """y[q + s (r p + u)] = w^(s p u) sum over t of x[q + s (p + m t)] e^(-2 pi i t u / r)."""
-        r, s, m, n = sizes
-        w = self.w
+    def _parts(self, buffer: int, *, exchanged: bool) -> tuple[Value, Value]:
+        """The first part of a buffer's first element, scalars from there to the second part."""
+        if not exchanged:
+            return self.buffers[buffer], self.w.int(self.lanes)
+        return self._scalar(self.buffers[buffer], self.w.int(self.lanes)), self.w.int(-self.lanes)
 
-        def outer(p: Value) -> None:
-            twists = [self._root(n, times(w, p, s * u)) for u in range(1, r)] if m > 1 else []
-
-            def inner(q: Value) -> None:
-                x = [
-                    fetch(add(w, q, times(w, add(w, p, w.int(m * t)), s)))
-                    for t in range(r)
-                ]  # fmt: skip
-                found = butterfly(self.complex, x)
-                for u, number in enumerate(found):
-                    at = add(w, q, times(w, add(w, times(w, p, r), w.int(u)), s))
-                    put(at, self.complex.times(number, twists[u - 1]) if u and twists else number)
-
-            if s == 1:
-                inner(w.int(0))
-            else:
-                self._each(0, s, inner)
-
-        if m == 1:
-            outer(w.int(0))
-        else:
-            self._each(0, m, outer)
+    def _roots(self, n: int) -> Value:
+        return self._table(f"roots.{n}", lambda: roots(np.arange(n), n))
 
     def _root(self, n: int, exponent: Value) -> Parts:
         """e^(-2 pi i exponent / n) in all lanes."""
-        table = self._table(f"roots.{n}", roots(np.arange(n), n))
-        return self._entry(table, exponent)
+        return self._entry(self._roots(n), exponent)
 
     def _entry(self, table: Value, index: Value) -> Parts:
         w, ring = self.w, self.numbers.ring
@@ -355,12 +315,13 @@ class _Build:
         found = loaded(w, ring, self.lines.complex, at, 1)
         return tuple(w.splat(part, self.lanes) for part in found)
 
-    def _table(self, name: str, values: np.ndarray, *, planes: bool = False) -> Value:
+    def _table(self, name: str, values: Callable[[], np.ndarray], *, planes: bool = False) -> Value:
         """Numbers as a constant beside the kernel; planes: all real parts first."""
         scalar = np.float64 if self.numbers.ring.scalar == "double" else np.float32
         symbol = f".{name}.{np.dtype(scalar).name}"
         if symbol not in self.w.globals:
-            parts = np.stack([values.real, values.imag], 0 if planes else -1)
+            numbers = values()
+            parts = np.stack([numbers.real, numbers.imag], 0 if planes else -1)
             data = parts.astype(scalar).tobytes()
             text = "".join(map(_BYTES.__getitem__, data))
             self.w.globals[symbol] = (
@@ -368,20 +329,32 @@ class _Build:
             )
         return Value(f"@{symbol}", "ptr")
 
-    def _convolved(self, fetch: Fetch, put: Put) -> None:
+    def _convolved(self, *, inverse: bool) -> int:
         """Bluestein: a transform of any length n as a convolution with a chirp, of length m."""
         n, m, w, c = self.inner, self.passed, self.w, self.complex
-        chirps = self._table(f"chirp.{n}", chirp(n))
-        spectrum = self._table(f"spectrum.{n}.{m}", chirp_spectrum(n, m))
-        into, back = self._put(0), self._fetch(1)
+        chirps = self._table(f"chirp.{n}", lambda: chirp(n))
+        spectrum = self._table(f"spectrum.{n}.{m}", lambda: chirp_spectrum(n, m))
+        fetch, into = self._fetch(0), self._put(0)
         zero = self.numbers.ring.zero(w, self.lanes)
-        self._each(0, n, lambda e: into(e, c.times(fetch(e), self._entry(chirps, e))))
+
+        def turned(number: Parts, table: Value, e: Value, *, exchange: bool) -> Parts:
+            return c.times(exchanged(number) if exchange else number, self._entry(table, e))
+
+        self._each(0, n, lambda e: into(e, turned(fetch(e), chirps, e, exchange=inverse)))
         self._each(n, m, lambda e: into(e, zero))
-        self._passes(m, self._fetch(0), self._put(1))
+        last = self._passes(m)
+        back = self._fetch(last)
         # the second transform is an inverse one: its parts are exchanged on the way in and out
-        self._each(0, m, lambda e: into(e, exchanged(c.times(back(e), self._entry(spectrum, e)))))
-        self._passes(m, self._fetch(0), self._put(1))
-        self._each(0, n, lambda e: put(e, c.times(exchanged(back(e)), self._entry(chirps, e))))
+        self._each(0, m, lambda e: into(e, turned(back(e), spectrum, e, exchange=False)))
+        last = self._passes(m, inverse=True)
+        back, put = self._fetch(last), self._put(last)
+
+        def give(e: Value) -> None:
+            number = turned(back(e), chirps, e, exchange=False)
+            put(e, exchanged(number) if inverse else number)
+
+        self._each(0, n, give)
+        return last
 
     # -- real numbers ----------------------------------------------------------------------------
 
@@ -391,15 +364,13 @@ class _Build:
         if self.folds:
             side = replace(side, step=2, parts=2)
         self._load_turned(source, side, self.inner)
-        fetch = self._fetch_pairs(0) if self.folds else self._fetch(0)
-        put = self._put(1) if self.folds else self._put_pairs(1)
-        self._transform(fetch, put, inverse=False)
+        last = self._transform(inverse=False)
         if self.folds:
-            self._unfolded(self._fetch(1), self._put_pairs(0))
-        self._store_turned(target, n.target, n.size // 2 + 1, 0 if self.folds else 1)
+            self._unfolded(self._fetch(last), self._put(last))
+        self._store_turned(target, n.target, n.size // 2 + 1, last)
 
     def _unfolded(self, fetch: Fetch, put: Put) -> None:
-        """x = e + w^k o of z[k] = e[k] + i o[k], by pairs k, h - k."""
+        """x = e + w^k o of z[k] = e[k] + i o[k], by pairs k, h - k. Works in place."""
         w, c, h = self.w, self.complex, self.inner
         (first, second), zero = fetch(w.int(0)), w.zero(self.numbers.ring.vector)
 
@@ -421,13 +392,11 @@ class _Build:
         n, side = self.lines, self.lines.target
         self._load_turned(source, n.source, n.size // 2 + 1)
         if self.folds:
-            self._folded(self._fetch_pairs(0), self._put(0))
+            self._folded(self._fetch(0), self._put(0))
             side = replace(side, step=2, parts=2)
         else:
-            self._mirrored(self._fetch_pairs(0), self._put(0))
-        put = self._put_pairs(1) if self.folds else self._put(1)
-        self._transform(self._fetch(0), put, inverse=True)
-        self._store_turned(target, side, self.inner, 1)
+            self._mirrored(self._fetch(0), self._put(0))
+        self._store_turned(target, side, self.inner, self._transform(inverse=True))
 
     def _folded(self, fetch: Fetch, put: Put) -> None:
         """z[k] = e[k] + i o[k], twice over: the scale counts on it. Works in place."""
@@ -458,24 +427,6 @@ class _Build:
             put(w.binary("sub", w.int(n), k), conjugated(w, number))
 
         self._each(1, n // 2 + 1, mirror)
-
-
-def turned(nest: Nest, rows: list[Value], parts: int) -> list[Value]:
-    """n rows of n numbers, of one or two scalars that stay together: the columns."""
-    n = len(rows)
-
-    def order(first: int) -> list[int]:
-        numbers = [first + k // 2 + k % 2 * n for k in range(n)]
-        return [parts * k + part for k in numbers for part in range(parts)]
-
-    orders = (order(0), order(n // 2))
-    for _ in range(n.bit_length() - 1):
-        rows = [
-            permuted(nest, row, other, lanes)
-            for row, other in zip(rows[: n // 2], rows[n // 2 :], strict=True)
-            for lanes in orders
-        ]
-    return rows
 
 
 def exchanged(number: Parts) -> Parts:

@@ -90,7 +90,7 @@ class _Build:
         self.factor = factor
         self.numbers = n = Numbers(nest, factor.dtype)
         self.vectors = 2 if factor.size > n.lanes else 1
-        self.rows = min(n.lanes, (8 if n.ring.registers == 32 else 4) // n.parts)
+        self.rows = min(n.lanes, 4 // n.parts)  # their code grows with the square
         self.width = n.lanes * self.vectors
         self.square = min(n.lanes, 8)
         padded = -(-factor.size // n.lanes) * n.lanes

@@ -140,7 +140,7 @@ class _Solve:
         ring = self.numbers.ring
         self.lanes = ring.lanes
         self.vectors = 2 if system.count > ring.lanes else 1
-        self.rows = (8 if ring.registers == 32 else 4) // ring.parts
+        self.rows = 4 // ring.parts  # their code grows with the square
         self.width = self.lanes * self.vectors
         self.panels = -(-system.count // self.width)
         self.scratch_bytes = max(1, system.size) * self.width * ring.parts * ring.scalar_bytes

@@ -1,0 +1,117 @@
+"""Passes of Fourier transforms: functions from scratch memory to scratch memory.
+
+    y[q + s (r p + u)] = w^(s p u) sum over t of x[q + s (p + m t)] e^(-2 pi i t u / r)
+
+Stockham's step, for any s and m, so that all the passes of all the lines of a program share a
+function for each radix. An element is a vector of real parts and one of imaginary parts; their
+distance is an argument, because the inverse transform is that of numbers with parts exchanged.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.ring import Parts, loaded
+from hlo.backend.kernels.fourier.butterflies import Complex, butterfly
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.linear_algebra.matrices import Numbers
+from hlo.ir.dtype import DType
+
+X, Y, ROOTS = (Value(f"%{name}", "ptr") for name in ("x", "y", "roots"))
+X_GAP, Y_GAP, S, M = (Value(f"%{name}", "i64") for name in ("x.gap", "y.gap", "s", "m"))
+PARAMETERS = (X, X_GAP, Y, Y_GAP, ROOTS, S, M)
+
+
+def call_pass(
+    w: Writer, target: Target, complex: DType, radix: int, arguments: tuple[Value, ...]
+) -> Kernel:
+    """A call with arguments as PARAMETERS are, roots being null where m is 1: what is called."""
+    function = _function(target, complex, radix, is_last=arguments[-1].text == "1")
+    name = symbol(function)
+    w.declare("void", name, [a.type for a in arguments])
+    w.emit(f"call void @{name}({', '.join(a.typed for a in arguments)})")
+    return function
+
+
+@lru_cache(maxsize=64)
+def _function(target: Target, complex: DType, radix: int, *, is_last: bool) -> Kernel:
+    w = Writer()
+    _Pass(Nest(w, target), complex, radix, is_last=is_last).write()
+    head = f"define void @KERNEL({', '.join(p.typed for p in PARAMETERS)}) nounwind {{"
+    text = "\n".join([head, "entry:", *w.lines, "  ret void", "}"])
+    return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+
+
+class _Pass:
+    """The function's text. is_last: m is 1, and there is nothing to turn."""
+
+    def __init__(self, nest: Nest, complex: DType, radix: int, *, is_last: bool) -> None:
+        self.nest = nest
+        self.w = nest.w
+        self.dtype = complex
+        self.radix = radix
+        self.is_last = is_last
+        self.numbers = Numbers(nest, complex)
+        self.complex = Complex(nest.w, fused=self.numbers.ring.fused)
+        self.element = 2 * self.numbers.lanes  # scalars
+
+    def write(self) -> None:
+        w = self.w
+        step = self._scalars(S)  # from one result of a butterfly to the next
+        self.steps = (w.binary("mul", step, M), step)
+
+        def outer(p: Value, _: list[Value]) -> list[Value]:
+            turns = [] if self.is_last else self._turns(w.binary("mul", p, S))
+            rows = w.binary("mul", p, step)
+            x = self._moved(X, rows)
+            y = self._moved(Y, w.binary("mul", rows, w.int(self.radix)))
+
+            def inner(q: Value, _: list[Value]) -> list[Value]:
+                self._butterfly(self._moved(x, self._scalars(q)), turns, self._moved(
+                    y, self._scalars(q)))  # fmt: skip
+                return []
+
+            self.nest.loop(0, S, 1, [], inner)
+            return []
+
+        self.nest.loop(0, M, 1, [], outer)
+
+    def _scalars(self, elements: Value) -> Value:
+        return self.w.binary("mul", elements, self.w.int(self.element))
+
+    def _moved(self, base: Value, scalars: Value) -> Value:
+        return self.w.address(base, scalars, self.numbers.ring.scalar)
+
+    def _turns(self, exponent: Value) -> list[Parts]:
+        """w^(exponent u) in all lanes, for u from 1 on."""
+        w, lanes = self.w, self.numbers.lanes
+        step, at = w.binary("shl", exponent, w.int(1)), ROOTS
+        found: list[Parts] = []
+        for _ in range(1, self.radix):
+            at = self._moved(at, step)
+            root = loaded(w, self.numbers.ring, self.dtype, at, 1)
+            found.append(tuple(w.splat(part, lanes) for part in root))
+        return found
+
+    def _butterfly(self, x: Value, turns: list[Parts], y: Value) -> None:
+        w, ring = self.w, self.numbers.ring
+        numbers: list[Parts] = []
+        for at in self._places(x, self.steps[0]):
+            places = (at, self._moved(at, X_GAP))
+            numbers.append(tuple(w.load(place, ring.vector, ring.scalar_bytes) for place in places))
+        found = butterfly(self.complex, numbers)
+        for u, (at, number) in enumerate(zip(self._places(y, self.steps[1]), found, strict=True)):
+            if u and turns:
+                number = self.complex.times(number, turns[u - 1])
+            w.store(number[0], at, ring.scalar_bytes)
+            w.store(number[1], self._moved(at, Y_GAP), ring.scalar_bytes)
+
+    def _places(self, first: Value, step: Value) -> list[Value]:
+        places = [first]
+        for _ in range(1, self.radix):
+            places.append(self._moved(places[-1], step))
+        return places
