@@ -6,6 +6,7 @@ Users are looked at before producers. A producer joins its users' group when eac
 computed once there (or costs next to nothing to compute again). A group's members know which root
 dimension each of their dimensions is; what depends on leading root dimensions only is computed once
 per row, so a reduction may stand between members (softmax, layer norm) without recomputation.
+Where folds keep other dimensions than the leading ones, loops run over those that they keep first.
 Costs: bytes moved and ops per element (fusibility.op_cost). O(edges * members' rank).
 """
 
@@ -42,11 +43,17 @@ _CHEAP = 3  # ops per element that may be computed again for every use
 _MOST_SEARCHED = 64  # instructions behind a producer
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
+_LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run over it
+_MOST_FOLDED = 1024  # elements per lane of a strip, whose stages share what the cache holds
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """roots: the kernel's results, root the first. members: all, roots too, with their axes."""
+    """roots: the kernel's results, root the first. members: all, roots too, with their axes.
+
+    order: root dimensions as loops run over them, first the `kept` ones that all folds keep; None
+    where that is as they are.
+    """
 
     root: Instruction
     roots: list[Instruction]
@@ -54,11 +61,21 @@ class Group:
     folds: int = 0
     contraction: Instruction | None = None  # whose elements the other members finish
     repeated: int = 0  # ops per element that are computed more often than need be
+    order: tuple[int, ...] | None = None
+    kept: int = 0
 
     @property
     def dims(self) -> tuple[int, ...]:
         shape = self.root.shape
         return shape.elements[0].dims if shape.is_tuple else shape.dims
+
+    @property
+    def loop_dims(self) -> tuple[int, ...]:
+        return tuple(self.dims[d] for d in self.order) if self.order else self.dims
+
+    def level(self, d: int) -> int:
+        """How many loops fix root dimension d."""
+        return 1 + (self.order.index(d) if self.order else d)
 
     @property
     def has_reduce(self) -> bool:
@@ -270,14 +287,14 @@ def _reshaped_axes(own: Axes, dims: tuple[int, ...], target: tuple[int, ...]) ->
 
 
 def fixed_dims(group: Group, axes: Axes) -> int | None:
-    """k where the axes are (some of) root dimensions 0..k-1 and nothing else; None otherwise."""
+    """k where the axes are (some of) the first k loops' dimensions, nothing else; else None."""
     most = 0
     for kind, number in axes:
         if kind == "1":
             continue
         if kind != "d":
             return None
-        most = max(most, number + 1)
+        most = max(most, group.level(number))
     return most
 
 
@@ -302,7 +319,8 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     if producer.opcode == "reduce":
         return _accepts_reduce(group, producer, axes)
     cost = op_cost(producer)
-    if cost == 0 or _is_once(group, producer, axes):
+    is_once = cost == 0 or _is_once(group, producer, axes)
+    if is_once or (_finishes_fold(producer) and _reorder(group, producer, axes)):
         return True
     if group.repeated + cost > _CHEAP:
         return False
@@ -354,7 +372,7 @@ def _volume(group: Group, axes: Axes) -> int:
     fixed = fixed_dims(group, axes)
     if fixed is None:
         return -1
-    return prod(group.dims[:fixed])
+    return prod(group.loop_dims[:fixed])
 
 
 def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
@@ -368,11 +386,11 @@ def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
         return _volume(group, axes) <= producer.shape.size or _volume(group, axes) <= 1
     # Folded dimensions: once if all root dimensions that it is evaluated for are its own.
     own = [n for kind, n in axes if kind == "d"]
-    leading = max(own, default=-1) + 1
+    leading = max((group.level(n) for n in own), default=0)
     if any(kind == "u" for kind, _ in axes):
         return True
     outer = max(leading, _fold_level(group, axes))
-    return prod(group.dims[:outer]) <= prod(group.dims[n] for n in own)
+    return prod(group.loop_dims[:outer]) <= prod(group.dims[n] for n in own)
 
 
 def _fold_level(group: Group, axes: Axes) -> int:
@@ -393,11 +411,63 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     if any(u.opcode in ("gather", "dynamic-slice", "concatenate", "pad") for u in producer.users):
         return False
     fixed = fixed_dims(group, axes)
-    if fixed is None or prod(group.dims[:fixed]) > max(1, producer.shape.size):
+    if fixed is None:
         return False
+    if group.order and fixed != group.kept:
+        return False  # the kernel has one order for all folds
+    if prod(group.loop_dims[:fixed]) > max(1, producer.shape.size):
+        return _reorder(group, producer, axes)
     if fixed < len(group.dims) and group.root.opcode in ("concatenate", "dynamic-update-slice"):
         return False
     if fixed == len(group.dims):
         # At every root element: lanes or rows fold for themselves, which has to suit all members.
         return producer.shape.size == prod(group.dims)
     return fixed > 0 or inputs.size <= _SMALL
+
+
+def _finishes_fold(producer: Instruction) -> bool:
+    """Whether it is computed from a fold's results alone, by ops that nothing else uses."""
+    top, size = producer, producer.shape.size
+    for _ in range(_MOST_SEARCHED):
+        if top.opcode == "reduce":
+            return top.operands[0].shape.size > size
+        inputs = [o for o in top.operands if not _is_spread(o)]
+        if len(inputs) != 1 or inputs[0].shape.size != size or len(inputs[0].users) != 1:
+            return False
+        (top,) = inputs
+    return False
+
+
+def _is_spread(instruction: Instruction) -> bool:
+    """A scalar constant, or one as an array."""
+    if instruction.opcode == "broadcast":
+        return is_scalar_constant(instruction.operands[0])
+    return is_scalar_constant(instruction)
+
+
+def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
+    """Let loops run first over what the group's first fold keeps, if that repeats nothing.
+
+    Only where lanes run over a last dimension that is kept: strips of it, whose stages share what
+    the cache holds.
+    """
+    if any(kind not in ("1", "d") for kind, _ in axes):
+        return False
+    kept = sorted({n for kind, n in axes if kind == "d"})
+    folded = [d for d in range(len(group.dims)) if d not in kept]
+    if group.order or group.folds or group.contraction or not is_elementwise(group.root):
+        return False
+    last = len(group.dims) - 1
+    if last not in kept or group.dims[last] < _LEAST_LANES:
+        return False
+    if prod(group.dims[d] for d in folded) > _MOST_FOLDED:
+        return False
+    if prod(group.dims[d] for d in kept) > producer.shape.size:
+        return False
+    group.order, group.kept = (*kept, *folded), len(kept)
+    repeated = sum(op_cost(m) for m, own in group.members.items() if not _is_once(group, m, own))
+    if group.repeated + repeated > _CHEAP:
+        group.order, group.kept = None, 0
+        return False
+    group.repeated += repeated
+    return True

@@ -134,6 +134,8 @@ def _may_join(low: Group, high: Group, max_size: int) -> bool:
         return False
     if len(low.roots) + len(high.roots) > _MOST_RESULTS:
         return False
+    if low.order or high.order:
+        return False  # their folds would need one order
     if low.dims != high.dims:
         return _are_rows_of(low, high)
     if low.has_reduce != high.has_reduce or (low.has_reduce and not _fold_alike(low, high)):

@@ -61,13 +61,16 @@ def lane_loop_between(
     """`body` over [low, high) known at run time, within [limits). is_whole: only full batches."""
     step = lanes * copies
     least, greatest = limits[0], limits[1] - 1
+    # The first vector of a full batch ends so early that the last one is within the limits.
+    first = greatest + lanes - step
 
     def run(counter: Value, _: list[Value]) -> list[Value]:
-        v = nest.variable(counter, least, greatest, lanes)
+        v = nest.variable(counter, least, first, lanes)
         body([v + k * lanes for k in range(copies)])
         return []
 
-    nest.loop(low, high, step, [], run)
+    if limits[1] - limits[0] >= step:
+        nest.loop(low, high, step, [], run)
     if is_whole:
         return
     w = nest.w
