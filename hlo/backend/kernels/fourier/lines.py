@@ -22,7 +22,7 @@ from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import Parts, loaded, written
 from hlo.backend.kernels.fourier.butterflies import Complex
-from hlo.backend.kernels.fourier.passes import call_pass
+from hlo.backend.kernels.fourier.passes import call_pass, call_square
 from hlo.backend.kernels.fourier.plan import (
     Lines,
     Side,
@@ -203,8 +203,31 @@ class _Build:
 
         self.nest.loop(0, scalars + self.lanes - 1, self.lanes, [], square)
 
+    def _is_whole(self, side: Side, count: int) -> bool:
+        """Whether all squares are full ones of whole numbers."""
+        counts = (self.lines.lanes, count * side.parts)
+        return side.parts == 2 and not any(n % self.lanes for n in counts)
+
+    def _whole_squares(self, base: Value, side: Side, count: int, buffer: int | None) -> None:
+        """Full squares from memory to the first buffer, or from a buffer to memory."""
+        w = self.w
+        lines = self._scalar(base, times(w, self.first, side.lane))
+
+        def square(c: Value, _: Value | None) -> None:
+            memory = (self._scalar(lines, c), w.int(side.lane))
+            scratch = (self._part(buffer or 0, side, c, 0), w.int(self.lanes))
+            places = (*memory, *scratch) if buffer is None else (*scratch, *memory)
+            scale = 1.0 if buffer is None else self.lines.scale
+            made = call_square(w, self.nest.target, self.lines.complex, places, scale)
+            self.functions[made.text] = made
+
+        self._squares(side, count, square)
+
     def _load_turned(self, base: Value, side: Side, count: int) -> None:
         """Lines of neighbouring elements into the first buffer: numbers, or real parts alone."""
+        if self._is_whole(side, count):
+            self._whole_squares(base, side, count, None)
+            return
         w, ring = self.w, self.numbers.ring
         rows = self._rows(base, side)
         component = self.lines.complex.component
@@ -224,6 +247,9 @@ class _Build:
 
     def _store_turned(self, base: Value, side: Side, count: int, buffer: int) -> None:
         """A buffer's numbers, or their real parts, scaled, to lines of neighbouring elements."""
+        if self._is_whole(side, count):
+            self._whole_squares(base, side, count, buffer)
+            return
         w, ring = self.w, self.numbers.ring
         rows = self._rows(base, side)
         component = self.lines.complex.component

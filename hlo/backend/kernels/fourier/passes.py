@@ -14,6 +14,7 @@ from functools import lru_cache
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.transposed import transposed
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Parts, loaded
 from hlo.backend.kernels.fourier.butterflies import Complex, butterfly
@@ -43,6 +44,43 @@ def _function(target: Target, complex: DType, radix: int, *, is_last: bool) -> K
     _Pass(Nest(w, target), complex, radix, is_last=is_last).write()
     head = f"define void @KERNEL({', '.join(p.typed for p in PARAMETERS)}) nounwind {{"
     text = "\n".join([head, "entry:", *w.lines, "  ret void", "}"])
+    return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+
+
+def call_square(
+    w: Writer, target: Target, complex: DType, arguments: tuple[Value, ...], factor: float
+) -> Kernel:
+    """Vectors at x, x + step, ... turned, scaled, to y, y + step, ...: what is called.
+
+    arguments: x, scalars from a vector to the next, y, scalars from a vector to the next.
+    """
+    function = _square(target, complex)
+    name = symbol(function)
+    scale = w.float(factor, Numbers(Nest(w, target), complex).ring.scalar)
+    given = (*arguments, scale)
+    w.declare("void", name, [a.type for a in given])
+    w.emit(f"call void @{name}({', '.join(a.typed for a in given)})")
+    return function
+
+
+@lru_cache(maxsize=16)
+def _square(target: Target, complex: DType) -> Kernel:
+    w = Writer()
+    nest = Nest(w, target)
+    ring = Numbers(nest, complex).ring
+    factor = Value("%factor", ring.scalar)
+    scale, x, y = w.splat(factor, ring.lanes), X, Y
+    rows: list[Value] = []
+    for _ in range(ring.lanes):
+        rows.append(w.load(x, ring.vector, ring.scalar_bytes))
+        x = w.address(x, X_GAP, ring.scalar)
+    for vector in transposed(nest, rows):
+        w.store(w.binary("fmul", vector, scale), y, ring.scalar_bytes)
+        y = w.address(y, Y_GAP, ring.scalar)
+    parameters = ", ".join(p.typed for p in (X, X_GAP, Y, Y_GAP, factor))
+    text = "\n".join(
+        [f"define void @KERNEL({parameters}) nounwind {{", "entry:", *w.lines, "  ret void", "}"]
+    )
     return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
 
 
