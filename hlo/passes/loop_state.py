@@ -45,6 +45,7 @@ def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction
     """Further elements that no iteration changes, with these values; they, in the body.
 
     The loop is another instruction afterwards; whoever reads the whole old state gets a tuple.
+    What attributes say of each element of the old state is forgotten.
     """
     body, condition = loop.called_computations()
     (start,) = loop.operands
@@ -53,7 +54,7 @@ def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction
     kept = [make(loop, "get-tuple-element", start, index=i) for i in range(count)]
     state = make(loop, "tuple", *kept, *starts, shape=shape)
     (parameter,) = body.parameters
-    parameter.shape = shape
+    _widen(parameter, shape)
     elements = [
         make(parameter, "get-tuple-element", parameter, index=at)
         for at in range(count, count + len(starts))
@@ -62,16 +63,27 @@ def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction
     body.root = body.new("tuple", shape, (*root.operands, *elements), like=root, name=root.name)
     body.remove(root)
     for parameter in condition.parameters:
-        parameter.shape = shape
+        _widen(parameter, shape)
     _replace(loop, state, shape)
     return elements
+
+
+def _widen(parameter: Instruction, shape: Shape) -> None:
+    parameter.shape = shape
+    parameter.attributes = _of_any_shape(parameter)
+
+
+def _of_any_shape(instruction: Instruction) -> dict[str, object]:
+    """The attributes but those with a part for each element."""
+    return {k: v for k, v in instruction.attributes.items() if k not in ("sharding", "origin")}
 
 
 def _replace(loop: Instruction, state: Instruction, shape: Shape) -> None:
     """A loop over the wider state in the loop's place."""
     computation = loop.computation
     assert computation is not None, "a loop stands in a computation"
-    wider = computation.new("while", shape, (state,), loop.attributes, like=loop, name=loop.name)
+    attributes = _of_any_shape(loop)
+    wider = computation.new("while", shape, (state,), attributes, like=loop, name=loop.name)
     readers = [u for u in loop.users if u.opcode == "get-tuple-element"]
     for reader in readers:
         computation.set_operand(reader, 0, wider)

@@ -213,3 +213,32 @@ def test_wrapped_fusions_and_reductions_stay_one_operation() -> None:
         driver.optimize(module)  # verified after every pass
         found = driver.compile(module, cache=False)(*given)
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_loop_with_a_sharding_for_each_element_takes_further_ones() -> None:
+    module = driver.parse("""HloModule m
+body { s = (s32[], f32[300]) parameter(0), sharding={{replicated}, {devices=[2]<=[2]}}
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[300] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  steps = f32[300] iota(), iota_dimension=0
+  sines = f32[300] sine(steps)
+  y = f32[300] add(x, sines)
+  ROOT r = (s32[], f32[300]) tuple(j, y), sharding={{replicated}, {devices=[2]<=[2]}} }
+condition { s = (s32[], f32[300]) parameter(0), sharding={{replicated}, {devices=[2]<=[2]}}
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(50)
+  ROOT c = pred[] compare(i, n), direction=LT }
+ENTRY e { i = s32[] constant(0)
+  x = f32[300] parameter(0)
+  s = (s32[], f32[300]) tuple(i, x)
+  w = (s32[], f32[300]) while(s), condition=condition, body=body,
+    sharding={{replicated}, {devices=[2]<=[2]}}
+  ROOT y = f32[300] get-tuple-element(w), index=1 }
+""")
+    driver.verify(module)
+    x = np.zeros(300, np.float32)
+    driver.optimize(module)  # verified after every pass
+    found = driver.compile(module, cache=False)(x)
+    np.testing.assert_allclose(np.asarray(found), 50 * np.sin(np.arange(300)), rtol=1e-3, atol=1e-3)
