@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
@@ -45,6 +45,9 @@ _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
 _LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run over it
 _MOST_FOLDED = 1024  # elements per lane of a strip, whose stages share what the cache holds
+_FEW_FOLDED = 256  # and so many wherever they lie
+_WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
+_WAYS = 16  # ... which holds so many lines
 
 
 @dataclass(slots=True, eq=False)
@@ -425,6 +428,14 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     return fixed > 0 or inputs.size <= _SMALL
 
 
+def _most_folded(group: Group, folded: list[int]) -> int:
+    """How long the columns of a strip may be, so that their lines stay in the cache together."""
+    row = prod(group.dims[max(folded) + 1 :]) if folded else 1
+    stride = max(1, row * group.root.shape.dtype.item_bytes)
+    lines = _WAYS * (_WAY_BYTES // gcd(stride, _WAY_BYTES))
+    return max(_FEW_FOLDED, min(_MOST_FOLDED, lines))
+
+
 def _finishes_fold(producer: Instruction) -> bool:
     """Whether it is computed from a fold's results alone, by ops that nothing else uses."""
     top, size = producer, producer.shape.size
@@ -460,7 +471,7 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     last = len(group.dims) - 1
     if last not in kept or group.dims[last] < _LEAST_LANES:
         return False
-    if prod(group.dims[d] for d in folded) > _MOST_FOLDED:
+    if prod(group.dims[d] for d in folded) > _most_folded(group, folded):
         return False
     if prod(group.dims[d] for d in kept) > producer.shape.size:
         return False
