@@ -106,7 +106,9 @@ def test_they_are_one_kernel(name: str) -> None:
 @pytest.mark.parametrize(
     ("n", "c", "is_one"), [(1000, 2000, True), (1024, 2048, False), (256, 2048, True)]
 )
-def test_long_columns_that_share_cache_sets_are_two_kernels(n: int, c: int, is_one: bool) -> None:
+def test_long_columns_that_share_cache_sets_are_two_kernels(
+    n: int, c: int, *, is_one: bool
+) -> None:
     module = optimize(parse((REDUCERS + SOFTMAX).format(v="f32", a=1, n=n, c=c)))
     fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
     assert (len(fusions) == 1) == is_one
