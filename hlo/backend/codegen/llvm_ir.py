@@ -137,8 +137,9 @@ class Definitions:
     def drop_declared(self, symbols: Iterable[str]) -> None:
         """Forget declarations of symbols that the module defines."""
         defined = set(symbols)
-        for line in [d for d in self.declarations if symbol_of(d) in defined]:
-            del self.declarations[line]
+        for line in list(self.declarations):  # debug locations stand among them
+            if line.startswith("declare ") and symbol_of(line) in defined:
+                del self.declarations[line]
 
     def lines(self) -> list[str]:
         return [*self.declarations, *self.by_symbol.values()]
