@@ -108,7 +108,7 @@ def interned(tables: StackFrames, ids: Iterable[int]) -> tuple[StackFrames, dict
     functions: dict[str, int] = {}
     locations: dict[FileLocation, int] = {}
     frames: dict[StackFrame, int] = {}
-    numbers: dict[int, int] = {}
+    known: dict[int, int] = {0: 0}  # callers are shared: each frame is looked at once
 
     def number(frame: StackFrame, parent: int) -> int:
         if not 1 <= frame.location <= len(tables.locations):
@@ -128,16 +128,35 @@ def interned(tables: StackFrames, ids: Iterable[int]) -> tuple[StackFrames, dict
         )
         return _intern(frames, StackFrame(_intern(locations, location), parent))
 
+    numbers: dict[int, int] = {}
     for wanted in ids:
         if wanted in numbers:
             continue
-        at = 0
-        for frame in _chain(tables.frames, wanted):
-            at = number(frame, at)
-            if not at:
-                break
-        numbers[wanted] = at
+        path, caller = _unknown(tables.frames, wanted, known)
+        at = known.get(caller, 0)
+        is_whole = caller == 0 or at > 0
+        for old in path:
+            at = number(tables.frames[old - 1], at) if is_whole else 0
+            is_whole = at > 0
+            known[old] = at
+        numbers[wanted] = known.get(wanted, 0)
     return StackFrames(tuple(files), tuple(functions), tuple(locations), tuple(frames)), numbers
+
+
+def _unknown(
+    frames: tuple[StackFrame, ...], wanted: int, known: dict[int, int]
+) -> tuple[list[int], int]:
+    """The ids from a frame up to the first known caller, outermost first, and that caller; -1 as
+    the caller where the chain is broken.
+    """
+    path: dict[int, None] = {}
+    at = wanted
+    while at not in known:
+        if at in path or not 1 <= at <= len(frames):
+            return [i for i in path if 1 <= i <= len(frames)][::-1], -1
+        path[at] = None
+        at = frames[at - 1].parent
+    return [*path][::-1], at
 
 
 def _intern(table: dict[T, int], key: T) -> int:
