@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import REACH, has_assembly, write_assembly
-from hlo.backend.kernels.contraction.loops import add, advanced, loop, split_index, times
-from hlo.backend.kernels.contraction.packing import Block, Packing, pack
+from hlo.backend.kernels.contraction.loops import add, advanced, loop, times
+from hlo.backend.kernels.contraction.packing import Block, Packing, each_vector, pack
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
 
 CHUNK = 64  # rows of memory that are met again by the next panel: their pages stay known
@@ -125,22 +125,15 @@ def _write_rows(
 
 def _across(w: Writer, packing: Packing, block: Block) -> None:
     """for panel: for group of lanes: squares."""
-    source, panels, ring = packing.source, packing.panels, packing.ring
-    groups = panels.width // ring.lanes
+    source = packing.source
 
-    def at_group(i: Value, _: list[Value]) -> list[Value]:
-        p, group = split_index(w, i, (1 << 40, groups)) if groups > 1 else (i, w.int(0))
-        start = panels.start(w, add(w, block.first, p))
-        start = add(w, start, times(w, group, ring.lanes))
-        offset = add(w, times(w, p, packing.panel_size), times(w, group, ring.lanes))
-        target = advanced(w, block.target, offset, ring.scalar)
+    def at_vector(start: Value, target: Value) -> None:
         address = element_address(w, block.source, times(w, start, source.free[0][1]), source.dtype)
         count = w.int(source.depth_size // packing.square)
         places = (address, target, count)
         write_assembly(w, _square_lines(packing), places, [], [f"zmm{n}" for n in range(8)])
-        return []
 
-    loop(w, times(w, block.count, groups), [], at_group)
+    each_vector(w, packing, block, at_vector)
 
 
 def _square_lines(packing: Packing) -> Iterator[str]:

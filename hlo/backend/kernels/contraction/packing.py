@@ -271,28 +271,41 @@ def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: in
         copy(w.int(whole * ring.lanes), below(w, w.int(0), rest, ring.lanes))
 
 
+# -- by vectors of the free set ----------------------------------------------------------------
+
+
+def each_vector(
+    w: Writer, packing: Packing, block: Block, body: Callable[[Value, Value], None]
+) -> None:
+    """for panel: for vector: body(first index of the free set, its place in the panel)."""
+    ring, panels = packing.ring, packing.panels
+    vectors = panels.width // ring.lanes
+
+    def at_vector(i: Value, _: list[Value]) -> list[Value]:
+        p, v = split_index(w, i, (1 << 40, vectors)) if vectors > 1 else (i, w.int(0))
+        start = panels.start(w, add(w, block.first, p))
+        start = add(w, start, times(w, v, ring.lanes))
+        offset = add(w, times(w, p, packing.panel_size), times(w, v, ring.lanes))
+        body(start, advanced(w, block.target, offset, ring.scalar))
+        return []
+
+    loop(w, times(w, block.count, vectors), [], at_vector)
+
+
 # -- along depth, transposed -------------------------------------------------------------------
 
 
 def _pack_transposed(w: Writer, packing: Packing, block: Block) -> None:
     """for panel: for group of lanes: for run of depth: square blocks through the registers."""
-    ring, source, panels = packing.ring, packing.source, packing.panels
-    groups = panels.width // ring.lanes
 
-    def at_group(i: Value, _: list[Value]) -> list[Value]:
-        p, group = split_index(w, i, (1 << 40, groups)) if groups > 1 else (i, w.int(0))
-        start = panels.start(w, add(w, block.first, p))
-        start = add(w, start, times(w, group, ring.lanes))
-        offset = add(w, times(w, p, packing.panel_size), times(w, group, ring.lanes))
-        target = advanced(w, block.target, offset, ring.scalar)
+    def at_vector(start: Value, target: Value) -> None:
         rows = _row_addresses(w, packing, block.source, start)
-        if len(source.depth) == 1:
+        if len(packing.source.depth) == 1:
             _pack_run(w, packing, rows, target, block.depth_begin, block.depth_size)
         else:
             _pack_runs(w, packing, rows, target)
-        return []
 
-    loop(w, times(w, block.count, groups), [], at_group)
+    each_vector(w, packing, block, at_vector)
 
 
 def _pack_runs(w: Writer, packing: Packing, rows: list[Value], target: Value) -> None:
@@ -378,15 +391,9 @@ def _pack_square(
 
 def _pack_gathered(w: Writer, packing: Packing, block: Block) -> None:
     """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector."""
-    ring, source, panels = packing.ring, packing.source, packing.panels
-    vectors = panels.width // ring.lanes
+    ring, source = packing.ring, packing.source
 
-    def at_vector(i: Value, _: list[Value]) -> list[Value]:
-        p, v = split_index(w, i, (1 << 40, vectors)) if vectors > 1 else (i, w.int(0))
-        start = panels.start(w, add(w, block.first, p))
-        start = add(w, start, times(w, v, ring.lanes))
-        offset = add(w, times(w, p, packing.panel_size), times(w, v, ring.lanes))
-        target = advanced(w, block.target, offset, ring.scalar)
+    def at_vector(start: Value, target: Value) -> None:
         fetch = _fetcher(w, packing, start)
 
         def at_depth(j: Value, _: list[Value]) -> list[Value]:
@@ -397,9 +404,8 @@ def _pack_gathered(w: Writer, packing: Packing, block: Block) -> None:
             return []
 
         loop(w, block.depth_size, [], at_depth)
-        return []
 
-    loop(w, times(w, block.count, vectors), [], at_vector)
+    each_vector(w, packing, block, at_vector)
 
 
 def _fetcher(w: Writer, packing: Packing, start: Value) -> Callable[[Value], Parts]:
