@@ -3,7 +3,8 @@
     text -> module -> verified -> optimised -> schedule -> buffers -> program -> LLVM IR
          -> machine code -> arrays
 
-The command line, the examples and the tests call this file and nothing deeper.
+The command line, the examples and the tests call this file and nothing deeper. It imports what
+every use needs, and each other stage when it is asked for.
 """
 
 from __future__ import annotations
@@ -16,25 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from hlo.errors import HloError
 from hlo.garbage import uncollected
-from hlo.interpreter.evaluate import evaluate as _evaluate
-from hlo.interpreter.evaluate import evaluate_devices as _evaluate_devices
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.parser import spans
 from hlo.parser.parse import parse as _parse
-from hlo.parser.tokens import print_tokens
-from hlo.printer.options import PrintOptions
-from hlo.printer.printer import print_module
 from hlo.source import Span
-from hlo.verifier.lint import Warned
-from hlo.verifier.lint import lint as _lint
-from hlo.verifier.verify import verify as _verify
 
 if TYPE_CHECKING:
     from hlo.backend.planning.memory_map import MemoryMap
     from hlo.passes.manager import Manager
+    from hlo.printer.options import PrintOptions
     from hlo.runtime.executable import Executable
+    from hlo.verifier.lint import Warned
 
 MODES = ("strict", "fast")
 
@@ -47,18 +42,22 @@ def parse(text: str, name: str = "<string>") -> Module:
 
 def to_text(module: Module, options: PrintOptions | None = None) -> str:
     """The module's text; by default the form that always reads back."""
-    return print_module(module, options or PrintOptions())
+    chosen = options or import_module("hlo.printer.options").PrintOptions()
+    return str(import_module("hlo.printer.printer").print_module(module, chosen))
 
 
 @uncollected()
 def verify(module: Module, layout_sensitive: bool = False) -> None:
     """None, or raises HloErrors with every problem found."""
-    _verify(module, layout_sensitive=layout_sensitive, place=place)
+    import_module("hlo.verifier.verify").verify(
+        module, layout_sensitive=layout_sensitive, place=place
+    )
 
 
 def lint(module: Module, disabled: Collection[str] = ()) -> list[Warned]:
     """Advice about a module that verifies; `disabled`: codes to leave out."""
-    return _lint(module, disabled=disabled)
+    found: list[Warned] = import_module("hlo.verifier.lint").lint(module, disabled=disabled)
+    return found
 
 
 def place(instruction: Instruction, role: str) -> Span | None:
@@ -134,7 +133,8 @@ def evaluate(
     Further keywords (seed, infeed, outfeed, channels, progress) as in hlo/interpreter/evaluate.py.
     """
     verify(module)
-    return _evaluate(module, *arguments, max_steps=max_steps, **surroundings)
+    reference = import_module("hlo.interpreter.evaluate")
+    return reference.evaluate(module, *arguments, max_steps=max_steps, **surroundings)
 
 
 def evaluate_devices(
@@ -150,14 +150,16 @@ def evaluate_devices(
     each other. Further keywords as in hlo/interpreter/evaluate.py.
     """
     verify(module)
-    return _evaluate_devices(
+    reference = import_module("hlo.interpreter.evaluate")
+    made: list[object] = reference.evaluate_devices(
         module, arguments, replicas=replicas, partitions=partitions, **surroundings
     )
+    return made
 
 
 def tokens_text(text: str) -> str:
     """The tokens of a text, one a line: place, kind, characters. Raises HloError at a bad one."""
-    return print_tokens(text)
+    return str(import_module("hlo.parser.tokens").print_tokens(text))
 
 
 def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:

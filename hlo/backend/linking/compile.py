@@ -10,10 +10,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.linking import cache as disk
-from hlo.backend.linking import toolchain
+from hlo.backend.linking.machine import identity
+
+if TYPE_CHECKING:
+    from hlo.backend.codegen.ir_module import IrModule
 
 REMEMBERED_BYTES = 64 * 1024 * 1024
 
@@ -24,18 +28,22 @@ _lock = threading.Lock()  # programs may be compiled on several threads
 def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
     """One object file per module. cache: use this process's memory of objects and the disk's."""
     if not cache:
-        return toolchain.object_codes(modules)
-    names = [
-        disk.key(toolchain.identity(), str(m.optimised), str(m.is_glue), m.text) for m in modules
-    ]
+        return generated(modules)
+    names = [disk.key(identity(), str(m.optimised), str(m.is_glue), m.text) for m in modules]
     found = {name: _recalled(name) for name in names}
     missing = {n: m for n, m in zip(names, modules, strict=True) if found[n] is None}
-    made = toolchain.object_codes(list(missing.values()))
+    made = generated(list(missing.values())) if missing else []
     for name, body in zip(missing, made, strict=True):
         found[name] = body
         disk.store(name, body)
         _remember(name, body)
     return [found[name] or b"" for name in names]
+
+
+def generated(modules: Sequence[IrModule]) -> list[bytes]:
+    """One object file per module, from LLVM: its library is loaded at the first."""
+    made: list[bytes] = import_module("hlo.backend.linking.toolchain").object_codes(modules)
+    return made
 
 
 def _recalled(name: str) -> bytes | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import platform
+import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -44,9 +44,14 @@ OFFSET = ctypes.c_long
 Outside = Callable[[str], int]
 
 
+def processor() -> str:
+    """The processor's architecture, as the system calls it; empty where it has no such call."""
+    return os.uname().machine if hasattr(os, "uname") else ""
+
+
 def is_supported() -> bool:
     """Whether this process's objects are of the form that is read here."""
-    return sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 2**32
+    return sys.platform == "linux" and processor() == "x86_64" and sys.maxsize > 2**32
 
 
 class Image:

@@ -14,9 +14,10 @@ import numpy as np
 
 from hlo.backend.codegen.ir_module import ENTRY
 from hlo.backend.linking import call_record as linking
-from hlo.backend.linking import native, recall, toolchain
+from hlo.backend.linking import native, recall
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.link_table import LinkTable
+from hlo.backend.linking.machine import identity
 from hlo.backend.planning.donation import donated_leaves
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
@@ -28,7 +29,7 @@ def program_key(
     module: Module, *, passes: str = "default", mode: str = "strict", threads: int | None = None
 ) -> str:
     """The name under which what this module compiles to is kept on disk, before any pass runs."""
-    options = (passes, mode, str(thread_count(threads)), toolchain.identity())
+    options = (passes, mode, str(thread_count(threads)), identity())
     return recall.key(module, *options)
 
 

@@ -9,10 +9,9 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 
-import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
-
-from hlo.backend.linking import elf, toolchain
+from hlo.backend.linking import elf
 
 # Where LLVM's code may call into: memcpy, fmod, arithmetic on wide integers.
 LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
@@ -41,8 +40,12 @@ class Engine:
     """MCJIT around objects."""
 
     def __init__(self, objects: Sequence[bytes]) -> None:
+        toolchain = import_module("hlo.backend.linking.toolchain")
+        llvm = toolchain.llvm
         with _lock:  # engines are made on one thread at a time
             toolchain.initialise()
+            for name, address in list(_defined.items()):
+                llvm.add_symbol(name, address)
             # in the global context: the collector may end a context before the engine that uses it
             module = llvm.parse_assembly("")
             target = llvm.Target.from_triple(llvm.get_process_triple())
@@ -66,7 +69,6 @@ class Engine:
 def define_symbol(name: str, address: int) -> None:
     """Make an address known to code that is linked later."""
     _defined[name] = address
-    llvm.add_symbol(name, address)
 
 
 def address_of(name: str) -> int:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -21,11 +19,12 @@ import numpy as np
 
 from hlo.backend.codegen import call_ir, pool_ir
 from hlo.backend.codegen.ir_module import PARALLEL, WAKE, IrModule
-from hlo.backend.linking import toolchain
 from hlo.backend.linking.compile import objects
+from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
 
 METH_FASTCALL = 0x80
+SIG_BLOCK, SIG_SETMASK, SIGNAL_SET_BYTES = 0, 2, 128  # of Linux, where the pool is
 _lock = threading.Lock()
 
 
@@ -61,7 +60,6 @@ def native_call() -> NativeCall | None:
     """The call from Python, or None where object layouts are not the expected ones."""
     if not layouts_as_expected():
         return None
-    toolchain.initialise()
     for name in call_ir.PYTHON_SYMBOLS:
         define_symbol(name, _address(getattr(ctypes.pythonapi, name)))
     library = ctypes.CDLL(None)
@@ -121,7 +119,7 @@ class Pool:
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
         define_symbol("syscall", _address(library.syscall))
-        module = IrModule(pool_ir.text(platform.machine()), ("hlo_parallel",))
+        module = IrModule(pool_ir.text(processor()), ("hlo_parallel",))
         self._code = Code(objects([module])).keep_forever()
         for name in (PARALLEL, WAKE):
             define_symbol(name, self._code.address(name))
@@ -131,6 +129,8 @@ class Pool:
         self._create.argtypes = (ctypes.c_void_p,) * 4
         self._detach = library.pthread_detach
         self._detach.argtypes = (ctypes.c_void_p,)
+        self._mask = library.pthread_sigmask
+        self._mask.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
         self._workers = 0
         os.register_at_fork(after_in_child=self._forked)
 
@@ -139,7 +139,7 @@ class Pool:
         if threads <= self._workers + 1:
             return
         with _lock:
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            blocked = self._signals_blocked(SIG_BLOCK, b"\xff" * SIGNAL_SET_BYTES)
             try:
                 while self._workers < threads - 1:
                     thread = ctypes.c_void_p()
@@ -149,7 +149,13 @@ class Pool:
                     self._detach(thread)
                     self._workers += 1
             finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+                self._signals_blocked(SIG_SETMASK, blocked)
+
+    def _signals_blocked(self, how: int, chosen: bytes) -> bytes:
+        """Change this thread's blocked signals, which its threads inherit; gives those before."""
+        before = ctypes.create_string_buffer(SIGNAL_SET_BYTES)
+        self._mask(how, chosen, before)
+        return before.raw
 
     def _forked(self) -> None:
         """A child has none of its parent's threads; the next grow makes its own."""
@@ -160,7 +166,6 @@ class Pool:
 @lru_cache(maxsize=1)
 def pool() -> Pool | None:
     """The pool, or None on systems without futexes."""
-    if sys.platform != "linux" or platform.machine() not in pool_ir.FUTEX_SYSCALL:
+    if sys.platform != "linux" or processor() not in pool_ir.FUTEX_SYSCALL:
         return None
-    toolchain.initialise()
     return Pool()

@@ -18,24 +18,13 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no typ
 
 from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.target import Target
-from hlo.backend.linking import elf
+from hlo.backend.linking.machine import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 
 HEAVY = (
     "LLVMPY_ParseAssembly",
     "LLVMPY_RunNewModulePassManager",
     "LLVMPY_TargetMachineEmitToMemory",
     "LLVMPY_VerifyModule",
-)
-CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (BACKEND_FACTS.md 3)
-GLUE_LEVEL = 0  # a quarter of the time, where no loop is LLVM's to make fast
-# Loop strength reduction takes up to 40 % of the time and gains nothing: our loops step pointers
-# themselves or by indices that the addressing modes hold.
-OPTIONS = ("--disable-lsr",)
-
-# Our loader keeps a program together, so that the small code model holds: constants by distances,
-# calls that LLVM's fast selector knows. Elsewhere MCJIT may spread sections over the address space.
-MODEL = (
-    {"reloc": "pic", "codemodel": "small"} if elf.is_supported() else {"codemodel": "jitdefault"}
 )
 LINES_FOR_A_THREAD = 100  # of IR, about 2 ms of code generation
 
@@ -95,14 +84,6 @@ def host_target(mode: str = "strict") -> Target:
 def feature_text() -> str:
     """The features as LLVM's target machine wants them."""
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(host_features().items()))
-
-
-@lru_cache(maxsize=1)
-def identity() -> str:
-    """What object code depends on besides its IR: LLVM, the triple, features, options."""
-    version = ".".join(map(str, llvm.llvm_version_info))
-    options = (str(CODEGEN_LEVEL), str(GLUE_LEVEL), *OPTIONS, *MODEL.values())
-    return "\n".join((version, llvm.get_process_triple(), feature_text(), *options))
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def test_objects_are_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     run()
     assert any(folder.iterdir())
     code._memory.clear()
-    monkeypatch.setattr(code.toolchain, "object_codes", _none_needed)
+    monkeypatch.setattr(code, "generated", _none_needed)
     run()
 
 

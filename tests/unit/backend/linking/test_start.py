@@ -1,0 +1,36 @@
+"""A program that is kept on disk starts without what made it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys
+import numpy as np
+import hlo
+module = hlo.parse(sys.argv[1])
+made = hlo.compile(module)(np.arange(4, dtype=np.float32))
+print(made.tolist(), *sorted(sys.modules))
+"""
+TEXT = """HloModule kept
+ENTRY main {
+  x = f32[4] parameter(0)
+  ROOT y = f32[4] add(x, x)
+}
+"""
+
+
+def _run(folder: Path) -> list[str]:
+    surroundings = {**os.environ, "HLO_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-c", PROGRAM, TEXT]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_kept_program_loads_neither_llvm_nor_the_compiler(tmp_path: Path) -> None:
+    first, second = _run(tmp_path), _run(tmp_path)
+    assert first[:4] == second[:4] == ["[0.0,", "2.0,", "4.0,", "6.0]"]
+    makers = {"llvmlite.binding", "hlo.passes", "hlo.verifier", "hlo.backend.kernels"}
+    assert makers <= set(first)
+    assert not (makers | {"hlo.interpreter", "hlo.printer"}) & set(second)
