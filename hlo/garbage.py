@@ -8,10 +8,20 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+LARGE = 100_000  # objects that make the collector's walk worth sparing
+MOST_PENDING = 2_000_000  # objects spared before a full collection
+
+_pending = 0  # objects spared since then
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Within, or in a function decorated with it, Python's cycle collector rests."""
+    """Within, or in a function decorated with it, Python's cycle collector rests.
+
+    What a large piece of work leaves behind is alive: it goes to the collector's oldest generation
+    unseen, where the next full collection finds it. So that work in a loop cannot fill the memory
+    with dead graphs, a full collection runs after MOST_PENDING such objects.
+    """
     if not gc.isenabled():
         yield  # the caller's choice, or an outer stage
         return
@@ -19,4 +29,19 @@ def uncollected() -> Iterator[None]:
     try:
         yield
     finally:
+        _settle(gc.get_count()[0])
         gc.enable()
+
+
+def _settle(made: int) -> None:
+    """Take care of the objects made since the collector rested."""
+    global _pending  # the collector is one per process, and so is what it owes
+    if made < LARGE or gc.get_freeze_count():  # frozen ones of the caller's must stay so
+        return
+    _pending += made
+    if _pending > MOST_PENDING:
+        _pending = 0
+        gc.collect()
+    else:
+        gc.freeze()
+        gc.unfreeze()

@@ -10,6 +10,7 @@ both readers of text (actions.py, outline.py) stand above this file and know the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.sharding import Sharding, repeated
@@ -23,7 +24,7 @@ from hlo.ir.shape import Shape, compatible
 from hlo.ops.making import inferred_shape
 from hlo.ops.table import OPS, REQUIRED, Attr
 from hlo.parser.asynchronous import build_async
-from hlo.parser.checks import CHECKS, Draft
+from hlo.parser.checks import CHECKS, Check, Draft
 from hlo.parser.finish import finish_module
 from hlo.parser.kinds import is_async
 from hlo.parser.wording import near
@@ -192,13 +193,10 @@ class ModuleBuilder:
         """Names in a computation differ and are legal."""
         if name in scope.names or name in scope.poisoned:
             raise Violation("duplicate-name", "", f"a second {name}", "another name")
-        if sanitised(name) != name:
-            raise Violation(
-                "illegal-name",
-                "",
-                f"the name {name}",
-                f"a legal name, for example {sanitised(name)}",
-            )
+        legal = sanitised(name)
+        if legal != name:
+            expected = f"a legal name, for example {legal}"
+            raise Violation("illegal-name", "", f"the name {name}", expected)
 
     def instruction(  # noqa: PLR0913  # one call a line of text: no object in between
         self,
@@ -242,25 +240,25 @@ class ModuleBuilder:
         attributes: dict[str, object],
     ) -> Instruction:
         """An instruction after the checks that XLA makes on reading it, in no computation yet."""
-        row = OPS.get(opcode)
-        if row is None or is_async(opcode):
+        form = _form(opcode)
+        if form is None:
             made = build_async(self, name, opcode, shape, operands, attributes)
             _complete(made.opcode, made.shape, made.attributes)  # type: ignore[arg-type]  # our dict
             return made
-        if row.arity is not None and len(operands) != row.arity:
+        arity, inferable, check, required = form
+        if arity is not None and len(operands) != arity:
             found = f"given {len(operands)} operand{'' if len(operands) == 1 else 's'}"
-            raise Violation("arity", "", found, str(row.arity))
-        if shape is None and not row.inferable:
+            raise Violation("arity", "", found, str(arity))
+        if shape is None and not inferable:
             raise Violation(
                 "shape-missing", "", "written without a shape", "one: it cannot be inferred"
             )
-        check = CHECKS.get(opcode)
         if check is not None:
             draft = Draft(opcode, shape, operands, attributes)
             check(draft)
             shape, operands, attributes = draft.shape, draft.operands, draft.attributes
-        if row.attrs:
-            check_required(opcode, row.attrs, attributes)
+        if not required <= attributes.keys():
+            check_required(opcode, OPS[opcode].attrs, attributes)
         if opcode == "parameter":
             self._check_number(scope, attributes["parameter_number"])
         elif opcode == "constant":
@@ -269,7 +267,8 @@ class ModuleBuilder:
             shape = literal.shape
         if shape is None:
             shape = inferred_shape(opcode, operands, attributes)
-        _complete(opcode, shape, attributes)
+        if attributes:
+            _complete(opcode, shape, attributes)
         return Instruction(name, opcode, shape, operands, attributes)
 
     def _check_number(self, scope: Scope, number: object) -> None:
@@ -298,6 +297,21 @@ class ModuleBuilder:
         self.module.entry = self.entry
         finish_module(self.module, self.tables, entry_first=self.single)
         return self.module
+
+
+_Form = tuple[int | None, bool, Check | None, frozenset[str]]
+
+
+@lru_cache(maxsize=512)
+def _form(opcode: str) -> _Form | None:
+    """What reading asks of an opcode: operands, may the shape be left out, check, and attributes
+    that must be written; None for those of asynchronous operations.
+    """
+    row = OPS.get(opcode)
+    if row is None or is_async(opcode):
+        return None
+    required = frozenset(n for n, a in row.attrs.items() if a.default is REQUIRED)
+    return row.arity, row.inferable, CHECKS.get(opcode), required
 
 
 def check_required(opcode: str, attrs: Mapping[str, Attr], given: Mapping[str, object]) -> None:

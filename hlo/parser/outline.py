@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from lark.exceptions import UnexpectedToken
 
 from hlo.errors import Violation
-from hlo.ir.instruction import Instruction
+from hlo.ir.instruction import NO_ATTRIBUTES, Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.table import OPS
 from hlo.parser.actions import Actions, reading
@@ -66,16 +66,6 @@ def outlined(source: Source, *, header: bool) -> ModuleBuilder:
         raise Declined from reason
 
 
-class _Line:
-    """The token of a line: what the pattern found there; None: it is read slowly."""
-
-    __slots__ = ("match", "type")
-
-    def __init__(self) -> None:
-        self.type = "OUTLINE_LINE"
-        self.match: re.Match[str] | None = None
-
-
 class _Reader:
     """One fast reading. Its state is the place in the text, and the builder."""
 
@@ -89,8 +79,8 @@ class _Reader:
         self.written: dict[str, Instruction] = {}  # by the name as the text spells it, `%` and all
 
     def read(self, *, header: bool) -> ModuleBuilder:
-        """Feed the outline's tokens to Lark; the callback of a line builds its instruction."""
-        callbacks: Callbacks = {"OUTLINE_LINE": self._line}
+        """Feed the outline's tokens to Lark; the callback of lines builds their instructions."""
+        callbacks: Callbacks = {"OUTLINE_LINES": self._lines}
         for reduction in tables().reductions:
             if "outline" in reduction.origin.name:
                 callbacks[reduction] = _nothing
@@ -106,16 +96,9 @@ class _Reader:
 
     def _tokens(self) -> Iterator[Terminal]:
         """The outline."""
-        text, line = self.text, _LINE.match
-        token = _Line()  # one serves all lines
         while self._open():
             yield Token("OUTLINE_OPEN", "", self.at, self.at)
-            while True:
-                match = line(text, self.at)
-                if match is None and self._close():
-                    break
-                token.match = match
-                yield token
+            yield Token("OUTLINE_LINES", "", self.at, self.at)  # read in the callback
             yield Token("OUTLINE_CLOSE", "", self.at, self.at)
 
     def _slow(self, rule: str) -> None:
@@ -157,29 +140,29 @@ class _Reader:
         self.written = {}
         return True
 
-    def _close(self) -> bool:
-        match = _CLOSE.match(self.text, self.at)
-        if match is None:
-            return False
-        self.builder.close(thread="main" if match[1] is None else match[1])
-        self.at = match.start(2)
-        return True
+    def _lines(self, token: Token) -> None:
+        """Build the instructions of a computation, to its end and over it.
 
-    def _line(self, token: _Line) -> None:
-        """Build the instruction of a line.
-
-        Hot, with `_tokens` and ModuleBuilder.instruction: about 10 us a line together.
+        Hot, with ModuleBuilder.instruction: most of a dump is lines.
         """
-        match = token.match
-        if match is None:
+        text, line, closing = self.text, _LINE.match, _CLOSE.match
+        while True:
+            match = line(text, self.at)
+            if match is not None and match[4] in OPS and match[2] not in WORDS:
+                self._line(match)
+                continue
+            close = closing(text, self.at)
+            if close is not None:
+                self.builder.close(thread="main" if close[1] is None else close[1])
+                self.at = close.start(2)
+                return
             self._slow_line()
-            return
+
+    def _line(self, match: re.Match[str]) -> None:
+        """Build the instruction of a line that the pattern knows."""
         root, written, shape_text, opcode, inside, listed = match.groups()
         scope, builder = self.scope, self.builder
         assert scope is not None, "a line follows a head"
-        if opcode not in OPS or written in WORDS:
-            self._slow_line()
-            return
         shape = shape_piece(shape_text)
         operands: tuple[Instruction, ...] = ()
         if inside and opcode not in PAYLOADS:
@@ -191,14 +174,16 @@ class _Reader:
                     self._slow_line()
                     return
                 operands = found
-        try:
-            attributes = attributes_piece(opcode, listed, builder, scope) if listed else {}
-        except Fault:  # the list may go on in the next line
-            self._slow_line()
-            return
+        attributes, is_shared = NO_ATTRIBUTES, True
+        if listed:
+            try:
+                attributes, is_shared = attributes_piece(opcode, listed, builder, scope)
+            except Fault:  # the list may go on in the next line
+                self._slow_line()
+                return
         if opcode in PAYLOADS:
             attributes = {**attributes, **_payload(opcode, inside, shape)}
-        elif opcode in CHECKS or shape.elements or is_async(opcode):
+        elif is_shared and (opcode in CHECKS or shape.elements or is_async(opcode)):
             attributes = dict(attributes)  # the builder may complete it
         made = builder.instruction(
             scope,
@@ -207,7 +192,7 @@ class _Reader:
             shape,
             operands,
             attributes,  # type: ignore[arg-type]  # a dict where the builder changes it
-            match.span(2)[0],
+            match.start(2),
             match.end(6),
             root=root is not None,
         )

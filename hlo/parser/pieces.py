@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from hlo.attributes.kind import AttributeKind
+from hlo.attributes.names import COMPUTATION
 from hlo.ir.instruction import NO_ATTRIBUTES, Attributes
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
@@ -20,9 +21,10 @@ from hlo.parser.actions import Actions, Call, Operand, Written, check_form
 from hlo.parser.build import ModuleBuilder, Scope
 from hlo.parser.engine import Machine, callbacks_for
 from hlo.parser.kinds import attribute_kind
-from hlo.parser.lexer import Token
+from hlo.parser.lexer import WORDS, Token
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.plain_literal import plain_literal
+from hlo.parser.plain_metadata import plain_metadata
 from hlo.parser.plain_shape import plain_shape
 from hlo.parser.stacks import Callbacks, last_part
 from hlo.source import Source
@@ -31,7 +33,7 @@ LARGEST = 1 << 15  # entries of a memory
 LONG_LITERAL = 40  # characters: shorter ones go through the grammar
 LONGEST = 4096  # characters of a text that is worth remembering
 _METADATA = ", metadata={"
-_ONLY_METADATA = re.compile(r", metadata=\{[^{}]*\}")
+_LAST_NAME = re.compile(r"((?:, .*)?), ([a-z_]+)=(%?[A-Za-z_][A-Za-z0-9_.\-]*+)")
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -77,6 +79,7 @@ class _Memory(dict[_Key, _Value]):
 
 _shapes: _Memory[str, Shape] = _Memory()
 _lists: _Memory[tuple[str, str], tuple[Attributes, tuple[Reference, ...]]] = _Memory()
+_sources: _Memory[str, Attributes] = _Memory()
 _literals: _Memory[tuple[str, Shape], Literal] = _Memory()
 
 
@@ -105,32 +108,49 @@ def literal_piece(text: str, shape: Shape) -> Literal:
     return found
 
 
-def attributes_piece(opcode: str, text: str, builder: ModuleBuilder, scope: Scope) -> Attributes:
-    """The attributes of an instruction; the mapping may be shared. Raises Fault and Violation."""
+def attributes_piece(
+    opcode: str, text: str, builder: ModuleBuilder, scope: Scope
+) -> tuple[Attributes, bool]:
+    """The attributes of an instruction, and whether the mapping may be shared with other ones.
+
+    Raises Fault and Violation.
+    """
     split = text.rfind(_METADATA)
-    if split < 0:
+    if split < 0 or (split and "//" in text):  # perhaps a comment up to the end
         values, references = _list(opcode, text)
-    else:
-        values, references = _list(opcode, text[:split]) if split else (NO_ATTRIBUTES, ())
-        last = text[split:]
-        owner = "parameter" if _ONLY_METADATA.fullmatch(last) else opcode
-        more, others = _list(owner, last)
-        if others:
+    elif split:
+        values, references = _list(opcode, text[:split])
+        metadata = _metadata(opcode, text[split:])
+        if not values.keys().isdisjoint(metadata):
             raise Declined
-        if values or references:
-            if not values.keys().isdisjoint(more):
-                raise Declined
-            values = {**values, **more}
-        else:
-            values = more
+        values = {**values, **metadata}
+        if not references:
+            return values, False
+    else:
+        return _metadata(opcode, text), True
     if not references:
-        return values
+        return values, True
     resolved = dict(values)
     for name, kind, names in references:
         if name in resolved:
             raise Declined
         resolved[name] = builder.resolved(scope, kind, names)
-    return resolved
+    return resolved, False
+
+
+def _metadata(opcode: str, text: str) -> Attributes:
+    """What begins with `, metadata={`; attributes may follow. Raises Fault and Violation."""
+    found = _sources.get(text)
+    if found is None:
+        plain = plain_metadata(text)
+        if plain is None:
+            found, references = _list(opcode, text)
+            if references:
+                raise Declined
+            return found
+        found = {"metadata": plain}
+        _sources.keep(text, text, found)
+    return found
 
 
 def _list(opcode: str, text: str) -> tuple[Attributes, tuple[Reference, ...]]:
@@ -138,12 +158,28 @@ def _list(opcode: str, text: str) -> tuple[Attributes, tuple[Reference, ...]]:
     key = (opcode, text)
     found = _lists.get(key)
     if found is None:
-        first = Token("IDENT", opcode, 0, 0)
-        written = _read("attributes_text", text, first)
-        assert isinstance(written, list), "what rule attributes gives"
-        found = _built(opcode, written)
+        found = _called(opcode, text)
+        if found is None:
+            first = Token("IDENT", opcode, 0, 0)
+            written = _read("attributes_text", text, first)
+            assert isinstance(written, list), "what rule attributes gives"
+            found = _built(opcode, written)
         _lists.keep(key, text, found)
     return found
+
+
+def _called(opcode: str, text: str) -> tuple[Attributes, tuple[Reference, ...]] | None:
+    """A list that ends with `, to_apply=%name` or the like: few lists, with many names."""
+    match = _LAST_NAME.fullmatch(text)
+    if match is None or "//" in text:  # perhaps a comment up to the end
+        return None
+    before, attribute, name = match.groups()
+    if attribute_kind(opcode, attribute) is not COMPUTATION or name in WORDS:
+        return None
+    values, references = _list(opcode, before) if before else (NO_ATTRIBUTES, ())
+    if attribute in values:
+        raise Declined
+    return values, (*references, (attribute, COMPUTATION, name.removeprefix("%")))
 
 
 def _built(opcode: str, written: list[Written]) -> tuple[Attributes, tuple[Reference, ...]]:
