@@ -16,6 +16,7 @@ import numpy as np
 
 from hlo.errors import Violation
 from hlo.ops.custom_call import TARGETS, CustomCall
+from hlo.ops.lapack_workspace import work_size
 from hlo.ops.linear_algebra import substituted
 
 Array = np.ndarray
@@ -94,7 +95,7 @@ def _potrf(letter: str, config: Config, a: Array) -> tuple[object, ...]:
 
 def _geqrf(letter: str, config: Config, a: Array) -> tuple[object, ...]:
     """R on and above the diagonal, Householder vectors below, and taus."""
-    qr, tau, _, _ = routine(letter, "geqrf")(a)
+    qr, tau, _, _ = routine(letter, "geqrf")(a, lwork=work_size(letter, "geqrf", *a.shape))
     return qr, tau
 
 
@@ -105,7 +106,8 @@ def _geqp3(letter: str, config: Config, a: Array, chosen: Array) -> tuple[object
     """
     order, fixed = _chosen_first(chosen)
     if not fixed:
-        qr, pivots, tau, _, _ = routine(letter, "geqp3")(a)
+        room = work_size(letter, "geqp3", *a.shape)
+        qr, pivots, tau, _, _ = routine(letter, "geqp3")(a, lwork=room)
         return qr, pivots, tau
     moved = np.asfortranarray(a[:, order])
     reflectors = min(fixed, a.shape[0])
@@ -137,7 +139,7 @@ def _chosen_first(chosen: Array) -> tuple[Array, int]:
 def _orgqr(letter: str, config: Config, a: Array, tau: Array) -> tuple[object, ...]:
     """The first columns of H_1 .. H_k."""
     name = "orgqr" if letter in REAL else "ungqr"
-    return (routine(letter, name)(a, tau)[0],)
+    return (routine(letter, name)(a, tau, lwork=work_size(letter, "orgqr", *a.shape))[0],)
 
 
 def _ormqr(letter: str, config: Config, a: Array, tau: Array, c: Array) -> tuple[object, ...]:
@@ -145,7 +147,6 @@ def _ormqr(letter: str, config: Config, a: Array, tau: Array, c: Array) -> tuple
     name = "ormqr" if letter in REAL else "unmqr"
     turned = "T" if letter in REAL else "C"
     side = "L" if config.get("left") else "R"
-    rows = c.shape[0 if side == "L" else 1]
     reflectors = np.asfortranarray(a[:, : tau.size])
     product, _, _ = routine(letter, name)(
         side,
@@ -153,7 +154,7 @@ def _ormqr(letter: str, config: Config, a: Array, tau: Array, c: Array) -> tuple
         reflectors,
         tau,
         c,
-        lwork=64 * max(1, rows),
+        lwork=work_size(letter, "ormqr", *c.shape),
     )
     return (product,)
 
@@ -180,7 +181,10 @@ def _svd(name: str) -> Single:
         if np.isnan(a).any():
             return None, None, None, None, -4
         mode = config.get("mode")
-        u, s, vt, info = routine(letter, name)(a, compute_uv=mode != "N", full_matrices=mode == "A")
+        room = work_size(letter, name, *a.shape, vectors=mode != "N")
+        u, s, vt, info = routine(letter, name)(
+            a, compute_uv=mode != "N", full_matrices=mode == "A", lwork=room
+        )
         return (None, s, None, None, info) if mode == "N" else (None, s, u, vt, info)
 
     return single
@@ -192,7 +196,10 @@ def _eigh(letter: str, config: Config, a: Array) -> tuple[object, ...]:
         return np.nan, np.nan, 0
     name = "syevd" if letter in REAL else "heevd"
     vectors = config.get("mode") == "V"
-    w, v, info = routine(letter, name)(a, compute_v=vectors, lower=config.get("uplo") == "L")
+    room = work_size(letter, name, *a.shape, vectors=vectors)
+    w, v, info = routine(letter, name)(
+        a, compute_v=vectors, lower=config.get("uplo") == "L", lwork=room
+    )
     return (v if vectors else None), w, info
 
 
@@ -202,7 +209,10 @@ def _geev(letter: str, config: Config, a: Array) -> tuple[object, ...]:
     if np.isnan(a).any():
         return (*[None] * (count - 1), -4)
     left, right = (config.get(f"compute_{side}") == "V" for side in ("left", "right"))
-    *values, vl, vr, info = routine(letter, "geev")(a, compute_vl=left, compute_vr=right)
+    room = work_size(letter, "geev", *a.shape)
+    *values, vl, vr, info = routine(letter, "geev")(
+        a, compute_vl=left, compute_vr=right, lwork=room
+    )
     if letter in REAL:
         vl, vr = (_paired(values[1], v) if on else None for v, on in ((vl, left), (vr, right)))
     else:
@@ -218,8 +228,11 @@ def _paired(imaginary: Array, vectors: Array) -> Array:
         if imaginary[column] == 0:
             column += 1
             continue
-        real, imag = vectors[:, column], vectors[:, column + 1]
-        result[:, column], result[:, column + 1] = real + 1j * imag, real - 1j * imag
+        # a failed iteration may leave half a pair at the end
+        pair = slice(column, min(column + 2, vectors.shape[1]))
+        real, imag = vectors[:, column], vectors[:, min(column + 1, vectors.shape[1] - 1)]
+        result.real[:, pair] = real[:, None]
+        result.imag[:, pair] = np.stack([imag, -imag], 1)[:, : pair.stop - column]
         column += 2
     return result
 
@@ -228,7 +241,7 @@ def _gees(letter: str, config: Config, a: Array) -> tuple[object, ...]:
     """Schur form, Schur vectors, eigenvalues."""
     vectors = config.get("mode") == "V"
     form, sdim, *values, vs, _, info = routine(letter, "gees")(
-        lambda *_: None, a, compute_v=vectors, sort_t=0
+        lambda *_: None, a, compute_v=vectors, sort_t=0, lwork=work_size(letter, "gees", *a.shape)
     )
     return (form, vs if vectors else None, *values, sdim, info)
 
@@ -238,14 +251,17 @@ def _gehrd(letter: str, config: Config, a: Array) -> tuple[object, ...]:
     low, high = config.get("low", 1), config.get("high", a.shape[0])
     assert isinstance(low, int), "an integer"
     assert isinstance(high, int), "an integer"
-    form, tau, info = routine(letter, "gehrd")(a, lo=low - 1, hi=high - 1)
+    room = work_size(letter, "gehrd", *a.shape)
+    form, tau, info = routine(letter, "gehrd")(a, lo=low - 1, hi=high - 1, lwork=room)
     return form, tau, info
 
 
 def _sytrd(letter: str, config: Config, a: Array) -> tuple[object, ...]:
     """Tridiagonal form: diagonal, off-diagonal, taus; reflectors in the triangle."""
     name = "sytrd" if letter in REAL else "hetrd"
-    form, diagonal, off, tau, info = routine(letter, name)(a, lower=config.get("uplo") == "L")
+    form, diagonal, off, tau, info = routine(letter, name)(
+        a, lower=config.get("uplo") == "L", lwork=work_size(letter, "sytrd", *a.shape)
+    )
     return form, diagonal, off, tau, info
 
 

@@ -15,6 +15,7 @@ from hlo.backend.planning.leaves import leaf_element, leaf_offset
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
+from hlo.ops.lapack import FAMILIES as LAPACK
 from hlo.ops.table import OPS, Trait, attribute
 from hlo.passes.fusibility import contraction_of
 
@@ -84,9 +85,9 @@ COLLECTIVES = frozenset(
     }
 )  # fmt: skip
 
-# LAPACK's calls that have kernels of their own.
+# LAPACK's calls: kernels of our own, or of SciPy's library.
 MATRIX_TARGETS = frozenset(
-    f"lapack_{letter}{name}_ffi" for letter in "sdcz" for name in ("potrf", "trsm")
+    f"lapack_{letter}{name}_ffi" for letters, name, _, _ in LAPACK for letter in letters
 )
 
 

@@ -14,6 +14,8 @@ from hlo.backend.kernels.linear_algebra.factorisation import (
     factor_kernel,
     factor_of,
 )
+from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
+from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, system_of, triangular_kernel
 from hlo.ir.instruction import Instruction
 from hlo.ops.custom_call import REGISTERED
@@ -28,11 +30,24 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     """The kernel of a factorisation or a solution; None: left to the reference."""
     if instruction.opcode != "custom-call":
         return OPCODES[instruction.opcode](instruction, target)
-    name = str(attribute(instruction, "custom_call_target"))
-    family = LAPACK.get(name.removeprefix("lapack_")[1:].removesuffix("_ffi"))
-    if family is None or name in REGISTERED:
+    target_name = str(attribute(instruction, "custom_call_target"))
+    short = target_name.removeprefix("lapack_").removesuffix("_ffi")
+    letter, name = short[:1], short[1:]
+    config = attributes(str(attribute(instruction, "backend_config")))
+    if target_name in REGISTERED or not _has_type(instruction, letter):
         return None
-    return family(instruction, attributes(str(attribute(instruction, "backend_config"))), target)
+    if name in LAPACK:
+        return LAPACK[name](instruction, config, target)
+    letters, rank, steps = ROUTINES.get(name, ("", 0, None))
+    if steps is None or letter not in letters:
+        return None
+    return LapackCall(instruction, letter, config, target, rank).written(steps)
+
+
+def _has_type(instruction: Instruction, letter: str) -> bool:
+    """Whether the first operand's elements are what the routine's letter says."""
+    operands = instruction.operands
+    return bool(operands) and operands[0].shape.dtype is LETTERS.get(letter)
 
 
 def _potrf(instruction: Instruction, config: Config, target: Target) -> Kernel | None:
