@@ -23,7 +23,7 @@ from hlo.ir.graph import clone_instruction
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
-from hlo.runtime.executable import flattened
+from hlo.runtime.native_calls import flattened
 
 
 class HostCalls:

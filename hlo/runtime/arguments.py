@@ -32,10 +32,13 @@ def checked_arguments(
         wanted = ", ".join(f"{p.name}: {shape_text(p.shape, layout=False)}" for p in parameters)
         count = f"{len(arguments)} argument{'' if len(arguments) == 1 else 's'}"
         raise HloError("arguments", f"{count}, expected {len(parameters)} ({wanted or 'none'})")
-    return tuple(
-        checked_argument(argument, parameter.shape, f"argument {i} ({parameter.name})")
-        for i, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True))
-    )
+    return tuple(checked_parameter(parameters, n, a) for n, a in enumerate(arguments))
+
+
+def checked_parameter(parameters: Sequence[Instruction], number: int, argument: object) -> object:
+    """One argument as a value of its parameter's shape."""
+    parameter = parameters[number]
+    return checked_argument(argument, parameter.shape, f"argument {number} ({parameter.name})")
 
 
 def checked_argument(value: object, shape: Shape, name: str) -> object:
@@ -57,21 +60,20 @@ def checked_argument(value: object, shape: Shape, name: str) -> object:
 
 
 def _checked_array(value: object, shape: Shape, name: str) -> np.ndarray:
-    expected = shape_text(shape, layout=False)
     if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
         return _exact_scalar(value, shape, name)
     array = as_array(value)
     if array is None:
-        raise _refused(name, _found(value), expected)
+        raise _refused(name, _found(value), shape_text(shape, layout=False))
     if array.dtype != shape.dtype.numpy or not _fits(array.shape, shape):
-        raise _refused(name, _array_text(array), expected)
+        raise _refused(name, _array_text(array), shape_text(shape, layout=False))
     return array
 
 
 def as_array(value: object) -> np.ndarray | None:
     """The array that an object is or offers, its type unchanged; None if it has none."""
     if isinstance(value, np.ndarray):
-        return value
+        return np.asarray(value)
     if isinstance(value, Dynamic):
         return value.valid()
     if isinstance(value, np.generic):
@@ -92,6 +94,8 @@ def as_array(value: object) -> np.ndarray | None:
 
 def _fits(sizes: tuple[int, ...], shape: Shape) -> bool:
     """Whether an array of these sizes is a value of `shape`: dynamic dimensions may be smaller."""
+    if sizes == shape.dims:
+        return True
     if len(sizes) != shape.rank:
         return False
     return all(

@@ -2,32 +2,36 @@
 
     arrays --check, addresses into the frame's table, native entry--> arrays
 
-The fast path is a native function (backend/codegen/call_ir.py) that takes plain arrays; tuples are
-taken apart for it, and put together behind it. `_slow_call` does everything else: other objects,
-donations, host calls, or when the native function's frame is in use by another thread.
+The fast path is native (native_calls.py). `_slow_call` does what is left: host calls, tokens, and
+donations between arrays of different sizes.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from hlo.errors import HloError
-from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.runtime.arguments import checked_arguments
 from hlo.runtime.frames import Frame, FrameLayout, FramePool
 from hlo.runtime.guard import GuardedMemory
 from hlo.runtime.memory import MemoryReport
+from hlo.runtime.native_calls import (
+    FastCall,
+    NativeCalls,
+    Signature,
+    flattened,
+    nested,
+    plain,
+)
 
 HostCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
 EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-# Makes the native function of an executable from (its slow call, its frame's address).
-FastCall = Callable[[Callable[..., object], int], Callable[..., object]]
 
 
 class Host(Protocol):
@@ -38,29 +42,6 @@ class Host(Protocol):
 
     def __call__(self, step: int, table: np.ndarray) -> None:
         """Do a step on the addresses in the frame's table; raises on failure."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Signature:
-    """The entry's parameters and result; donated: result leaf -> argument leaf it may be in."""
-
-    parameters: tuple[Instruction, ...]
-    result: Shape
-    donated: dict[int, int]
-
-    @property
-    def has_only_arrays(self) -> bool:
-        """Whether all leaves are arrays, and no result has to be in an argument's memory."""
-        shapes = (*(p.shape for p in self.parameters), self.result)
-        return not self.donated and all(leaf.is_array for s in shapes for leaf in s.leaves())
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether parameters are arrays, and the result one or a flat tuple of them, row-major."""
-        parts = self.result.elements if self.result.is_tuple else (self.result,)
-        if not all(s.is_array for s in (*(p.shape for p in self.parameters), *parts)):
-            return False
-        return all(s.layout is None or s.layout.is_default_order for s in parts)
 
 
 class Executable:
@@ -87,13 +68,10 @@ class Executable:
         self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
         self._results = tuple(signature.result.leaves())
         self._call: Callable[..., object] = self._slow_call
+        self._native: NativeCalls | None = None
         if fast_call is not None and signature.has_only_arrays and host is None:
-            self._own = self._frames.take()  # the native path's, when nobody else is in it
-            if signature.is_plain:
-                self._call = fast_call(self._slow_call, self._own.address)
-            else:
-                native = fast_call(_declined, self._own.address)
-                self._call = structured_call(native, self._slow_call, signature)
+            self._native = NativeCalls(fast_call, self._frames, signature, self._slow_call)
+            self._call = self._native.call
 
     def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
         """The program's result, fresh arrays or nested tuples of them.
@@ -101,9 +79,10 @@ class Executable:
         donate: numbers of arguments whose memory the program may take for results where its header
         says so (`input_output_alias`); they must not be used afterwards.
         """
-        if donate:
-            return self._slow_call(*arguments, donate=donate)
-        return self._call(*arguments)
+        if not donate:
+            return self._call(*arguments)
+        made = None if self._native is None else self._native.giving(arguments, donate)
+        return self._slow_call(*arguments, donate=donate) if made is None else made
 
     def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
         """One list of arguments per device; compiled code runs on one."""
@@ -142,7 +121,7 @@ class Executable:
         given: list[_Given] = []
         for number, value in enumerate(values):
             for leaf in flattened(value):
-                array = None if leaf is None else np.ascontiguousarray(leaf).reshape(leaf.shape)
+                array = plain(leaf, None)
                 is_kept = number not in donate or array is None or not array.flags.writeable
                 given.append(_Given(array, is_kept))
         check_donations([g.array for g in given], [g.is_kept for g in given])
@@ -263,66 +242,6 @@ def check_donations(arrays: Sequence[np.ndarray | None], kept: Sequence[bool]) -
             if m != n and other is not None and np.may_share_memory(array, other):
                 message = "an argument that is given away (donate) shares memory with another one"
                 raise HloError("arguments", f"{message}, expected memory of its own")
-
-
-def flattened(value: object) -> Iterator[np.ndarray | None]:
-    """The leaves of a value in order."""
-    stack = [value]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, tuple):
-            stack += reversed(top)
-        elif top is None:
-            yield None
-        else:
-            yield np.asarray(top)
-
-
-def _declined(*leaves: object) -> None:
-    """What the native function answers to leaves that are no plain arrays."""
-
-
-def structured_call(
-    native: Callable[..., object], slow: Callable[..., object], signature: Signature
-) -> Callable[..., object]:
-    """The call of a program with tuples or layouts: leaves in, leaves out, natively."""
-    parameters = tuple(p.shape for p in signature.parameters)
-    result = signature.result
-
-    def call(*arguments: object) -> object:
-        leaves: list[object] = []
-        if not _spread(arguments, parameters, leaves):
-            return slow(*arguments)
-        made = native(*leaves)
-        if made is None:
-            return slow(*arguments)
-        return nested(iter(made if isinstance(made, tuple) else (made,)), result)
-
-    return call
-
-
-def _spread(values: Sequence[object], shapes: Sequence[Shape], leaves: list[object]) -> bool:
-    """Append the leaves of values; whether tuples are where the shapes have them."""
-    if len(values) != len(shapes):
-        return False
-    for value, shape in zip(values, shapes, strict=True):
-        if not shape.is_tuple:
-            leaves.append(value)
-        elif not isinstance(value, tuple) or not _spread(value, shape.elements, leaves):
-            return False
-    return True
-
-
-def nested(leaves: Iterator[np.ndarray | None], shape: Shape) -> object:
-    """Leaves in the structure of a shape, with the strides of its layouts."""
-    if shape.is_tuple:
-        return tuple(nested(leaves, element) for element in shape.elements)
-    array = next(leaves)
-    if array is None or shape.layout is None or shape.layout.is_default_order:
-        return array
-    order = shape.layout.minor_to_major[::-1]
-    stored = np.ascontiguousarray(array.transpose(order))
-    return stored.transpose(np.argsort(order))
 
 
 def addresses(arrays: Sequence[np.ndarray | None]) -> np.ndarray:

@@ -2,24 +2,33 @@
 
     hlo_call(self, args, nargs): self is an int64 array, the executable's call record
 
-It checks that each argument is a plain array of the right type and shape, makes the results (large
-ones in blocks from a free list), puts the addresses into the frame's table, runs the entry with or
-without the interpreter's lock, and gives the result back. Whatever is not as expected goes to the
-record's Python callable. Sources of the object layouts: CPython's and NumPy's headers, probed
-before use (hlo/backend/linking/native.py); blocks: BACKEND_FACTS.md sections 1 and 2.
+It checks that each argument is a plain array of the right type and shape or a number (scalar_ir),
+makes the results (large ones in blocks from a free list), puts the addresses into a frame's table,
+runs the entry with or without the interpreter's lock, and gives the result back. A result in an
+argument's memory is a copy of it, or that array itself if the caller gave it away. Whatever is not
+as expected goes to the record's Python callable. Sources of the object layouts: CPython's and
+NumPy's headers, probed before use (hlo/backend/linking/native.py); blocks: BACKEND_FACTS.md
+sections 1 and 2.
 """
 
 from __future__ import annotations
 
+from hlo.backend.codegen import scalar_ir
+
 # The call record, in 8-byte words.
 (
-    NARGS, NRESULTS, FRAME, ENTRY, SLOW, FLAGS, ARGUMENT_SLOTS, ARGUMENT_COUNT, RESULT_SLOTS,
+    NARGS, NRESULTS, FRAMES, ENTRY, SLOW, FLAGS, ARGUMENT_SLOTS, ARGUMENT_COUNT, RESULT_SLOTS,
     RESULT_COUNT, ARGUMENTS, RESULTS,
 ) = range(12)  # fmt: skip
 RECORD_WORDS = 12
-RELEASES, TUPLE = 1, 2  # flags: let other Python threads run; the result is a tuple
-# An argument's or a result's row, in words: dtype object, rank, address of the sizes, bytes.
-ROW_WORDS = 4
+# Flags: let other Python threads run; the result is a tuple; an argument is given away.
+RELEASES, TUPLE, GIVES = 1, 2, 4
+# FRAMES: a stack of idle frames' addresses, their number first.
+# An argument's or a result's row, in words: dtype object, rank, address of the sizes, bytes; then
+# of an argument the kind of number and the type of NumPy's scalars (scalar_ir), of a result the
+# number of the argument in whose memory it is, plus one; then whether that memory is given away.
+ROW_WORDS = 7
+PARTNER, SCALAR, GIVEN = 4, 5, 6
 # A relocation, in words: slot of the table, number of the argument or result.
 
 BLOCK_BYTES = 32 * 1024  # results from this size on come from the free list
@@ -29,16 +38,16 @@ CLASSES = 256
 PYTHON_SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New",
     "PyTuple_SetItem", "PyObject_Vectorcall", "PyCapsule_New", "PyCapsule_GetPointer",
-    "PyErr_NoMemory",
+    "PyErr_NoMemory", "PyLong_AsLongLongAndOverflow",
 )  # fmt: skip
-LIBRARY_SYMBOLS = ("posix_memalign", "free", "syscall")
+LIBRARY_SYMBOLS = ("posix_memalign", "free", "syscall", "memcpy")
 NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}  # places in NumPy's C API table
 NDARRAY = "hlo_ndarray"
 
 
 def text() -> str:
     """The free list's functions and the call's."""
-    return _BLOCKS + _CALL
+    return _BLOCKS + scalar_ir.TEXT + _CALL
 
 
 _BLOCKS = f"""
@@ -59,6 +68,7 @@ declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyCapsule_New(ptr, ptr, ptr)
 declare ptr @PyCapsule_GetPointer(ptr, ptr)
 declare ptr @PyErr_NoMemory()
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @hlo_new_from_descr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
 declare i32 @hlo_set_base(ptr, ptr)
 
@@ -225,37 +235,101 @@ def _relocations(name: str, slots: int, count: int, source: str, after: str) -> 
 """
 
 
+# Whether each argument that is given away may be written, and shares memory with no other one.
+_GIVEN = f"""lend:
+  br label %giver
+giver:
+  %gi = phi i64 [ 0, %lend ], [ %gi.next, %giver.next ]
+  %gi.more = icmp ult i64 %gi, %n
+  br i1 %gi.more, label %giver.one, label %make
+giver.one:
+  %giver.row = getelementptr [{ROW_WORDS} x i64], ptr %rows, i64 %gi
+  %giver.place = getelementptr i64, ptr %giver.row, i64 {GIVEN}
+  %giver.flag = load i64, ptr %giver.place
+  %giver.is = icmp ne i64 %giver.flag, 0
+  br i1 %giver.is, label %giver.type, label %giver.next
+giver.type:
+  %giver.arg.place = getelementptr ptr, ptr %args, i64 %gi
+  %giver.arg = load ptr, ptr %giver.arg.place
+  %giver.type.place = getelementptr i8, ptr %giver.arg, i64 8
+  %giver.type.is = load ptr, ptr %giver.type.place
+  %giver.array = icmp eq ptr %giver.type.is, @{NDARRAY}
+  br i1 %giver.array, label %giver.flags, label %slow
+giver.flags:
+  %giver.flags.place = getelementptr i8, ptr %giver.arg, i64 64
+  %giver.flags.all = load i32, ptr %giver.flags.place
+  %giver.writeable = and i32 %giver.flags.all, 1024
+  %giver.may = icmp ne i32 %giver.writeable, 0
+  %giver.low.place = getelementptr i64, ptr %data, i64 %gi
+  %giver.low = load i64, ptr %giver.low.place
+  %giver.bytes.place = getelementptr i64, ptr %giver.row, i64 3
+  %giver.bytes = load i64, ptr %giver.bytes.place
+  %giver.high = add i64 %giver.low, %giver.bytes
+  br i1 %giver.may, label %other, label %slow
+other:
+  %oi = phi i64 [ 0, %giver.flags ], [ %oi.next, %other.one ]
+  %oi.more = icmp ult i64 %oi, %n
+  br i1 %oi.more, label %other.one, label %giver.next
+other.one:
+  %oi.next = add i64 %oi, 1
+  %other.low.place = getelementptr i64, ptr %data, i64 %oi
+  %other.low = load i64, ptr %other.low.place
+  %other.row = getelementptr [{ROW_WORDS} x i64], ptr %rows, i64 %oi
+  %other.bytes.place = getelementptr i64, ptr %other.row, i64 3
+  %other.bytes = load i64, ptr %other.bytes.place
+  %other.high = add i64 %other.low, %other.bytes
+  %other.is = icmp ne i64 %oi, %gi
+  %below = icmp ult i64 %other.low, %giver.high
+  %above = icmp ult i64 %giver.low, %other.high
+  %meets = and i1 %below, %above
+  %shares = and i1 %meets, %other.is
+  br i1 %shares, label %slow, label %other
+giver.next:
+  %gi.next = add i64 %gi, 1
+  br label %giver
+"""
+
 _CALL = f"""
 define ptr @hlo_call(ptr %self, ptr %args, i64 %nargs) {{
 start:
   %record.place = getelementptr i8, ptr %self, i64 16
   %record = load ptr, ptr %record.place
 {_count("n", NARGS)}
-{_field("frame", FRAME)}
+{_field("frames", FRAMES)}
+{_count("mode", FLAGS)}
   %same = icmp eq i64 %n, %nargs
-  %idle = icmp ne ptr %frame, null
+  %waiting = load i64, ptr %frames
+  %idle = icmp ne i64 %waiting, 0
   %ready = and i1 %same, %idle
   br i1 %ready, label %check, label %slow
 check:
 {_field("rows", ARGUMENTS)}
 {_count("outs", NRESULTS)}
   %data = alloca ptr, i64 %n
+  %numbers = alloca i64, i64 %n
   %results = alloca ptr, i64 %outs
   %out.data = alloca ptr, i64 %outs
   br label %argument
 argument:
   %i = phi i64 [ 0, %check ], [ %i.next, %accept ]
   %more = icmp ult i64 %i, %n
-  br i1 %more, label %one, label %make
+  br i1 %more, label %one, label %checked
 one:
   %arg.place = getelementptr ptr, ptr %args, i64 %i
   %arg = load ptr, ptr %arg.place
   %type.place = getelementptr i8, ptr %arg, i64 8
   %type = load ptr, ptr %type.place
   %is.array = icmp eq ptr %type, @{NDARRAY}
-  br i1 %is.array, label %array, label %slow
-array:
   %row = getelementptr [{ROW_WORDS} x i64], ptr %rows, i64 %i
+  %data.slot = getelementptr ptr, ptr %data, i64 %i
+  br i1 %is.array, label %array, label %scalar
+scalar:
+  %number.place = getelementptr i64, ptr %numbers, i64 %i
+  %number = call ptr @hlo_scalar(ptr %arg, ptr %type, ptr %row, ptr %number.place)
+  store ptr %number, ptr %data.slot
+  %is.number = icmp ne ptr %number, null
+  br i1 %is.number, label %accept, label %slow
+array:
   %want = load ptr, ptr %row
   %descr.place = getelementptr i8, ptr %arg, i64 56
   %descr = load ptr, ptr %descr.place
@@ -274,7 +348,6 @@ array:
   %c4 = and i1 %c3, %c2
   %data.place = getelementptr i8, ptr %arg, i64 16
   %address = load ptr, ptr %data.place
-  %data.slot = getelementptr ptr, ptr %data, i64 %i
   store ptr %address, ptr %data.slot
   %dims.place = getelementptr i8, ptr %arg, i64 32
   %dims = load ptr, ptr %dims.place
@@ -296,19 +369,50 @@ dim.one:
 accept:
   %i.next = add i64 %i, 1
   br label %argument
+checked:
+  %g0 = and i64 %mode, {GIVES}
+  %gives = icmp ne i64 %g0, 0
+  br i1 %gives, label %lend, label %make
+{_GIVEN}
 make:
 {_field("out.rows", RESULTS)}
   br label %result
 result:
   %k = phi i64 [ 0, %make ], [ %k.next, %made ]
   %k.more = icmp ult i64 %k, %outs
-  br i1 %k.more, label %new, label %patch.args
+  br i1 %k.more, label %new, label %take
 new:
   %out.row = getelementptr [{ROW_WORDS} x i64], ptr %out.rows, i64 %k
-  %out = call ptr @hlo_new_result(ptr %out.row)
-  %out.good = icmp ne ptr %out, null
-  br i1 %out.good, label %made, label %undo
+  %partner.place = getelementptr i64, ptr %out.row, i64 {PARTNER}
+  %partner.next = load i64, ptr %partner.place
+  %partner = sub i64 %partner.next, 1
+  %given.place = getelementptr i64, ptr %out.row, i64 {GIVEN}
+  %given = load i64, ptr %given.place
+  %is.given = icmp ne i64 %given, 0
+  br i1 %is.given, label %itself, label %fresh
+itself:
+  %own.place = getelementptr ptr, ptr %args, i64 %partner
+  %own = load ptr, ptr %own.place
+  call void @Py_IncRef(ptr %own)
+  br label %made
+fresh:
+  %whole.new = call ptr @hlo_new_result(ptr %out.row)
+  %out.good = icmp ne ptr %whole.new, null
+  br i1 %out.good, label %partnered, label %undo
+partnered:
+  %is.copy = icmp sge i64 %partner, 0
+  br i1 %is.copy, label %copy, label %made
+copy:
+  %copy.bytes.place = getelementptr i64, ptr %out.row, i64 3
+  %copy.bytes = load i64, ptr %copy.bytes.place
+  %copy.from.place = getelementptr ptr, ptr %data, i64 %partner
+  %copy.from = load ptr, ptr %copy.from.place
+  %copy.to.place = getelementptr i8, ptr %whole.new, i64 16
+  %copy.to = load ptr, ptr %copy.to.place
+  call void @llvm.memcpy.p0.p0.i64(ptr %copy.to, ptr %copy.from, i64 %copy.bytes, i1 false)
+  br label %made
 made:
+  %out = phi ptr [ %own, %itself ], [ %whole.new, %partnered ], [ %whole.new, %copy ]
   %out.slot = getelementptr ptr, ptr %results, i64 %k
   store ptr %out, ptr %out.slot
   %out.place = getelementptr i8, ptr %out, i64 16
@@ -318,7 +422,7 @@ made:
   %k.next = add i64 %k, 1
   br label %result
 undo:
-  %u = phi i64 [ %k, %new ], [ %u.next, %undo.one ]
+  %u = phi i64 [ %k, %fresh ], [ %u.next, %undo.one ]
   %u.more = icmp ugt i64 %u, 0
   br i1 %u.more, label %undo.one, label %failed
 undo.one:
@@ -329,12 +433,17 @@ undo.one:
   br label %undo
 failed:
   ret ptr null
+take:
+  %idle.count = load i64, ptr %frames
+  %frame.place = getelementptr ptr, ptr %frames, i64 %idle.count
+  %frame = load ptr, ptr %frame.place
+  %idle.left = sub i64 %idle.count, 1
+  store i64 %idle.left, ptr %frames
+  br label %patch.args
 {_relocations("patch.args", ARGUMENT_SLOTS, ARGUMENT_COUNT, "%data", "patch.outs")}
 {_relocations("patch.outs", RESULT_SLOTS, RESULT_COUNT, "%out.data", "enter")}
 enter:
-  store ptr null, ptr %frame.place
 {_field("entry", ENTRY)}
-{_count("mode", FLAGS)}
   %r0 = and i64 %mode, {RELEASES}
   %releases = icmp ne i64 %r0, 0
   br i1 %releases, label %release, label %hold
@@ -347,7 +456,11 @@ release:
   call void @PyEval_RestoreThread(ptr %thread)
   br label %back
 back:
-  store ptr %frame, ptr %frame.place
+  %count.now = load i64, ptr %frames
+  %count.next = add i64 %count.now, 1
+  %frame.back = getelementptr ptr, ptr %frames, i64 %count.next
+  store ptr %frame, ptr %frame.back
+  store i64 %count.next, ptr %frames
   %t0 = and i64 %mode, {TUPLE}
   %is.tuple = icmp ne i64 %t0, 0
   br i1 %is.tuple, label %tuple, label %single

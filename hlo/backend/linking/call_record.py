@@ -1,6 +1,6 @@
-"""Linking code to this process: the native call's record of an executable.
+"""Linking code to this process: the native call's records of an executable.
 
-Signature, FrameLayout, entry address --fast_call--> a Python built-in function
+Signature, FrameLayout, entry address --fast_call--> Python built-in functions
 """
 
 from __future__ import annotations
@@ -10,47 +10,66 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hlo.backend.codegen import call_ir
+from hlo.backend.codegen import call_ir, scalar_ir
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape
-from hlo.runtime.executable import Signature
 from hlo.runtime.frames import FrameLayout
+from hlo.runtime.native_calls import FastCall, Native, Signature
 
 RELEASE_US = 2.0  # programs from this estimate on let other Python threads run
 
 
 def fast_call(
     native: NativeCall, signature: Signature, layout: FrameLayout, entry: int, cost_us: float
-) -> Callable[[Callable[..., object], int], Callable[..., object]]:
-    """Makes the native function once the executable knows its slow call and its frame.
+) -> FastCall:
+    """Makes native functions once the executable knows its slow call and its frames.
 
-    It takes the leaves of the parameters, and gives the leaves of the result, in a tuple if that is
+    They take the leaves of the parameters, and give the leaves of the result, in a tuple if that is
     one.
     """
+    parameters = [leaf for p in signature.parameters for leaf in p.shape.leaves()]
+    outputs = list(signature.result.leaves())
+    arguments, results = shape_rows(parameters), shape_rows(outputs)
+    for row, shape in zip(arguments.words, parameters, strict=False):
+        row[call_ir.PARTNER : call_ir.GIVEN] = number_words(shape)
+    for result, argument in signature.donated.items():
+        results.words[result, call_ir.PARTNER] = argument + 1
+    flags = (call_ir.RELEASES if cost_us >= RELEASE_US else 0) | (
+        call_ir.TUPLE if signature.result.is_tuple else 0
+    )
+    record = np.zeros(call_ir.RECORD_WORDS, np.int64)
+    record[call_ir.NARGS] = len(parameters)
+    record[call_ir.NRESULTS] = len(outputs)
+    record[call_ir.ENTRY] = entry
+    record[call_ir.ARGUMENT_SLOTS] = layout.arguments.ctypes.data
+    record[call_ir.ARGUMENT_COUNT] = len(layout.arguments)
+    record[call_ir.RESULT_SLOTS] = layout.results.ctypes.data
+    record[call_ir.RESULT_COUNT] = len(layout.results)
 
-    def made(slow: Callable[..., object], frame: int) -> Callable[..., object]:
-        parameters = [leaf for p in signature.parameters for leaf in p.shape.leaves()]
-        is_tuple = signature.result.is_tuple
-        outputs = list(signature.result.leaves())
-        argument_rows, result_rows = shape_rows(parameters), shape_rows(outputs)
-        record = np.zeros(call_ir.RECORD_WORDS, np.int64).view(Record)
-        flags = (call_ir.RELEASES if cost_us >= RELEASE_US else 0) | call_ir.TUPLE * is_tuple
-        record[call_ir.NARGS] = len(parameters)
-        record[call_ir.NRESULTS] = len(outputs)
-        record[call_ir.FRAME] = frame
-        record[call_ir.ENTRY] = entry
-        record[call_ir.SLOW] = id(slow)
-        record[call_ir.FLAGS] = flags
-        record[call_ir.ARGUMENT_SLOTS] = layout.arguments.ctypes.data
-        record[call_ir.ARGUMENT_COUNT] = len(layout.arguments)
-        record[call_ir.RESULT_SLOTS] = layout.results.ctypes.data
-        record[call_ir.RESULT_COUNT] = len(layout.results)
-        record[call_ir.ARGUMENTS] = argument_rows.words.ctypes.data
-        record[call_ir.RESULTS] = result_rows.words.ctypes.data
-        record.kept = (slow, argument_rows, result_rows, layout)
-        return native.function(record)
+    def made(slow: Callable[..., object], frames: int, given: frozenset[int]) -> Native:
+        own = record.copy().view(Record)
+        sources, targets = arguments, results
+        if given:
+            sources, targets = arguments.copy(), results.copy()
+            sources.words[list(given), call_ir.GIVEN] = 1
+            taken = [r for r, a in signature.donated.items() if a in given]
+            targets.words[taken, call_ir.GIVEN] = 1
+        own[call_ir.FRAMES] = frames
+        own[call_ir.SLOW] = id(slow)
+        own[call_ir.FLAGS] = flags | (call_ir.GIVES if given else 0)
+        own[call_ir.ARGUMENTS] = sources.words.ctypes.data
+        own[call_ir.RESULTS] = targets.words.ctypes.data
+        own.kept = (slow, sources, targets, layout)
+        return native.function(own)
 
     return made
+
+
+def number_words(shape: Shape) -> tuple[int, int]:
+    """What a scalar's row says of the objects it takes beside arrays."""
+    if shape.rank or shape.dtype.numpy is None:
+        return 0, 0
+    return scalar_ir.kind(shape.dtype), id(shape.dtype.numpy.type)
 
 
 class Record(np.ndarray):
@@ -66,6 +85,10 @@ class ShapeRows:
     words: np.ndarray
     sizes: np.ndarray
 
+    def copy(self) -> ShapeRows:
+        """Rows of its own, on the same sizes."""
+        return ShapeRows(self.words.copy(), self.sizes)
+
 
 def shape_rows(shapes: list[Shape]) -> ShapeRows:
     """The rows of shapes in order."""
@@ -73,7 +96,7 @@ def shape_rows(shapes: list[Shape]) -> ShapeRows:
     sizes = np.array([d for s in shapes for d in s.dims] or [0], np.int64)
     position = 0
     for row, shape in zip(words, shapes, strict=False):
-        row[:] = (
+        row[:4] = (
             id(shape.dtype.numpy),
             shape.rank,
             sizes.ctypes.data + 8 * position,

@@ -21,7 +21,8 @@ from hlo.backend.linking.machine import identity
 from hlo.backend.planning.donation import donated_leaves
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
-from hlo.runtime.executable import Executable, Host, Signature
+from hlo.runtime.executable import Executable, Host
+from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count
 
 

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 
+import ml_dtypes
 import numpy as np
 
-from hlo.backend.codegen import call_ir, pool_ir
+from hlo.backend.codegen import call_ir, pool_ir, scalar_ir
 from hlo.backend.codegen.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.elf import processor
@@ -69,6 +70,8 @@ def native_call() -> NativeCall | None:
     for name, place in call_ir.NUMPY_SYMBOLS.items():
         define_symbol(name, table[place])
     define_symbol(call_ir.NDARRAY, id(np.ndarray))
+    for name, known in scalar_ir.SYMBOLS.items():
+        define_symbol(name, id(known))
     module = IrModule(call_ir.text(), ("hlo_call",))
     return NativeCall(Code(objects([module])).keep_forever())
 
@@ -110,6 +113,16 @@ def layouts_as_expected() -> bool:
         and words[7] == id(probe.dtype)
         and flags & 0x501 == 0x501
         and table[2] == id(np.ndarray)
+        and _numbers_as_expected()
+    )
+
+
+def _numbers_as_expected() -> bool:
+    """Whether floats and NumPy's scalars hold their bytes behind the object's two words."""
+    probes = (np.float64(0.7), np.float32(0.7), np.complex64(0.7j), np.int16(7), np.bool_(True))
+    return ctypes.c_double.from_address(id(0.7) + 16).value == 0.7 and all(
+        ctypes.string_at(id(probe) + 16, probe.nbytes) == probe.tobytes()
+        for probe in (*probes, ml_dtypes.bfloat16(0.7), ml_dtypes.float8_e5m2(0.75))
     )
 
 

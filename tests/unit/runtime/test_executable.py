@@ -118,7 +118,7 @@ ENTRY e { x = f32[4] parameter(0)
 def test_tuples_and_layouts_are_called_natively() -> None:
     structured = compiled(STRUCTURED)
     z = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert structured._call.__name__ == "call"
+    assert structured._call.__name__ == "_structured"
     for arguments in ((X, (Y, (z,))), (X, [Y, (z,)]), (X, (Y[::1], [z.T.copy().T]))):
         (same, total), none = structured(*arguments)
         np.testing.assert_array_equal(same, z)
