@@ -8,8 +8,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LARGE = 100_000  # objects that make the collector's walk worth sparing
-MOST_PENDING = 2_000_000  # objects spared before a full collection
+LARGE = 10_000  # objects that make the collector's walk worth sparing
+MOST_PENDING = 500_000  # objects spared before a full collection
 
 _pending = 0  # objects spared since then
 
