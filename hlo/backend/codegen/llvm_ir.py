@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
+from hlo.backend.codegen.shared_functions import shared
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.program import (
     BranchStep,
@@ -61,7 +62,7 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
         called |= {symbol(function): function for function in kernel.functions}
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
     glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
-    plain = {n: k for n, k in called.items() if n not in scalar and n not in glue}
+    plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
     rest = [kernel_module(group, optimised=True) for group in grouped(scalar)]
     modules = [kernel_module(group) for group in grouped(plain)]
     glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]
@@ -103,10 +104,10 @@ def kernel_module(
     group: dict[str, Kernel], *, optimised: bool = False, is_glue: bool = False
 ) -> IrModule:
     """The kernels of a group and what they need beside them, once each."""
-    shared = Definitions()
-    parts = [shared.placed(name, kernel) for name, kernel in group.items()]
-    shared.drop_declared(group)
-    text = "\n".join([*shared.lines(), *parts, ""])
+    together = Definitions()
+    parts = [together.placed(name, kernel) for name, kernel in group.items()]
+    together.drop_declared(group)
+    text = "\n".join([*together.lines(), *parts, ""])
     return IrModule(text, tuple(group), optimised, is_glue)
 
 
