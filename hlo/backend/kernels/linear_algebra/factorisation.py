@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
@@ -70,6 +71,7 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
         max(factor.batch, 1),
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
+        functions=tuple(build.functions),
         scratch_bytes=build.scratch_bytes,
         in_place=frozenset({(0, 0)}),
         bytes_moved=2 * factor.batch * n * n * item,
@@ -78,6 +80,10 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
 
 
 Body = Callable[[Value, list[Value]], list[Value]]
+# A part of the work as a function: scratch, the matrix, its result, the pivot that failed.
+UPPER, SOURCE, TARGET = (Value(f"%{name}", "ptr") for name in ("upper", "source", "target"))
+FAILED = Value("%failed", "i32")
+PARAMETERS = (UPPER, SOURCE, TARGET, FAILED)
 Tile = dict[tuple[int, int], Parts]  # (row of the block, vector) -> its numbers
 
 
@@ -99,31 +105,52 @@ class _Build:
         self.plane = padded * self.stride + GROUP  # the last rows are cleared beyond their end
         self.roots_at = self.plane * n.parts
         self.scratch_bytes = (self.roots_at + self.rows) * n.ring.scalar_bytes
+        self.functions: list[Kernel] = []
 
     def write(self) -> None:
         w, f = self.w, self.factor
         a, result = buffer_address(w, 0), buffer_address(w, 1)
         failures = buffer_address(w, 2) if f.reports else None
-        self.upper = buffer_address(w, 3 if f.reports else 2)
-        self.roots = w.address(self.upper, w.int(self.roots_at), self.numbers.ring.scalar)
+        upper = buffer_address(w, 3 if f.reports else 2)
 
         def matrix(u: Value, _: list[Value]) -> list[Value]:
             first = times(w, u, f.size * f.size)
-            self.source = element_address(w, a, first, f.dtype)
-            self.target = element_address(w, result, first, f.dtype)
+            places = [element_address(w, memory, first, f.dtype) for memory in (a, result)]
             failed = w.int(0, "i32")
             if f.size:
-                self._clear()
-                self._load()
-                (failed,) = self.nest.loop(
-                    0, self._blocks + GROUP - 1, GROUP, [failed], self._group
-                )
-                self._store(failed)
+                for part in (_Build._loading, _Build._factoring, _Build._storing):
+                    failed = self._called(part, (upper, *places, failed))
             if failures is not None:
                 w.store(failed, w.address(failures, u, "i32"), 4)
             return []
 
         self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], matrix)
+
+    def _called(self, part: Callable[[_Build], Value], arguments: tuple[Value, ...]) -> Value:
+        """A part of the work as a function of its own: LLVM's time grows faster than a function."""
+        w = Writer()
+        build = _Build(Nest(w, self.nest.target), self.factor)
+        w.emit(f"ret {part(build).typed}")
+        head = f"define i32 @KERNEL({', '.join(p.typed for p in PARAMETERS)}) nounwind {{\nentry:"
+        beside = tuple(w.declarations.values()), tuple(w.globals.values())
+        function = Kernel("\n".join([head, *w.lines, "}"]), 0, *beside)
+        self.functions.append(function)
+        name = symbol(function)
+        self.w.declare("i32", name, [p.type for p in PARAMETERS])
+        return self.w.assign("i32", f"call i32 @{name}({', '.join(a.typed for a in arguments)})")
+
+    def _loading(self) -> Value:
+        self._clear()
+        self._load()
+        return FAILED
+
+    def _factoring(self) -> Value:
+        (failed,) = self.nest.loop(0, self._blocks + GROUP - 1, GROUP, [FAILED], self._group)
+        return failed
+
+    def _storing(self) -> Value:
+        self._store(FAILED)
+        return FAILED
 
     @property
     def _blocks(self) -> int:
@@ -212,7 +239,7 @@ class _Build:
             failed = self._checked(pivot, row, failed)
             root = w.intrinsic("llvm.sqrt", pivot.type, pivot)
             inverse = w.binary("fdiv", w.float(1.0, pivot.type), root)
-            w.store(inverse, w.address(self.roots, w.int(r), n.ring.scalar))
+            w.store(inverse, self._root(r))
             for v in range(self.vectors):
                 tile[r, v] = n.scaled(tile[r, v], w.splat(inverse, n.lanes))
             exact = (root, w.zero(root.type))[: n.parts]
@@ -243,7 +270,7 @@ class _Build:
         w, n = self.w, self.numbers
         for r in range(self.rows):
             row = add(w, k, w.int(r))
-            root = w.load(w.address(self.roots, w.int(r), n.ring.scalar), n.ring.scalar, 4)
+            root = w.load(self._root(r), n.ring.scalar, 4)
             for v in range(self.vectors):
                 tile[r, v] = n.scaled(tile[r, v], w.splat(root, n.lanes))
                 self._set(row, j, v, tile[r, v])
@@ -253,21 +280,25 @@ class _Build:
                 for v in range(self.vectors):
                     tile[q, v] = n.less_product(tile[q, v], factor, tile[r, v])
 
+    def _root(self, r: int) -> Value:
+        """Where the inverse of a pivot of the block lies."""
+        return self.w.address(UPPER, self.w.int(self.roots_at + r), self.numbers.ring.scalar)
+
     def _at(self, row: Value, column: Value) -> Value:
         return add(self.w, times(self.w, row, self.stride), column)
 
     def _one(self, row: Value, column: Value) -> Parts:
-        return self.numbers.planes(self.upper, self._at(row, column), self.plane, 1)
+        return self.numbers.planes(UPPER, self._at(row, column), self.plane, 1)
 
     def _get(self, row: Value, j: Value, v: int, lanes: int = 0) -> Parts:
         n = self.numbers
         index = add(self.w, self._at(row, j), self.w.int(v * n.lanes))
-        return n.planes(self.upper, index, self.plane, lanes or n.lanes)
+        return n.planes(UPPER, index, self.plane, lanes or n.lanes)
 
     def _set(self, row: Value, j: Value, v: int, number: Parts) -> None:
         n = self.numbers
         index = add(self.w, self._at(row, j), self.w.int(v * n.lanes))
-        n.set_planes(self.upper, index, self.plane, number)
+        n.set_planes(UPPER, index, self.plane, number)
 
     # -- in and out ------------------------------------------------------------------------------
 
@@ -320,7 +351,7 @@ class _Build:
                 for r in range(self.square)]  # fmt: skip
         for e, column in enumerate(n.turned(rows)):
             index = self._at(add(w, j, w.int(e)), i)
-            n.set_planes(self.upper, index, self.plane, n.conjugate(column))
+            n.set_planes(UPPER, index, self.plane, n.conjugate(column))
 
     def _inside(self, row: Value) -> Value:
         """A row of the matrix: the last one for those beyond."""
@@ -376,7 +407,7 @@ class _Build:
 
     def _read(self, row: Value, j: Value, lanes: int) -> Parts:
         w, f, n = self.w, self.factor, self.numbers
-        at = element_address(w, self.source, add(w, times(w, row, f.size), j), f.dtype)
+        at = element_address(w, SOURCE, add(w, times(w, row, f.size), j), f.dtype)
         return loaded(w, n.ring, f.dtype, at, lanes, self._columns(j, lanes))
 
     def _columns(self, j: Value, lanes: int) -> Value | None:
@@ -403,5 +434,5 @@ class _Build:
             failed = w.splat(bad, lanes)
             number = tuple(w.select(failed, a, b) for a, b in zip(nan, number, strict=False))
         form = narrowed(w, n.ring, f.dtype, number)
-        at = element_address(w, self.target, add(w, times(w, row, f.size), j), f.dtype)
+        at = element_address(w, TARGET, add(w, times(w, row, f.size), j), f.dtype)
         written(w, f.dtype, form, at, mask)
