@@ -16,7 +16,9 @@ from hlo.passes.cse import cse
 from hlo.passes.dce import dce
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
+from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
+from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
 from hlo.passes.scan_expander import scan_expander
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.simplify_conditional import simplify_conditional
@@ -36,7 +38,9 @@ CATALOGUE: dict[str, Pass] = {
     "dce": dce,
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
+    "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
+    "scaled-dot-rewriter": scaled_dot_rewriter,
     "scan_expander": scan_expander,
     "sharding-remover": sharding_remover,
     "simplify-conditional": simplify_conditional,
@@ -48,6 +52,8 @@ CATALOGUE: dict[str, Pass] = {
 
 SIMPLIFY = (
     "scan_expander",
+    "ragged-dot-rewriter",
+    "scaled-dot-rewriter",
     "call-inliner",
     "batchnorm_expander",
     "tuple-simplifier",
@@ -79,6 +85,8 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     ),
     "fast": (
         "scan_expander",
+        "ragged-dot-rewriter",
+        "scaled-dot-rewriter",
         "call-inliner",
         "batchnorm_expander",
         "tuple-simplifier",

@@ -16,8 +16,17 @@ from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.loop_making import (
+    adopted,
+    blank,
+    element,
+    new_computation,
+    number,
+    parameter,
+    reducer,
+    row,
+)
 
-INDEX = Shape.array(dt.S32, ())
 # Reducers of growing windows, and what they begin with.
 _IDENTITIES = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "multiply": 1.0}
 
@@ -114,15 +123,13 @@ def _accumulated(scan: _Scan, module: Module) -> list[Instruction] | None:
             for d in range(x.shape.rank)
         )
     )
-    reducer = _reducer(module, like, opcode, scalar)
-    sums = make(like, "reduce-window", x, first, window=window, to_apply=reducer)
+    step = reducer(module, like, opcode, scalar)
+    sums = make(like, "reduce-window", x, first, window=window, to_apply=step)
     kept = tuple(d for d in range(x.shape.rank) if d != scan.along)
     spread = make(like, "broadcast", init, shape=sums.shape, dimensions=kept)
     ys = make(like, opcode, sums, spread)
-    starts = [0] * x.shape.rank
-    starts[scan.along] = 0 if scan.is_reverse else scan.length - 1
-    row = _row(like, ys, [_number(like, s) for s in starts], scan.along)
-    return [ys, row]
+    last = number(like, 0 if scan.is_reverse else scan.length - 1)
+    return [ys, row(ys, scan.along, last)]
 
 
 def _accumulator(scan: _Scan) -> str | None:
@@ -149,30 +156,18 @@ def _identity(opcode: str, dtype: dt.DType) -> np.ndarray:
     )
 
 
-def _reducer(module: Module, like: Instruction, opcode: str, scalar: Shape) -> Computation:
-    made = _computation(like, f"scan_{opcode}")
-    parameters = [_parameter(made, n, scalar) for n in range(2)]
-    made.root = made.new(opcode, scalar, parameters)
-    return _adopted(module, like, made)
-
-
 # -- the loop ----------------------------------------------------------------------------------
 
 
 def _loop(scan: _Scan, module: Module) -> list[Instruction]:
     """State: counter, carries, outputs, inputs."""
     like = scan.scan
-    blanks = []
-    for shape in scan.outputs:
-        zero = Literal.of(np.zeros((), shape.dtype.numpy), Shape.array(shape.dtype, ()))
-        blanks.append(
-            make(like, "broadcast", make_constant(like, zero), shape=shape, dimensions=())
-        )
+    blanks = [blank(like, shape) for shape in scan.outputs]
     if not scan.length:
         return [*blanks, *scan.inits]
-    start = make(like, "tuple", _number(like, 0), *scan.inits, *blanks, *scan.inputs)
-    condition = _adopted(module, like, _condition(scan, start.shape))
-    body = _adopted(module, like, _body(scan, start.shape))
+    start = make(like, "tuple", number(like, 0), *scan.inits, *blanks, *scan.inputs)
+    condition = adopted(module, like, _condition(scan, start.shape))
+    body = adopted(module, like, _body(scan, start.shape))
     loop = make(like, "while", start, condition=condition, body=body)
     carries, outputs = len(scan.inits), len(scan.outputs)
     order = [*range(1 + carries, 1 + carries + outputs), *range(1, 1 + carries)]
@@ -180,75 +175,42 @@ def _loop(scan: _Scan, module: Module) -> list[Instruction]:
 
 
 def _condition(scan: _Scan, state: Shape) -> Computation:
-    made = _computation(scan.scan, "scan_condition")
-    counter = _element(_parameter(made, 0, state), 0)
-    limit = _number(counter, scan.length)
+    made = new_computation(scan.scan, "scan_condition")
+    counter = element(parameter(made, 0, state), 0)
+    limit = number(counter, scan.length)
     made.root = make(counter, "compare", counter, limit, direction="LT")
     return made
 
 
 def _body(scan: _Scan, state: Shape) -> Computation:
-    made = _computation(scan.scan, "scan_body")
-    parameter = _parameter(made, 0, state)
-    parts = [_element(parameter, k) for k in range(len(state.elements))]
+    made = new_computation(scan.scan, "scan_body")
+    whole = parameter(made, 0, state)
+    parts = [element(whole, k) for k in range(len(state.elements))]
     carries, outputs = len(scan.inits), len(scan.outputs)
     counter, carried = parts[0], parts[1 : 1 + carries]
     collected, inputs = parts[1 + carries : 1 + carries + outputs], parts[1 + carries + outputs :]
     at = counter
     if scan.is_reverse:
-        at = make(counter, "subtract", _number(counter, scan.length - 1), counter)
-    zero = _number(counter, 0)
+        at = make(counter, "subtract", number(counter, scan.length - 1), counter)
+    zero = number(counter, 0)
 
     def starts(rank: int) -> list[Instruction]:
         return [at if d == scan.along else zero for d in range(rank)]
 
-    rows = [_row(counter, x, starts(x.shape.rank), scan.along) for x in inputs]
+    rows = [row(x, scan.along, at) for x in inputs]
     result = scan.step.root.shape
     called = make(counter, "call", *rows, *carried, shape=result, to_apply=scan.step)
     values = (
-        [_element(called, k) for k in range(len(result.elements))] if result.is_tuple else [called]
+        [element(called, k) for k in range(len(result.elements))] if result.is_tuple else [called]
     )
     updated = []
-    for whole, value in zip(collected, values[:outputs], strict=True):
-        dims = list(whole.shape.dims)
+    for array, value in zip(collected, values[:outputs], strict=True):
+        dims = list(array.shape.dims)
         dims[scan.along] = 1
-        row = make(counter, "reshape", value, shape=whole.shape.with_dims(dims))
-        updated.append(make(counter, "dynamic-update-slice", whole, row, *starts(whole.shape.rank)))
-    following = make(counter, "add", counter, _number(counter, 1))
+        one = make(counter, "reshape", value, shape=array.shape.with_dims(dims))
+        starting = starts(array.shape.rank)
+        updated.append(make(counter, "dynamic-update-slice", array, one, *starting))
+    following = make(counter, "add", counter, number(counter, 1))
     parts = [following, *values[outputs:], *updated, *inputs]
     made.root = make(counter, "tuple", *parts, shape=state)
-    return made
-
-
-def _row(like: Instruction, x: Instruction, at: list[Instruction], along: int) -> Instruction:
-    """One row of x, without the dimension that it is taken from."""
-    sizes = tuple(1 if d == along else n for d, n in enumerate(x.shape.dims))
-    row = make(like, "dynamic-slice", x, *at, dynamic_slice_sizes=sizes)
-    dims = [n for d, n in enumerate(x.shape.dims) if d != along]
-    return make(like, "reshape", row, shape=x.shape.with_dims(dims))
-
-
-def _number(like: Instruction, value: int) -> Instruction:
-    return make_constant(like, Literal.of(np.array(value, np.int32), INDEX))
-
-
-def _element(whole: Instruction, index: int) -> Instruction:
-    return make(whole, "get-tuple-element", whole, index=index)
-
-
-def _computation(like: Instruction, name: str) -> Computation:
-    assert like.computation is not None, "an instruction in a computation"
-    return Computation(name, execution_thread=like.computation.execution_thread)
-
-
-def _parameter(made: Computation, number: int, shape: Shape) -> Instruction:
-    return made.new("parameter", shape, (), {"parameter_number": number}, name=f"p{number}")
-
-
-def _adopted(module: Module, like: Instruction, made: Computation) -> Computation:
-    """The computation in the module, before the one that calls it."""
-    caller = like.computation
-    assert caller is not None, "an instruction in a computation"
-    module.adopt(made)
-    module.computations.insert(module.computations.index(caller), module.computations.pop())
     return made
