@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 
+from hlo.backend.codegen.llvm_ir import kernel_module, symbol
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
 
@@ -56,11 +57,8 @@ class Compiled:
         self.engines = []
         self.functions: dict[str, ctypes._CFuncPtr] = {}
         for text, kernel in texts.items():
-            module = llvm.parse_assembly(
-                "\n".join(
-                    (*kernel.globals, *kernel.declarations, text.replace("@KERNEL", "@kernel"))
-                )
-            )
+            beside = {symbol(f): f for f in kernel.functions}
+            module = llvm.parse_assembly(kernel_module({"kernel": kernel, **beside}).text)
             module.verify()
             engine = llvm.create_mcjit_compiler(module, self._machine(level))
             engine.finalize_object()

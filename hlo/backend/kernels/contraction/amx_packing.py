@@ -113,20 +113,17 @@ def group_words(
             mask = w.binary("and", exists, w.splat(inside, TILE))
         address = w.address(start, strided(w, k, depth), plan.element)
         rows.append(read(w, f"<{TILE} x {plan.element}>", address, plan.item_bytes, mask))
-    return interleaved(w, rows)
+    return joined_words(w, rows)
 
 
-def interleaved(w: Writer, rows: list[Value]) -> Value:
-    """Lane 0 of every row, lane 1 of every row, ... (a power of two of rows)."""
-    while len(rows) > 1:
-        half = len(rows) // 2
-        pairs = zip(rows[:half], rows[half:], strict=True)
-        rows = [_zipped(w, a, b) for a, b in pairs]
-    return rows[0]
+def joined_words(w: Writer, rows: list[Value]) -> Value:
+    """Lane 0 of every row in one word, lane 1 of every row in the next, ...
 
-
-def _zipped(w: Writer, a: Value, b: Value) -> Value:
-    lanes = 2 * a.lanes
-    order = ", ".join(f"i32 {i // 2 + (i % 2) * a.lanes}" for i in range(lanes))
-    type = f"<{lanes} x {a.scalar_type}>"
-    return w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{order}>")
+    By shifts: shuffles of bytes and halves over whole vectors take LLVM four times as long.
+    """
+    bits, type = 32 // len(rows), f"<{rows[0].lanes} x i32>"
+    words = w.cast("zext", rows[0], type)
+    for i, row in enumerate(rows[1:], 1):
+        wide = w.cast("zext", row, type)
+        words = w.binary("or", words, w.binary("shl", wide, w.int(bits * i, type)))
+    return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.types import storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import (
@@ -46,6 +47,7 @@ class _TileProduct:
         self.plan = plan
         self.c = plan.c
         self.epilogue = epilogue
+        self.functions: list[Kernel] = []
         pairs = -(-plan.row_tiles // 2 // plan.row_blocks)
         self.stage_at = pairs * 2 * plan.strip_bytes
         self.scratch_bytes = self.stage_at + 4 * TILE * TILE * 4
@@ -68,6 +70,7 @@ class _TileProduct:
             c.batches * plan.row_blocks * plan.column_blocks,
             tuple(w.declarations.values()),
             tuple(w.globals.values()),
+            functions=tuple(self.functions),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=c.batches * moved * plan.item_bytes,
             flops=c.flops // 16,  # what an f32 product would cost in that time
@@ -99,7 +102,7 @@ class _TileProduct:
         changed = w.cast("zext", w.compare("icmp ne", key, packed_before[0]), "i64")
         lhs = strided(w, b, [(a.size, a.lhs) for a in c.batch])
         base = element_address(w, self.lhs, lhs, c.lhs.dtype)
-        ranged(w, w.int(0), changed, lambda _: self._pack_rows(base, rows))
+        ranged(w, w.int(0), changed, lambda _: self._call_packing(base, rows))
         step = plan.column_tiles * plan.strip_bytes
         moved: list[tuple[int, int]] = []
         for axis in reversed(c.batch):
@@ -113,6 +116,25 @@ class _TileProduct:
 
         ranged(w, *columns, at_pair)
         return [key]
+
+    def _call_packing(self, base: Value, pairs: tuple[Value, Value]) -> None:
+        """Rows of the unit to their tiles; LLVM takes as long for squares as for the product."""
+        if self.plan.is_lhs_along_depth:
+            self._pack_rows(base, pairs)
+            return
+        product, scratch = self.w, self.scratch
+        parameters = (base, scratch, *pairs)
+        names = [Value(f"%x{i}", p.type) for i, p in enumerate(parameters)]
+        self.w, self.scratch = w, _ = (Writer(), names[1])
+        self._pack_rows(names[0], (names[2], names[3]))
+        self.w, self.scratch = product, scratch
+        head = f"define void @KERNEL({', '.join(n.typed for n in names)}) nounwind {{"
+        text = "\n".join([head, *w.lines, "  ret void", "}"])
+        packing = Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        self.functions.append(packing)
+        name = symbol(packing)
+        product.declare("void", name, [p.type for p in parameters])
+        product.emit(f"call void @{name}({', '.join(p.typed for p in parameters)})")
 
     def _pack_rows(self, base: Value, pairs: tuple[Value, Value]) -> None:
         """Rows of the unit to their tiles."""
@@ -166,7 +188,6 @@ class _TileProduct:
                 group_words(w, plan, start, add(w, k, w.int(g * plan.group)), depth, exists)
                 for g in range(4)
             ]
-            words = [w.cast("bitcast", x, "<16 x i32>") for x in words]
             target = advanced(w, to, times(w, step, TILE_BYTES), "i8")
             target = advanced(w, target, times(w, quarter, 16), "i8")
             for j, vector in enumerate(transposed(w, words)):
