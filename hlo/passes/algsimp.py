@@ -7,6 +7,7 @@ from hlo.passes.patterns import (
     arithmetic,
     contraction,
     conversion,
+    division,
     indexing,
     library,
     logic,
@@ -17,7 +18,8 @@ from hlo.passes.patterns import (
 from hlo.passes.rewriting import Limits, apply_rules
 
 FAMILIES = (  # importing a family enters its rules
-    arithmetic, contraction, conversion, indexing, library, logic, movement, reduction, slicing,
+    arithmetic, contraction, conversion, division, indexing, library, logic, movement, reduction,
+    slicing,
 )  # fmt: skip
 
 

@@ -196,7 +196,7 @@ def _may_repeat(producer: Instruction, count: int) -> bool:
     if producer.opcode in ("gather", "dynamic-slice", "reduce", "concatenate", "pad"):
         return False
     size = producer.shape.size_bytes
-    read = sum(o.shape.size_bytes for o in producer.operands)
+    read = sum(o.shape.size_bytes for o in dict.fromkeys(producer.operands))
     if producer.opcode in ("broadcast", "reshape", "transpose", "slice", "reverse"):
         return read <= size
     return op_cost(producer) <= _CHEAP and read <= size and count <= 3

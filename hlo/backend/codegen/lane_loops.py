@@ -1,4 +1,4 @@
-"""A loop over lanes: full vectors in batches, then what is left, masked."""
+"""A loop over lanes: full vectors in batches, then what is left, masked or in short vectors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,32 @@ from hlo.backend.codegen.writer import Value, vector_of
 
 # (the batch's indices, carried values) -> carried values. A last batch may be shorter.
 LaneBody = Callable[[list[Expr], list[Value]], list[Value]]
+_MOST_SHORT = 3  # vectors that take the place of a masked one
+
+
+def fitting(length: int, lanes: int) -> int:
+    """The lanes of a loop's vectors: fewer than full ones where a short one is all there is.
+
+    It needs no mask, so that LLVM may keep what a loop hands on in a register.
+    """
+    return length if 1 < length < lanes and length.bit_count() == 1 else lanes
 
 
 def lane_loop(
-    nest: Nest, low: int, length: int, lanes: int, copies: int, carried: list[Value], body: LaneBody
+    nest: Nest,
+    low: int,
+    length: int,
+    lanes: int,
+    copies: int,
+    carried: list[Value],
+    body: LaneBody,
+    *,
+    shortens: bool = False,
 ) -> list[Value]:
-    """`body` over [low, low + length): `copies` vectors a round, the rest in one batch."""
+    """`body` over [low, low + length): `copies` vectors a round, the rest in one batch.
+
+    shortens: the last elements may be taken as short vectors instead of a masked one.
+    """
     step = lanes * copies
     rounds, rest = divmod(length, step)
     high = low + length
@@ -31,6 +51,13 @@ def lane_loop(
         carried = nest.loop(low, low + rounds * step, step, carried, run)
     if rest:
         starts = list(range(low + rounds * step, high, lanes))
+        rest = (high - starts[-1]) % lanes
+        if shortens and 0 < rest.bit_count() <= _MOST_SHORT:
+            batch = [fixed(nest, s, lanes, high) for s in starts[:-1]]
+            for size in (1 << k for k in reversed(range(rest.bit_length())) if rest >> k & 1):
+                batch.append(fixed(nest, high - rest, size, high))
+                rest -= size
+            return body(batch, carried)
         carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     return carried
 

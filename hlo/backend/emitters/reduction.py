@@ -15,7 +15,7 @@ from math import prod
 from hlo.backend.codegen import indexing, spaces, types
 from hlo.backend.codegen.elemental import Elemental, Path, emits
 from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.lane_loops import lane_loop
+from hlo.backend.codegen.lane_loops import fitting, lane_loop
 from hlo.backend.codegen.trace import trace
 from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value
@@ -247,7 +247,7 @@ class _Space:
         elemental, nest = self.elemental, self.elemental.nest
         extents = self._factored(indices[0])
         length = extents[-1]
-        lanes = elemental.lanes
+        lanes = fitting(length, elemental.lanes)
         copies = self._copies(length, lanes, len(indices))
         identity = self._start(lanes)
         start = _flat([identity for _ in range(copies) for _ in indices])

@@ -12,6 +12,7 @@ from math import prod
 from hlo.backend.codegen import indexing, spaces
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index, Variable
+from hlo.backend.codegen.lane_loops import fitting
 from hlo.backend.codegen.trace import Trace, trace
 from hlo.backend.emitters import reducers
 from hlo.backend.kernels.outputs import Output
@@ -24,6 +25,7 @@ _UNITS = 64  # enough parallel units
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
 _STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
 LINE_BYTES = 64
+_LIGHT = 60  # the weight of an expression of which code may be there several times
 _SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
 _STRIP_ELEMENTS = 1 << 16  # of a strip's rows: what its stages share stays in the cache
 
@@ -69,6 +71,16 @@ class Part:
     @property
     def size(self) -> int:
         return prod(self.dims)
+
+    @property
+    def weight(self) -> int:
+        """What an element costs, in plain ops."""
+        return self.trace.ops + 8 * self.trace.heavy
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a few short vectors cost no more than a masked one."""
+        return self.weight <= _LIGHT and not self.trace.reductions
 
     @property
     def blocks(self) -> int:
@@ -217,6 +229,8 @@ def _planned(elemental: Elemental, part: Part) -> Part:
         return part
     part.in_lanes = bool(part.extents) and not _is_row_fold(part, elemental)
     _choose_tile(elemental, part)
+    if part.in_lanes and part.tile is None and not part.trace.reductions:
+        part.lanes = fitting(part.extents[-1], part.lanes)
     _choose_units(part)
     return part
 
@@ -381,6 +395,5 @@ def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:
         return 1
     if is_fold:
         return max(1, min(8, vectors))
-    weight = part.trace.ops + 8 * part.trace.heavy
-    wanted = 4 if weight <= 4 else 2 if weight <= 60 else 1
+    wanted = 4 if part.weight <= 4 else 2 if part.weight <= _LIGHT else 1
     return max(1, min(wanted, vectors))

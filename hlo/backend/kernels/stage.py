@@ -17,6 +17,7 @@ from hlo.backend.kernels.strips import emit_strips, saved_strips
 from hlo.ir.instruction import Instruction
 
 Limits = tuple[Value, Value]  # of a loop, known at run time
+_FEW_VECTORS = 4  # of an array that a loop's iterations may hand on in registers
 
 
 def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None:
@@ -163,7 +164,8 @@ class _Emission:
             return carried
 
         if limits is None:
-            lane_loop(nest, 0, length, lanes, part.copies, [], static)
+            shortens = part.is_light and length <= _FEW_VECTORS * lanes
+            lane_loop(nest, 0, length, lanes, part.copies, [], static, shortens=shortens)
             return
         is_whole = length % (lanes * part.copies) == 0
         lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, is_whole=is_whole)

@@ -15,6 +15,7 @@ from hlo.passes.patterns.matching import (
     is_constant_like,
     is_discrete,
     is_splat,
+    log2_of,
     same_array,
     splat,
     splat_literal,
@@ -164,7 +165,7 @@ def divide_by_square_root(root: Instruction) -> Instruction | None:
 def divide_unsigned_power_of_two(root: Instruction) -> Instruction | None:
     """x / 2^k => x >>> k  for unsigned integers"""
     x, divisor = root.operands
-    k = _log2(divisor)
+    k = log2_of(divisor)
     if k is None or not root.shape.dtype.is_unsigned:
         return None
     return make(root, "shift-right-logical", x, splat(root, k, divisor.shape), shape=root.shape)
@@ -174,18 +175,10 @@ def divide_unsigned_power_of_two(root: Instruction) -> Instruction | None:
 def remainder_unsigned_power_of_two(root: Instruction) -> Instruction | None:
     """x % 2^k => x & (2^k - 1)  for unsigned integers"""
     x, divisor = root.operands
-    k = _log2(divisor)
+    k = log2_of(divisor)
     if k is None or not root.shape.dtype.is_unsigned:
         return None
     return make(root, "and", x, splat(root, (1 << k) - 1, divisor.shape), shape=root.shape)
-
-
-def _log2(divisor: Instruction) -> int | None:
-    value = splat_literal(divisor)
-    if value is None or not divisor.shape.dtype.is_integral or int(value) <= 0:
-        return None
-    number = int(value)
-    return number.bit_length() - 1 if number & (number - 1) == 0 else None
 
 
 @rewrite("remainder", operand="remainder")

@@ -50,6 +50,15 @@ def is_splat(instruction: Instruction, number: complex) -> bool:
     return bool(wide == number)
 
 
+def log2_of(instruction: Instruction) -> int | None:
+    """k of an integer 2^k that is everywhere."""
+    value = splat_literal(instruction)
+    if value is None or not instruction.shape.dtype.is_integral or int(value) <= 0:
+        return None
+    number = int(value)
+    return number.bit_length() - 1 if number & (number - 1) == 0 else None
+
+
 def is_constant_like(instruction: Instruction) -> bool:
     """A constant, or a broadcast of a scalar constant."""
     return instruction.opcode == "constant" or (
