@@ -12,9 +12,8 @@ from hlo.interpreter.rendezvous import Rendezvous
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.numerics.generators import philox_words
+from hlo.ops.random import FIRST_STATE
 from hlo.runtime.arguments import checked_argument
-
-FIRST_STATE = 117515157  # of every rng-get-and-update-state (OP_SEMANTICS section 15)
 
 Infeed = Iterable[object] | Callable[[int, Shape], object]
 Progress = Callable[[int, int], None]  # steps of the entry done, and all of them

@@ -21,6 +21,7 @@ from hlo.ops.shape_rules import check_array, check_kind, text
 from hlo.ops.table import REQUIRED, Attr, Op, Trait
 
 MASK64 = 2**64 - 1
+FIRST_STATE = 117515157  # of every rng-get-and-update-state
 SIGNED, UNSIGNED = Kind.SIGNED, Kind.UNSIGNED
 
 
@@ -118,7 +119,7 @@ class Rng(Op):
             if shape.dtype.is_float:
                 return _uniform_float(a, b, words, shape.dtype)
             if shape.dtype is dt.PRED:
-                return np.asarray((words[0] & 1 == 1) & b | ~b & a)
+                return np.asarray(((words[0] & 1) == 1) & b | ~b & a)
             return _uniform_integer(a, b, words, shape.dtype)
 
 
@@ -162,7 +163,7 @@ def _normal(mean: Array, deviation: Array, words: Array, dtype: DType) -> Array:
 class RngGetAndUpdateState(Op):
     """The 128-bit counter of this instruction as u64[2] = [low, high], then delta added to it.
 
-    The counter starts at 117515157 in every run. C1: the result is u64[2].
+    The counter starts at FIRST_STATE in every run. C1: the result is u64[2].
     """
 
     opcode = "rng-get-and-update-state"

@@ -18,6 +18,7 @@ from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
+from hlo.passes.rng_expander import rng_expander
 from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
 from hlo.passes.scan_expander import scan_expander
 from hlo.passes.sharding_remover import sharding_remover
@@ -40,6 +41,7 @@ CATALOGUE: dict[str, Pass] = {
     "fusion": fusion,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
+    "rng-expander": rng_expander,
     "scaled-dot-rewriter": scaled_dot_rewriter,
     "scan_expander": scan_expander,
     "sharding-remover": sharding_remover,
@@ -76,6 +78,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     "simplify": SIMPLIFY,
     "default": (
         *SIMPLIFY,
+        "rng-expander",
         "reshape-mover",
         "algsimp",
         *LOOPS,
@@ -93,6 +96,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "dce",
         "fixpoint(algsimp{inexact=true},constant_folding,simplify-conditional,while-loop-unroller,"
         "tuple-simplifier,cse,dce)",
+        "rng-expander",
         "reshape-mover",
         "algsimp{inexact=true}",
         *LOOPS,
@@ -111,6 +115,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "a producer in a caller cannot be fused into a consumer in a callee",
     ),
     ("call-inliner", "cse", "equal values in two callees merge only when they stand side by side"),
+    ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
     (
