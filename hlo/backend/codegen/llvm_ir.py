@@ -10,9 +10,11 @@ a function's length.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
@@ -27,13 +29,19 @@ from hlo.backend.planning.program import (
     Program,
     Step,
 )
-from hlo.backend.planning.slots import SLOT_COUNTERS, SLOT_FRAME, SLOT_HOST, SLOT_THREADS
+from hlo.backend.planning.slots import (
+    HEADER_SLOTS,
+    SLOT_COUNTERS,
+    SLOT_FRAME,
+    SLOT_HOST,
+    SLOT_THREADS,
+)
 
 TimedStep = KernelStep | CopyStep | HostStep
 COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
-GROUPS = 4  # modules of a program of middle size, so that two processors share the work evenly
+SETUP_LINES = 8  # what a function costs besides its own
 LEAST_LINES, MOST_LINES = 150, 2000  # of a module
 GLUE_LINES = 24  # of an entry that is no module of its own
 FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
@@ -86,18 +94,22 @@ def symbol(kernel: Kernel) -> str:
 
 
 def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
-    """Kernels in groups of like length, a few for each processor: a module costs 1 ms of set-up."""
-    lines = sum(k.text.count("\n") for k in kernels.values())
-    limit = min(MOST_LINES, max(LEAST_LINES, -(-lines // GROUPS)))
-    groups: list[dict[str, Kernel]] = []
-    length = limit
-    for name, kernel in kernels.items():
-        if length >= limit:
-            groups.append({})
-            length = 0
-        groups[-1][name] = kernel
-        length += kernel.text.count("\n")
+    """Kernels in groups of like length, one for each processor: a module costs 1 ms of set-up."""
+    lines = {name: k.text.count("\n") + SETUP_LINES for name, k in kernels.items()}
+    total = sum(lines.values())
+    count = max(-(-total // MOST_LINES), min(_processors(), total // LEAST_LINES), 1)
+    groups: list[dict[str, Kernel]] = [{} for _ in range(min(count, len(kernels)))]
+    lengths = [0] * len(groups)
+    for name in sorted(lines, key=lines.__getitem__, reverse=True):
+        least = lengths.index(min(lengths))
+        groups[least][name] = kernels[name]
+        lengths[least] += lines[name]
     return groups
+
+
+@lru_cache(maxsize=1)
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def kernel_module(
@@ -298,6 +310,8 @@ class _Entry:
                     self._kernel(function, step)
                 case CopyStep():
                     self._copy(function, step)
+                case AlignStep():
+                    self._align(function, step)
                 case HostStep():
                     self._host(function, step)
                 case LoopStep():
@@ -373,6 +387,15 @@ class _Entry:
         function.lines.append(
             f"  call {copy}(ptr {target}, ptr {source}, i64 {step.size}, i1 false)"
         )
+
+    def _align(self, function: _Function, step: AlignStep) -> None:
+        self._declare(COPY, f"void @{COPY}(ptr, ptr, i64, i1)")
+        source, spare = function.held(step.source), function.held(step.spare)
+        used = function.fresh("used")
+        function.lines += aligned_address(used, source, spare, step.size)
+        for number, cell in enumerate(self.program.table, HEADER_SLOTS):
+            if cell == step.cell:
+                function.lines.append(f"  store ptr %{used}, ptr {function.slot(number)}, align 8")
 
     def _host(self, function: _Function, step: HostStep) -> None:
         host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
