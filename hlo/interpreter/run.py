@@ -189,7 +189,7 @@ def needed(computation: Computation) -> list[Instruction]:
     """What the root or an effect needs, operands first, in the text's order where that is one."""
     order = computation.instructions
     if not is_topological(order) or any("control-predecessors" in i.attributes for i in order):
-        order = tuple(post_order(computation))
+        order = post_order(computation)
     wanted = {computation.root}
     for instruction in reversed(order):
         if instruction in wanted or has_effect(instruction):

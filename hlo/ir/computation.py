@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import TYPE_CHECKING, TypeVar
 
 from hlo.ir.instruction import NO_ATTRIBUTES, Attributes, Instruction
 from hlo.ir.shape import ProgramShape, Shape
@@ -11,16 +12,20 @@ from hlo.ir.shape import ProgramShape, Shape
 if TYPE_CHECKING:
     from hlo.ir.module import Module
 
+Fact = TypeVar("Fact")
+_states = count(1)
+
 
 class Computation:
     """Instructions in text order (operands first when it came from text), one of them the root.
 
     `add` appends: after edits the order is no longer topological; `hlo.ir.graph.post_order` is.
+    What follows from instructions, edges and attributes may be kept as a fact until the next edit.
     """
 
     __slots__ = (
-        "_by_order", "_instructions", "_next", "_root", "_taken", "execution_thread", "module",
-        "name",
+        "_by_order", "_facts", "_instructions", "_next", "_root", "_taken", "execution_thread",
+        "module", "name",
     )  # fmt: skip
 
     def __init__(self, name: str, *, execution_thread: str = "main") -> None:
@@ -30,6 +35,7 @@ class Computation:
         self._instructions: dict[Instruction, None] = {}
         self._by_order: tuple[Instruction, ...] | None = None
         self._root: Instruction | None = None
+        self._facts: dict[object, object] | None = None
         self._taken: set[str] | None = None  # names in use, known from the first edit on
         self._next: dict[str, int] = {}  # the next number to try for a name in use
 
@@ -54,6 +60,26 @@ class Computation:
     def root(self, instruction: Instruction) -> None:
         assert instruction.computation is self, f"{instruction.name} is not in {self.name}"
         self._root = instruction
+        self._facts = None
+
+    def fact(self, of: Callable[[Computation], Fact]) -> Fact:
+        """What a function says of the computation, called once between two edits."""
+        facts = self.facts
+        if of not in facts:
+            facts[of] = of(self)
+        return facts[of]  # type: ignore[return-value]  # what `of` gave
+
+    @property
+    def facts(self) -> dict[object, object]:
+        """What is known of the computation as it stands; an edit forgets it."""
+        if self._facts is None:
+            self._facts = {}
+        return self._facts
+
+    @property
+    def state(self) -> int:
+        """A number that no other state of a computation has, before or after an edit."""
+        return self.fact(_next_state)
 
     @property
     def parameters(self) -> tuple[Instruction, ...]:
@@ -78,7 +104,7 @@ class Computation:
         if self._taken is not None:
             self._taken.add(instruction.name)
         self._instructions[instruction] = None
-        self._by_order = None
+        self._by_order = self._facts = None
         for operand in instruction.operands:
             operand.users[instruction] = None
         return instruction
@@ -126,6 +152,7 @@ class Computation:
         operands = list(user.operands)
         old, operands[index] = operands[index], new
         user.operands = tuple(operands)
+        self._facts = None
         if old not in user.operands:
             old.users.pop(user, None)
         new.users[user] = None
@@ -135,15 +162,18 @@ class Computation:
         for old in user.operands:
             old.users.pop(user, None)
         user.operands = tuple(operands)
+        self._facts = None
         for new in user.operands:
             new.users[user] = None
 
     def set_attributes(self, instruction: Instruction, attributes: Attributes) -> None:
         instruction.attributes = attributes
+        self._facts = None
 
     def replace_uses(self, old: Instruction, new: Instruction) -> None:
         """Every user of `old` now uses `new`, which is the root if `old` was."""
         assert old is not new, f"{old.name} replaced by itself"
+        self._facts = None
         for user in tuple(old.users):
             if user is not new:
                 user.operands = tuple(new if o is old else o for o in user.operands)
@@ -163,7 +193,7 @@ class Computation:
         instruction.operands = ()
         instruction.computation = None
         del self._instructions[instruction]
-        self._by_order = None
+        self._by_order = self._facts = None
 
     def reorder(self, order: Iterable[Instruction]) -> None:
         """Set the order of the instructions: the same ones, each once."""
@@ -171,4 +201,8 @@ class Computation:
         ordered = dict.fromkeys(order)
         assert ordered.keys() == self._instructions.keys(), "a permutation of the instructions"
         self._instructions = ordered
-        self._by_order = None
+        self._by_order = self._facts = None
+
+
+def _next_state(_: Computation) -> int:
+    return next(_states)

@@ -16,8 +16,12 @@ def control_predecessors(instruction: Instruction) -> tuple[Instruction, ...]:
     return instruction.attributes.get("control-predecessors", ())  # type: ignore[return-value]  # instructions
 
 
-def post_order(computation: Computation) -> list[Instruction]:
+def post_order(computation: Computation) -> tuple[Instruction, ...]:
     """Operands before users, as XLA orders and prints them (HLO_TEXT.md 8.5). O(edges)."""
+    return computation.fact(_post_order)
+
+
+def _post_order(computation: Computation) -> tuple[Instruction, ...]:
     done: dict[Instruction, None] = {}
     visiting: set[Instruction] = set()
     for start in computation.instructions:
@@ -35,38 +39,54 @@ def post_order(computation: Computation) -> list[Instruction]:
                 stack += [o for o in reversed(top.operands) if o not in done]
             if "control-predecessors" in top.attributes:
                 stack += [c for c in control_predecessors(top) if c not in done]
-    return list(done)
+    return tuple(done)
 
 
 def callees_first(module: Module) -> list[Computation]:
     """Every computation of the module after all that it calls; module order otherwise."""
     done: dict[Computation, None] = {}
     for start in module.computations:
-        stack: list[tuple[Computation, Iterator[Computation]]] = [(start, _callees(start))]
+        stack: list[tuple[Computation, Iterator[Computation]]] = [(start, iter(callees(start)))]
         active = {start}
         while stack and stack[-1][0] not in done:
-            computation, callees = stack[-1]
-            callee = next((c for c in callees if c not in done and c not in active), None)
+            computation, waiting = stack[-1]
+            callee = next((c for c in waiting if c not in done and c not in active), None)
             if callee is None:
                 done[computation] = None
                 active.discard(computation)
                 stack.pop()
             else:
                 active.add(callee)
-                stack.append((callee, _callees(callee)))
+                stack.append((callee, iter(callees(callee))))
     return list(done)
 
 
-def _callees(computation: Computation) -> Iterator[Computation]:
-    for instruction in computation.instructions:
-        yield from instruction.called_computations()
+def calls(computation: Computation) -> tuple[Instruction, ...]:
+    """The instructions that call computations, in order."""
+    return computation.fact(_calls)
+
+
+def _calls(computation: Computation) -> tuple[Instruction, ...]:
+    return tuple(
+        i for i in computation.instructions
+        if i.attributes and next(i.called_computations(), None) is not None
+    )  # fmt: skip
+
+
+def callees(computation: Computation) -> tuple[Computation, ...]:
+    """What a computation calls itself, each once, in order."""
+    return computation.fact(_callees)
+
+
+def _callees(computation: Computation) -> tuple[Computation, ...]:
+    return tuple(dict.fromkeys(c for i in calls(computation) for c in i.called_computations()))
 
 
 def callers(module: Module) -> dict[Computation, list[Instruction]]:
     """The instructions that call each computation."""
     found: dict[Computation, list[Instruction]] = {c: [] for c in module.computations}
     for computation in module.computations:
-        for instruction in computation.instructions:
+        for instruction in calls(computation):
             for callee in instruction.called_computations():
                 found.setdefault(callee, []).append(instruction)
     return found
@@ -77,7 +97,7 @@ def reachable_computations(module: Module) -> set[Computation]:
     found = {module.entry}
     stack = [module.entry]
     while stack:
-        for callee in _callees(stack.pop()):
+        for callee in callees(stack.pop()):
             if callee not in found:
                 found.add(callee)
                 stack.append(callee)
@@ -95,7 +115,7 @@ def clone_computation(
     twins: dict[Instruction, Instruction] = {}
     order = computation.instructions
     if not is_topological(order):
-        order = tuple(post_order(computation))
+        order = post_order(computation)
     for old in order:
         twins[old] = clone_instruction(old, tuple(twins[o] for o in old.operands), callees)
         copy.add(twins[old])

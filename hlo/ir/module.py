@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ class Module:
     stack_frames: the tables that metadata's stack_frame_id points into, or None.
     """
 
-    __slots__ = ("attributes", "computations", "entry", "name", "source", "stack_frames")
+    __slots__ = (
+        "_next", "_taken", "attributes", "computations", "entry", "name", "source", "stack_frames",
+    )  # fmt: skip
 
     def __init__(self, name: str, attributes: Attributes = NO_ATTRIBUTES) -> None:
         self.name = name
@@ -30,6 +33,8 @@ class Module:
         self.entry: Computation = None  # type: ignore[assignment]  # set before a module is handed out
         self.stack_frames: object | None = None
         self.source: Source | None = None
+        self._taken: set[str] | None = None  # names in use, known from the first adoption on
+        self._next: dict[str, int] = {}  # the last number tried for a name in use
 
     def __repr__(self) -> str:
         return f"<module {self.name}, {len(self.computations)} computations>"
@@ -45,19 +50,53 @@ class Module:
             self.entry = computation
         return computation
 
-    def adopt(self, computation: Computation) -> Computation:
-        """Append a computation under a name that no other one has."""
-        taken = {c.name for c in self.computations}
-        root, number = computation.name, 0
-        while computation.name in taken:
+    def adopt(
+        self,
+        computation: Computation,
+        *,
+        before: Computation | None = None,
+        after: Computation | None = None,
+    ) -> Computation:
+        """Add a computation under a name that no other one has; last, unless told beside which."""
+        computation.name = self._free_name(computation.name)
+        self.add(computation)
+        neighbour = before or after
+        if neighbour is not None:
+            place = self.computations.index(neighbour) + (after is not None)
+            self.computations.insert(place, self.computations.pop())
+        return computation
+
+    def _free_name(self, name: str) -> str:
+        """The name, with the first number that makes it free where it is not.
+
+        Names are looked at once, and again after computations went: modules of thousands of
+        computations adopt thousands.
+        """
+        if self._taken is None or len(self._taken) != len(self.computations):
+            self._taken = {c.name for c in self.computations}
+            self._next = {}
+        found, number = name, self._next.get(name, 0)
+        while found in self._taken:
             number += 1
-            computation.name = f"{root}.{number}"
-        return self.add(computation)
+            found = f"{name}.{number}"
+        self._next[name] = number
+        self._taken.add(found)
+        return found
 
     def remove(self, computation: Computation) -> None:
-        assert computation is not self.entry, "the entry stays"
-        self.computations.remove(computation)
-        computation.module = None
+        """Take out a computation that nothing calls any more."""
+        self.remove_all((computation,))
+
+    def remove_all(self, computations: Iterable[Computation]) -> None:
+        """Take out computations that nothing calls any more."""
+        gone = set(computations)
+        assert self.entry not in gone, "the entry stays"
+        if not gone:
+            return
+        self.computations = [c for c in self.computations if c not in gone]
+        for computation in gone:
+            computation.module = None
+        self._taken = None
 
     @property
     def is_scheduled(self) -> bool:

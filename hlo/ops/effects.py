@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo.ir.computation import Computation
+from hlo.ir.graph import callees
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import Trait, has_trait
 
@@ -20,9 +21,23 @@ def has_effect(instruction: Instruction) -> bool:
     """Whether the instruction, or anything that it calls, has a side effect."""
     if acts(instruction):
         return True
-    if next(instruction.called_computations(), None) is None:
-        return False
-    return any(acts(i) for i in with_callees(instruction))
+    return any(c.fact(_acts_inside) for c in _reached(instruction))
+
+
+def _acts_inside(computation: Computation) -> bool:
+    return any(map(acts, computation.instructions))
+
+
+def _reached(instruction: Instruction) -> Iterator[Computation]:
+    """All that an instruction calls, however deep, each once."""
+    pending = list(instruction.called_computations())
+    seen = set(pending)
+    while pending:
+        top = pending.pop()
+        yield top
+        fresh = [c for c in callees(top) if c not in seen]
+        seen.update(fresh)
+        pending += fresh
 
 
 def with_callees(instruction: Instruction) -> Iterator[Instruction]:

@@ -59,8 +59,7 @@ def _adder(module: Module, caller: Computation, norm: Instruction) -> Computatio
         for n, name in enumerate(("lhs", "rhs"))
     ]
     added.root = added.new("add", scalar, parameters, name="sum")
-    module.adopt(added)
-    module.computations.insert(module.computations.index(caller), module.computations.pop())
+    module.adopt(added, before=caller)
     return added
 
 

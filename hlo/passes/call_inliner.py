@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo.ir.computation import Computation
 from hlo.ir.graph import (
     callees_first,
+    calls,
     clone_computation,
     clone_instruction,
     control_predecessors,
@@ -28,7 +29,7 @@ def call_inliner(module: Module) -> bool:
         if computation in wrapped:
             continue
         kept = awaited(computation)
-        for instruction in computation.instructions:
+        for instruction in calls(computation):
             if instruction not in kept and _may_inline(instruction, computation):
                 inline_call(instruction)
                 changed = True
@@ -77,6 +78,5 @@ def _own_copies(start: Instruction) -> None:
     copies: dict[Computation, Computation] = {}
     for callee in start.called_computations():
         copies[callee] = clone_computation(callee)
-        module.adopt(copies[callee])
-        module.computations.insert(module.computations.index(callee), module.computations.pop())
-    start.attributes = redirect_calls(start.attributes, copies)
+        module.adopt(copies[callee], before=callee)
+    start.computation.set_attributes(start, redirect_calls(start.attributes, copies))

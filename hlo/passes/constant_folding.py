@@ -12,6 +12,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait, evaluation_keywords, has_trait
 from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.settling import is_settled, settle
 
 # Ops that make more bytes than they read stay as they are: an iota costs nothing inside a kernel.
 EXPANDING = frozenset({"broadcast", "iota", "constant", "parameter", "pad"})
@@ -27,12 +28,21 @@ def constant_folding(module: Module, *, max_elements: int = 65536) -> bool:
     changed = False
     fused = fused_computations(module)
     for computation in module.computations:
-        if computation in fused:
-            continue
-        kept = awaited(computation)
-        for instruction in post_order(computation):
-            if instruction not in kept and _may_fold(instruction, max_elements):
-                changed |= _fold(computation, instruction)
+        key = (constant_folding, max_elements)
+        if computation not in fused and not is_settled(computation, key):
+            if _folded(computation, max_elements):
+                changed = True
+            else:
+                settle(computation, key)
+    return changed
+
+
+def _folded(computation: Computation, max_elements: int) -> bool:
+    changed = False
+    kept = awaited(computation)
+    for instruction in post_order(computation):
+        if instruction not in kept and _may_fold(instruction, max_elements):
+            changed |= _fold(computation, instruction)
     return changed
 
 
@@ -48,7 +58,7 @@ def _may_fold(instruction: Instruction, max_elements: int) -> bool:
     row = OPS[instruction.opcode]
     if has_trait(instruction, _BARRED) or row.takes_context or not hasattr(row, "evaluate"):
         return False
-    if any(True for _ in instruction.called_computations()):
+    if next(instruction.called_computations(), None) is not None:
         return False
     return sum(o.shape.size for o in instruction.operands) <= 4 * max_elements
 

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, post_order
+from hlo.ir.graph import callees, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
 from hlo.ops.table import OPS, Trait, has_trait
 from hlo.passes.liveness import awaited
+from hlo.passes.settling import is_settled, reach_states, settle
 
 Key = tuple[object, ...]
-Numbers = dict[Computation, int]  # equal for computations of equal structure
+
+
+class Numbers:
+    """A number for each computation that somebody asks about, equal for equal structure."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, int] = {}
+        self._numbers: dict[Computation, int] = {}
+
+    def __getitem__(self, computation: Computation) -> int:
+        """What it calls is numbered first: calls may be as deep as the module."""
+        stack = [computation]
+        while stack:
+            top = stack[-1]
+            waiting = [c for c in callees(top) if c not in self._numbers]
+            if waiting and top not in self._numbers:
+                stack += waiting
+                continue
+            stack.pop()
+            if top not in self._numbers:
+                key = structure(top, self)
+                self._numbers[top] = self._known.setdefault(key, len(self._known))
+        return self._numbers[computation]
 
 
 def cse(module: Module) -> bool:
@@ -21,25 +44,34 @@ def cse(module: Module) -> bool:
     A value number per instruction: (opcode, shape, operands' numbers, attributes); called
     computations count by structure, so that JAX's many copies of one reducer are one. O(edges).
     """
-    numbers: Numbers = {}
-    known: dict[Key, int] = {}
+    numbers = Numbers()
+    reaches = reach_states(module)
     changed = False
-    for computation in callees_first(module):
-        changed |= _merge(computation, numbers)
-        if computation is not module.entry:  # nobody asks for the entry's
-            numbers[computation] = known.setdefault(structure(computation, numbers), len(known))
+    for computation in reaches:
+        reach = reaches[computation]
+        if is_settled(computation, cse, reach):
+            continue
+        if _merge(computation, numbers):
+            changed = True
+        else:
+            settle(computation, cse, reach)
     return changed
 
 
 def _merge(computation: Computation, numbers: Numbers) -> bool:
+    seen: dict[Key, Instruction] = {}
     known: dict[Key, Instruction] = {}
     kept = awaited(computation)
     changed = False
     for instruction in post_order(computation):
         if not _may_merge(instruction):
             continue
-        key = (value_key(instruction, numbers), tuple(map(id, instruction.operands)))
-        first = known.setdefault(key, instruction)
+        short = (instruction.opcode, *map(id, instruction.operands))
+        alike = seen.setdefault(short, instruction)
+        if alike is instruction:
+            continue  # nothing before has these operands
+        known.setdefault((short, value_key(alike, numbers)), alike)
+        first = known.setdefault((short, value_key(instruction, numbers)), instruction)
         if first is not instruction and instruction not in kept:
             computation.replace_uses(instruction, first)
             computation.remove(instruction)
@@ -68,7 +100,7 @@ def value_key(instruction: Instruction, numbers: Numbers) -> Key:
 
 def _attribute_key(value: object, numbers: Numbers) -> object:
     if isinstance(value, Computation):
-        return numbers.get(value, value)
+        return numbers[value]
     if isinstance(value, Literal):
         return _literal_key(value)
     if isinstance(value, tuple):

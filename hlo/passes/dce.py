@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import reachable_computations
+from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.liveness import awaited, is_removable
 
@@ -17,16 +18,14 @@ def dce(module: Module) -> bool:
     for computation in module.computations:
         changed |= _drop_dead_instructions(computation)
     reachable = reachable_computations(module)
-    for computation in tuple(module.computations):
-        if computation not in reachable:
-            module.remove(computation)
-            changed = True
-    return changed
+    unreached = [c for c in module.computations if c not in reachable]
+    module.remove_all(unreached)
+    return changed or bool(unreached)
 
 
 def _drop_dead_instructions(computation: Computation) -> bool:
     kept = awaited(computation)
-    stack = [i for i in computation.instructions if not i.users]
+    stack = list(computation.fact(_unused))
     changed = False
     while stack:
         instruction = stack.pop()
@@ -38,3 +37,8 @@ def _drop_dead_instructions(computation: Computation) -> bool:
             changed = True
             stack += [o for o in operands if not o.users]
     return changed
+
+
+def _unused(computation: Computation) -> tuple[Instruction, ...]:
+    unused = [i for i in computation.instructions if not i.users]
+    return tuple(i for i in unused if i.opcode != "parameter" and not i.is_root)

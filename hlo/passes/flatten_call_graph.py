@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, callers, clone_computation, redirect_calls
+from hlo.ir.graph import callees_first, callers, calls, clone_computation, redirect_calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 
@@ -19,15 +19,14 @@ def flatten_call_graph(module: Module) -> bool:
     sites = callers(module)
     changed = False
     for computation in reversed(callees_first(module)):
-        calls = [i for i in sites[computation] if i.opcode in CONTROL_FLOW]
-        for site in _after_first(calls, computation):
+        control = [i for i in sites[computation] if i.opcode in CONTROL_FLOW]
+        for site in _after_first(control, computation):
             clone = clone_computation(computation)
-            module.adopt(clone)
-            module.computations.insert(
-                module.computations.index(computation) + 1, module.computations.pop()
-            )
-            site.attributes = _one_redirected(site, computation, clone)
-            for instruction in clone.instructions:
+            module.adopt(clone, after=computation)
+            caller = site.computation
+            assert caller is not None, "a call in a computation"
+            caller.set_attributes(site, _one_redirected(site, computation, clone))
+            for instruction in calls(clone):
                 for callee in instruction.called_computations():
                     sites[callee].append(instruction)
             changed = True

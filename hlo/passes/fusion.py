@@ -7,7 +7,7 @@ results are cut in two; 3. groups are planned per computation; 4. each becomes a
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import clone_instruction, control_predecessors, post_order
+from hlo.ir.graph import calls, clone_instruction, control_predecessors, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -27,18 +27,26 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
     """
     changed = _write_out(module)
     left = _called_by_ops(module) | wrapped_operations(module)
+    order: list[Computation] = []
     for computation in tuple(module.computations):
-        if computation in left:
-            continue
-        changed |= split_reductions(computation)
-        groups = plan(computation, max_size)
-        loops = [g for g in groups if g.contraction is None]
-        finishing = [g for g in groups if g.contraction is not None]
-        for group in joined(loops, max_size) + finishing:
-            if is_worth_a_call(group):
-                _fuse(module, computation, group)
-                changed = True
-        _sweep(computation)
+        before = len(module.computations)
+        if computation not in left:
+            changed |= _fuse_all(module, computation, max_size)
+        order += (*module.computations[before:], computation)  # callees before their callers
+    module.computations = order
+    return changed
+
+
+def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
+    changed = split_reductions(computation)
+    groups = plan(computation, max_size)
+    loops = [g for g in groups if g.contraction is None]
+    finishing = [g for g in groups if g.contraction is not None]
+    for group in joined(loops, max_size) + finishing:
+        if is_worth_a_call(group):
+            _fuse(module, computation, group)
+            changed = True
+    _sweep(computation)
     return changed
 
 
@@ -48,7 +56,7 @@ def _called_by_ops(module: Module) -> set[Computation]:
     return {
         callee
         for computation in module.computations
-        for instruction in computation.instructions
+        for instruction in calls(computation)
         if instruction.opcode not in control
         for callee in instruction.called_computations()
     }
@@ -63,7 +71,7 @@ def _write_out(module: Module) -> bool:
     wrapped = wrapped_operations(module)
     for computation in tuple(module.computations):
         kept = awaited(computation)
-        for instruction in computation.instructions:
+        for instruction in calls(computation):
             if instruction.opcode == "fusion":
                 (callee,) = instruction.called_computations()
                 if not is_fusible_computation(callee) and contraction_of(instruction) is None:
@@ -119,9 +127,6 @@ def _fuse(module: Module, computation: Computation, group: Group) -> None:
         )
     body.root = _body_root(body, [twins[r] for r in group.roots])
     module.adopt(body)
-    # Callees stand before their callers.
-    module.computations.remove(body)
-    module.computations.insert(module.computations.index(computation), body)
     kind = "kOutput" if group.contraction else "kInput" if group.has_reduce else "kLoop"
     name = f"{group.root.opcode}_fusion"
     attributes = {"kind": kind, "calls": body}

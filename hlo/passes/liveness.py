@@ -5,7 +5,7 @@ which have to stay themselves, because a control dependence names them.
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import control_predecessors
+from hlo.ir.graph import calls, control_predecessors
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
@@ -22,14 +22,13 @@ def fused_computations(module: Module) -> set[Computation]:
     """What fusions hold, and the one operation that an async-start wraps. Rewrites leave them
     alone: each value of a fusion, parameters too, has a user; a wrapped operation stays alone.
     """
-    fused = {
-        callee
-        for computation in module.computations
-        for instruction in computation.instructions
-        if instruction.opcode == "fusion"
-        for callee in instruction.called_computations()
-    }
+    fused = {callee for computation in module.computations for callee in computation.fact(_fused)}
     return fused | wrapped_operations(module)
+
+
+def _fused(computation: Computation) -> tuple[Computation, ...]:
+    fusions = [i for i in calls(computation) if i.opcode == "fusion"]
+    return tuple(callee for fusion in fusions for callee in fusion.called_computations())
 
 
 def wrapped_operations(module: Module) -> set[Computation]:
@@ -37,18 +36,22 @@ def wrapped_operations(module: Module) -> set[Computation]:
     return {
         callee
         for computation in module.computations
-        for instruction in computation.instructions
+        for instruction in calls(computation)
         if instruction.opcode == "async-start"
         for callee in instruction.called_computations()
         if callee.execution_thread == "main"
     }
 
 
-def awaited(computation: Computation) -> set[Instruction]:
+def awaited(computation: Computation) -> frozenset[Instruction]:
     """Instructions that others wait for by a control dependence. O(instructions)."""
-    return {
+    return computation.fact(_awaited)
+
+
+def _awaited(computation: Computation) -> frozenset[Instruction]:
+    return frozenset(
         before
         for instruction in computation.instructions
         if "control-predecessors" in instruction.attributes
         for before in control_predecessors(instruction)
-    }
+    )

@@ -46,8 +46,7 @@ def adopted(module: Module, like: Instruction, made: Computation) -> Computation
     """The computation in the module, before the one that calls it."""
     caller = like.computation
     assert caller is not None, "an instruction in a computation"
-    module.adopt(made)
-    module.computations.insert(module.computations.index(caller), module.computations.pop())
+    module.adopt(made, before=caller)
     return made
 
 

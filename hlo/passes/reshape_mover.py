@@ -26,7 +26,8 @@ def reshape_mover(module: Module) -> bool:
             continue
         kept = awaited(computation)
         for instruction in post_order(computation):
-            changed |= instruction not in kept and _sink(computation, instruction)
+            if len(instruction.operands) > 1 and instruction not in kept:
+                changed |= _sink(computation, instruction)
     return changed
 
 

@@ -21,6 +21,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import compatible
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited, fused_computations, is_removable
+from hlo.passes.settling import is_settled, reach_states, settle
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +89,16 @@ def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
     fused = fused_computations(module)
     hits: Counter[str] = Counter()
     rules = {o: [r for r in rs if limits.allows(r)] for o, rs in _BY_OPCODE.items()}
+    reaches = reach_states(module)
+    key = (apply_rules, limits.inexact, limits.only, limits.without)
     for computation in module.computations:
-        if computation not in fused:
-            _fixed_point(computation, rules, limits, hits)
+        reach = reaches.get(computation, 0)
+        if computation in fused or is_settled(computation, key, reach):
+            continue
+        before = hits.total()
+        _fixed_point(computation, rules, limits, hits)
+        if hits.total() == before and limits.fuel is None:
+            settle(computation, key, reach)
     return hits
 
 
@@ -154,7 +162,7 @@ def _replace(
     old: Instruction,
     new: Instruction,
     work: dict[Instruction, None],
-    kept: set[Instruction],
+    kept: frozenset[Instruction],
 ) -> None:
     users = tuple(old.users)
     computation.replace_uses(old, new)

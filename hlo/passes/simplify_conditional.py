@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.making import make
@@ -20,7 +21,7 @@ def simplify_conditional(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in wrapped:
             continue
-        chosen = [i for i in computation.instructions if i.opcode == "conditional"]
+        chosen = [i for i in calls(computation) if i.opcode == "conditional"]
         for instruction in chosen:
             taken = _taken(instruction)
             if taken is None or instruction in awaited(computation):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.settling import is_settled, settle
 
 
 def tuple_simplifier(module: Module) -> bool:
@@ -17,18 +19,27 @@ def tuple_simplifier(module: Module) -> bool:
     changed = False
     fused = fused_computations(module)
     for computation in module.computations:
-        if computation in fused:
+        if computation not in fused and not is_settled(computation, tuple_simplifier):
+            changed |= _simplified(computation)
+    return changed
+
+
+def _simplified(computation: Computation) -> bool:
+    changed = False
+    kept = awaited(computation)
+    for instruction in post_order(computation):
+        if instruction.opcode not in ("tuple", "get-tuple-element"):
             continue
-        kept = awaited(computation)
-        for instruction in post_order(computation):
-            if "control-predecessors" in instruction.attributes or instruction in kept:
-                continue
-            new = _simpler(instruction)
-            if new is not None:
-                computation.replace_uses(instruction, new)
-                if not instruction.users and not instruction.is_root:
-                    computation.remove(instruction)
-                changed = True
+        if "control-predecessors" in instruction.attributes or instruction in kept:
+            continue
+        new = _simpler(instruction)
+        if new is not None:
+            computation.replace_uses(instruction, new)
+            if not instruction.users and not instruction.is_root:
+                computation.remove(instruction)
+            changed = True
+    if not changed:
+        settle(computation, tuple_simplifier)
     return changed
 
 

@@ -8,7 +8,7 @@ and what the counter chooses (the rotations of a random number generator) become
 
 from __future__ import annotations
 
-from hlo.ir.graph import callees_first, clone_instruction, post_order
+from hlo.ir.graph import callees_first, calls, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
@@ -34,7 +34,7 @@ def while_loop_unroller(module: Module) -> bool:
     changed = False
     for computation in callees_first(module):
         kept = awaited(computation)
-        for loop in computation.instructions:
+        for loop in calls(computation):
             trips = _trips(loop) if loop.opcode == "while" and loop not in kept else None
             if trips is not None:
                 _unroll(loop, trips)

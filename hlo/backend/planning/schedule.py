@@ -194,7 +194,7 @@ def ordered(computation: Computation, effects: Effects, *, keep: bool) -> tuple[
     alive = live(computation, effects)
     own = computation.instructions
     if not is_topological(own) or not _keeps_control(own):
-        own = tuple(post_order(computation))
+        own = post_order(computation)
     own = tuple(i for i in own if i in alive)
     if keep or any("control-predecessors" in i.attributes or effects.has(i) for i in own):
         return own  # program order means something beyond data edges
