@@ -105,11 +105,13 @@ def compile(
         if kept is not None:
             return kept  # verified before it was kept
     verify(module)
-    optimized = optimize(module, chosen, new_manager())
+    ordered = import_module("hlo.backend.planning.result_order").in_memory_order(module)
+    optimized = optimize(ordered, chosen, new_manager())
     if os.environ.get("HLO_VERIFY_IR"):  # the tests': passes and kernels are ours to prove there
         verify(optimized)
+    result = import_module("hlo.backend.linking.installing").result_shape(module)
     executable: Executable = backend().compile_module(
-        optimized, mode=mode, threads=threads, cache=cache, key=key
+        optimized, mode=mode, threads=threads, cache=cache, key=key, result=result
     )
     return executable
 

@@ -21,8 +21,10 @@ from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import BufferPlan
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import Program
+from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
 from hlo.ir.module import Module
+from hlo.ir.shape import Shape
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
 
@@ -34,13 +36,14 @@ def compile_module(
     threads: int | None = None,
     cache: bool = True,
     key: str = "",
+    result: Shape | None = None,
 ) -> Executable | InterpretedExecutable:
     """Machine code for an optimised module.
 
     mode: "fast" runs with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS, else
     what the process may use). Sizes that change at run time are left to the reference.
     key: keep the result on disk for `recalled`, under what `program_key` said of the module before
-    it was optimised.
+    it was optimised. result: the shape and layouts of what callers get; the header's if not given.
     """
     if has_dynamic_sizes(module):
         return InterpretedExecutable(module)
@@ -51,12 +54,13 @@ def compile_module(
     bodies = objects(modules, cache=cache)
     if cache and key and not program.hosts:
         recall.store(key, table, bodies)
-    return link(module, table, bodies, HostCalls(program) if program.hosts else None)
+    host = HostCalls(program) if program.hosts else None
+    return link(module, table, bodies, host, result=result)
 
 
 def build_program(module: Module, *, mode: str = "strict", threads: int = 1) -> Program:
     """The stages before LLVM."""
-    order = schedule(module)
+    order = schedule(in_memory_order(module))
     return lower(assign_buffers(order, mode=mode), threads)
 
 

@@ -227,6 +227,13 @@ def _index_type_text(dtype: DType) -> str:
     return dtype.name if dtype.is_integral else "invalid"
 
 
+def stored(shape: Shape) -> Shape:
+    """A row-major array that lies in memory as an array of this shape and layout does."""
+    if shape.layout is None or shape.layout.is_default_order:
+        return shape
+    return shape.with_dims([shape.dims[d] for d in reversed(shape.layout.minor_to_major)])
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramShape:
     """Parameters and result of a computation."""

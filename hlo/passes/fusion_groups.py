@@ -334,15 +334,16 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
 def _is_full(group: Group, max_size: int) -> bool:
     """Whether a group has as many members as it may; of one instruction each, three times as many.
 
-    Rounds of a random number generator or of a hash are long and plain.
+    Rounds of a random number generator or of a hash are long and plain. Numbers, and numbers as
+    arrays, are no instructions: a polynomial has as many of them as of products.
     """
-    count = len(group.members)
-    if count < max_size:
+    if len(group.members) < max_size:
         return False
+    counted = [m for m in group.members if not _is_spread(m)]
     plain = sum(
-        m.shape.is_array and not m.shape.dtype.is_float and op_cost(m) <= 1 for m in group.members
+        m.shape.is_array and not m.shape.dtype.is_float and op_cost(m) <= 1 for m in counted
     )
-    return count - plain + plain / 3 >= max_size
+    return len(counted) - plain + plain / 3 >= max_size
 
 
 def _operand_count(group: Group, producer: Instruction) -> int:

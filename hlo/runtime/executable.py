@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from hlo.errors import HloError
-from hlo.ir.shape import Shape
+from hlo.ir.shape import Shape, stored
 from hlo.runtime.arguments import checked_arguments
 from hlo.runtime.frames import Frame, FrameLayout, FramePool
 from hlo.runtime.guard import GuardedMemory
@@ -66,7 +66,7 @@ class Executable:
         self._callback = HostCallback(self._called_back)
         callback = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
         self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
-        self._results = tuple(signature.result.leaves())
+        self._results = tuple(stored(leaf) for leaf in signature.result.leaves())
         self._call: Callable[..., object] = self._slow_call
         self._native: NativeCalls | None = None
         if fast_call is not None and signature.has_only_arrays and host is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import Shape
+from hlo.ir.shape import Shape, stored
 from hlo.runtime.arguments import checked_arguments, checked_parameter
 from hlo.runtime.frames import FramePool
 
@@ -209,7 +209,7 @@ def _spread(values: Sequence[object], forms: Sequence[Form], leaves: list[object
 
 
 def nested(leaves: Iterator[np.ndarray | None], shape: Shape) -> object:
-    """Leaves in the structure of a shape, with the strides of its layouts."""
+    """Leaves, as they lie in memory, in the structure and under the dimensions of a shape."""
     return formed(leaves, form_of(shape))
 
 
@@ -219,15 +219,20 @@ def form_of(shape: Shape) -> Form:
         return Form(tuple(form_of(element) for element in shape.elements))
     if not shape.is_array or shape.layout is None or shape.layout.is_default_order:
         return Form()
-    return Form(order=shape.layout.minor_to_major[::-1])
+    order = shape.layout.minor_to_major[::-1]
+    return Form(axes=tuple(order.index(d) for d in range(len(order))), dims=stored(shape).dims)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A tuple of parts, or a leaf; order: its dimensions from major to minor, None for 0, 1, ..."""
+    """A tuple of parts, or a leaf.
+
+    axes: which of the dimensions `dims` of memory each of the leaf's is, None for 0, 1, ...
+    """
 
     parts: tuple[Form, ...] | None = None
-    order: tuple[int, ...] | None = None
+    axes: tuple[int, ...] | None = None
+    dims: tuple[int, ...] = ()
 
 
 def formed(leaves: Iterator[np.ndarray | None], result: Form) -> object:
@@ -235,7 +240,6 @@ def formed(leaves: Iterator[np.ndarray | None], result: Form) -> object:
     if result.parts is not None:
         return tuple([formed(leaves, part) for part in result.parts])
     array = next(leaves)
-    if array is None or result.order is None:
+    if array is None or result.axes is None:
         return array
-    stored = np.ascontiguousarray(array.transpose(result.order))
-    return stored.transpose(np.argsort(result.order))
+    return array.reshape(result.dims).transpose(result.axes)  # an argument given away has its own

@@ -12,7 +12,7 @@ import numpy as np
 
 from hlo.backend.codegen import call_ir, scalar_ir
 from hlo.backend.linking.native import NativeCall
-from hlo.ir.shape import Shape
+from hlo.ir.shape import Shape, stored
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.native_calls import FastCall, Native, Signature
 
@@ -28,7 +28,7 @@ def fast_call(
     one.
     """
     parameters = [leaf for p in signature.parameters for leaf in p.shape.leaves()]
-    outputs = list(signature.result.leaves())
+    outputs = [stored(leaf) for leaf in signature.result.leaves()]
     arguments, results = shape_rows(parameters), shape_rows(outputs)
     for row, shape in zip(arguments.words, parameters, strict=False):
         row[call_ir.PARTNER : call_ir.GIVEN] = number_words(shape)

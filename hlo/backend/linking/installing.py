@@ -46,9 +46,14 @@ def link(
     bodies: Sequence[bytes],
     host: Host | None = None,
     counters: np.ndarray | None = None,
+    result: Shape | None = None,
 ) -> Executable:
-    """The executable: code in this process, constants, memory. counters: a timed program's."""
-    signature = Signature(module.entry.parameters, result_shape(module), donated_leaves(module))
+    """The executable: code in this process, constants, memory. counters: a timed program's.
+
+    result: the shape and layouts of what callers get; the header's if not given.
+    """
+    shape = result or result_shape(module)
+    signature = Signature(module.entry.parameters, shape, donated_leaves(module))
     if table.wakes_pool:
         pool = native.pool()
         if pool is not None:
