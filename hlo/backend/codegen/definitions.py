@@ -1,0 +1,58 @@
+"""Definitions: what the kernels of a module need beside their texts, once each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hlo.backend.kernels.kernel import Kernel
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Declarations, constants and helper functions of a module's kernels.
+
+    Equal ones are there once; a symbol that two kernels define differently is renamed in one.
+    """
+
+    declarations: dict[str, None] = field(default_factory=dict)
+    by_symbol: dict[str, str] = field(default_factory=dict)
+
+    def placed(self, name: str, kernel: Kernel) -> str:
+        """The kernel's text under its own name; its globals are entered here."""
+        self.declarations.update(dict.fromkeys(kernel.declarations))
+        text = kernel.text.replace("@KERNEL", f"@{name}")
+        symbols = [symbol_of(line) for line in kernel.globals]
+        changed = {
+            old: f"{old}.{name}"
+            for old, line in zip(symbols, kernel.globals, strict=True)
+            if self.by_symbol.get(old, line) != line
+        }
+        for old, line in zip(symbols, kernel.globals, strict=True):
+            self.by_symbol[changed.get(old, old)] = renamed(line, changed)
+        return renamed(text, changed)
+
+    def drop_declared(self, symbols: Iterable[str]) -> None:
+        """Forget declarations of symbols that the module defines."""
+        defined = set(symbols)
+        for line in list(self.declarations):  # debug locations stand among them
+            if line.startswith("declare ") and symbol_of(line) in defined:
+                del self.declarations[line]
+
+    def lines(self) -> list[str]:
+        return [*self.declarations, *self.by_symbol.values()]
+
+
+def symbol_of(line: str) -> str:
+    """The symbol that a global or a function definition defines."""
+    found = re.search(r"@([\w.$-]+)", line)
+    assert found, f"a definition has a symbol: {line[:60]}"
+    return found[1]
+
+
+def renamed(text: str, changed: dict[str, str]) -> str:
+    """The text with these symbols replaced."""
+    for old, new in changed.items():
+        text = re.sub(rf"@{re.escape(old)}(?![\w.$-])", f"@{new}", text)
+    return text
