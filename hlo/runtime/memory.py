@@ -20,7 +20,10 @@ class BufferRow:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """Sizes in bytes; `peak`: the arena's buffers at the fullest moment, largest first."""
+    """Sizes in bytes; `peak`: the arena's buffers at the fullest moment, largest first.
+
+    spare_bytes: room for copies of arguments that do not begin a cache line.
+    """
 
     arena_bytes: int
     argument_bytes: int
@@ -28,6 +31,7 @@ class MemoryReport:
     constant_bytes: int
     peak_bytes: int
     peak: tuple[BufferRow, ...]
+    spare_bytes: int = 0
 
     def __str__(self) -> str:
         rows = [
@@ -40,4 +44,6 @@ class MemoryReport:
             rows.append(
                 f"  {row.size_bytes:>14,}  {row.name} = {row.shape} {row.opcode}  {row.line}"
             )
+        if self.spare_bytes:
+            rows.append(f"copies    {self.spare_bytes:>14,} bytes, of arguments not aligned")
         return "\n".join(rows) + "\n"

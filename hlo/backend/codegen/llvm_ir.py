@@ -16,12 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from hlo.backend.codegen.aligning import aligned_address
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.codegen.shared_functions import shared
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.program import (
+    AlignStep,
     BranchStep,
     CopyStep,
     HostStep,

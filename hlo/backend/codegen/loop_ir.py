@@ -19,6 +19,7 @@ from hlo.backend.planning.cells import Cell, Region
 from hlo.backend.planning.leaves import leaf_count
 from hlo.backend.planning.lowering import CALL_US, kernel_us
 from hlo.backend.planning.program import (
+    AlignStep,
     BranchStep,
     CopyStep,
     HostStep,
@@ -68,7 +69,7 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
                 work += step.size / 10_000
                 if step.size > COPY_BYTES:
                     return False
-            case HostStep():
+            case HostStep() | AlignStep():
                 return False
         if count > MOST_STEPS or lines > MOST_LINES or work > MOST_US:
             return False
@@ -84,6 +85,9 @@ def rows(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
             case CopyStep():
                 yield step.source, 1
                 yield step.target, 1
+            case AlignStep():
+                yield step.source, 1
+                yield step.spare, 1
             case HostStep():
                 shapes = (*(o.shape for o in step.instruction.operands), step.instruction.shape)
                 yield step.slot, sum(leaf_count(shape) for shape in shapes)

@@ -139,7 +139,7 @@ def load(name: str) -> Recalled | None:
     plain, bodies = marshal.loads(data)  # ours: the folder is private, the digest was right
     slots, arena_bytes, arena, cells, fixed, arguments, results, *rest = plain
     threads, wakes_pool, cost_us, memory, constants = rest
-    in_arena, given, made, held, at_peak, peak = memory
+    in_arena, given, made, held, at_peak, peak, spare_bytes = memory
     rows = tuple(BufferRow(*row) for row in peak)
     table = LinkTable(
         slots,
@@ -152,7 +152,7 @@ def load(name: str) -> Recalled | None:
         threads,
         wakes_pool,
         cost_us,
-        MemoryReport(in_arena, given, made, held, at_peak, rows),
+        MemoryReport(in_arena, given, made, held, at_peak, rows, spare_bytes),
         tuple(np.frombuffer(c, np.uint8) for c in constants),
     )
     return Recalled(table, list(bodies))

@@ -23,6 +23,7 @@ def link_table(program: Program) -> LinkTable:
     arena: list[tuple[int, int, int]] = []
     places: dict[Region, list[tuple[int, int]]] = {region: [] for region in Region}
     scratch_base = aligned(program.plan.arena_bytes)
+    spare_base = scratch_base + program.threads * program.scratch_bytes
     for slot, number in enumerate(program.table, HEADER_SLOTS):
         cell = cells[number] if number >= 0 else None
         if cell is None:
@@ -30,6 +31,10 @@ def link_table(program: Program) -> LinkTable:
             arena.append((slot, offset, number))
         elif cell.region is Region.ARENA:
             arena.append((slot, cell.offset, number))
+        elif cell.region is Region.SPARE:
+            arena.append((slot, spare_base + cell.offset, number))
+        elif cell.region is Region.ALIGNED:
+            continue  # the program itself fills it in
         elif cell.region is Region.CONSTANT:
             places[Region.CONSTANT].append((slot, held.numbers[number]))
         elif cell.region is Region.DONATED:
@@ -39,7 +44,7 @@ def link_table(program: Program) -> LinkTable:
     used = sorted({number for _, _, number in arena})
     return LinkTable(
         HEADER_SLOTS + len(program.table),
-        scratch_base + program.threads * program.scratch_bytes,
+        spare_base + program.plan.spare_bytes,
         np.array(arena, np.int64).reshape(-1, 3),
         tuple((n, cells[n].size if n >= 0 else program.scratch_bytes) for n in used),
         tuple(places[Region.CONSTANT]),

@@ -24,7 +24,7 @@ from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.leaves import leaf_count, leaf_sizes
 from hlo.backend.planning.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.planning.occupancy import NOTHING, Scope
-from hlo.backend.planning.packing import pack
+from hlo.backend.planning.packing import pack, place_spares
 from hlo.backend.planning.schedule import Schedule
 from hlo.backend.planning.value_cells import FOREVER, Steps
 from hlo.ir.computation import Computation
@@ -37,7 +37,7 @@ def assign(schedule: Schedule, implementations: Implementations) -> BufferPlan:
     nodes = assigner.plan()
     arena_bytes = pack(assigner.at.cells)
     cells, moments = tuple(assigner.at.cells), tuple(assigner.at.moments)
-    return BufferPlan(schedule, nodes, cells, arena_bytes, moments)
+    return BufferPlan(schedule, nodes, cells, arena_bytes, moments, place_spares(cells))
 
 
 class _Assigner(ControlCells):

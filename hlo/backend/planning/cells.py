@@ -23,6 +23,8 @@ class Region(Enum):
     RESULT = "result"
     DONATED = "donated"  # an argument that becomes a result
     CONSTANT = "constant"
+    ALIGNED = "aligned"  # an argument's memory where it begins a line, else its spare's
+    SPARE = "spare"  # room for a copy of an argument that does not begin a line
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +53,7 @@ class Cell:
 
     @property
     def is_writable(self) -> bool:
-        return self.region not in (Region.ARGUMENT, Region.CONSTANT)
+        return self.region not in (Region.ARGUMENT, Region.CONSTANT, Region.ALIGNED)
 
     def __str__(self) -> str:
         place = f"{self.region.value} {self.index}"
@@ -87,6 +89,16 @@ class Move:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Align:
+    """Let an aligned cell be the source's memory, or the spare's with a copy of the source."""
+
+    source: int
+    target: int
+    spare: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     """Repeat: run `condition`; end when the predicate's cell holds false; run `body`.
@@ -114,14 +126,14 @@ class Branch:
     by_predicate: bool
 
 
-Node = Run | Move | Loop | Branch
+Node = Run | Move | Align | Loop | Branch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferPlan:
     """The program's nodes, its cells, and the size of the arena.
 
-    moments: what runs at each time of the plan's clock.
+    moments: what runs at each time of the plan's clock. spare_bytes: of all spares together.
     """
 
     schedule: Schedule
@@ -129,6 +141,7 @@ class BufferPlan:
     cells: tuple[Cell, ...]
     arena_bytes: int
     moments: tuple[Instruction | None, ...] = ()
+    spare_bytes: int = 0
 
     def __str__(self) -> str:
         rows = [f"arena: {self.arena_bytes} bytes"]
@@ -154,6 +167,8 @@ def _rows(nodes: tuple[Node, ...]) -> Iterator[str]:
                 yield f"{indent}{results} = {i.opcode}({names})  // {i.name}"
             case Move():
                 yield f"{indent}c{node.target} = copy(c{node.source})  // {node.size} bytes"
+            case Align():
+                yield f"{indent}c{node.target} = aligned(c{node.source})  // {node.size} bytes"
             case Loop():
                 yield f"{indent}while  // {node.instruction.name}"
                 end: tuple[Node | str, ...] = (f"if not c{node.predicate}: end",)

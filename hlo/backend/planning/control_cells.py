@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
-from hlo.backend.planning.cells import Branch, Loop, Move, Node, Region
+from hlo.backend.planning.alignment import is_worth_aligning
+from hlo.backend.planning.cells import Align, Branch, Loop, Move, Node, Region
 from hlo.backend.planning.leaves import leaf_count, leaf_sizes
 from hlo.backend.planning.legality import CONTROL
 from hlo.backend.planning.occupancy import NOTHING, Scope
@@ -76,6 +77,7 @@ class ControlCells(ValueCells):
         body = body_of(instruction)
         kept, unread = self.schedule.invariant[body], self.schedule.unread[body]
         state = self._state(scope, instruction, kept, unread)
+        self._align(scope, instruction, state, kept - unread)
         seen = [NOTHING if n in unread else cell for n, cell in enumerate(state)]
         first: list[Node] = []
         (predicate,) = yield from self._test(instruction, seen, first)
@@ -102,6 +104,19 @@ class ControlCells(ValueCells):
             if number not in kept:
                 self.at.define(scope, (instruction, number), cell)
         return []
+
+    def _align(
+        self, scope: Scope, loop: Instruction, state: list[int], leaves: frozenset[int]
+    ) -> None:
+        """Let the loop find arguments aligned, in copies where they are not."""
+        for leaf in sorted(leaves):
+            cell = self.at.cells[state[leaf]]
+            if cell.region is not Region.ARGUMENT:
+                continue
+            if is_worth_aligning(self.schedule, loop, leaf, cell.size):
+                source, spare = state[leaf], self.at.new(Region.SPARE, cell.size, loop)
+                state[leaf] = self.at.new(Region.ALIGNED, cell.size, cell.instruction)
+                scope.nodes.append(Align(source, state[leaf], spare, cell.size))
 
     def _test(self, instruction: Instruction, state: list[int], nodes: list[Node]) -> Steps:
         """The condition on a state that it may not write; gives the predicate's cell."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from hlo.backend.kernels.build import HostCall
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
-from hlo.backend.planning.cells import Branch, BufferPlan, Loop, Move, Node, Run
+from hlo.backend.planning.cells import Align, Branch, BufferPlan, Loop, Move, Node, Run
 from hlo.backend.planning.legality import Way, way
 from hlo.backend.planning.program import (
+    AlignStep,
     BranchStep,
     CopyStep,
     HostStep,
@@ -181,6 +182,9 @@ class _Lowering:
                         steps.append(self._step(call.kernel, row, node.instruction))
                 case Move():
                     steps.append(self._copy(node))
+                case Align():
+                    source, spare = self._row((node.source,)), self._row((node.spare,))
+                    steps.append(AlignStep(source, spare, node.target, node.size))
                 case Loop():
                     steps.append(self._loop(node))
                 case Branch():

@@ -26,6 +26,7 @@ def memory_report(program: Program, constant_bytes: int) -> MemoryReport:
         constant_bytes,
         peak_bytes,
         tuple(buffer_row(c) for c in held),
+        program.plan.spare_bytes,
     )
 
 

@@ -28,6 +28,16 @@ def pack(cells: Sequence[Cell]) -> int:
     return _pack_large(large, end)
 
 
+def place_spares(cells: Sequence[Cell]) -> int:
+    """Set the offsets of spares, one behind the other; their size in bytes."""
+    end = 0
+    for cell in cells:
+        if cell.region is Region.SPARE:
+            cell.offset = end
+            end += aligned(cell.size)
+    return end
+
+
 def aligned(size: int) -> int:
     """The size rounded up to whole cache lines."""
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -43,6 +43,18 @@ class CopyStep:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class AlignStep:
+    """Put the address in `source` into all slots of a cell where it begins a line, else `spare`'s,
+    and there a copy of the bytes.
+    """
+
+    source: int
+    spare: int
+    cell: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class HostStep:
     """Evaluate an instruction in Python on the arrays of a row: operand leaves, result leaves."""
@@ -72,7 +84,7 @@ class BranchStep:
     instruction: Instruction
 
 
-Step = KernelStep | CopyStep | HostStep | LoopStep | BranchStep
+Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +134,8 @@ class Program:
                 case CopyStep():
                     row = f"{self._row(step.target, 1)} <- {self._row(step.source, 1)}"
                     yield f"{indent}copy {row}, {step.size} bytes"
+                case AlignStep():
+                    yield f"{indent}align c{step.cell} <- {self._row(step.source, 1)}"
                 case HostStep(instruction=i):
                     yield f"{indent}host {i.opcode} // {i.name}"
                 case LoopStep():

@@ -1,0 +1,61 @@
+"""Alignment: which unchanging arrays of a loop are worth being where a cache line begins.
+
+A product reads its factors in whole vectors. Where arrays of NumPy begin, 16 bytes behind a line as
+a rule, every one of them is in two lines; out of the second-level cache that takes twice the time.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.planning.legality import Way, way
+from hlo.backend.planning.schedule import Schedule, Source
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.passes.fusibility import contraction_of
+from hlo.passes.loop_state import counter
+
+LEAST_BYTES = 1 << 11  # less is in the first-level cache soon
+MOST_BYTES = 1 << 20  # more does not stay in the second-level one beside the rest
+LEAST_TRIPS = 8  # that a copy pays for
+
+
+def is_worth_aligning(schedule: Schedule, loop: Instruction, leaf: int, size: int) -> bool:
+    """Whether products inside the loop read all of a state's leaf, often enough."""
+    if not LEAST_BYTES <= size <= MOST_BYTES:
+        return False
+    known = counter(loop)
+    if known is not None and known.iterations < LEAST_TRIPS:
+        return False
+    body = loop.attributes["body"]
+    assert isinstance(body, Computation), "a while has a body"
+    return _is_factor(schedule, body, (body.parameters[0], leaf))
+
+
+def _is_factor(schedule: Schedule, body: Computation, source: Source) -> bool:
+    """Whether a product in the body, or in a loop in it, has the value as a factor."""
+    waiting = [(body, source)]
+    while waiting:
+        computation, wanted = waiting.pop()
+        for instruction in schedule.orders[computation]:
+            if instruction.opcode == "while":
+                inner = instruction.attributes["body"]
+                assert isinstance(inner, Computation), "a while has a body"
+                (start,) = instruction.operands
+                waiting += [
+                    (inner, (inner.parameters[0], n))
+                    for n in schedule.invariant[inner] - schedule.unread[inner]
+                    if schedule.resolve(start, n) == wanted
+                ]
+            elif any(schedule.resolve(f, 0) == wanted for f in _factors(instruction)):
+                return True
+    return False
+
+
+def _factors(instruction: Instruction) -> tuple[Instruction, ...]:
+    """The arrays that a contraction multiplies, as the instruction's operands."""
+    if way(instruction) is not Way.CONTRACTION:
+        return ()
+    inner = contraction_of(instruction)
+    if inner is None:
+        return instruction.operands[:2]
+    numbers = [o["parameter_number"] for o in inner.operands]
+    return tuple(o for n, o in enumerate(instruction.operands) if n in numbers)
