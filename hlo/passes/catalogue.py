@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hlo.passes.algsimp import algsimp
 from hlo.passes.batchnorm_expander import batchnorm_expander
+from hlo.passes.block_fusion import block_fusion
 from hlo.passes.call_inliner import call_inliner
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
@@ -33,6 +34,7 @@ Pass = Callable[..., bool]
 CATALOGUE: dict[str, Pass] = {
     "algsimp": algsimp,
     "batchnorm_expander": batchnorm_expander,
+    "block-fusion": block_fusion,
     "call-inliner": call_inliner,
     "constant_folding": constant_folding,
     "cse": cse,
@@ -85,6 +87,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "cse",
         "dce",
         "fusion",
+        "block-fusion",
     ),
     "fast": (
         "scan_expander",
@@ -103,6 +106,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "cse",
         "dce",
         "fusion",
+        "block-fusion",
     ),
 }
 
@@ -117,6 +121,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("call-inliner", "cse", "equal values in two callees merge only when they stand side by side"),
     ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
+    ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
     (
         "flatten-call-graph",

@@ -11,6 +11,7 @@ from hlo.ir.graph import calls, clone_instruction, control_predecessors, post_or
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.passes.block_size import is_blocked
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.passes.fusion_groups import Group, is_worth_a_call, members_in_order, plan
@@ -26,7 +27,7 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
     all; reductions in the middle of a kernel are our own (staged kernels).
     """
     changed = _write_out(module)
-    left = _called_by_ops(module) | wrapped_operations(module)
+    left = called_by_ops(module) | wrapped_operations(module)
     order: list[Computation] = []
     for computation in tuple(module.computations):
         before = len(module.computations)
@@ -50,7 +51,7 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
     return changed
 
 
-def _called_by_ops(module: Module) -> set[Computation]:
+def called_by_ops(module: Module) -> set[Computation]:
     """Fused computations, reducers, comparators: code that belongs to one op's kernel."""
     control = ("call", "while", "conditional", "async-start")
     return {
@@ -74,7 +75,7 @@ def _write_out(module: Module) -> bool:
         for instruction in calls(computation):
             if instruction.opcode == "fusion":
                 (callee,) = instruction.called_computations()
-                if not is_fusible_computation(callee) and contraction_of(instruction) is None:
+                if not is_fusible_computation(callee) and not _has_kernels(instruction):
                     if computation in wrapped:
                         result = _called(computation, instruction, callee)
                     else:
@@ -83,6 +84,11 @@ def _write_out(module: Module) -> bool:
                         _wait_for(computation, instruction, result)
                     changed = True
     return changed
+
+
+def _has_kernels(fusion: Instruction) -> bool:
+    """Whether other kernels than staged ones run the fusion."""
+    return contraction_of(fusion) is not None or is_blocked(fusion)
 
 
 def _called(computation: Computation, fused: Instruction, callee: Computation) -> Instruction:

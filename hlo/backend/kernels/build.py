@@ -59,6 +59,7 @@ FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
     ),
     Way.FACTOR: (("linear_algebra.matrix_calls", "matrix_kernel"),),
     Way.FOURIER: (("fourier.fourier", "fourier_kernels"),),
+    Way.BLOCKED: (("blocked", "blocked_kernel"), ("staged", "staged_kernel")),
     Way.HOST: (),
 }
 

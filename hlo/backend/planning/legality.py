@@ -17,6 +17,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.lapack import FAMILIES as LAPACK
 from hlo.ops.table import OPS, Trait, attribute
+from hlo.passes.block_size import is_blocked
 from hlo.passes.fusibility import contraction_of
 
 
@@ -32,6 +33,7 @@ class Way(Enum):
     WINDOW = "window"
     FACTOR = "factor"
     FOURIER = "fourier"
+    BLOCKED = "blocked"  # a fusion of whole kernels
     HOST = "host"  # the reference's evaluate, called back from the run
 
 
@@ -102,6 +104,8 @@ def way(instruction: Instruction) -> Way:
         return Way.FACTOR
     if contraction_of(instruction) is not None:
         return Way.CONTRACTION
+    if instruction.opcode == "fusion" and is_blocked(instruction):
+        return Way.BLOCKED
     if usual is not Way.FREE:
         return usual
     return Way.STAGED if instruction.opcode in STAGED else Way.HOST

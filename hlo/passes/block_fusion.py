@@ -1,0 +1,164 @@
+"""Block fusion: producers of large values and their consumers, to be run block by block.
+
+    a computation's instructions --> fusion, kind=kCustom, calls=(the group as it stood)
+
+The last of the fusions: its members are whole kernels, contractions among them. It changes where
+values live, not what is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import clone_instruction, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.passes.block_size import KIND, LEAST_SAVED_BYTES, best_block
+from hlo.passes.blocking import can_be_cut
+from hlo.passes.fusibility import is_scalar_constant
+from hlo.passes.fusion import called_by_ops
+from hlo.passes.liveness import wrapped_operations
+
+MOST_MEMBERS = 32
+_NO_KERNELS = frozenset({"tuple", "reshape", "copy", "broadcast", "iota", "transpose"})
+
+
+def block_fusion(module: Module) -> bool:
+    """Run chains over large values block by block, so that those values stay in the cache.
+
+    From every large value with its consumers, a group grows over further large values. O(edges)
+    for each of them.
+    """
+    changed = False
+    left = called_by_ops(module) | wrapped_operations(module)
+    for computation in tuple(module.computations):
+        if computation in left or not any(map(_is_large, computation.instructions)):
+            continue
+        for group in _groups(computation):
+            _fuse(module, computation, group)
+            changed = True
+    return changed
+
+
+def _groups(computation: Computation) -> Iterator[list[Instruction]]:
+    """Disjoint groups in program order, each found on what the ones before left."""
+    taken: set[Instruction] = set()
+    order = post_order(computation)
+    for seed in order:
+        if seed in taken or not _is_between(seed, computation):
+            continue
+        for members in _grown(seed, computation, taken):
+            group = [i for i in order if i in members]
+            if best_block(_roots(group, computation), members) and _is_convex(group, order):
+                taken |= members
+                yield group
+                break
+
+
+def _grown(
+    seed: Instruction, computation: Computation, taken: set[Instruction]
+) -> Iterator[set[Instruction]]:
+    """The group around a value and all its consumers: as large as it gets, then the smallest."""
+    smallest = {seed, *seed.users}
+    if not all(_may_join(i, taken) for i in smallest):
+        return
+    members = set(smallest)
+    size = 0
+    while size < len(members) <= MOST_MEMBERS:
+        size = len(members)
+        for member in tuple(members):
+            for operand in dict.fromkeys(member.operands):
+                is_free = _is_between(operand, computation) and _may_join(operand, taken)
+                if is_free and members.issuperset(operand.users):
+                    members.add(operand)
+            if _is_between(member, computation) and all(_may_join(u, taken) for u in member.users):
+                members |= set(member.users)
+    if size != len(smallest) and size <= MOST_MEMBERS:
+        yield members
+    yield smallest
+
+
+def _is_large(instruction: Instruction) -> bool:
+    return instruction.shape.is_array and instruction.shape.size_bytes >= LEAST_SAVED_BYTES
+
+
+def _is_between(instruction: Instruction, computation: Computation) -> bool:
+    """Whether the value is large, computed here and of use here only."""
+    return (
+        _is_large(instruction)
+        and instruction is not computation.root
+        and bool(instruction.users)
+        and instruction.opcode not in ("parameter", "constant")
+    )
+
+
+def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
+    """Whether the instruction has a kernel that can run on blocks."""
+    if instruction in taken or "control-predecessors" in instruction.attributes:
+        return False
+    if instruction.opcode == "fusion" and instruction.attributes.get("kind") == KIND:
+        return False
+    return instruction.opcode not in _NO_KERNELS and can_be_cut(instruction)
+
+
+def _roots(group: list[Instruction], computation: Computation) -> list[Instruction]:
+    """The members that something outside wants."""
+    inside = set(group)
+    return [i for i in group if i is computation.root or not inside.issuperset(i.users)]
+
+
+def _is_convex(group: list[Instruction], order: list[Instruction]) -> bool:
+    """Whether nothing outside needs a member and is needed by another one. O(edges)."""
+    inside = set(group)
+    behind: set[Instruction] = set()
+    for instruction in order:
+        if any(o in behind or o in inside for o in instruction.operands):
+            if instruction not in inside:
+                behind.add(instruction)
+            elif any(o in behind for o in instruction.operands):
+                return False
+    return True
+
+
+def _fuse(module: Module, computation: Computation, group: list[Instruction]) -> None:
+    """Make the group a called computation."""
+    roots = _roots(group, computation)
+    body = Computation("blocked_computation", execution_thread=computation.execution_thread)
+    twins: dict[Instruction, Instruction] = {}
+    operands: list[Instruction] = []
+    for member in group:
+        for operand in member.operands:
+            if operand in twins:
+                continue
+            if is_scalar_constant(operand):
+                twins[operand] = body.adopt(clone_instruction(operand, ()))
+                continue
+            number = len(operands)
+            operands.append(operand)
+            twins[operand] = body.new(
+                "parameter", operand.shape, (), {"parameter_number": number}, name=f"param_{number}"
+            )
+        inner = tuple(twins[o] for o in member.operands)
+        twins[member] = body.adopt(clone_instruction(member, inner))
+    results = [twins[root] for root in roots]
+    whole = Shape.tuple(r.shape for r in results)
+    body.root = results[0] if len(results) == 1 else body.new("tuple", whole, results)
+    module.adopt(body)
+    module.computations.remove(body)  # callees stand before their callers
+    module.computations.insert(module.computations.index(computation), body)
+    call = computation.new(
+        "fusion", body.root.shape, operands, {"kind": KIND, "calls": body}, like=roots[-1],
+        name="blocked_fusion",
+    )  # fmt: skip
+    for k, root in enumerate(roots):
+        part = call
+        if len(roots) > 1:
+            part = computation.new(
+                "get-tuple-element", root.shape, (call,), {"index": k}, like=root
+            )
+        computation.replace_uses(root, part)
+    for member in reversed(group):
+        computation.remove(member)
+    computation.reorder(post_order(computation))

@@ -1,0 +1,269 @@
+"""Blocking: whether a computation can run block by block along leading dimensions of its values.
+
+    Computation, Block --cut--> the computation of one block, and how each of its operands is cut
+
+A value of depth d is cut in its first d dimensions, which are the first d of the block's `lead`;
+depth 0 is a value that every block reads whole. The first len(lead) - 1 sizes of a block are 1, so
+that its elements are contiguous, and each block computes what the whole computation would.
+Sources: loop tiling with fusion, as in Halide's compute_at (Ragan-Kelley et al. 2013).
+Does not know: how long anything takes (block_size.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.ops.table import attribute
+from hlo.passes.fusibility import is_elementwise
+
+MOST_REPEATED = 4096  # elements of a value that every block computes anew
+Cut = tuple[Instruction, int]  # an instruction at a depth
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """lead: the sizes of the leading dimensions that blocks part; sizes: a block's in them.
+
+    Where a block's last size does not divide the whole one, the last two blocks overlap: both write
+    the same values there.
+    """
+
+    lead: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        return len(self.lead)
+
+    @property
+    def count(self) -> int:
+        """How many blocks there are."""
+        return self.parts(self.depth)
+
+    def parts(self, depth: int) -> int:
+        """How many parts the first `depth` dimensions have."""
+        whole = math.prod(self.lead[: min(depth, self.depth - 1)])
+        return whole * -(-self.lead[-1] // self.sizes[-1]) if depth == self.depth else whole
+
+    def cut(self, shape: Shape, depth: int) -> Shape:
+        """The shape of a block of a value."""
+        if shape.is_tuple:
+            return Shape.tuple(self.cut(e, depth) for e in shape.elements)
+        if not depth:
+            return shape
+        return shape.with_dims((*self.sizes[:depth], *shape.dims[depth:]))
+
+
+def needed(
+    roots: Iterable[Instruction], depth: int, block: Block, inside: Container[Instruction]
+) -> set[Cut] | None:
+    """Every instruction that a block of the roots needs, at its depths; None where one cannot be
+    cut. What is not inside is not looked behind."""
+    found: set[Cut] = set()
+    waiting = [(root, depth) for root in roots]
+    while waiting:
+        one = waiting.pop()
+        if one in found:
+            continue
+        found.add(one)
+        operands = operand_cuts(*one, block) if one[0] in inside else _source(*one, block)
+        if operands is None:
+            return None
+        waiting += operands
+    return found
+
+
+def operand_cuts(instruction: Instruction, depth: int, block: Block) -> list[Cut] | None:
+    """The operands that a block of an instruction needs, at their depths; None: no such block."""
+    shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
+    if not all(_is_whole_array(leaf) for shape in shapes for leaf in shape.leaves()):
+        return None
+    if "control-predecessors" in instruction.attributes:
+        return None
+    if not all(_leads(leaf, depth, block) for leaf in instruction.shape.leaves()):
+        return None
+    if depth < block.depth and not _is_small(instruction):
+        return None  # would be computed again and again
+    if not depth:
+        return [(operand, 0) for operand in instruction.operands]
+    if instruction.opcode == "fusion":
+        return _fused(instruction, depth, block)
+    rule = RULES.get(instruction.opcode, _elementwise)
+    depths = rule(instruction, depth, block)
+    return None if depths is None else list(zip(instruction.operands, depths, strict=True))
+
+
+def can_be_cut(instruction: Instruction) -> bool:
+    """Whether there is a rule for the opcode."""
+    opcode = instruction.opcode
+    return opcode in RULES or opcode == "fusion" or is_elementwise(instruction)
+
+
+def _source(instruction: Instruction, depth: int, block: Block) -> list[Cut] | None:
+    """What is not looked behind: it needs nothing, if it can be cut."""
+    if not instruction.shape.is_array or not _is_whole_array(instruction.shape):
+        return None
+    return [] if _leads(instruction.shape, depth, block) else None
+
+
+def _is_small(instruction: Instruction) -> bool:
+    return instruction.shape.is_array and instruction.shape.size <= MOST_REPEATED
+
+
+def _is_whole_array(shape: Shape) -> bool:
+    dtype = shape.dtype
+    return shape.is_array and not shape.is_dynamic and dtype.bits in (8 * dtype.item_bytes, 1)
+
+
+def _leads(shape: Shape, depth: int, block: Block) -> bool:
+    """Whether the first dimensions of a shape are the block's."""
+    return shape.dims[:depth] == block.lead[:depth]
+
+
+def _elementwise(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    dims = instruction.shape.dims
+    if not is_elementwise(instruction) or any(
+        o.shape.dims not in ((), dims) for o in instruction.operands
+    ):
+        return None
+    return [depth if o.shape.dims == dims else 0 for o in instruction.operands]
+
+
+def _tuple(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    return [depth] * len(instruction.operands)
+
+
+def _reshape(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    return [depth] if _leads(instruction.operands[0].shape, depth, block) else None
+
+
+def _transpose(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    return [depth] if _ints(instruction, "dimensions")[:depth] == tuple(range(depth)) else None
+
+
+def _broadcast(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    dimensions = _ints(instruction, "dimensions")
+    common = 0
+    while common < min(depth, len(dimensions)) and dimensions[common] == common:
+        common += 1
+    if any(d < depth for d in dimensions[common:]) or (
+        common and common < depth and block.depth < depth
+    ):
+        return None
+    return [common]
+
+
+def _iota(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    return [] if attribute(instruction, "iota_dimension") >= depth else None  # type: ignore[operator]  # an int
+
+
+def _reduce(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    if any(d < depth for d in _ints(instruction, "dimensions")):
+        return None
+    half = len(instruction.operands) // 2
+    return [depth] * half + [0] * half
+
+
+def _dot(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+    """Batch dimensions part both sides; dimensions of the left side alone leave the right whole."""
+    batch = _ints(instruction, "lhs_batch_dims")
+    if instruction.attributes.get("sparsity"):
+        return None
+    shared = min(depth, len(batch))
+    ordered = tuple(range(shared))
+    if batch[:shared] != ordered or _ints(instruction, "rhs_batch_dims")[:shared] != ordered:
+        return None
+    if depth > shared:
+        contracted = _ints(instruction, "lhs_contracting_dims")
+        rank = instruction.operands[0].shape.rank
+        free = [d for d in range(rank) if d not in batch and d not in contracted]
+        if free[: depth - shared] != list(range(shared, depth)):
+            return None
+    return [depth, shared]
+
+
+def _fused(instruction: Instruction, depth: int, block: Block) -> list[Cut] | None:
+    """Each operand at all depths at which the fused computation needs its parameter."""
+    (callee,) = instruction.called_computations()
+    found = needed([callee.root], depth, block, inner_members(callee))
+    if found is None:
+        return None
+    return [
+        (instruction.operands[number(inner)], at)
+        for inner, at in found
+        if inner.opcode == "parameter"
+    ]
+
+
+def inner_members(computation: Computation) -> frozenset[Instruction]:
+    """All but the parameters."""
+    return frozenset(i for i in computation.instructions if i.opcode != "parameter")
+
+
+def number(parameter: Instruction) -> int:
+    """A parameter's number."""
+    found = parameter.attributes["parameter_number"]
+    assert isinstance(found, int), "parameters are numbered"
+    return found
+
+
+Rule = Callable[[Instruction, int, Block], "Sequence[int] | None"]
+RULES: dict[str, Rule] = {
+    "tuple": _tuple,
+    "reshape": _reshape,
+    "copy": _reshape,
+    "transpose": _transpose,
+    "broadcast": _broadcast,
+    "iota": _iota,
+    "reduce": _reduce,
+    "dot": _dot,
+}
+
+
+def _ints(instruction: Instruction, name: str) -> tuple[int, ...]:
+    found = attribute(instruction, name) if name in instruction.attributes else ()
+    assert isinstance(found, tuple), "an attribute of ints"
+    return found
+
+
+def cut_computation(computation: Computation, block: Block) -> tuple[Computation, list[Cut]]:
+    """The computation of one block, and its parameters: those of the whole one at some depth.
+
+    Names stay; what is called is cut too. The block has to be one that `needed` accepts.
+    """
+    return _cut(computation, block.depth, block)
+
+
+def _cut(computation: Computation, depth: int, block: Block) -> tuple[Computation, list[Cut]]:
+    found = needed([computation.root], depth, block, inner_members(computation))
+    assert found is not None, f"{computation.name} can be cut"
+    made = Computation(computation.name)
+    twins: dict[Cut, Instruction] = {}
+    parameters: list[Cut] = []
+    place = {instruction: n for n, instruction in enumerate(post_order(computation))}
+    for instruction, at in sorted(found, key=lambda one: (place[one[0]], one[1])):
+        attributes, operands = instruction.attributes, operand_cuts(instruction, at, block)
+        if instruction.opcode == "parameter":
+            attributes, operands = {"parameter_number": len(parameters)}, []
+            parameters.append((instruction, at))
+        elif instruction.opcode == "fusion" and at:
+            callee, inner = _cut(next(instruction.called_computations()), at, block)
+            attributes = {**attributes, "calls": callee}
+            operands = [(instruction.operands[number(p)], d) for p, d in inner]
+        assert operands is not None, f"{instruction.name} can be cut"
+        twins[instruction, at] = made.new(
+            instruction.opcode,
+            block.cut(instruction.shape, at),
+            [twins[operand] for operand in operands],
+            attributes,
+            like=instruction,
+            name=instruction.name,
+        )
+    made.root = twins[computation.root, depth]
+    return made, parameters

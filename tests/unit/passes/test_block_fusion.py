@@ -1,0 +1,212 @@
+"""Block fusion: which chains are grouped, how they are cut, and that they compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.passes.block_fusion import block_fusion
+from hlo.passes.block_size import block_of, is_blocked, part_sizes
+from hlo.passes.blocking import Block, cut_computation
+from hlo.runtime.executable import Executable
+
+REDUCERS = """
+max_of { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b) }
+sum_of { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+"""
+
+
+def softmax(shape: str, rows: str, last: int) -> str:
+    """Lines of a softmax over the last dimension of s."""
+    dims = ",".join(str(d) for d in range(last))
+    return f"""
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = f32[{rows}] reduce(s, low), dimensions={{{last}}}, to_apply=max_of
+  mb = f32[{shape}] broadcast(m), dimensions={{{dims}}}
+  d = f32[{shape}] subtract(s, mb)
+  e = f32[{shape}] exponential(d)
+  t = f32[{rows}] reduce(e, zero), dimensions={{{last}}}, to_apply=sum_of
+  tb = f32[{shape}] broadcast(t), dimensions={{{dims}}}
+  p = f32[{shape}] divide(e, tb)"""
+
+
+def attention(heads: int, length: int) -> str:
+    scores, inputs = f"{heads},{length},{length}", f"{heads},{length},16"
+    return f"""HloModule attention
+{REDUCERS}
+ENTRY e {{
+  q = f32[{inputs}] parameter(0)
+  k = f32[{inputs}] parameter(1)
+  v = f32[{inputs}] parameter(2)
+  mask = f32[{length},{length}] parameter(3)
+  raw = f32[{scores}] dot(q, k), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{2}}
+  mk = f32[{scores}] broadcast(mask), dimensions={{1,2}}
+  s = f32[{scores}] add(raw, mk)
+  {softmax(scores, f"{heads},{length}", 2)}
+  ROOT o = f32[{inputs}] dot(p, v), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{1}} }}"""
+
+
+def scores(rows: int) -> str:
+    """A product with a small matrix whose rows are normalised; rows are what blocks part."""
+    return f"""HloModule scores
+{REDUCERS}
+ENTRY e {{
+  x = f32[{rows},8] parameter(0)
+  w = f32[8,24] parameter(1)
+  s = f32[{rows},24] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  {softmax(f"{rows},24", str(rows), 1)}
+  g = f32[{rows}] reduce(p, low), dimensions={{1}}, to_apply=max_of
+  ROOT r = (f32[{rows}], f32[{rows}]) tuple(g, m) }}"""
+
+
+PAIRS = f"""HloModule pairs
+{REDUCERS}
+body {{ c = (s32[], f32[400,3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  x = f32[400,3] get-tuple-element(c), index=1
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  a = f32[400,400,3] broadcast(x), dimensions={{0,2}}
+  b = f32[400,400,3] broadcast(x), dimensions={{1,2}}
+  d = f32[400,400,3] subtract(b, a)
+  dd = f32[400,400,3] multiply(d, d)
+  zero = f32[] constant(0)
+  r = f32[400,400] reduce(dd, zero), dimensions={{2}}, to_apply=sum_of
+  s = f32[] constant(1.5)
+  sb = f32[400,400] broadcast(s), dimensions={{}}
+  t = f32[400,400] add(r, sb)
+  tb = f32[400,400,3] broadcast(t), dimensions={{0,1}}
+  f = f32[400,400,3] divide(d, tb)
+  g = f32[400,3] reduce(f, zero), dimensions={{1}}, to_apply=sum_of
+  y = f32[400,3] add(x, g)
+  ROOT o = (s32[], f32[400,3]) tuple(n, y) }}
+cond {{ c = (s32[], f32[400,3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  e = s32[] constant(3)
+  ROOT l = pred[] compare(i, e), direction=LT }}
+ENTRY e {{ x = f32[400,3] parameter(0)
+  z = s32[] constant(0)
+  c = (s32[], f32[400,3]) tuple(z, x)
+  w = (s32[], f32[400,3]) while(c), condition=cond, body=body
+  ROOT r = f32[400,3] get-tuple-element(w), index=1 }}"""
+
+
+def blocked(module: Module) -> list[Instruction]:
+    return [
+        i
+        for c in module.computations
+        for i in c.instructions
+        if i.opcode == "fusion" and is_blocked(i)
+    ]
+
+
+def block_in(text: str) -> Block | None:
+    """The block of a program's only blocked fusion."""
+    found = blocked(driver.optimize(driver.parse(text)))
+    if not found:
+        return None
+    (fusion,) = found
+    (callee,) = fusion.called_computations()
+    return block_of(callee)
+
+
+def inputs(text: str) -> list[np.ndarray]:
+    rng = np.random.default_rng(7)
+    return [
+        rng.standard_normal(p.shape.dims).astype(np.float32)
+        for p in driver.parse(text).entry.parameters
+    ]
+
+
+def test_blocks_are_batches_or_rows() -> None:
+    assert block_in(attention(32, 128)) == Block((32,), (2,))
+    assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 10,))
+    assert block_in(scores(16411)) == Block((16411,), (1040,))  # a prime: the last two overlap
+    assert block_in(PAIRS) == Block((400,), (25,))
+
+
+def test_small_and_unfit_chains_stay() -> None:
+    assert block_in(attention(8, 64)) is None
+    text = scores(1 << 14)
+    shared = text.replace("tuple(g, m)", "tuple(g, m, s)").replace(
+        "ROOT r = (f32[16384], f32[16384])", "ROOT r = (f32[16384], f32[16384], f32[16384,24])"
+    )
+    assert block_in(shared) is None  # the product is a result: nothing is saved
+    columns = text.replace(
+        "dimensions={1}, to_apply=max_of\n  mb", "dimensions={0}, to_apply=max_of\n  mb"
+    )
+    columns = columns.replace("m = f32[16384]", "m = f32[24]").replace(
+        "broadcast(m), dimensions={0}", "broadcast(m), dimensions={1}"
+    )
+    columns = columns.replace("ROOT r = (f32[16384], f32[16384])", "ROOT r = (f32[16384], f32[24])")
+    assert block_in(columns) is None  # every row needs all others
+
+
+def test_text_of_a_block() -> None:
+    (fusion,) = blocked(driver.optimize(driver.parse(scores(16411))))
+    (callee,) = fusion.called_computations()
+    block = block_of(callee)
+    assert block is not None
+    assert block.count == 16
+    body, parameters = cut_computation(callee, block)
+    assert sorted((p.shape.dims, depth) for p, depth in parameters) == [
+        ((8, 24), 0),
+        ((16411, 8), 1),
+    ]
+    assert body.root.shape.elements[0].dims == (1040,)
+    assert not any(16411 in leaf.dims for i in body.instructions for leaf in i.shape.leaves())
+
+
+def test_the_pass_ends_and_its_text_is_read_again() -> None:
+    module = driver.optimize(driver.parse(attention(32, 128)))
+    assert not block_fusion(module)
+    again = driver.parse(driver.to_text(module))
+    assert len(blocked(again)) == len(blocked(driver.optimize(again))) == 1
+
+
+def test_part_sizes() -> None:
+    assert part_sizes(12) == [1, 2, 3, 4, 6, 12]
+    for n in (997, 1024, 16411):
+        for size in part_sizes(n):
+            assert n % size == 0 or (size % 16 == 0 and -(-n // size) * size - n <= n // 16)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        attention(32, 128),
+        attention(2, 384),
+        attention(4, 509),
+        scores(1 << 14),
+        scores(16411),
+        PAIRS,
+    ],
+    ids=["batches", "rows", "overlapping rows of batches", "long", "overlapping", "loop"],
+)
+def test_blocks_compute_what_the_whole_does(text: str) -> None:
+    arrays = inputs(text)
+    module = driver.parse(text)
+    whole = driver.optimize(module, "simplify,fusion")
+    assert not blocked(whole)
+    expected = driver.compile(whole, passes="")(*arrays)
+    leaves = expected if isinstance(expected, tuple) else (expected,)
+    for threads in (1, 2, 3, 7):
+        program = driver.compile(module, threads=threads)
+        assert isinstance(program, Executable)
+        runs = [program(*arrays)]
+        if threads == 3:
+            runs.append(program.run_guarded(*arrays))
+        for found in runs:
+            parts = found if isinstance(found, tuple) else (found,)
+            for a, b in zip(parts, leaves, strict=True):
+                np.testing.assert_array_equal(a, b)
