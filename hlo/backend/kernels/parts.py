@@ -6,6 +6,7 @@ outputs --parts_of--> [Part]: a box of index space, its loops, what is parallel,
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 
@@ -25,6 +26,11 @@ _UNITS = 64  # enough parallel units
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
 _STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
 LINE_BYTES = 64
+_MOST_ROWS = 4  # side by side: their partial results share the registers
+_ROWS_WEIGHT = 160  # of the code of rows side by side
+_ROWS_BYTES = 1 << 13  # of an operand's rows side by side: more streams than pages cost more
+_TREE = 40  # cycles from the last step of a fold to its result
+_PER_CYCLE = 2  # vector operations
 _LIGHT = 60  # the weight of an expression of which code may be there several times
 _SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
 _STRIP_ELEMENTS = 1 << 16  # of a strip's rows: what its stages share stays in the cache
@@ -48,6 +54,7 @@ class Part:
     dimension that all folds keep, whose loop is `lane_loop`; the dimensions that they fold follow.
     tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers; squares:
     how these are ordered where they are many.
+    rows: how many steps of the last loop around the lanes are taken side by side.
     """
 
     outputs: list[Output]
@@ -63,6 +70,7 @@ class Part:
     lane_loop: int = -1
     tile: int | None = None
     squares: Squares | None = None
+    rows: int = 1
     block: int = 0
     copies: int = 1
     trace: Trace = field(default_factory=Trace)
@@ -100,10 +108,17 @@ class Part:
         columns = -(-self.extents[-1] // self.squares.columns)
         return (*others, columns, -(-self.extents[self.tile] // self.squares.rows))
 
+    @property
+    def loops(self) -> int:
+        """How many loops there are around the lanes."""
+        return len(self.extents) - self.in_lanes
+
     def rounds(self, k: int) -> int:
         """How often loop k runs."""
         n = self.extents[k]
-        return n if k != self.tile else -(-n // self.lanes)
+        if k == self.tile:
+            return -(-n // self.lanes)
+        return n if k != self.loops - 1 else -(-n // self.rows)
 
     def index(self, variables: list[Expr]) -> Index:
         """The result's index for values of the loop variables."""
@@ -352,7 +367,7 @@ def _fills_lines(part: Part, output: Output) -> bool:
 def _choose_units(part: Part) -> None:
     if part.squares is not None:
         return
-    loops = len(part.extents) - part.in_lanes
+    loops = part.loops
     levels = [
         _fixed_by(part, index)
         for reduce, index in part.trace.reductions
@@ -363,6 +378,7 @@ def _choose_units(part: Part) -> None:
         for o in part.outer
     ]
     shared = [n for n in levels if n <= loops] if part.in_lanes else levels
+    part.rows = _rows(part, levels)
     most = min([loops, *shared, *outer])
     units = 1
     while part.prefix < most and (units < _UNITS or part.prefix == 0):
@@ -383,6 +399,40 @@ def _choose_units(part: Part) -> None:
         part.block = 0
 
 
+def _rows(part: Part, levels: list[int]) -> int:
+    """Rows side by side: as many as bring the waits at their ends under an eighth of their work.
+
+    In cycles. A fold over lanes ends in a chain of halvings, what is done once per row (a mean, a
+    reciprocal root) is a chain too: nothing else can be done meanwhile but another row's.
+    """
+    loops = part.loops
+    if not loops or part.tile is not None or not levels or max(levels) != loops:
+        return 1
+    fixed = set(part.variables[:loops])
+    waits, work, row_bytes = _TREE * levels.count(loops), 0, 0
+    for ops, index in part.trace.work:
+        vectors = -(-_steps(index, fixed) // part.lanes)
+        work += ops * vectors // _PER_CYCLE
+        waits += 2 * max(ops, 2) if _steps(index, fixed) == 1 else 0
+    for read in part.trace.reads:
+        steps = _steps([read.position], fixed)
+        work += -(-steps // part.lanes) // _PER_CYCLE
+        row_bytes = max(row_bytes, steps * read.dtype.item_bytes)
+    units = min(prod(part.extents[:loops]) // _UNITS, part.extents[loops - 1])
+    rows = 1
+    while waits > rows * work // 8 and rows < _MOST_ROWS:
+        twice = 2 * rows
+        if twice > units or twice * part.weight > _ROWS_WEIGHT or twice * row_bytes > _ROWS_BYTES:
+            break
+        rows = twice
+    return rows
+
+
+def _steps(index: Iterable[Expr], fixed: set[Variable]) -> int:
+    """How many values an index takes while some variables stay."""
+    return prod(v.high - v.low + 1 for v in indexing.loop_variables(index) if v not in fixed)
+
+
 def reduce_dims(reduce: Instruction) -> tuple[int, ...]:
     """Dimensions of the result of a reduce (of each of its results)."""
     shape = reduce.shape
@@ -396,4 +446,4 @@ def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:
     if is_fold:
         return max(1, min(8, vectors))
     wanted = 4 if part.weight <= 4 else 2 if part.weight <= _LIGHT else 1
-    return max(1, min(wanted, vectors))
+    return max(1, min(wanted // part.rows, vectors))

@@ -11,7 +11,7 @@ from math import prod
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Index, Variable
+from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.kernels.parts import Part
 from hlo.ir import dtype as dt
@@ -25,13 +25,15 @@ _ALL_BYTES = 256 * 1024  # of all rows of a kernel: they lie on the stack
 class SavedRow:
     """An expensive element that several stages read: kept in a row of memory by the first.
 
-    row: where it lies; inner: the dimensions that make up the row.
+    row: where it lies, and after it those of the rows side by side; inner: the dimensions that
+    make up the row.
     """
 
     def __init__(self, row: Memory, dims: tuple[int, ...], inner: tuple[int, ...]) -> None:
         self.row = row
         self.dims = dims
         self.inner = inner
+        self.rows: dict[Index, int] = {}  # the other dimensions' indices: which row it is
         self.is_touched = False
         self.is_filled = False
 
@@ -39,8 +41,7 @@ class SavedRow:
         self, elemental: Elemental, instruction: Instruction, indices: list[Index]
     ) -> list[Lanes]:
         nest = elemental.nest
-        sizes = [self.dims[d] for d in self.inner]
-        places = [indexing.linear([i[d] for d in self.inner], sizes) for i in indices]
+        places = [self._place(index) for index in indices]
         if self.is_filled:
             return [access.load(nest, self.row, place, None) for place in places]
         results = elemental.computed(instruction, indices, ())
@@ -48,6 +49,12 @@ class SavedRow:
         for place, lanes in zip(places, results, strict=True):
             access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
         return results
+
+    def _place(self, index: Index) -> Expr:
+        sizes = [self.dims[d] for d in self.inner]
+        outer = tuple(e for d, e in enumerate(index) if d not in self.inner)
+        row = self.rows.setdefault(outer, len(self.rows))
+        return indexing.linear([index[d] for d in self.inner], sizes) + row * prod(sizes)
 
 
 def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
@@ -60,7 +67,7 @@ def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
         dtype = instruction.shape.dtype
         if types.is_narrow_float(dtype):
             dtype = dt.F32  # what the lanes are: neither packed nor spread again
-        size = prod(instruction.shape.dims[d] for d in inner)
+        size = prod(instruction.shape.dims[d] for d in inner) * part.rows
         size_bytes = size * dtype.item_bytes
         most = _ROW_BYTES if instruction in part.trace.heavy_at else _LIGHT_ROW_BYTES
         if size < elemental.lanes or size_bytes > most or total + size_bytes > _ALL_BYTES:

@@ -64,11 +64,13 @@ class _Emission:
     def run(self, outer: list[Expr]) -> None:
         """Loops over what `outer` does not fix yet."""
         part, nest = self.part, self.elemental.nest
-        self._fold(outer)
-        self._store_outer(outer)
         depth = len(outer)
-        if depth == len(part.extents) - part.in_lanes:
-            self._innermost(outer)
+        is_last = depth == part.loops
+        outers = self._side_by_side(outer) if is_last else [outer]
+        self._fold(outers)
+        self._store_outer(outers)
+        if is_last:
+            self._innermost(outers)
             return
 
         def body(counter: Value, _: list[Value]) -> list[Value]:
@@ -77,36 +79,58 @@ class _Emission:
 
         nest.loop(0, part.rounds(depth), 1, [], body)
 
-    def _fold(self, fixed: list[Expr]) -> None:
+    def _side_by_side(self, outer: list[Expr]) -> list[list[Expr]]:
+        """The rows of one round; past the end the last one is computed again."""
+        nest, part = self.elemental.nest, self.part
+        if part.rows == 1:
+            return [outer]
+        *rest, group = outer
+        first, most = group * part.rows, part.extents[part.loops - 1] - 1
+        found = []
+        for row in (first + k for k in range(part.rows)):
+            if row.high > most:
+                with nest.at(row.depth):
+                    value = nest.w.intrinsic("llvm.smin", "i64", nest.scalar(row), nest.w.int(most))
+                    row = nest.variable(value, 0, most)
+            found.append([*rest, row])
+        return found
+
+    def _fold(self, outers: list[list[Expr]]) -> None:
         """Reductions whose index is fixed by now are stages before the inner loops."""
         part = self.part
-        free = part.variables[len(fixed) :]
-        outer: dict[Atom, Expr] = dict(zip(part.variables, fixed, strict=False))
+        depth = len(outers[0])
+        free = part.variables[depth:]
+        fixed = part.variables[:depth]
+        places: list[dict[Atom, Expr]] = [dict(zip(fixed, o, strict=True)) for o in outers]
         for reduce, index in reversed(part.trace.reductions):
             if reduce in self.folded or any(e.depends_on(v) for e in index for v in free):
                 continue
-            if any(not isinstance(a, Variable) or a not in outer for e in index for a in e.terms):
+            if any(not isinstance(a, Variable) or a not in fixed for e in index for a in e.terms):
                 continue
             self.folded.add(reduce)
             path = (0,) if reduce.shape.is_tuple else ()
-            self.elemental.lanes_at(reduce, [tuple(e.substituted(outer) for e in index)], path)
+            wanted = [tuple(e.substituted(place) for e in index) for place in places]
+            self.elemental.lanes_at(reduce, wanted, path)
 
-    def _store_outer(self, fixed: list[Expr]) -> None:
+    def _store_outer(self, outers: list[list[Expr]]) -> None:
         """Outputs of fewer dimensions whose index is fixed by now."""
-        part = self.part
+        part, elemental = self.part, self.elemental
+        free = part.variables[len(outers[0]) :]
+        inner = [indexing.of(v) for v in free]
         for output in list(self.waiting):
-            free = [indexing.of(v) for v in part.variables[len(fixed) :]]
-            index = output.row_index(part.index([*fixed, *free]))
-            if any(e.depends_on(v) for e in index for v in part.variables[len(fixed) :]):
+            indices = [output.row_index(part.index([*outer, *inner])) for outer in outers]
+            if any(e.depends_on(v) for e in indices[0] for v in free):
                 continue
             self.waiting.remove(output)
-            (lanes,) = self.elemental.lanes_at(output.source, [index], output.path)
-            access.store(self.elemental.nest, output.memory, output.place(index), lanes)
+            found = elemental.lanes_at(output.source, indices, output.path)
+            for lanes, index in zip(found, indices, strict=True):
+                access.store(elemental.nest, output.memory, output.place(index), lanes)
 
-    def _innermost(self, outer: list[Expr]) -> None:
+    def _innermost(self, outers: list[list[Expr]]) -> None:
         part, nest = self.part, self.elemental.nest
+        outer = outers[0]
         if not part.in_lanes:
-            self._store(outer, [None])
+            self._store(outers, [None])
             return
 
         length = part.extents[-1]
@@ -119,7 +143,7 @@ class _Emission:
                 end = w.intrinsic("llvm.smin", "i64", end, w.int(length))
             limits = (start, end)
         if not self.phases:
-            self._lanes(limits, lambda variables: self._store(outer, list(variables)))
+            self._lanes(limits, lambda variables: self._store(outers, list(variables)))
         elif limits is None and length <= BLOCK:
             self._in_phases(outer, indexing.ZERO, None)
         else:
@@ -152,7 +176,7 @@ class _Emission:
 
             self._lanes(limits, keep)
             elemental.end_stage()
-        self._lanes(limits, lambda variables: self._store(outer, list(variables)))
+        self._lanes(limits, lambda variables: self._store([outer], list(variables)))
 
     def _lanes(self, limits: Limits | None, body: Callable[[list[Expr]], None]) -> None:
         """`body` over the lanes of the last loop, or of a block of it."""
@@ -170,10 +194,11 @@ class _Emission:
         is_whole = length % (lanes * part.copies) == 0
         lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, is_whole=is_whole)
 
-    def _store(self, outer: list[Expr], last: list[Expr | None]) -> None:
+    def _store(self, outers: list[list[Expr]], last: list[Expr | None]) -> None:
         """Everything is evaluated before the first store: an output may lie over an operand."""
         elemental, part = self.elemental, self.part
-        outers = [outer] if part.tile is None else self._tiled(outer)
+        if part.tile is not None:
+            outers = self._tiled(outers[0])
         indices = [part.index(o if v is None else [*o, v]) for v in last for o in outers]
         written = [(o, indices) for o in part.outputs]
         # What still waits has rows of one element: [n] beside [n, 1].
