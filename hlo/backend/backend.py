@@ -17,6 +17,7 @@ from hlo.backend.linking import recall, toolchain
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
 from hlo.backend.linking.tabulation import link_table
+from hlo.backend.padded import PaddedExecutable
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import BufferPlan
 from hlo.backend.planning.lowering import lower
@@ -25,6 +26,9 @@ from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.passes.dynamic_padder import padded
+from hlo.passes.manager import Manager
+from hlo.passes.pipeline import parse_pipeline
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
 
@@ -37,16 +41,17 @@ def compile_module(
     cache: bool = True,
     key: str = "",
     result: Shape | None = None,
-) -> Executable | InterpretedExecutable:
+) -> Executable | PaddedExecutable | InterpretedExecutable:
     """Machine code for an optimised module.
 
     mode: "fast" runs with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS, else
-    what the process may use). Sizes that change at run time are left to the reference.
+    what the process may use). Sizes that change at run time become scalars beside arrays of their
+    bounds, or all is left to the reference.
     key: keep the result on disk for `recalled`, under what `program_key` said of the module before
     it was optimised. result: the shape and layouts of what callers get; the header's if not given.
     """
     if has_dynamic_sizes(module):
-        return InterpretedExecutable(module)
+        return _of_dynamic_sizes(module, mode=mode, threads=threads, cache=cache)
     count = thread_count(threads)
     program = build_program(module, mode=mode, threads=count)
     table = link_table(program)
@@ -56,6 +61,19 @@ def compile_module(
         recall.store(key, table, bodies)
     host = HostCalls(program) if program.hosts else None
     return link(module, table, bodies, host, result=result)
+
+
+def _of_dynamic_sizes(
+    module: Module, *, mode: str, threads: int | None, cache: bool
+) -> PaddedExecutable | InterpretedExecutable:
+    """Code for the padded program, which the passes have not seen yet."""
+    made = padded(module)
+    if made is None:
+        return InterpretedExecutable(module)
+    Manager().run(made.module, parse_pipeline("fast" if mode == "fast" else "default"))
+    static = compile_module(made.module, mode=mode, threads=threads, cache=cache)
+    assert isinstance(static, Executable), "a padded program has static shapes"
+    return PaddedExecutable(module, made, static)
 
 
 def build_program(module: Module, *, mode: str = "strict", threads: int = 1) -> Program:

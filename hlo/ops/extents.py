@@ -24,10 +24,10 @@ def reshaped_extents(bounds: Ints, extents: Ints, shape: Shape, inferred: int) -
     (the declared dynamic one, `inferred`, or the most major that is not 1) takes what is left.
     """
     result = list(shape.dims)
-    for sources, targets in _groups(bounds, shape.dims):
+    for sources, targets in reshape_groups(bounds, shape.dims):
         if all(extents[d] == bounds[d] for d in sources):
             continue
-        free = _free_dimension(targets, shape, inferred)
+        free = free_dimension(targets, shape, inferred)
         others = math.prod(shape.dims[d] for d in targets if d != free)
         result[free] = math.prod(extents[d] for d in sources) // others if others else 0
     if math.prod(result) != math.prod(extents):
@@ -38,7 +38,8 @@ def reshaped_extents(bounds: Ints, extents: Ints, shape: Shape, inferred: int) -
     return tuple(result)
 
 
-def _groups(bounds: Ints, dims: Ints) -> list[tuple[list[int], list[int]]]:
+def reshape_groups(bounds: Ints, dims: Ints) -> list[tuple[list[int], list[int]]]:
+    """The smallest runs of dimensions on both sides of a reshape with equal products."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(bounds) or j < len(dims):
@@ -58,7 +59,8 @@ def _groups(bounds: Ints, dims: Ints) -> list[tuple[list[int], list[int]]]:
     return groups
 
 
-def _free_dimension(targets: list[int], shape: Shape, inferred: int) -> int:
+def free_dimension(targets: list[int], shape: Shape, inferred: int) -> int:
+    """The dimension of a group that takes what is left at run time."""
     if inferred in targets:
         return inferred
     dynamic = [d for d in targets if shape.dynamic[d]]

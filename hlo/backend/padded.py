@@ -1,0 +1,67 @@
+"""PaddedExecutable: native code for a program whose sizes change at run time.
+
+    arguments --filled to their bounds, and their sizes--> static code --cut to sizes--> results
+
+Sizes that the program does not allow are the reference's to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from hlo.interpreter.evaluate import evaluate
+from hlo.ir.module import Module
+from hlo.ops.extents import filled_to
+from hlo.passes.dynamic_padder import Padded
+from hlo.runtime.arguments import checked_arguments
+from hlo.runtime.executable import Executable
+
+
+class PaddedExecutable:
+    """Called like an Executable."""
+
+    def __init__(self, module: Module, padded: Padded, static: Executable) -> None:
+        self._module = module
+        self._parameters = module.entry.parameters
+        self._padded = padded
+        self._static = static
+
+    @property
+    def temporary_bytes(self) -> int:
+        return self._static.temporary_bytes
+
+    def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
+        del donate  # nothing is ever in place
+        given = list(checked_arguments(self._parameters, arguments))
+        sizes = [np.array(_dims(given[n])[d], np.int32) for n, d in self._padded.given]
+        for number, _ in self._padded.given:
+            value = given[number]
+            assert isinstance(value, np.ndarray), "an array has dimensions"
+            given[number] = filled_to(value, self._parameters[number].shape.dims)
+        result = self._static(*given, *sizes)
+        assert isinstance(result, tuple), "leaves, sizes and the flag"
+        if not result[-1]:
+            return evaluate(self._module, *arguments)
+        return self._cut(result)
+
+    def _cut(self, result: tuple[np.ndarray, ...]) -> object:
+        count = self._padded.leaves
+        leaves = list(result[:count])
+        for (leaf, dimension), size in zip(self._padded.found, result[count:-1], strict=True):
+            whole = (np.s_[:],) * dimension
+            leaves[leaf] = leaves[leaf][(*whole, np.s_[: int(size)])]
+        leaves = [np.ascontiguousarray(x) if x.ndim else x for x in leaves]
+        return tuple(leaves) if self._module.entry.root.shape.is_tuple else leaves[0]
+
+    def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
+        return [self(*given) for given in arguments]
+
+    def memory_report(self) -> str:
+        return self._static.memory_report()
+
+
+def _dims(value: object) -> tuple[int, ...]:
+    assert isinstance(value, np.ndarray), "an array has dimensions"
+    return tuple(value.shape)
