@@ -84,7 +84,10 @@ def _load_raw(
             lowest = position + min(0, step * (lanes - 1))
             pointer = nest.pointer(memory.base, lowest, element)
             return strided.load_stretch(nest, pointer, element, found)
-    return _gather(nest, _addresses(nest, memory, position, element), mask, element, lanes)
+    base, offsets = _offsets(nest, memory, position, element)
+    if element in _NARROW and nest.target.has("avx512f"):
+        return _gather_narrow(nest, base, offsets, mask, element)
+    return _gather(nest, _addresses(nest, base, offsets, element), mask, element, lanes)
 
 
 def _scalar_address(
@@ -127,8 +130,10 @@ def reversed_lanes(nest: Nest, value: Value) -> Value:
     return nest.w.pure(value.type, f"shufflevector {value.typed}, {value.type} poison, {indices}")
 
 
-def _addresses(nest: Nest, memory: Memory, position: Expr, element: str, scale: int = 1) -> Value:
-    """One address per lane: a scalar base plus the lanes' own offsets."""
+def _offsets(
+    nest: Nest, memory: Memory, position: Expr, element: str, scale: int = 1
+) -> tuple[Value, Value]:
+    """A scalar base and the lanes' own offsets from it, in elements."""
     lanes = position.lanes
     uniform = Expr({a: k for a, k in position.terms.items() if a.lanes == 1}, position.constant)
     varying = {a: k * scale for a, k in position.terms.items() if a.lanes > 1}
@@ -152,8 +157,37 @@ def _addresses(nest: Nest, memory: Memory, position: Expr, element: str, scale: 
         values = nest.lane_values(rest, lanes, scalar)
         offsets = values if offsets is None else w.binary("add", values, offsets)
     assert offsets is not None, "lanes differ"
+    return base, offsets
+
+
+def _addresses(nest: Nest, base: Value, offsets: Value, element: str) -> Value:
+    """One address per lane."""
     text = f"getelementptr {element}, ptr {base}, {offsets.typed}"
-    return w.pure(vector_of("ptr", lanes), text)
+    return nest.w.pure(vector_of("ptr", offsets.lanes), text)
+
+
+_NARROW = {"i8": 2, "i16": 1}  # how many bits of an index say where in a word it lies
+
+
+def _gather_narrow(
+    nest: Nest, base: Value, offsets: Value, mask: Value | None, element: str
+) -> Value:
+    """The aligned words that hold the elements: processors gather nothing narrower, and a word
+    never reaches into a page that its element does not."""
+    w, lanes, bits = nest.w, offsets.lanes, _NARROW[element]
+    start = w.cast("ptrtoint", base, "i64")
+    words = w.cast("inttoptr", w.binary("and", start, w.int(-4)), "ptr")
+    first = w.binary("lshr", w.binary("and", start, w.int(3)), w.int(2 - bits))
+    if offsets.scalar_type != "i64":
+        first = w.cast("trunc", first, offsets.scalar_type)
+    index = w.binary("add", offsets, w.splat(first, lanes))
+    word = w.binary("ashr", index, w.int(bits, index.type))
+    loaded = _gather(nest, _addresses(nest, words, word, "i32"), mask, "i32", lanes)
+    place = w.binary("and", index, w.int((1 << bits) - 1, index.type))
+    if offsets.scalar_type != "i32":
+        place = w.cast("trunc", place, loaded.type)
+    moved = w.binary("shl", place, w.int(5 - bits, loaded.type))
+    return w.cast("trunc", w.binary("lshr", loaded, moved), vector_of(element, lanes))
 
 
 def _gather(nest: Nest, addresses: Value, mask: Value | None, element: str, lanes: int) -> Value:
@@ -180,7 +214,7 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
         pointer = nest.pointer(memory.base, position * 2, element)
         wide = _load_run(nest, pointer, both, element, 2 * lanes)
         return _every_second(nest, wide, 0), _every_second(nest, wide, 1)
-    addresses = _addresses(nest, memory, position, element, 2)
+    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
     second = f"getelementptr {element}, {addresses.typed}, i64 1"
     next_addresses = w.pure(addresses.type, second)
     return (
@@ -234,7 +268,8 @@ def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
     if stride(position) == 1:
         _store_run(nest, nest.pointer(memory.base, position, element), raw[0], mask)
     else:
-        _scatter(nest, _addresses(nest, memory, position, element), raw[0], mask)
+        addresses = _addresses(nest, *_offsets(nest, memory, position, element), element)
+        _scatter(nest, addresses, raw[0], mask)
 
 
 def _store_run(nest: Nest, pointer: Value, raw: Value, mask: Value | None) -> None:
@@ -284,7 +319,7 @@ def _store_complex(
         both = None if mask is None else _spread(nest, mask)
         _store_run(nest, nest.pointer(memory.base, position * 2, element), pairs, both)
         return
-    addresses = _addresses(nest, memory, position, element, 2)
+    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
     _scatter(nest, addresses, real, mask)
     second = w.pure(addresses.type, f"getelementptr {element}, {addresses.typed}, i64 1")
     _scatter(nest, second, imaginary, mask)

@@ -104,17 +104,28 @@ def lane_loop_between(
     start = low if isinstance(low, Value) else w.int(low)
     whole = w.binary("sub", high, start)
     done = w.binary("mul", w.binary("sdiv", whole, w.int(step)), w.int(step))
-    rest = w.binary("add", start, done)
+    masked_loop(nest, w.binary("add", start, done), high, limits, lanes, body)
 
-    def tail(counter: Value, _: list[Value]) -> list[Value]:
+
+def masked_loop(
+    nest: Nest,
+    low: Bound,
+    high: Value,
+    limits: tuple[int, int],
+    lanes: int,
+    body: Callable[[list[Expr]], None],
+) -> None:
+    """`body` over [low, high), one vector a round, all masked as the last one may have to be."""
+    w, (least, limit) = nest.w, limits
+
+    def vector(counter: Value, _: list[Value]) -> list[Value]:
         left = w.binary("sub", high, counter)
         type = vector_of("i32", lanes)
         left32 = w.splat(w.cast("trunc", left, "i32"), lanes)
         counting = ", ".join(f"i32 {lane}" for lane in range(lanes))
         mask = w.compare("icmp slt", Value(f"<{counting}>", type), Value(left32.text, type))
-        body([nest.variable(counter, least, greatest, lanes, mask)])
+        body([nest.variable(counter, least, limit - 1, lanes, mask)])
         return []
 
     # The last round may be cut short: it runs while one element is left.
-    padded = w.binary("add", high, w.int(lanes - 1))
-    nest.loop(rest, padded, lanes, [], tail)
+    nest.loop(low, w.binary("add", high, w.int(lanes - 1)), lanes, [], vector)

@@ -52,6 +52,7 @@ class Part:
     in_lanes: the last loop runs over lanes. blocks: units per prefix index; block: elements.
     order: the dimensions as loops run over them (None: as they are). strip: lanes run over the last
     dimension that all folds keep, whose loop is `lane_loop`; the dimensions that they fold follow.
+    in_one: the lane loop has one body, whose vectors are all masked, as the last one has to be.
     tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers; squares:
     how these are ordered where they are many.
     rows: how many steps of the last loop around the lanes are taken side by side.
@@ -73,6 +74,7 @@ class Part:
     rows: int = 1
     block: int = 0
     copies: int = 1
+    in_one: bool = False
     trace: Trace = field(default_factory=Trace)
     variables: list[Variable] = field(default_factory=list)
 
@@ -389,6 +391,8 @@ def _choose_units(part: Part) -> None:
     length, lanes = part.extents[-1], part.lanes
     vertical = [n for n in levels if n > loops]
     part.copies = _copies(part, -(-length // lanes), is_fold=bool(vertical))
+    is_long = part.weight > _LIGHT and part.tile is None and not vertical
+    part.in_one = is_long and length > lanes and length % lanes > 0
     if shared or outer:
         return
     if vertical and part.prefix == loops:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hlo.backend.codegen import access, indexing
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Atom, Expr, Variable
-from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between
+from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_loop
 from hlo.backend.codegen.writer import Value
 from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
@@ -187,6 +187,10 @@ class _Emission:
             body(variables)
             return carried
 
+        low, high = limits or (nest.w.int(0), nest.w.int(length))
+        if part.in_one:
+            masked_loop(nest, low, high, (0, length), lanes, body)
+            return
         if limits is None:
             shortens = part.is_light and length <= _FEW_VECTORS * lanes
             lane_loop(nest, 0, length, lanes, part.copies, [], static, shortens=shortens)
