@@ -31,6 +31,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
 
 Path = tuple[int, ...]
+# What makes no value of its own.
+_LOOKED_THROUGH = frozenset({
+    "get-tuple-element", "tuple", "opt-barrier", "optimization-barrier", "domain", "add-dependency",
+    "fusion", "call", "parameter",
+})  # fmt: skip
 Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
 
 # IEEE arithmetic in single instructions: a NaN in the result is an operand's, or the default one.
@@ -95,6 +100,8 @@ class Elemental:
     def source(self, instruction: Instruction, path: Path) -> tuple[Instruction, Path]:
         """The instruction that makes the value: tuples, calls and parameters looked through."""
         while (instruction, path) not in self.memory:
+            if instruction.opcode not in _LOOKED_THROUGH:
+                break
             match instruction.opcode:
                 case "get-tuple-element":
                     path = (tuple_index(instruction), *path)
@@ -120,8 +127,8 @@ class Elemental:
         return callee.root
 
     def _depth(self, index: Index) -> int:
-        depth = max((e.depth for e in index), default=0)
-        return max((depth, *(c.index.depth for c in self.guards)))
+        depths = [e.depth for e in index]
+        return max(depths + [c.index.depth for c in self.guards], default=0)
 
     def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         w, before = self.nest.w, self.nest.w.mark

@@ -23,7 +23,7 @@ class Atom:
     `mask` the lanes that are in the loop's range (None: all).
     """
 
-    __slots__ = ("depth", "high", "lanes", "low", "mask", "name", "value")
+    __slots__ = ("depth", "high", "index", "lanes", "low", "mask", "name", "value")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Atom:
         self.lanes = lanes
         self.value = value
         self.mask = mask
+        self.index: Expr | None = None  # itself, once somebody asked for it
 
     def __repr__(self) -> str:
         return self.name
@@ -104,28 +105,36 @@ class Expr:
         low = high = constant
         depth, lanes = 0, 1
         for atom, k in terms.items():
-            low += k * (atom.low if k > 0 else atom.high)
-            high += k * (atom.high if k > 0 else atom.low)
-            depth = max(depth, atom.depth)
-            lanes = max(lanes, atom.lanes)
+            if k > 0:
+                low += k * atom.low
+                high += k * atom.high
+            else:
+                low += k * atom.high
+                high += k * atom.low
+            if atom.depth > depth:  # noqa: PLR1730  # a call of max would take half the time
+                depth = atom.depth
+            if atom.lanes > lanes:  # noqa: PLR1730
+                lanes = atom.lanes
         self.low = low
         self.high = high
         self.depth = depth
         self.lanes = lanes
-        self._hash = hash((frozenset(terms.items()), constant))
+        self._hash: int | None = None
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         return (
             isinstance(other, Expr)
-            and self._hash == other._hash
             and self.constant == other.constant
             and self.terms == other.terms
         )
 
     def __hash__(self) -> int:
-        return self._hash
+        found = self._hash
+        if found is None:
+            found = self._hash = hash((frozenset(self.terms.items()), self.constant))
+        return found
 
     def __repr__(self) -> str:
         texts = [f"{k}*{a!r}" if k != 1 else repr(a) for a, k in self.terms.items()]
@@ -242,7 +251,9 @@ def of(atom: Atom) -> Expr:
     """The atom as an index; a constant where its range has one value."""
     if atom.low == atom.high:
         return number(atom.low)
-    return Expr({atom: 1}, 0)
+    if atom.index is None:
+        atom.index = Expr({atom: 1}, 0)
+    return atom.index
 
 
 ZERO = number(0)

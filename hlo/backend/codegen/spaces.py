@@ -26,6 +26,15 @@ def variables_of(extents: Sequence[int]) -> list[Variable]:
 
 def factored(dims: Sequence[int], expressions: Callable[[Index], list[Expr]]) -> Extents:
     """Extents whose product is that of dims (non-zero), none of them 1."""
+    return factored_with(dims, expressions)[0]
+
+
+def factored_with(
+    dims: Sequence[int], expressions: Callable[[Index], list[Expr]]
+) -> tuple[Extents, list[Variable]]:
+    """The same with the variables of the index that expressions were asked for last, one for each
+    extent; no variables where it was asked for other extents.
+    """
     extents = tuple(n for n in dims if n != 1)
     splits = 0
     while True:
@@ -34,7 +43,8 @@ def factored(dims: Sequence[int], expressions: Callable[[Index], list[Expr]]) ->
         met = expressions(index)
         split = _split(met, variables, extents) if splits < _SPLITS else None
         if split is None:
-            return _merged(met, variables, extents)
+            merged = _merged(met, variables, extents)
+            return merged, variables if merged == extents else []
         extents = split
         splits += 1
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,13 @@ class Value:
         return scalar_of(self.type)
 
 
+@lru_cache(maxsize=1024)
 def lanes_of(type: str) -> int:
     """Vector length of a type, 1 for a scalar."""
     return int(type[1 : type.index(" ")]) if type.startswith("<") else 1
 
 
+@lru_cache(maxsize=1024)
 def scalar_of(type: str) -> str:
     """The element type of a vector type; a scalar type itself."""
     return type[type.index("x") + 2 : -1] if type.startswith("<") else type

@@ -174,7 +174,8 @@ def _boxes(elemental: Elemental, whole: Part) -> list[Part]:
         for k, (n, size) in enumerate(zip(whole.low, whole.dims, strict=True))
     ]
     index = tuple(indexing.of(v) for v in variables)
-    found = traced(elemental, whole, index)
+    found = whole.trace = traced(elemental, whole, index)
+    whole.variables = variables
     cuts = _cuts(found, variables)
     count = prod(len(c) + 1 for c in cuts)
     ops = found.ops + len(found.reads)
@@ -233,14 +234,15 @@ def _planned(elemental: Elemental, part: Part) -> Part:
 
     def met(inner: Index) -> list[Expr]:
         index = part._placed(inner)
-        found = traced(elemental, part, index)
+        found = part.trace = traced(elemental, part, index)
         places = [indexing.linear(index, o.frame) for o in part.outputs]
         places += [indexing.linear(o.row_index(index), o.dims) for o in part.outer]
         return found.expressions() + places
 
-    part.extents = spaces.factored(dims, met)
-    part.variables = spaces.variables_of(part.extents)
-    part.trace = traced(elemental, part, part.index([indexing.of(v) for v in part.variables]))
+    part.extents, part.variables = spaces.factored_with(dims, met)
+    if len(part.variables) != len(part.extents):
+        part.variables = spaces.variables_of(part.extents)
+        part.trace = traced(elemental, part, part.index([indexing.of(v) for v in part.variables]))
     part.lanes = elemental.lanes
     if _choose_strip(part, kept):
         return part
@@ -254,8 +256,10 @@ def _planned(elemental: Elemental, part: Part) -> Part:
 
 def _choose_order(elemental: Elemental, part: Part) -> int:
     """The dimensions that all folds keep come first; their number of elements, 0 if they differ."""
-    variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(part.dims)]
-    found = traced(elemental, part, part._placed(tuple(indexing.of(v) for v in variables)))
+    variables, found = part.variables, part.trace
+    if len(variables) != len(part.dims):  # not looked at yet
+        variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(part.dims)]
+        found = traced(elemental, part, part._placed(tuple(indexing.of(v) for v in variables)))
     sets = {
         tuple(d for d, v in enumerate(variables) if any(e.depends_on(v) for e in index))
         for _, index in found.reductions
