@@ -258,7 +258,7 @@ def _mode(dims: DotDims, ragged: int) -> str:
     return "contracting" if ragged in dims.lhs_contracting else "free"
 
 
-def _prefix(lhs_rank: int, dims: DotDims, ragged: int) -> list[int]:
+def group_prefix(lhs_rank: int, dims: DotDims, ragged: int) -> list[int]:
     """The dimensions of lhs that group_sizes may have before its last."""
     batch, contracting = list(dims.lhs_batch), list(dims.lhs_contracting)
     mode = _mode(dims, ragged)
@@ -273,7 +273,7 @@ def _check_group_sizes(lhs: Shape, group_sizes: Shape, dims: DotDims, ragged: in
     """The number of groups, after C4."""
     check_arrays((group_sizes,), "C4")
     check_integral(group_sizes, "operand 2", "C4")
-    prefix = tuple(lhs.dims[d] for d in _prefix(lhs.rank, dims, ragged))
+    prefix = tuple(lhs.dims[d] for d in group_prefix(lhs.rank, dims, ragged))
     if not group_sizes.dims or (
         group_sizes.rank != 1 and not dims_agree(group_sizes.dims[:-1], prefix)
     ):
@@ -300,7 +300,7 @@ def _membership(lhs: Array, group_sizes: Array, dims: DotDims, ragged: int) -> A
     """[groups, lhs dimensions or 1]: whether an index of the ragged dimension is in the group."""
     ends = np.cumsum(group_sizes.astype(np.int64), axis=-1)
     starts = ends - group_sizes.astype(np.int64)
-    prefix = _prefix(lhs.ndim, dims, ragged) if group_sizes.ndim > 1 else []
+    prefix = group_prefix(lhs.ndim, dims, ragged) if group_sizes.ndim > 1 else []
     along = [1] * lhs.ndim
     for d in prefix:
         along[d] = lhs.shape[d]

@@ -8,7 +8,8 @@
     ragged batch dimension        the dot of what lies before the end of the last group
 
 so that the work is that of one dot, however many groups there are. Neighbours of a block that are
-another group's are masked. Group sizes that differ along other dimensions are left alone.
+another group's are masked. Where group sizes differ along other dimensions, a loop over the groups
+does the whole dot for each, and masks.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.ops.contraction import DotDims, group_prefix
 from hlo.ops.making import inferred_shape, make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited, fused_computations
@@ -78,7 +80,7 @@ def _is_rewritable(dot: Instruction) -> bool:
     shapes = [*(o.shape for o in dot.operands), dot.shape]
     if any(s.is_dynamic or s.size == 0 for s in shapes):
         return False
-    return dot.operands[2].shape.rank == 1 and max(shapes[0].dims) < LARGEST
+    return max(shapes[0].dims) < LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,29 @@ class _Ragged:
 
     @property
     def groups(self) -> int:
-        return self.dot.operands[2].shape.dims[0]
+        return self.dot.operands[2].shape.dims[-1]
+
+    @property
+    def prefix(self) -> list[int]:
+        """The dimensions of lhs along which group sizes differ."""
+        if self.dot.operands[2].shape.rank == 1:
+            return []
+        names = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims")
+        dims = DotDims(*(self.dims[n] for n in names))
+        return group_prefix(self.operands[0].shape.rank, dims, self.ragged)
+
+    def in_result(self, d: int) -> int:
+        """Where a batch or free dimension of lhs stands in the result."""
+        batch, contracted = self.dims["lhs_batch_dims"], self.dims["lhs_contracting_dims"]
+        if d in batch:
+            return batch.index(d)
+        return len(batch) + sum(k not in (*batch, *contracted) for k in range(d))
+
+    def in_rhs(self, d: int) -> int:
+        """The dimension of rhs that meets a batch or contracting dimension of lhs."""
+        left = (*self.dims["lhs_batch_dims"], *self.dims["lhs_contracting_dims"])
+        right = (*self.dims["rhs_batch_dims"], *self.dims["rhs_contracting_dims"])
+        return right[left.index(d)]
 
     @property
     def block(self) -> int:
@@ -117,19 +141,6 @@ class _Ragged:
     def group_dim(self) -> int:
         """The dimension of rhs that counts groups."""
         return _ints(self.dot, "rhs_group_dims")[0]
-
-    @property
-    def rhs_ragged(self) -> int:
-        """The dimension of rhs that is contracted with the ragged one."""
-        at = self.dims["lhs_contracting_dims"].index(self.ragged)
-        return self.dims["rhs_contracting_dims"][at]
-
-    @property
-    def result_ragged(self) -> int:
-        """Where a ragged free dimension stands in the result."""
-        batch, contracted = self.dims["lhs_batch_dims"], self.dims["lhs_contracting_dims"]
-        before = [d for d in range(self.ragged) if d not in (*batch, *contracted)]
-        return len(batch) + len(before)
 
     def product(
         self, like: Instruction, lhs: Instruction, rhs: Instruction, dtype: DType, **dims: Ints
@@ -145,15 +156,15 @@ class _Ragged:
 def _rewritten(r: _Ragged, module: Module) -> Instruction:
     if r.ragged in r.dims["lhs_batch_dims"]:
         return _batches(r, module)
-    return _loop(r, module)
+    return _masked_loop(r, module) if r.prefix else _loop(r, module)
 
 
 def _batches(r: _Ragged, module: Module) -> Instruction:
     """The dot where lhs is zero beyond the groups."""
     (lhs, rhs), like = r.operands, r.dot
     _, ends, _ = _tables(r, module)
-    end = row(ends, 0, number(like, r.groups - 1))
-    inside = _inside(number(like, 0), number(like, 0), end, lhs.shape, r.ragged)
+    end = row(ends, len(r.prefix), number(like, r.groups - 1))
+    inside = _between(None, end, lhs.shape, r.ragged, r.prefix)
     kept = make(like, "select", inside, lhs, blank(like, lhs.shape))
     return r.product(like, kept, rhs, r.dot.shape.dtype)
 
@@ -161,7 +172,7 @@ def _batches(r: _Ragged, module: Module) -> Instruction:
 def _tables(r: _Ragged, module: Module) -> tuple[Instruction, Instruction, Instruction]:
     """(starts, ends of groups as rows, blocks up to each group and its own)."""
     like, given = r.dot, r.dot.operands[2]
-    shape = Shape.array(dt.S64, (r.groups,))
+    shape = Shape.array(dt.S64, given.shape.dims)
     sizes = make(like, "convert", given, shape=shape)
     ends = _clipped(_running(r, sizes, module), r.rows)
     starts = _clipped(make(like, "subtract", _running(r, sizes, module), sizes), r.rows)
@@ -169,16 +180,17 @@ def _tables(r: _Ragged, module: Module) -> tuple[Instruction, Instruction, Instr
     more = make(like, "add", size, _all(like, r.block - 1, shape))
     blocks = make(like, "divide", more, _all(like, r.block, shape))
     ends, starts, blocks = (
-        make(like, "convert", x, shape=Shape.array(dt.S32, (r.groups,)))
+        make(like, "convert", x, shape=Shape.array(dt.S32, shape.dims))
         for x in (ends, starts, _running(r, blocks, module))
     )
     return starts, ends, blocks
 
 
 def _running(r: _Ragged, x: Instruction, module: Module) -> Instruction:
-    """Sums up to each element."""
+    """Sums up to each group."""
     zero = make_constant(r.dot, Literal.of(np.array(0, np.int64), Shape.array(dt.S64, ())))
-    window = Window((WindowDim(r.groups, pad_low=r.groups - 1),))
+    others = (WindowDim(1),) * (x.shape.rank - 1)
+    window = Window((*others, WindowDim(r.groups, pad_low=r.groups - 1)))
     adder = reducer(module, r.dot, "add", Shape.array(dt.S64, ()))
     return make(r.dot, "reduce-window", x, zero, window=window, to_apply=adder)
 
@@ -205,6 +217,21 @@ def _inside(
     both = make(high, "and", reached, left)
     target = Shape.array(dt.PRED, shape.dims)
     return make(high, "broadcast", both, shape=target, dimensions=(along,))
+
+
+def _between(
+    low: Instruction | None, high: Instruction, shape: Shape, along: int, prefix: list[int]
+) -> Instruction:
+    """Whether low <= i < high, i the index along a dimension; limits differ along the prefix."""
+    places = make(high, "iota", shape=Shape.array(dt.S32, shape.dims), iota_dimension=along)
+
+    def spread(limit: Instruction) -> Instruction:
+        return make(high, "broadcast", limit, shape=places.shape, dimensions=tuple(prefix))
+
+    left = make(high, "compare", places, spread(high), direction="LT")
+    if low is None:
+        return left
+    return make(high, "and", left, make(high, "compare", places, spread(low), direction="GE"))
 
 
 def _spread(scalar: Instruction, shape: Shape) -> Instruction:
@@ -290,15 +317,11 @@ def _rows(
     r: _Ragged, block: _Block, result: Instruction, lhs: Instruction, rhs: Instruction
 ) -> Instruction:
     """The result with the block's rows."""
-    at, group_dim = block.first, r.group_dim
+    at = block.first
     x = part(lhs, r.ragged, block.first, r.block, like=at)
-    y = row(rhs, group_dim, block.group)
-    moved = {
-        name: tuple(d - (d > group_dim) for d in r.dims[name])
-        for name in ("rhs_batch_dims", "rhs_contracting_dims")
-    }
-    made = r.product(at, x, y, r.dot.shape.dtype, **moved)
-    along = r.result_ragged
+    y = row(rhs, r.group_dim, block.group)
+    made = r.product(at, x, y, r.dot.shape.dtype, **_without_group(r))
+    along = r.in_result(r.ragged)
     inside = _inside(block.first, block.begin, block.end, made.shape, along)
     old = part(result, along, block.first, r.block, like=at)
     new = make(at, "select", inside, made, old)
@@ -311,7 +334,7 @@ def _sum(
     """The result with the group's sum of rows, the block's added."""
     at = block.first
     parts = []
-    for x, along in ((lhs, r.ragged), (rhs, r.rhs_ragged)):
+    for x, along in ((lhs, r.ragged), (rhs, r.in_rhs(r.ragged))):
         rows = part(x, along, block.first, r.block, like=at)
         inside = _inside(block.first, block.row, block.end, rows.shape, along)
         parts.append(make(at, "select", inside, rows, blank(at, _typed(rows.shape, x.shape.dtype))))
@@ -325,6 +348,53 @@ def _put(x: Instruction, rows: Instruction, along: int, first: Instruction) -> I
     zero = number(first, 0)
     starts = [first if d == along else zero for d in range(x.shape.rank)]
     return make(first, "dynamic-update-slice", x, rows, *starts)
+
+
+# -- the loop over groups ----------------------------------------------------------------------
+
+
+def _masked_loop(r: _Ragged, module: Module) -> Instruction:
+    """State: group, result, starts, ends, lhs, rhs."""
+    like = r.dot
+    starts, ends, _ = _tables(r, module)
+    result = blank(like, r.dot.shape.without_layout())
+    start = make(like, "tuple", number(like, 0), result, starts, ends, *r.operands)
+    condition = new_computation(like, "ragged_dot_condition")
+    at = element(parameter(condition, 0, start.shape), 0)
+    condition.root = make(at, "compare", at, number(at, r.groups), direction="LT")
+    body = adopted(module, like, _masked_body(r, start.shape))
+    condition = adopted(module, like, condition)
+    return element(make(like, "while", start, condition=condition, body=body), 1)
+
+
+def _masked_body(r: _Ragged, state: Shape) -> Computation:
+    made = new_computation(r.dot, "ragged_dot_body")
+    whole = parameter(made, 0, state)
+    at, result, starts, ends, lhs, rhs = (element(whole, k) for k in range(6))
+    low, high = (row(x, len(r.prefix), at) for x in (starts, ends))
+    if r.ragged in r.dims["lhs_contracting_dims"]:
+        places = ((lhs, r.ragged, r.prefix), (rhs, r.in_rhs(r.ragged), [*map(r.in_rhs, r.prefix)]))
+        x, y = (
+            make(at, "select", _between(low, high, v.shape, d, p), v, blank(at, v.shape))
+            for v, d, p in places
+        )
+        one = r.product(at, x, y, r.dot.shape.dtype)
+        wide = make(at, "reshape", one, shape=_typed(part(result, 0, at, 1).shape, one.shape.dtype))
+        result = _put(result, wide, 0, at)
+    else:
+        one = r.product(at, lhs, row(rhs, r.group_dim, at), r.dot.shape.dtype, **_without_group(r))
+        prefix = [r.in_result(d) for d in r.prefix]
+        inside = _between(low, high, one.shape, r.in_result(r.ragged), prefix)
+        result = make(at, "select", inside, one, result)
+    following = make(at, "add", at, number(at, 1))
+    made.root = make(at, "tuple", following, result, starts, ends, lhs, rhs, shape=state)
+    return made
+
+
+def _without_group(r: _Ragged) -> dict[str, Ints]:
+    """The dimensions of rhs once that of the groups is gone."""
+    names = ("rhs_batch_dims", "rhs_contracting_dims")
+    return {n: tuple(d - (d > r.group_dim) for d in r.dims[n]) for n in names}
 
 
 def _ints(dot: Instruction, name: str) -> Ints:

@@ -85,13 +85,29 @@ def test_rows_of_other_groups_do_not_reach_a_sum() -> None:
     check(module, [x, y, np.array([9, 0, 20, 0], np.int32)], 1e-5)
 
 
-def test_group_sizes_that_differ_along_a_batch_are_left_to_the_reference() -> None:
-    text = BATCHED.format(t="f32", o="f32", s="s32", m=20).replace("s32[4]", "s32[3,2,4]")
+CONTRACTED_TWICE = """HloModule m
+ENTRY e { x = f32[3,20,2,5] parameter(0)
+  y = f32[20,6,3,2] parameter(1)
+  g = s32[3,2,4] parameter(2)
+  ROOT r = f32[4,3,5,6] ragged-dot(x, y, g), lhs_batch_dims={0}, rhs_batch_dims={2},
+    lhs_contracting_dims={2,1}, rhs_contracting_dims={3,0}, lhs_ragged_dims={1} }
+"""
+DIFFERING = (
+    BATCHED.format(t="f32", o="f32", s="s32", m=20).replace("s32[4]", "s32[3,2,4]"),
+    BATCHES.format(t="f32", o="f32", s="s32", m=7)
+    .replace("f32[7,2,5]", "f32[3,7,2,5]").replace("f32[7,5,3]", "f32[3,7,5,3]")
+    .replace("f32[7,2,3]", "f32[3,7,2,3]").replace("s32[4]", "s32[3,4]")
+    .replace("_dims={2}", "_dims={3}").replace("_dims={1}", "_dims={2}")
+    .replace("batch_dims={0}", "batch_dims={0,1}").replace("ragged_dims={0}", "ragged_dims={1}"),
+    CONTRACTED_TWICE,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DIFFERING, ids=["rows", "batches", "contracted"])
+def test_group_sizes_that_differ_along_other_dimensions(text: str) -> None:
     module = hlo.parse(text)
-    x, y, _ = made_up_inputs(module, "normal", 3)
-    sizes = np.arange(24, dtype=np.int32).reshape(3, 2, 4) % 6
-    actual = hlo.compile(module, cache=False)(x, y, sizes)
-    np.testing.assert_allclose(actual, hlo.evaluate(module, x, y, sizes), rtol=1e-5, atol=1e-5)
+    x, y, g = made_up_inputs(module, "normal", 3)
+    check(module, [x, y, np.arange(g.size, dtype=np.int32).reshape(g.shape) % 6], 1e-5)
 
 
 SCALED = """HloModule m
