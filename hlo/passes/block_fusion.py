@@ -8,7 +8,7 @@ values live, not what is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction, post_order
@@ -109,7 +109,7 @@ def _roots(group: list[Instruction], computation: Computation) -> list[Instructi
     return [i for i in group if i is computation.root or not inside.issuperset(i.users)]
 
 
-def _is_convex(group: list[Instruction], order: list[Instruction]) -> bool:
+def _is_convex(group: list[Instruction], order: Sequence[Instruction]) -> bool:
     """Whether nothing outside needs a member and is needed by another one. O(edges)."""
     inside = set(group)
     behind: set[Instruction] = set()

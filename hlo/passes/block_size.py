@@ -54,7 +54,7 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
         if block.count < LEAST_BLOCKS or not LEAST_BLOCK_BYTES <= size <= CACHE_BYTES:
             continue
         if size > most:
-            found = needed(roots, block.depth, block, members)
+            found = needed(roots, block.all, block, members)
             if found is not None and _pays(found, members, block, between):
                 best, most = block, size
     return best
@@ -92,7 +92,7 @@ def divisors(n: int) -> list[int]:
 def _pays(found: set[Cut], members: Collection[Instruction], block: Block, between: int) -> bool:
     """Whether what stays in the cache outweighs by far what every block has to pack again."""
     saved = 2 * between * (1 / MEMORY_BYTES_PER_US - 1 / CACHED_BYTES_PER_US)
-    packed = sum(_packed_bytes(i, block) for i, depth in found if i in members and depth)
+    packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
     return packed / CACHED_BYTES_PER_US <= saved / 2
 
 

@@ -2,8 +2,8 @@
 
     Computation, Block --cut--> the computation of one block, and how each of its operands is cut
 
-A value of depth d is cut in its first d dimensions, which are the first d of the block's `lead`;
-depth 0 is a value that every block reads whole. The first len(lead) - 1 sizes of a block are 1, so
+A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them;
+by (0, 0) it is one that every block reads whole. The first len(lead) - 1 sizes of a block are 1, so
 that its elements are contiguous, and each block computes what the whole computation would.
 Sources: loop tiling with fusion, as in Halide's compute_at (Ragan-Kelley et al. 2013).
 Does not know: how long anything takes (block_size.py).
@@ -23,7 +23,9 @@ from hlo.ops.table import attribute
 from hlo.passes.fusibility import is_elementwise
 
 MOST_REPEATED = 4096  # elements of a value that every block computes anew
-Cut = tuple[Instruction, int]  # an instruction at a depth
+Span = tuple[int, int]  # of the block's leading dimensions
+Cut = tuple[Instruction, Span]
+WHOLE: Span = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +48,33 @@ class Block:
         """How many blocks there are."""
         return self.parts(self.depth)
 
+    @property
+    def all(self) -> Span:
+        """All leading dimensions."""
+        return 0, len(self.lead)
+
     def parts(self, depth: int) -> int:
         """How many parts the first `depth` dimensions have."""
         whole = math.prod(self.lead[: min(depth, self.depth - 1)])
         return whole * -(-self.lead[-1] // self.sizes[-1]) if depth == self.depth else whole
 
-    def cut(self, shape: Shape, depth: int) -> Shape:
+    def cut(self, shape: Shape, span: Span) -> Shape:
         """The shape of a block of a value."""
+        first, last = span
         if shape.is_tuple:
-            return Shape.tuple(self.cut(e, depth) for e in shape.elements)
-        if not depth:
+            return Shape.tuple(self.cut(e, span) for e in shape.elements)
+        if first == last:
             return shape
-        return shape.with_dims((*self.sizes[:depth], *shape.dims[depth:]))
+        return shape.with_dims((*self.sizes[first:last], *shape.dims[last - first :]))
 
 
 def needed(
-    roots: Iterable[Instruction], depth: int, block: Block, inside: Container[Instruction]
+    roots: Iterable[Instruction], span: Span, block: Block, inside: Container[Instruction]
 ) -> set[Cut] | None:
-    """Every instruction that a block of the roots needs, at its depths; None where one cannot be
+    """Every instruction that a block of the roots needs, and how cut; None where one cannot be
     cut. What is not inside is not looked behind."""
     found: set[Cut] = set()
-    waiting = [(root, depth) for root in roots]
+    waiting = [(root, span) for root in roots]
     while waiting:
         one = waiting.pop()
         if one in found:
@@ -79,24 +87,24 @@ def needed(
     return found
 
 
-def operand_cuts(instruction: Instruction, depth: int, block: Block) -> list[Cut] | None:
-    """The operands that a block of an instruction needs, at their depths; None: no such block."""
+def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
+    """The operands that a block of an instruction needs, and how cut; None: no such block."""
     shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
     if not all(_is_whole_array(leaf) for shape in shapes for leaf in shape.leaves()):
         return None
     if "control-predecessors" in instruction.attributes:
         return None
-    if not all(_leads(leaf, depth, block) for leaf in instruction.shape.leaves()):
+    if not all(_leads(leaf, span, block) for leaf in instruction.shape.leaves()):
         return None
-    if depth < block.depth and not _is_small(instruction):
+    if span != block.all and not _is_small(instruction):
         return None  # would be computed again and again
-    if not depth:
-        return [(operand, 0) for operand in instruction.operands]
+    if span[0] == span[1]:
+        return [(operand, WHOLE) for operand in instruction.operands]
     if instruction.opcode == "fusion":
-        return _fused(instruction, depth, block)
+        return _fused(instruction, span, block)
     rule = RULES.get(instruction.opcode, _elementwise)
-    depths = rule(instruction, depth, block)
-    return None if depths is None else list(zip(instruction.operands, depths, strict=True))
+    spans = rule(instruction, span, block)
+    return None if spans is None else list(zip(instruction.operands, spans, strict=True))
 
 
 def can_be_cut(instruction: Instruction) -> bool:
@@ -105,11 +113,11 @@ def can_be_cut(instruction: Instruction) -> bool:
     return opcode in RULES or opcode == "fusion" or is_elementwise(instruction)
 
 
-def _source(instruction: Instruction, depth: int, block: Block) -> list[Cut] | None:
+def _source(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
     """What is not looked behind: it needs nothing, if it can be cut."""
     if not instruction.shape.is_array or not _is_whole_array(instruction.shape):
         return None
-    return [] if _leads(instruction.shape, depth, block) else None
+    return [] if _leads(instruction.shape, span, block) else None
 
 
 def _is_small(instruction: Instruction) -> bool:
@@ -121,60 +129,63 @@ def _is_whole_array(shape: Shape) -> bool:
     return shape.is_array and not shape.is_dynamic and dtype.bits in (8 * dtype.item_bytes, 1)
 
 
-def _leads(shape: Shape, depth: int, block: Block) -> bool:
+def _leads(shape: Shape, span: Span, block: Block) -> bool:
     """Whether the first dimensions of a shape are the block's."""
-    return shape.dims[:depth] == block.lead[:depth]
+    return shape.dims[: span[1] - span[0]] == block.lead[span[0] : span[1]]
 
 
-def _elementwise(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+def _elementwise(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     dims = instruction.shape.dims
     if not is_elementwise(instruction) or any(
         o.shape.dims not in ((), dims) for o in instruction.operands
     ):
         return None
-    return [depth if o.shape.dims == dims else 0 for o in instruction.operands]
+    return [span if o.shape.dims == dims else WHOLE for o in instruction.operands]
 
 
-def _tuple(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
-    return [depth] * len(instruction.operands)
+def _tuple(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    return [span] * len(instruction.operands)
 
 
-def _reshape(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
-    return [depth] if _leads(instruction.operands[0].shape, depth, block) else None
+def _reshape(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    return [span] if _leads(instruction.operands[0].shape, span, block) else None
 
 
-def _transpose(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
-    return [depth] if _ints(instruction, "dimensions")[:depth] == tuple(range(depth)) else None
+def _transpose(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    depth = span[1] - span[0]
+    return [span] if _ints(instruction, "dimensions")[:depth] == tuple(range(depth)) else None
 
 
-def _broadcast(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
-    dimensions = _ints(instruction, "dimensions")
-    common = 0
-    while common < min(depth, len(dimensions)) and dimensions[common] == common:
-        common += 1
-    if any(d < depth for d in dimensions[common:]) or (
-        common and common < depth and block.depth < depth
-    ):
+def _broadcast(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    dimensions, depth = _ints(instruction, "dimensions"), span[1] - span[0]
+    common = [d for d in dimensions if d < depth]
+    if not common:
+        return [WHOLE]
+    first, last = common[0], common[0] + len(common)
+    if dimensions[: len(common)] != tuple(range(first, last)):
         return None
-    return [common]
+    return [(span[0] + first, span[0] + last)]
 
 
-def _iota(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
-    return [] if attribute(instruction, "iota_dimension") >= depth else None  # type: ignore[operator]  # an int
+def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    varies = attribute(instruction, "iota_dimension")
+    assert isinstance(varies, int), "a dimension is an int"
+    return [] if varies >= span[1] - span[0] else None
 
 
-def _reduce(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
-    if any(d < depth for d in _ints(instruction, "dimensions")):
+def _reduce(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    if any(d < span[1] - span[0] for d in _ints(instruction, "dimensions")):
         return None
     half = len(instruction.operands) // 2
-    return [depth] * half + [0] * half
+    return [span] * half + [WHOLE] * half
 
 
-def _dot(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | None:
+def _dot(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     """Batch dimensions part both sides; dimensions of the left side alone leave the right whole."""
     batch = _ints(instruction, "lhs_batch_dims")
     if instruction.attributes.get("sparsity"):
         return None
+    depth = span[1] - span[0]
     shared = min(depth, len(batch))
     ordered = tuple(range(shared))
     if batch[:shared] != ordered or _ints(instruction, "rhs_batch_dims")[:shared] != ordered:
@@ -185,13 +196,13 @@ def _dot(instruction: Instruction, depth: int, block: Block) -> Sequence[int] | 
         free = [d for d in range(rank) if d not in batch and d not in contracted]
         if free[: depth - shared] != list(range(shared, depth)):
             return None
-    return [depth, shared]
+    return [span, (span[0], span[0] + shared) if shared else WHOLE]
 
 
-def _fused(instruction: Instruction, depth: int, block: Block) -> list[Cut] | None:
-    """Each operand at all depths at which the fused computation needs its parameter."""
+def _fused(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
+    """Each operand, cut in all ways in which the fused computation needs its parameter."""
     (callee,) = instruction.called_computations()
-    found = needed([callee.root], depth, block, inner_members(callee))
+    found = needed([callee.root], span, block, inner_members(callee))
     if found is None:
         return None
     return [
@@ -213,7 +224,8 @@ def number(parameter: Instruction) -> int:
     return found
 
 
-Rule = Callable[[Instruction, int, Block], "Sequence[int] | None"]
+Spans = Sequence[Span]
+Rule = Callable[[Instruction, Span, Block], "Spans | None"]
 RULES: dict[str, Rule] = {
     "tuple": _tuple,
     "reshape": _reshape,
@@ -233,15 +245,15 @@ def _ints(instruction: Instruction, name: str) -> tuple[int, ...]:
 
 
 def cut_computation(computation: Computation, block: Block) -> tuple[Computation, list[Cut]]:
-    """The computation of one block, and its parameters: those of the whole one at some depth.
+    """The computation of one block, and its parameters: those of the whole one, cut.
 
     Names stay; what is called is cut too. The block has to be one that `needed` accepts.
     """
-    return _cut(computation, block.depth, block)
+    return _cut(computation, block.all, block)
 
 
-def _cut(computation: Computation, depth: int, block: Block) -> tuple[Computation, list[Cut]]:
-    found = needed([computation.root], depth, block, inner_members(computation))
+def _cut(computation: Computation, span: Span, block: Block) -> tuple[Computation, list[Cut]]:
+    found = needed([computation.root], span, block, inner_members(computation))
     assert found is not None, f"{computation.name} can be cut"
     made = Computation(computation.name)
     twins: dict[Cut, Instruction] = {}
@@ -252,7 +264,7 @@ def _cut(computation: Computation, depth: int, block: Block) -> tuple[Computatio
         if instruction.opcode == "parameter":
             attributes, operands = {"parameter_number": len(parameters)}, []
             parameters.append((instruction, at))
-        elif instruction.opcode == "fusion" and at:
+        elif instruction.opcode == "fusion" and at != WHOLE:
             callee, inner = _cut(next(instruction.called_computations()), at, block)
             attributes = {**attributes, "calls": callee}
             operands = [(instruction.operands[number(p)], d) for p, d in inner]
@@ -265,5 +277,5 @@ def _cut(computation: Computation, depth: int, block: Block) -> tuple[Computatio
             like=instruction,
             name=instruction.name,
         )
-    made.root = twins[computation.root, depth]
+    made.root = twins[computation.root, span]
     return made, parameters

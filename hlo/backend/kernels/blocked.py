@@ -28,7 +28,7 @@ from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_size import CACHED_BYTES_PER_US, MEMORY_BYTES_PER_US, block_of
-from hlo.passes.blocking import Block, Cut, cut_computation, number
+from hlo.passes.blocking import WHOLE, Block, Cut, Span, cut_computation, number
 
 MOST_CONSTANT_BYTES = 4096
 INTRINSICS = (
@@ -68,6 +68,10 @@ class _Part:
     index: str
 
 
+def _index(span: Span) -> str:
+    return f"%index{span[0]}_{span[1]}"
+
+
 class _Writer:
     """Writes the loop over blocks."""
 
@@ -75,22 +79,26 @@ class _Writer:
         self, instruction: Instruction, block: Block, parameters: list[Cut], program: Program
     ) -> None:
         self.instruction, self.block, self.program = instruction, block, program
+        self.spans: dict[Span, None] = {}
         operands = [len(leaves_of(o.shape)) for o in instruction.operands]
         assert all(count == 1 for count in operands), "operands are arrays"
-        self.arguments = [self._part(number(p), p, depth) for p, depth in parameters]
+        self.arguments = [self._part(number(p), p, span) for p, span in parameters]
         results = leaves_of(instruction.shape)
-        rows = math.prod(block.lead)
+        rows, self.spans[block.all] = math.prod(block.lead), None
         self.results = [
-            _Part(len(operands) + n, shape.size_bytes // rows, "%row")
+            _Part(len(operands) + n, shape.size_bytes // rows, _index(block.all))
             for n, shape in enumerate(results)
         ]
         self.buffers = len(operands) + len(results)
         self.names = [symbol(k) for k in program.kernels]
         self.globals: list[str] = []
 
-    def _part(self, buffer: int, parameter: Instruction, depth: int) -> _Part:
-        stride = parameter.shape.size_bytes // math.prod(self.block.lead[:depth]) if depth else 0
-        return _Part(buffer, stride, "%row" if depth == self.block.depth else f"%part{depth}")
+    def _part(self, buffer: int, parameter: Instruction, span: Span) -> _Part:
+        if span == WHOLE:
+            return _Part(buffer, 0, "")
+        self.spans[span] = None
+        elements = math.prod(self.block.lead[span[0] : span[1]])
+        return _Part(buffer, parameter.shape.size_bytes // elements, _index(span))
 
     def kernel(self) -> Kernel:
         program = self.program
@@ -134,7 +142,7 @@ class _Writer:
         )
 
     def _indices(self) -> list[str]:
-        """Where a block begins: its first row of the last leading dimension, and all before it."""
+        """Where a block begins in the spans that are used, each seen as one dimension."""
         lead, sizes, depth = self.block.lead, self.block.sizes, self.block.depth
         each = self.block.count // self.block.parts(depth - 1)
         lines = [
@@ -142,12 +150,15 @@ class _Writer:
             f"  %inner = urem i64 %block, {each}",
             f"  %first = mul i64 %inner, {sizes[-1]}",
             f"  %begun = call i64 @llvm.umin.i64(i64 %first, i64 {lead[-1] - sizes[-1]})",
-            f"  %before = mul i64 %outer, {lead[-1]}",
-            "  %row = add i64 %before, %begun",
         ]
-        for shallow in range(1, depth):
-            every = self.block.count // self.block.parts(shallow)
-            lines.append(f"  %part{shallow} = udiv i64 %block, {every}")
+        for first, last in self.spans:
+            name, end = _index((first, last)), min(last, depth - 1)
+            lines += [
+                f"  {name}.behind = udiv i64 %outer, {math.prod(lead[end : depth - 1])}",
+                f"  {name}.part = urem i64 {name}.behind, {math.prod(lead[first:end])}",
+                f"  {name}.times = mul i64 {name}.part, {lead[-1] if last == depth else 1}",
+                f"  {name} = add i64 {name}.times, {'%begun' if last == depth else 0}",
+            ]
         return lines
 
     def _base(self, buffer: int) -> list[str]:
