@@ -82,8 +82,9 @@ IDENTITY_TARGETS = frozenset(
 # Collectives whose result on one device is their operands.
 COLLECTIVES = frozenset(
     {
-        "all-gather", "all-reduce", "all-reduce-start", "all-reduce-done", "all-to-all",
-        "collective-broadcast", "collective-permute", "reduce-scatter",
+        "all-gather", "all-gather-start", "all-gather-done", "all-reduce", "all-reduce-start",
+        "all-reduce-done", "all-to-all", "collective-broadcast", "collective-permute",
+        "collective-permute-start", "collective-permute-done", "reduce-scatter",
     }
 )  # fmt: skip
 
@@ -162,6 +163,11 @@ def _stays_on_device(collective: Instruction) -> bool:
     shape, operands = collective.shape, collective.operands
     if collective.opcode == "all-reduce-done":
         return is_forwarding(operands[0]) and compatible(operands[0].shape, shape)
+    if collective.opcode in ("all-gather-done", "collective-permute-done"):
+        start = operands[0].shape
+        return is_forwarding(operands[0]) and compatible(start.elements[1], shape)
+    if collective.opcode in ("all-gather-start", "collective-permute-start"):  # operands, results
+        shape = shape.elements[1]
     results = shape.elements if shape.is_tuple else (shape,)
     if collective.get("has_dynamic_root") or collective.get("slice_sizes"):
         return False
@@ -173,7 +179,7 @@ def _stays_on_device(collective: Instruction) -> bool:
         return False
     if collective.opcode in ("all-reduce", "all-reduce-start"):
         return True
-    if collective.opcode == "collective-permute":
+    if collective.opcode in ("collective-permute", "collective-permute-start"):
         return collective.get("source_target_pairs") == ((0, 0),)
     groups = attribute(collective, "replica_groups").groups()  # type: ignore[attr-defined]  # its kind
     return groups in ((), ((0,),))
@@ -215,6 +221,11 @@ def alias(instruction: Instruction, leaf: int) -> tuple[Instruction, int] | None
             return operands[leaf], 0
         case "collective-broadcast" | "collective-permute" | "reduce-scatter":
             return operands[leaf], 0
+        case "all-gather-start" | "collective-permute-start":  # operands, results, and contexts
+            count = len(operands)
+            return (operands[leaf % count], 0) if leaf < 2 * count else None
+        case "all-gather-done" | "collective-permute-done":
+            return operands[0], leaf_offset(operands[0].shape, 1) + leaf
         case "tuple":
             element, inner = leaf_element(instruction.shape, leaf)
             return operands[element], inner

@@ -29,7 +29,14 @@ ENTRY e {
   permuted = f32[2,3] collective-permute(scattered), source_target_pairs={{0,0}}
   told = f32[2,3] collective-broadcast(permuted), replica_groups={{0}}
   barred = f32[2,3] custom-call(told), custom_call_target="ShardBarrierFrom"
-  negated = f32[2,3] negate(barred)
+  gathering = ((f32[2,3], f32[4]), (f32[2,3], f32[4])) all-gather-start(barred, p),
+    replica_groups={{0}}, dimensions={0}
+  both = (f32[2,3], f32[4]) all-gather-done(gathering)
+  again = f32[2,3] get-tuple-element(both), index=0
+  moving = (f32[2,3], f32[2,3], u32[], u32[]) collective-permute-start(again),
+    source_target_pairs={{0,0}}
+  moved = f32[2,3] collective-permute-done(moving)
+  negated = f32[2,3] negate(moved)
   ROOT r = (f32[4], f32[2,3], f32[2,3], f32[4]) tuple(done, negated, told, one)
 }
 """
