@@ -9,12 +9,15 @@ For AVX-512; other forms, types and targets are contraction_packing's loops.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
 
+from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import REACH, has_assembly, write_assembly
 from hlo.backend.kernels.contraction.loops import add, advanced, loop, times
 from hlo.backend.kernels.contraction.packing import Block, Packing, each_vector, pack
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
+from hlo.backend.kernels.kernel import Kernel
 
 CHUNK = 64  # rows of memory that are met again by the next panel: their pages stay known
 
@@ -32,6 +35,24 @@ def packed(w: Writer, packing: Packing, block: Block) -> None:
         _across(w, packing, block)
     else:
         pack(w, packing, block)
+
+
+def called(w: Writer, packing: Packing, block: Block) -> Kernel:
+    """Like `pack`, by a function: LLVM's time grows faster than a function, and a product with
+    tiles of assembly is left without loops of its own. What is called."""
+    given = {field.name: getattr(block, field.name) for field in fields(block)}
+    moved = {name: value for name, value in given.items() if value.text.startswith("%")}
+    names = {name: Value(f"%{name}", value.type) for name, value in moved.items()}
+    inner = Writer()
+    packed(inner, packing, replace(block, **names))
+    head = f"define void @KERNEL({', '.join(n.typed for n in names.values())}) nounwind {{"
+    text = "\n".join([head, *inner.lines, "  ret void", "}"])
+    beside = tuple(inner.declarations.values()), tuple(inner.globals.values())
+    function = Kernel(text, 0, *beside)
+    name = symbol(function)
+    w.declare("void", name, [value.type for value in moved.values()])
+    w.emit(f"call void @{name}({', '.join(value.typed for value in moved.values())})")
+    return function
 
 
 def _is_copy(packing: Packing) -> bool:

@@ -24,7 +24,7 @@ from hlo.backend.kernels.contraction.assembly import (
     write_tile,
 )
 from hlo.backend.kernels.contraction.axes import merged
-from hlo.backend.kernels.contraction.copies import is_assembly, packed
+from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
@@ -48,7 +48,7 @@ from hlo.backend.kernels.contraction.microkernel import (
     product,
     zero_tile,
 )
-from hlo.backend.kernels.contraction.packing import Block, below
+from hlo.backend.kernels.contraction.packing import Block, Packing, below
 from hlo.backend.kernels.contraction.panels import packed_strides
 from hlo.backend.kernels.contraction.plan import Plan, Reading, only
 from hlo.backend.kernels.contraction.result import Epilogue, Result
@@ -93,11 +93,8 @@ class _Product:
         self.staged = plan.depth_blocks > 1
         self.row_axes = [(a.size, a.out) for a in merged(only(self.c.rows, "out"))]
         self.is_direct = self._is_direct()
-        self.is_glue = self.is_direct and all(
-            is_assembly(self.packings[side])
-            for side in ("lhs", "rhs")
-            if self._reading(side) is Reading.IN_UNIT
-        )
+        self.is_glue = self.is_direct
+        self.functions: dict[str, Kernel] = {}
         tiles, panels = plan.tiles_per_block, plan.panels_per_block
         panel_stage = tiles * plan.rows.step * self.packings["rhs"].k_step
         self.panel_stage = panel_stage if plan.depth_first else 0
@@ -150,6 +147,7 @@ class _Product:
             plan.units,
             tuple(w.declarations.values()),
             tuple(w.globals.values()),
+            functions=tuple(self.functions.values()),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=self._bytes_moved(),
             flops=c.flops,
@@ -218,10 +216,17 @@ class _Product:
             target = advanced(w, target, zero, self.ring.scalar)
         block = Block(base, target, panels[0], count, begin, depths.count)
         if new is None:
-            packed(w, packing, block)
+            self._packed(packing, block)
         else:
-            when(w, new, lambda: packed(w, packing, block))
+            when(w, new, lambda: self._packed(packing, block))
         self.at[side], self.first[side] = self.scratch[side], panels[0]
+
+    def _packed(self, packing: Packing, block: Block) -> None:
+        if is_assembly(packing):
+            packed(self.w, packing, block)
+        else:
+            function = called(self.w, packing, block)
+            self.functions[function.text] = function
 
     def _address(self, side: str, panel: Value, start: Value) -> Value:
         """Depth 0 of a tile or panel that begins at index `start`."""
