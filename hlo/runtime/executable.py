@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -65,7 +64,7 @@ class Executable:
         self._keeps = keeps  # code and constants
         self._callback = HostCallback(self._called_back)
         callback = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
-        self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
+        self._frames = FramePool(layout._replace(head=(callback, *layout.head[1:])))
         self._results = tuple(stored(leaf) for leaf in signature.result.leaves())
         self._call: Callable[..., object] = self._slow_call
         self._native: NativeCalls | None = None
@@ -225,8 +224,7 @@ def _seen_as(memory: np.ndarray, shape: Shape) -> np.ndarray:
     return memory.reshape(-1).view(element).reshape(shape.dims)
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(NamedTuple):
     """An argument leaf. is_kept: the caller goes on using its memory."""
 
     array: np.ndarray | None

@@ -7,7 +7,7 @@ A frame serves one run at a time and is used again by the next. What does not ch
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ NUMBER_SLOT = 1  # of the header: what a host call is told
 POISON = 0xFF  # every float type's NaN, every integer's -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameLayout:
+class FrameLayout(NamedTuple):
     """What a frame's table holds, per slot (header included), as parallel arrays.
 
     arena: slots and their offsets, and which cell they are (sizes by cell): the cells only matter

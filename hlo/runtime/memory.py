@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class BufferRow:
+class BufferRow(NamedTuple):
     """One buffer of the arena: the instruction that made it, its HLO line and text line."""
 
     name: str
@@ -18,8 +17,7 @@ class BufferRow:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReport:
+class MemoryReport(NamedTuple):
     """Sizes in bytes; `peak`: the arena's buffers at the fullest moment, largest first.
 
     spare_bytes: room for copies of arguments that do not begin a cache line.

@@ -12,7 +12,7 @@ nevertheless (None) is left to the slow call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ Native = Callable[..., object]
 FastCall = Callable[[Native, int, frozenset[int]], Native]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Signature:
+class Signature(NamedTuple):
     """The entry's parameters and result; donated: result leaf -> argument leaf it may be in."""
 
     parameters: tuple[Instruction, ...]
@@ -223,8 +222,7 @@ def form_of(shape: Shape) -> Form:
     return Form(axes=tuple(order.index(d) for d in range(len(order))), dims=stored(shape).dims)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A tuple of parts, or a leaf.
 
     axes: which of the dimensions `dims` of memory each of the leaf's is, None for 0, 1, ...

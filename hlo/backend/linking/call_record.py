@@ -6,7 +6,7 @@ Signature, FrameLayout, entry address --fast_call--> Python built-in functions
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,8 +78,7 @@ class Record(np.ndarray):
     kept: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ShapeRows:
+class ShapeRows(NamedTuple):
     """Rows of the call record for shapes, and the sizes that they point to."""
 
     words: np.ndarray

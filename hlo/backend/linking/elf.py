@@ -14,19 +14,18 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import struct
 import sys
 import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 PAGE = mmap.PAGESIZE
 HEADER_SHOFF, HEADER_SHNUM = 0x28, 0x3C
-SECTION = np.dtype(
-    [("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("addr", "<u8"), ("offset", "<u8"),
-     ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry", "<u8")]
-)  # fmt: skip
+SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
      ("size", "<u8")]
@@ -61,7 +60,7 @@ class Image:
         parts = [_Object(data) for data in objects]
         size = _placed(parts, 0, writable=False)
         stubs = -(-size // STUB_BYTES) * STUB_BYTES
-        size = stubs + STUB_BYTES * sum(part.global_count for part in parts)
+        size = stubs + STUB_BYTES * sum(len(part.globals) for part in parts)
         fixed = -(-size // PAGE) * PAGE  # variables begin on a page of their own
         size = _placed(parts, fixed, writable=True)
         self._whole = bytearray(size)
@@ -106,6 +105,21 @@ def _placed(parts: Sequence[_Object], size: int, *, writable: bool) -> int:
     return size
 
 
+class Section(NamedTuple):
+    """A row of an object file's table of sections (SECTION)."""
+
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    entry: int
+
+
 class _Object:
     """One object file: its sections, and where they lie in the image."""
 
@@ -114,70 +128,69 @@ class _Object:
         start = int.from_bytes(data[HEADER_SHOFF : HEADER_SHOFF + 8], "little")
         count = int.from_bytes(data[HEADER_SHNUM : HEADER_SHNUM + 2], "little")
         self.data = data
-        self.sections = np.frombuffer(data, SECTION, count, start)
-        (table,) = (s for s in self.sections if s["type"] == SYMTAB)
-        self.symbols = np.frombuffer(
-            data, SYMBOL, int(table["size"]) // SYMBOL.itemsize, int(table["offset"])
-        )
-        self.names_at = int(self.sections[table["link"]]["offset"])
-        self.places = np.full(count, -1, np.int64)
-        self.global_count = int((self.symbols["info"] >> 4 != 0).sum())
+        end = start + count * SECTION.size
+        self.sections = [Section(*row) for row in SECTION.iter_unpack(data[start:end])]
+        (table,) = (s for s in self.sections if s.type == SYMTAB)
+        self.symbols = np.frombuffer(data, SYMBOL, table.size // SYMBOL.itemsize, table.offset)
+        self.names_at = self.sections[table.link].offset
+        self.places = [-1] * count
+        self.globals = np.flatnonzero(self.symbols["info"] >> 4)
 
-    def name(self, number: int) -> str:
-        """A symbol's name."""
-        start = self.names_at + int(self.symbols[number]["name"])
+    def name(self, start: int) -> str:
+        """The symbol's name that begins here."""
+        start += self.names_at
         return self.data[start : self.data.index(b"\0", start)].decode()
 
     def place(self, size: int, *, writable: bool) -> int:
         """Lay the sections of one kind behind the first `size` bytes; gives the new size."""
         for number, section in enumerate(self.sections):
-            flags, kind = int(section["flags"]), section["type"]
-            if not flags & ALLOC or kind == UNWIND or bool(flags & WRITE) is not writable:
+            flags = section.flags
+            if not flags & ALLOC or section.type == UNWIND or bool(flags & WRITE) is not writable:
                 continue
-            align = max(1, int(section["align"]))
+            align = max(1, section.align)
             size = -(-size // align) * align
             self.places[number] = size
-            size += int(section["size"])
+            size += section.size
         return size
 
     def copy(self, whole: bytearray) -> None:
         """Put the sections' bytes into the image."""
         for section, place in zip(self.sections, self.places, strict=True):
-            if place >= 0 and section["type"] != NOBITS:
-                start, size = int(section["offset"]), int(section["size"])
+            if place >= 0 and section.type != NOBITS:
+                start, size = section.offset, section.size
                 whole[place : place + size] = self.data[start : start + size]
 
     def defined(self, base: int) -> dict[str, int]:
         """Addresses of the global symbols that stand in a placed section."""
-        found = {}
-        for number, symbol in enumerate(self.symbols):
-            section = int(symbol["section"])
-            if symbol["info"] >> 4 and 0 < section < len(self.places):
-                found[self.name(number)] = base + int(self.places[section]) + int(symbol["value"])
-        return found
+        return {
+            self.name(name): base + self.places[section] + value
+            for name, _, _, section, value, _ in self.symbols[self.globals].tolist()
+            if 0 < section < len(self.places)
+        }
 
     def relocate(self, whole: bytearray, base: int, slot: Callable[[str], tuple[int, int]]) -> None:
         """Fill in addresses and distances."""
         image = np.frombuffer(whole, np.uint8)
-        places = self.places[np.minimum(self.symbols["section"], len(self.places) - 1)]
+        placed = np.array(self.places, np.int64)
+        places = placed[np.minimum(self.symbols["section"], len(placed) - 1)]
         values = base + places + self.symbols["value"].astype(np.int64)
         for section in self.sections:
-            place = self.places[section["info"]] if section["type"] == RELA else -1
+            place = self.places[section.info] if section.type == RELA else -1
             if place < 0:
                 continue
-            count = int(section["size"]) // RELOCATION.itemsize
-            rows = np.frombuffer(self.data, RELOCATION, count, int(section["offset"]))
+            count = section.size // RELOCATION.itemsize
+            rows = np.frombuffer(self.data, RELOCATION, count, section.offset)
             target = values[rows["symbol"]]
             kinds = rows["kind"]
             from_got = np.isin(kinds, FROM_GOT)
             is_outside = self.symbols["section"][rows["symbol"]] == 0
             for n in np.flatnonzero(from_got | is_outside):
-                address, stub = slot(self.name(int(rows["symbol"][n])))
+                address, stub = slot(self.name(int(self.symbols["name"][rows["symbol"][n]])))
                 near = kinds[n] == PLT_32 and abs(address - base) < 2**30
                 target[n] = address if near or kinds[n] in (ABSOLUTE_64, PC_64) else stub
                 if from_got[n]:
                     target[n] = stub + len(STUB)
-            _fill(image, int(place) + rows["offset"].astype(np.int64), base, target, rows)
+            _fill(image, place + rows["offset"].astype(np.int64), base, target, rows)
 
 
 def _fill(

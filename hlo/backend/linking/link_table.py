@@ -9,7 +9,7 @@ It holds no node of the module and no address, so that it can be kept on disk
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from hlo.runtime.memory import MemoryReport
 Pairs = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkTable:
+class LinkTable(NamedTuple):
     """arena: (slot, offset, cell); cells: (cell, bytes); fixed: (slot, number of the constant);
     arguments, results: (slot, number of the leaf). constants: their arrays, bytes only."""
 

@@ -50,7 +50,7 @@ def _library() -> str:
 def _processor() -> str:
     """The processor's features: the system's words for them, or else LLVM's."""
     try:
-        with open(FEATURES, encoding="ascii") as file:
+        with open(FEATURES, encoding="utf-8") as file:
             text = file.read()
         if ":feature:" in text:
             return f"{os.uname().release} {text}"  # which features are listed, the kernel decides

@@ -15,8 +15,8 @@ import marshal
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ MOST_CONSTANT_BYTES = 16 * 1024 * 1024
 UNREAD = frozenset({"metadata", "statistics", "origin"})  # attributes that nothing looks at
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recalled:
+class Recalled(NamedTuple):
     """What was kept of a program."""
 
     table: LinkTable
@@ -53,11 +52,11 @@ def sources_digest() -> str:
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                if entry.is_dir():
-                    waiting.append(entry.path)
-                elif entry.name.endswith(".py"):
+                if entry.name.endswith(".py"):
                     status = entry.stat()
                     rows.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    waiting.append(entry.path)
     return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
 
 
@@ -113,7 +112,8 @@ def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
     """Keep a program under its key, unless its constants are large."""
     if sum(c.nbytes for c in table.constants) > MOST_CONSTANT_BYTES:
         return
-    memory = astuple(table.memory)
+    report = table.memory
+    peak = tuple([(*row,) for row in report.peak])  # plain tuples: marshal takes no others
     plain = (
         table.slots,
         table.arena_bytes,
@@ -125,7 +125,7 @@ def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
         table.threads,
         table.wakes_pool,
         table.cost_us,
-        memory,
+        (*report[:5], peak, report.spare_bytes),
         tuple(c.tobytes() for c in table.constants),
     )
     cache.store(name, marshal.dumps((plain, tuple(bodies))))
