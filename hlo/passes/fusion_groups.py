@@ -32,7 +32,7 @@ from hlo.passes.fusibility import (
 )
 from hlo.passes.liveness import awaited
 
-# Per dimension of a value: the root dimension it is, or the number of a folded one, or unknown.
+# Per dimension of a value: the root dimension it is (a part of), a folded one's number, or unknown.
 Axis = tuple[str, int]
 Axes = tuple[Axis, ...]
 UNKNOWN: Axis = ("?", 0)
@@ -43,6 +43,7 @@ _CHEAP = 3  # ops per element that may be computed again for every use
 _MOST_SEARCHED = 64  # instructions behind a producer
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
+_MOST_CUT = 40  # members of a kernel whose loops are cut at the seams of a concatenate
 _LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run over it
 _MOST_FOLDED = 1024  # elements per lane of a strip, whose stages share what the cache holds
 _FEW_FOLDED = 256  # and so many wherever they lie
@@ -258,11 +259,13 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
                 ("r", 100 * number_ + d) if d in reduced else next(kept)
                 for d in range(operand.rank)
             )
-        case "concatenate" | "pad" | "slice" | "reverse" | "dynamic-slice":
+        case "concatenate" | "pad" | "slice" | "dynamic-slice":
             if operand.rank != user.shape.rank or (number and user.opcode == "dynamic-slice"):
                 return (UNKNOWN,) * operand.rank  # a vector of indices
             pairs = zip(own, operand.dims, user.shape.dims, strict=True)
-            return tuple(a if n == m and user.opcode != "reverse" else UNKNOWN for a, n, m in pairs)
+            is_cut = user.opcode in ("concatenate", "pad") and len(group.members) <= _MOST_CUT
+            part = number if is_cut else None
+            return tuple(a if n == m else _part(a, part) for a, n, m in pairs)
         case "dynamic-update-slice" if number == 1:
             return tuple(
                 a if n == m else ("u", d)
@@ -271,6 +274,11 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     if is_elementwise(user) or user.opcode in ("copy", "map"):
         return own if operand.dims == user.shape.dims else (UNKNOWN,) * operand.rank
     return (UNKNOWN,) * operand.rank
+
+
+def _part(axis: Axis, number: int | None) -> Axis:
+    """A numbered part of a root dimension, as loops cut it: what a concatenate's operand is."""
+    return UNKNOWN if number is None or axis[0] != "d" else ("p", 100 * number + axis[1])
 
 
 def _reshaped_axes(own: Axes, dims: tuple[int, ...], target: tuple[int, ...]) -> Axes:
@@ -385,16 +393,21 @@ def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
         return all(u.opcode in ("reshape", "slice", "concatenate", "pad", "transpose", "bitcast",
                                 "dynamic-slice", "reverse", "copy") or is_elementwise(u)
                    for u in producer.users) and producer.shape.size >= prod(group.dims)  # fmt: skip
+    parts = {n % 100: k for k, (kind, n) in enumerate(axes) if kind == "p"}
+    if parts:
+        own = producer.shape.dims
+        cut = (own[parts[d]] if d in parts else n for d, n in enumerate(group.dims))
+        return prod(cut) <= producer.shape.size
     fixed = fixed_dims(group, axes)
     if fixed is not None:
         return _volume(group, axes) <= producer.shape.size or _volume(group, axes) <= 1
     # Folded dimensions: once if all root dimensions that it is evaluated for are its own.
-    own = [n for kind, n in axes if kind == "d"]
-    leading = max((group.level(n) for n in own), default=0)
+    dims = [n for kind, n in axes if kind == "d"]
+    leading = max((group.level(n) for n in dims), default=0)
     if any(kind == "u" for kind, _ in axes):
         return True
     outer = max(leading, _fold_level(group, axes))
-    return prod(group.loop_dims[:outer]) <= prod(group.dims[n] for n in own)
+    return prod(group.loop_dims[:outer]) <= prod(group.dims[n] for n in dims)
 
 
 def _fold_level(group: Group, axes: Axes) -> int:

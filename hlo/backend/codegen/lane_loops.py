@@ -43,9 +43,11 @@ def lane_loop(
         starts = [low + k * lanes for k in range(copies)]
         carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     elif rounds:
+        # The first vector of a batch ends so early that the last one is within the length too.
+        last = low + (rounds - 1) * step + lanes - 1
 
         def run(counter: Value, values: list[Value]) -> list[Value]:
-            v = nest.variable(counter, low, high - 1, lanes)
+            v = nest.variable(counter, low, last, lanes)
             return body([v + k * lanes for k in range(copies)], values)
 
         carried = nest.loop(low, low + rounds * step, step, carried, run)

@@ -9,8 +9,8 @@ def polynomial(terms: int) -> str:
     last = "x"
     for k in range(terms):
         lines += [
-            f"c{k} = f32[] constant({k + 2})",
-            f"b{k} = f32[4096] broadcast(c{k}), dimensions={{}}",
+            f"k{k} = f32[] constant({k + 2})",
+            f"b{k} = f32[4096] broadcast(k{k}), dimensions={{}}",
             f"m{k} = f32[4096] multiply({last}, x)",
             f"a{k} = f32[4096] add(m{k}, b{k})",
         ]
