@@ -17,6 +17,7 @@ from hlo.passes.cse import cse
 from hlo.passes.dce import dce
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
+from hlo.passes.map_expander import map_expander
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.rng_expander import rng_expander
@@ -41,6 +42,7 @@ CATALOGUE: dict[str, Pass] = {
     "dce": dce,
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
+    "map-expander": map_expander,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
     "rng-expander": rng_expander,
@@ -59,6 +61,7 @@ SIMPLIFY = (
     "ragged-dot-rewriter",
     "scaled-dot-rewriter",
     "call-inliner",
+    "map-expander",
     "batchnorm_expander",
     "tuple-simplifier",
     "dce",
@@ -94,6 +97,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "ragged-dot-rewriter",
         "scaled-dot-rewriter",
         "call-inliner",
+        "map-expander",
         "batchnorm_expander",
         "tuple-simplifier",
         "dce",
@@ -112,6 +116,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
 
 # (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
 ORDER: tuple[tuple[str, str, str], ...] = (
+    ("call-inliner", "map-expander", "a map that calls plain arithmetic stays a map"),
     ("scan_expander", "call-inliner", "the loop that a scan becomes calls its step"),
     (
         "call-inliner",
