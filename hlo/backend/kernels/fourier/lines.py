@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.transposed import transposed
@@ -87,20 +88,46 @@ class _Build:
     def write(self) -> None:
         w, n = self.w, self.lines
         source, target, scratch = (buffer_address(w, k) for k in range(3))
-        half = self.slots * 2 * self.lanes
-        self.buffers = (scratch, w.address(scratch, w.int(half), self.numbers.ring.scalar))
+        self._set_scratch(scratch)
 
         def unit(u: Value, _: list[Value]) -> list[Value]:
             outer, group = split_index(w, u, (1 << 40, self.groups))
-            self.first = times(w, group, self.lanes)
-            self.valid = None
-            if n.lanes % self.lanes:
-                number = counting(w, self.first, self.lanes)
-                self.valid = w.compare("icmp slt", number, w.splat(w.int(n.lanes), self.lanes))
+            self._set_lines(times(w, group, self.lanes))
             self._run(self._moved(source, outer, n.source), self._moved(target, outer, n.target))
             return []
 
         self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], unit)
+
+    def _set_scratch(self, scratch: Value) -> None:
+        self.buffers = (scratch, self._scalar(scratch, self.w.int(self.slots * 2 * self.lanes)))
+
+    def _set_lines(self, first: Value) -> None:
+        """first: of the vector of lines; valid: the lanes that have one, None for all."""
+        w = self.w
+        self.first, self.valid = first, None
+        if self.lines.lanes % self.lanes:
+            number = counting(w, first, self.lanes)
+            self.valid = w.compare("icmp slt", number, w.splat(w.int(self.lines.lanes), self.lanes))
+
+    def _apart(self, base: Value, body: Callable[[_Build, Value], None]) -> None:
+        """Code for one vector of lines as a function: LLVM's time grows faster than a function."""
+        arguments = (self.buffers[0], base, self.first)
+        scratch, memory, first = (
+            Value(f"%{name}", a.type)
+            for name, a in zip(("scratch", "base", "first"), arguments, strict=True)
+        )
+        build = _Build(Nest(Writer(), self.nest.target), self.lines)
+        build._set_scratch(scratch)
+        build._set_lines(first)
+        body(build, memory)
+        w, parameters = build.w, ", ".join(p.typed for p in (scratch, memory, first))
+        head = f"define void @KERNEL({parameters}) nounwind {{\nentry:"
+        text = "\n".join([head, *w.lines, "  ret void", "}"])
+        function = Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        name = symbol(function)
+        self.functions[name] = function
+        self.w.declare("void", name, [a.type for a in arguments])
+        self.w.emit(f"call void @{name}({', '.join(a.typed for a in arguments)})")
 
     def _moved(self, base: Value, outer: Value, side: Side) -> Value:
         return self._scalar(base, times(self.w, outer, side.outer))
@@ -227,7 +254,11 @@ class _Build:
         """Lines of neighbouring elements into the first buffer: numbers, or real parts alone."""
         if self._is_whole(side, count):
             self._whole_squares(base, side, count, None)
-            return
+        else:
+            self._apart(base, lambda build, at: build._load_squares(at, side, count))
+
+    def _load_squares(self, base: Value, side: Side, count: int) -> None:
+        """Squares that masks cut."""
         w, ring = self.w, self.numbers.ring
         rows = self._rows(base, side)
         component = self.lines.complex.component
@@ -249,7 +280,11 @@ class _Build:
         """A buffer's numbers, or their real parts, scaled, to lines of neighbouring elements."""
         if self._is_whole(side, count):
             self._whole_squares(base, side, count, buffer)
-            return
+        else:
+            self._apart(base, lambda build, at: build._store_squares(at, side, count, buffer))
+
+    def _store_squares(self, base: Value, side: Side, count: int, buffer: int) -> None:
+        """Squares that masks cut."""
         w, ring = self.w, self.numbers.ring
         rows = self._rows(base, side)
         component = self.lines.complex.component
