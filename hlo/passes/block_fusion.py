@@ -15,7 +15,7 @@ from hlo.ir.graph import clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.passes.block_size import KIND, LEAST_SAVED_BYTES, best_block
+from hlo.passes.block_size import KIND, LEAST_SAVED_BYTES, best_block, padded_bytes
 from hlo.passes.blocking import can_be_cut
 from hlo.passes.fusibility import is_scalar_constant
 from hlo.passes.fusion import called_by_ops
@@ -34,7 +34,7 @@ def block_fusion(module: Module) -> bool:
     changed = False
     left = called_by_ops(module) | wrapped_operations(module)
     for computation in tuple(module.computations):
-        if computation in left or not any(map(_is_large, computation.instructions)):
+        if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
             continue
         for group in _groups(computation):
             _fuse(module, computation, group)
@@ -47,7 +47,7 @@ def _groups(computation: Computation) -> Iterator[list[Instruction]]:
     taken: set[Instruction] = set()
     order = post_order(computation)
     for seed in order:
-        if seed in taken or not _is_between(seed, computation):
+        if seed in taken:
             continue
         for members in _grown(seed, computation, taken):
             group = [i for i in order if i in members]
@@ -60,8 +60,15 @@ def _groups(computation: Computation) -> Iterator[list[Instruction]]:
 def _grown(
     seed: Instruction, computation: Computation, taken: set[Instruction]
 ) -> Iterator[set[Instruction]]:
-    """The group around a value and all its consumers: as large as it gets, then the smallest."""
-    smallest = {seed, *seed.users}
+    """The group around a value and all its consumers: as large as it gets, then the smallest.
+
+    A convolution that pads its images can be a group by itself.
+    """
+    smallest = {seed}
+    if _is_between(seed, computation):
+        smallest |= set(seed.users)
+    elif padded_bytes(seed) < LEAST_SAVED_BYTES:
+        return
     if not all(_may_join(i, taken) for i in smallest):
         return
     members = set(smallest)
@@ -78,6 +85,10 @@ def _grown(
     if size != len(smallest) and size <= MOST_MEMBERS:
         yield members
     yield smallest
+
+
+def _is_worth_a_look(instruction: Instruction) -> bool:
+    return _is_large(instruction) or padded_bytes(instruction) >= LEAST_SAVED_BYTES
 
 
 def _is_large(instruction: Instruction) -> bool:

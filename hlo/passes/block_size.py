@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.passes.blocking import Block, Cut, inner_members, needed
+from hlo.passes.fusibility import CONTRACTIONS, is_padded
 
-LEAST_BLOCKS = 16  # so that threads finish together
-CACHE_BYTES = 1 << 20  # of a block's values, less than a core's second-level cache
+LEAST_BLOCKS = 8  # so that threads finish together
+CACHE_BYTES = 3 << 19  # of a block's values, less than a core's second-level cache
 LEAST_BLOCK_BYTES = 1 << 14  # below that, calls weigh more than what they do
 LEAST_SAVED_BYTES = 1 << 19  # of values that are not written out
 MEMORY_BYTES_PER_US = 20_000
@@ -46,6 +47,7 @@ def is_blocked(fusion: Instruction) -> bool:
 def best_block(roots: Collection[Instruction], members: Collection[Instruction]) -> Block | None:
     """The largest block that fits the cache, of those that pay; roots: members that are wanted."""
     between = sum(m.shape.size_bytes for m in members if m not in roots and m.shape.is_array)
+    between += sum(map(padded_bytes, members))
     if between < LEAST_SAVED_BYTES:
         return None
     best, most = None, 0
@@ -58,6 +60,13 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
             if found is not None and _pays(found, members, block, between):
                 best, most = block, size
     return best
+
+
+def padded_bytes(instruction: Instruction) -> int:
+    """The bytes, at least, of the padded images that a convolution makes of its own."""
+    if instruction.opcode != "convolution" or not is_padded(instruction):
+        return 0
+    return instruction.operands[0].shape.size_bytes
 
 
 def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
@@ -76,7 +85,7 @@ def part_sizes(n: int) -> list[int]:
     """The divisors of a positive number, and sizes in whole vectors whose last part overlaps the
     one before by little."""
     found = set(divisors(n))
-    for count in range(LEAST_BLOCKS, min(MOST_PARTS, n) + 1):
+    for count in range(2, min(MOST_PARTS, n) + 1):
         size = -(-n // count // WHOLE) * WHOLE
         if size <= n and -(-n // size) * size - n <= n // MOST_OVERLAP:
             found.add(size)
@@ -104,7 +113,7 @@ def _packed_bytes(instruction: Instruction, block: Block) -> int:
         one = stack.pop()
         if one.opcode == "fusion":
             stack += [i for c in one.called_computations() for i in c.instructions]
-        elif one.opcode == "dot":
+        elif one.opcode in CONTRACTIONS:
             batch = one.attributes.get("lhs_batch_dims", ())
             assert isinstance(batch, tuple), "dimensions are a tuple"
             parts = block.parts(min(block.depth, len(batch)))

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from hlo.attributes.dim_labels import DimLabels
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -199,6 +200,15 @@ def _dot(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     return [span, (span[0], span[0] + shared) if shared else WHOLE]
 
 
+def _convolution(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """Images are parted, the window stays whole."""
+    labels = instruction.attributes.get("dim_labels")
+    if not isinstance(labels, DimLabels) or instruction.get("batch_group_count") not in (None, 1):
+        return None
+    is_leading = labels.lhs_batch == labels.out_batch == 0 and span[1] - span[0] == 1
+    return [span, WHOLE] if is_leading else None
+
+
 def _fused(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
     """Each operand, cut in all ways in which the fused computation needs its parameter."""
     (callee,) = instruction.called_computations()
@@ -235,6 +245,7 @@ RULES: dict[str, Rule] = {
     "iota": _iota,
     "reduce": _reduce,
     "dot": _dot,
+    "convolution": _convolution,
 }
 
 

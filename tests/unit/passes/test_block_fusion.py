@@ -103,6 +103,22 @@ ENTRY e {{ x = f32[400,3] parameter(0)
   ROOT r = f32[400,3] get-tuple-element(w), index=1 }}"""
 
 
+def convolution(images: int, *, finished: bool) -> str:
+    """A padded convolution, and its rectified results where `finished`."""
+    shape = f"f32[{images},28,28,16]"
+    end = f"""
+  c = {shape} convolution(x, w), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+  z = f32[] constant(0)
+  zb = {shape} broadcast(z), dimensions={{}}
+  ROOT r = {shape} maximum(c, zb) }}"""
+    if not finished:
+        end = end[: end.index("\n  z =")].replace("c = f32", "ROOT c = f32") + " }"
+    return f"""HloModule convolution
+ENTRY e {{
+  x = {shape} parameter(0)
+  w = f32[3,3,16,16] parameter(1){end}"""
+
+
 def blocked(module: Module) -> list[Instruction]:
     return [
         i
@@ -131,11 +147,13 @@ def inputs(text: str) -> list[np.ndarray]:
 
 
 def test_blocks_are_batches_or_rows() -> None:
-    assert block_in(attention(32, 128)) == Block((32,), (2,))
-    assert block_in(attention(4, 512)) == Block((4, 512), (1, 128))
-    assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 10,))
-    assert block_in(scores(16411)) == Block((16411,), (1040,))  # a prime: the last two overlap
-    assert block_in(PAIRS) == Block((400,), (25,))
+    assert block_in(attention(32, 128)) == Block((32,), (4,))
+    assert block_in(attention(4, 512)) == Block((4, 512), (1, 256))
+    assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 11,))
+    assert block_in(scores(16411)) == Block((16411,), (2064,))  # a prime: the last two overlap
+    assert block_in(convolution(32, finished=True)) == Block((32,), (4,))
+    assert block_in(convolution(33, finished=False)) == Block((33,), (3,))
+    assert block_in(PAIRS) == Block((400,), (50,))
 
 
 def test_small_and_unfit_chains_stay() -> None:
@@ -160,13 +178,13 @@ def test_text_of_a_block() -> None:
     (callee,) = fusion.called_computations()
     block = block_of(callee)
     assert block is not None
-    assert block.count == 16
+    assert block.count == 8
     body, parameters = cut_computation(callee, block)
     assert sorted((p.shape.dims, span) for p, span in parameters) == [
         ((8, 24), (0, 0)),
         ((16411, 8), (0, 1)),
     ]
-    assert body.root.shape.elements[0].dims == (1040,)
+    assert body.root.shape.elements[0].dims == (2064,)
     assert not any(16411 in leaf.dims for i in body.instructions for leaf in i.shape.leaves())
 
 
@@ -193,8 +211,19 @@ def test_part_sizes() -> None:
         scores(1 << 14),
         scores(16411),
         PAIRS,
+        convolution(32, finished=True),
+        convolution(33, finished=False),
     ],
-    ids=["batches", "rows", "overlapping rows of batches", "long", "overlapping", "loop"],
+    ids=[
+        "batches",
+        "rows",
+        "overlapping rows of batches",
+        "long",
+        "overlapping",
+        "loop",
+        "images",
+        "padding",
+    ],
 )
 def test_blocks_compute_what_the_whole_does(text: str) -> None:
     arrays = inputs(text)
