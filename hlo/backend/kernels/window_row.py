@@ -25,6 +25,8 @@ from hlo.ir.instruction import Instruction
 _BLOCK = 4  # vectors that are folded at a time
 _LONG_BLOCK = 8  # of rows of so many elements, whose sums would else be carried too often:
 _LONG = 4096
+# Bytes move within a vector by four instructions, and by hundreds of LLVM's steps.
+_BYTES_BLOCK, _MOST_LANES = 2, 32
 
 
 def suits(elemental: Elemental, instruction: Instruction, reducer: Reducer, length: int) -> bool:
@@ -61,6 +63,8 @@ class RowFold:
         lanes = elemental.lanes
         vectors = -(-length // lanes)
         wanted = _LONG_BLOCK if self.reducer.sums and length > _LONG else _BLOCK
+        if lanes > _MOST_LANES:
+            wanted = _BYTES_BLOCK
         step = min(wanted, vectors) * lanes
         (init,) = elemental.lanes_at(self.instruction.operands[1], [()])
         base = list(parts(elemental.splat(init, lanes)))

@@ -16,6 +16,7 @@ from hlo.backend.math.complex_arithmetic import (
     log,
     log_size,
     magnitude,
+    outlined_pair,
     scaled,
     sqrt,
 )
@@ -138,7 +139,7 @@ def tanh(z: Complex) -> Complex:
 
 def asin(z: Complex) -> Complex:
     """atan2(x, Re(m p)) + i asinh(Im(conj(m) p)), m = sqrt(1 - z), p = sqrt(1 + z)."""
-    m, p = sqrt(_one_minus(z)), sqrt(_one_plus(z))
+    m, p = _root(_one_minus(z)), _root(_one_plus(z))
     real = atan2(z.real, m.real * p.real - m.imag * p.imag)
     imag = hyperbolic.asinh(m.real * p.imag - m.imag * p.real)
     far = Complex(atan2(z.real, z.imag.abs()), _log_twice(z).copysign(z.imag))
@@ -148,7 +149,7 @@ def asin(z: Complex) -> Complex:
 
 def acos(z: Complex) -> Complex:
     """2 atan2(Re m, Re p) + i asinh(Im(conj(p) m))."""
-    m, p = sqrt(_one_minus(z)), sqrt(_one_plus(z))
+    m, p = _root(_one_minus(z)), _root(_one_plus(z))
     real = atan2(m.real, p.real) * 2.0
     imag = hyperbolic.asinh(p.real * m.imag - p.imag * m.real)
     far = Complex(atan2(z.imag.abs(), z.real), _log_twice(z).copysign(-z.imag))
@@ -163,7 +164,7 @@ def asinh(z: Complex) -> Complex:
 
 def acosh(z: Complex) -> Complex:
     """asinh(Re(conj(m) p)) + 2i atan2(Im m, Re p), m = sqrt(z - 1), p = sqrt(z + 1)."""
-    m, p = sqrt(Complex(z.real - 1.0, z.imag)), sqrt(_one_plus(z))
+    m, p = _root(Complex(z.real - 1.0, z.imag)), _root(_one_plus(z))
     real = hyperbolic.asinh(m.real * p.real + m.imag * p.imag)
     far = Complex(_log_twice(z), atan2(z.imag, z.real))
     result = choose(_is_far(z), far, Complex(real, atan2(m.imag, p.real) * 2.0))
@@ -204,7 +205,13 @@ def arctangent2(y: Complex, x: Complex) -> Complex:
         huge, tiny = huge | (p > 2.0**500), tiny & (p < 2.0**-500)
     scale = huge.select(2.0**-600, tiny.select(parts[0].const(2.0**600), 1.0))
     x, y = (Complex(z.real * scale, z.imag * scale) for z in (x, y))
-    return log(divide(x + y.times_i(), sqrt(x * x + y * y))).over_i()
+    quotient = outlined_pair("divide", [x + y.times_i(), _root(x * x + y * y)], divide)
+    return outlined_pair("log", [quotient], log).over_i()
+
+
+def _root(z: Complex) -> Complex:
+    """The square root as a function of its own, of which there are several in a formula."""
+    return outlined_pair("sqrt", [z], sqrt)
 
 
 def _is_far(z: Complex) -> Term:
