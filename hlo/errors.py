@@ -7,8 +7,8 @@ Violation(code, at, found, expected) --verifier turns the role into a place--> H
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from hlo.records import dataclass
 from hlo.source import Span, caret_picture
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

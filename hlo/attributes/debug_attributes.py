@@ -7,13 +7,12 @@ debug_attributes={
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.origin import OriginalArray, array_text, build_array
 from hlo.attributes.scalars import bool_text
 from hlo.attributes.tree import Tree, fields, has, int64, subtrees, tokens, unknown_field
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

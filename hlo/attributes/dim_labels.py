@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, tokens
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from hlo.attributes.tree import Tree, ints_of, subtrees, tokens
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 

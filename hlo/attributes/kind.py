@@ -6,7 +6,8 @@ text --hlo.lark, start rule `rule`--> tree --build--> value --print--> text
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

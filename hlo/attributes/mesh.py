@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from hlo.attributes.escape import unquoted
 from hlo.attributes.iota import Iota, build_iota
 from hlo.attributes.tree import Tree, has, ints_of, key_of, subtrees, tokens
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 

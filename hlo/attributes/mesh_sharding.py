@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.attributes.mesh import (
     AxisRef,
     Mesh,
@@ -18,6 +16,7 @@ from hlo.attributes.mesh import (
 from hlo.attributes.metadata import Metadata, build_metadata, metadata_text
 from hlo.attributes.tree import Tree, has, is_empty, key_of, subtrees, tokens, unknown_field
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 _REDUCTIONS = ("max", "min")
 _AXES = ("replicated", "unreduced", "manual")

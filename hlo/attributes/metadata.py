@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.ints import ints_text
@@ -11,6 +10,7 @@ from hlo.attributes.kind import AttributeKind
 from hlo.attributes.scalars import checked_int32
 from hlo.attributes.tree import Tree, fields, has, int64, ints_of, subtrees, tokens, unknown_field
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ that says how to compute lost ones."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.ints import ints_text
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, ints_of, subtrees, token_type, tokens
 from hlo.errors import HloError, Violation
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 SYNTHETIC_CALL = "synthetic_call"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from hlo.attributes.mesh import (
 )
 from hlo.attributes.tree import Tree, ints_of, subtrees
 from hlo.errors import HloError, Violation
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 LARGEST = 1 << 24  # devices that are listed one by one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.scalars import general_text
@@ -16,6 +15,7 @@ from hlo.attributes.tree import (
     unknown_field,
 )
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 _MODES = ("default", "highest")
 _TOLERANCES = ("atol", "rtol", "ulps")

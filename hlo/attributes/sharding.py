@@ -8,7 +8,6 @@ The tile form is made canonical where it is read (HLO_TEXT.md 7.1), so equal val
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hlo.attributes.iota import Iota, build_iota
 from hlo.attributes.kind import AttributeKind
@@ -18,6 +17,7 @@ from hlo.attributes.subgroups import LARGEST, SUBGROUP_TYPES, Tile, canonical_ti
 from hlo.attributes.tree import Tree, has, ints_of, is_empty, key_of, subtrees, token_type
 from hlo.errors import Violation
 from hlo.ir.shape import Shape, join_indexed
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 _WORDS = ("REPLICATED", "MAXIMAL", "MANUAL", "UNKNOWN", "UNREDUCED")  # the first written one wins

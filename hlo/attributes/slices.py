@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, ints_of, subtrees
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

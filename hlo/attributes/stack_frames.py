@@ -6,13 +6,14 @@ Frames are numbered from 1 by position; a metadata's stack_frame_id points at on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from hlo.attributes.escape import unquoted
 from hlo.attributes.scalars import checked_int32
 from hlo.attributes.tree import Tree, ints_of, key_of, token_type
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 T = TypeVar("T")
 _LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.scalars import general_text
 from hlo.attributes.tree import Tree, double, has, int64, key_of, subtrees, tokens
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from dataclasses import dataclass
 
 import numpy as np
 
 from hlo.attributes.iota import Iota, iota_of
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 LARGEST = 1 << 24  # places that are listed one by one

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, fields, has, int64, tokens, unknown_field
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

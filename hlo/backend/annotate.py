@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from hlo.backend.codegen import marks
 from hlo.backend.codegen.ir_module import IrModule
@@ -26,6 +26,7 @@ from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.records import dataclass
 from hlo.runtime.threads import thread_count
 
 KINDS = ("load", "store", "fma", "vector", "branch", "other")

@@ -6,7 +6,6 @@ Module -> Schedule -> BufferPlan -> Program -> IrModules -> objects -> Executabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.llvm_ir import emit
@@ -29,6 +28,7 @@ from hlo.ir.shape import Shape
 from hlo.passes.dynamic_padder import padded
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
+from hlo.records import dataclass
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
 

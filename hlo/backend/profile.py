@@ -9,7 +9,6 @@ become microseconds by the time that the whole run takes.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.records import dataclass
 from hlo.runtime.threads import thread_count
 
 

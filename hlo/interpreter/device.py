@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.numerics.generators import philox_words
 from hlo.ops.random import FIRST_STATE
+from hlo.records import dataclass
 from hlo.runtime.arguments import checked_argument
 
 Infeed = Iterable[object] | Callable[[int, Shape], object]

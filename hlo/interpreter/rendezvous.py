@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 Group = tuple[int, ...]
 MailKey = tuple[object, int, int]  # channel, source, target

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import ProgramShape
 from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.table import OPS, Trait, evaluation_keywords
+from hlo.records import dataclass
 
 MOST_DIMENSIONS = 64  # of a NumPy array
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite

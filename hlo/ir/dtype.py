@@ -5,11 +5,12 @@ Sources: shared/OP_SEMANTICS.md section 1; the OCP 8-bit and MX float specificat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 import ml_dtypes
 import numpy as np
+
+from hlo.records import dataclass
 
 
 class Kind(Enum):

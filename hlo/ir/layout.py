@@ -4,10 +4,10 @@ carry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 COMBINE = -1  # a tile dimension written `*`
 

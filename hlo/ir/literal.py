@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hlo.ir.dtype import DType, from_numpy
 from hlo.ir.shape import Shape
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

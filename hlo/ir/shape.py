@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.layout import Layout, default_layout
+from hlo.records import dataclass
 
 UNBOUNDED = -1  # the size of a dimension written `?`
 Ints = tuple[int, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.products import product
 from hlo.ops.shape_rules import Ints, braces, check_arrays, dims_agree, higher_precision, text
 from hlo.ops.table import Attr, Op
+from hlo.records import dataclass
 
 Array = np.ndarray
 

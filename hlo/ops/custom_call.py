@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from hlo.ir.shape import Shape, shape_text
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
 from hlo.ops.table import REQUIRED, Attr, Op
+from hlo.records import dataclass
 
 Array = np.ndarray
 

@@ -9,12 +9,12 @@ The third reading, emit, lives in hlo/backend/emitters/, which may import llvmli
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Flag, auto
 from typing import ClassVar
 
 from hlo.attributes.kind import AttributeKind
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 REQUIRED = object()  # Attr.default of an attribute that must be written
 

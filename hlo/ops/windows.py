@@ -5,14 +5,13 @@ Source: shared/OP_SEMANTICS.md section 10.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hlo.attributes.window import Window, WindowDim
 from hlo.errors import Violation
 from hlo.ir.shape import UNBOUNDED
 from hlo.ops.shape_rules import Ints
+from hlo.records import dataclass
 
 Array = np.ndarray
 NO_WINDOW = Window(())

@@ -7,7 +7,6 @@ may refuse the draft (Violation) or complete it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.attributes.sparsity import SparsityConfig
 from hlo.errors import Violation
@@ -16,6 +15,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.making import inferred_shape
+from hlo.records import dataclass
 
 
 @dataclass(slots=True)

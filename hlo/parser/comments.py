@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from hlo.parser.lexer import END, Lexer
+from hlo.records import dataclass
 
 # `/*index=5*/` and `/*i0=0*/` are left out: the printer writes those itself.
 _COMMENT = re.compile(r"/\*(?!index=\d+\*/|i\d+=\d+\*/)(?s:.*?)\*/|//[^\r\n]*")

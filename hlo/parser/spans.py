@@ -5,12 +5,13 @@ Instructions keep only where they begin and end; their text is lexed again here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from hlo.ir.instruction import Instruction
 from hlo.parser.kinds import attribute_kind
 from hlo.parser.lexer import END, Lexer, Token
+from hlo.records import dataclass
 from hlo.source import Source, Span
 
 _OPENING = frozenset(("LPAR", "LBRACE", "LSQB", "LAYOUT"))

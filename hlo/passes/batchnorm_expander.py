@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hlo.ir import dtype as dt
@@ -15,6 +13,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited, fused_computations
+from hlo.records import dataclass
 
 
 def batchnorm_expander(module: Module) -> bool:

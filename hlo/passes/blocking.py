@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 
 from hlo.attributes.dim_labels import DimLabels
 from hlo.ir.computation import Computation
@@ -22,6 +21,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
 from hlo.passes.fusibility import is_elementwise
+from hlo.records import dataclass
 
 MOST_REPEATED = 4096  # elements of a value that every block computes anew
 Span = tuple[int, int]  # of the block's leading dimensions

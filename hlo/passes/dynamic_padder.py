@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.extents import free_dimension, reshape_groups
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import OPS, Trait, attribute
+from hlo.records import dataclass
 
 SIZE = Shape.array(dt.S32, ())
 FLAG = Shape.array(dt.PRED, ())

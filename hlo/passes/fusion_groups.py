@@ -13,7 +13,7 @@ Costs: bytes moved and ops per element (fusibility.op_cost). O(edges * members' 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd, prod
 
 from hlo.ir.computation import Computation
@@ -31,6 +31,7 @@ from hlo.passes.fusibility import (
     op_cost,
 )
 from hlo.passes.liveness import awaited
+from hlo.records import dataclass
 
 # Per dimension of a value: the root dimension it is (a part of), a folded one's number, or unknown.
 Axis = tuple[str, int]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
+from hlo.records import dataclass
 
 
 def is_extensible(loop: Instruction, calls: dict[Computation, list[Instruction]]) -> bool:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.module import Module
 from hlo.passes.catalogue import CATALOGUE
 from hlo.passes.pipeline import Fixpoint, Step, Steps
+from hlo.records import dataclass
 
 Verify = Callable[[Module], None]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hlo.errors import HloError
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, option_types
+from hlo.records import dataclass
 
 TOKEN = re.compile(r"\s*([A-Za-z0-9_.\-]+|[(),{}=])")
 MOST_ROUNDS = 8  # of a fixpoint group: a further round has never changed a module of the corpus

@@ -15,7 +15,7 @@ does the whole dot for each, and masks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from hlo.passes.loop_making import (
     reducer,
     row,
 )
+from hlo.records import dataclass
 
 LEAST_BLOCK, MOST_BLOCK = 16, 256  # rows
 LARGEST = 2**30  # rows, so that their numbers fit s32

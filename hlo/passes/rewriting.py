@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
@@ -22,6 +21,7 @@ from hlo.ir.shape import compatible
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited, fused_computations, is_removable
 from hlo.passes.settling import is_settled, reach_states, settle
+from hlo.records import dataclass
 
 log = logging.getLogger(__name__)
 

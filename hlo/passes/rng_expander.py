@@ -8,7 +8,6 @@ Programs that draw in loops, branches or other callees are left alone: their cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from hlo.ops.making import make, make_constant
 from hlo.ops.random import FIRST_STATE
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
+from hlo.records import dataclass
 
 WORDS_PER_BLOCK = 4
 MOST_WORDS = 2**40

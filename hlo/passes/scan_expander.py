@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hlo.attributes.window import Window, WindowDim
@@ -26,6 +24,7 @@ from hlo.passes.loop_making import (
     reducer,
     row,
 )
+from hlo.records import dataclass
 
 # Reducers of growing windows, and what they begin with.
 _IDENTITIES = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "multiply": 1.0}

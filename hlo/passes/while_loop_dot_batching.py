@@ -8,7 +8,6 @@ the matrix once per iteration, at the cache's bandwidth; all rows together are a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -29,6 +28,7 @@ from hlo.passes.loop_state import (
     is_extensible,
     unchanged_elements,
 )
+from hlo.records import dataclass
 
 LEAST_ITERATIONS = 4
 SIDES = ("lhs", "rhs")

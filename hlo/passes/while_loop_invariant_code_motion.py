@@ -8,8 +8,6 @@ unchanged. Ops are pure, so that computing them for a loop without iterations do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -18,6 +16,7 @@ from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_state import element_index, extend, is_extensible, unchanged_elements
+from hlo.records import dataclass
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user.
 FOLLOWING = frozenset({

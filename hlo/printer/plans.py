@@ -6,7 +6,7 @@ A plan is made once per printing and opcode; the text of a value once per value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from hlo.attributes.backend_config import BACKEND_CONFIG, string_or_dict_text
@@ -33,6 +33,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.table import OPS, Attr
 from hlo.printer.options import PrintOptions
+from hlo.records import dataclass
 
 TextOf = Callable[..., str]
 REFERRING = ("computation", "computations")  # kinds whose values are printed by name or in full

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
+
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

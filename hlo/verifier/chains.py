@@ -9,11 +9,12 @@ so that one start may meet several dones there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.records import dataclass
 from hlo.verifier.report import Report
 
 # A chain may pass through these on its way (2026 form).

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import reachable_computations
@@ -17,6 +16,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import shape_text
 from hlo.ops.folding import operations
 from hlo.ops.table import OPS, Trait
+from hlo.records import dataclass
 from hlo.source import Span, caret_picture
 
 LONG_SUM = 256  # elements whose sum a bf16 accumulator may no longer resolve

@@ -8,14 +8,13 @@ a few elements loads and shuffles, otherwise a gather. A masked-off lane touches
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.backend.codegen import strided, types
 from hlo.backend.codegen.indexing import Atom, Expr, Part, Variable
 from hlo.backend.codegen.nest import Nest, fits
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, mangled, vector_of
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hlo.backend.kernels.kernel import Kernel
+from hlo.records import dataclass
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from hlo.backend.codegen.aligning import aligned_address
@@ -39,6 +39,7 @@ from hlo.backend.planning.slots import (
     SLOT_HOST,
     SLOT_THREADS,
 )
+from hlo.records import dataclass
 
 TimedStep = KernelStep | CopyStep | HostStep
 COPY = "llvm.memcpy.p0.p0.i64"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hlo.backend.linking.constants import constant_array
 from hlo.backend.planning.cells import Cell, Region
@@ -29,6 +29,7 @@ from hlo.backend.planning.program import (
     Step,
 )
 from hlo.backend.planning.slots import HEADER_SLOTS
+from hlo.records import dataclass
 
 MOST_STEPS = 48
 MOST_LINES = 1600  # of all inlined kernels together

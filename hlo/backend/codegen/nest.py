@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hlo.backend.codegen import indexing
 from hlo.backend.codegen.indexing import Atom, Expr, Opaque, Part, Variable
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.records import dataclass
 
 Bound = int | Value
 Carried = list[Value]

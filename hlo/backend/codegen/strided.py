@@ -8,10 +8,10 @@ The last chunk ends with the last lane's element, so that nothing beyond it is t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.writer import Value, vector_of
+from hlo.records import dataclass
 
 _CHUNKS = 4  # beyond, a gather touches fewer bytes than it takes instructions
 _FEWEST = 4  # lanes

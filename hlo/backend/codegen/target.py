@@ -5,9 +5,8 @@ Chosen by features, never by the CPU's name (a hypervisor may mask it: BACKEND_F
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

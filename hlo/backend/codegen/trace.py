@@ -8,7 +8,7 @@ where to split. Does not know LLVM.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from hlo.attributes.window import Window
@@ -20,6 +20,7 @@ from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

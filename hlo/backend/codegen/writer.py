@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
+
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

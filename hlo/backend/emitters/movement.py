@@ -9,13 +9,13 @@ The last case has no conditions. Formulas: OP_SEMANTICS.md 7 and 8.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hlo.backend.codegen import indexing
 from hlo.backend.codegen.indexing import ZERO, Expr, Index
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

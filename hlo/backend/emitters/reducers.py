@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
@@ -13,6 +12,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.passes.selections import is_symmetric_selection, ordering_index
+from hlo.records import dataclass
 
 # Associative and commutative up to rounding; the second column: f(x, x) = x.
 _KNOWN = {

@@ -9,7 +9,6 @@ Long sums are summed in blocks, so that their error grows with the square root o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from hlo.backend.codegen import indexing, spaces, types
@@ -24,6 +23,7 @@ from hlo.backend.emitters.reducers import Reducer
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 _BLOCK = 256  # elements that one accumulator takes before it is added to the total

@@ -10,7 +10,6 @@ functions of their own, called on a table of addresses on the stack.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.target import Target
@@ -29,6 +28,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_size import CACHED_BYTES_PER_US, MEMORY_BYTES_PER_US, block_of
 from hlo.passes.blocking import WHOLE, Block, Cut, Span, cut_computation, number
+from hlo.records import dataclass
 
 MOST_CONSTANT_BYTES = 4096
 INTRINSICS = (

@@ -10,7 +10,6 @@ alike but for names are asked for once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -22,6 +21,7 @@ from hlo.backend.planning.legality import CONTROL, SOURCES, Way, is_forwarding, 
 from hlo.backend.planning.schedule import Schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 Pairs = frozenset[tuple[int, int]]
 _NO_PAIRS: Pairs = frozenset()

@@ -8,7 +8,7 @@ when scratch_bytes > 0); [begin, end) is a range of parallel units out of `units
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.backend.codegen import indexing
 from hlo.backend.codegen.access import Memory
@@ -13,6 +12,7 @@ from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.movement import window_starts
 from hlo.backend.planning.leaves import leaves_of
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from hlo.backend.codegen import indexing, spaces
@@ -18,6 +18,7 @@ from hlo.backend.codegen.trace import Trace, trace
 from hlo.backend.emitters import reducers
 from hlo.backend.kernels.outputs import Output
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams
 _BOX_OPS = 300  # and at most so many ops in all of them together

@@ -11,7 +11,6 @@ written in parts, costs twice as much); they are ordinary stores where memory is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
@@ -22,6 +21,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.parts import LINE_BYTES, Part, Squares
+from hlo.records import dataclass
 
 
 def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:

@@ -10,7 +10,6 @@ of the strip's size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from hlo.backend.codegen import access, indexing
@@ -23,6 +22,7 @@ from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.kernels.parts import Part, traced
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 _KEPT_BYTES = 128 * 1024  # of all strips of a kernel: they lie on the stack
 

@@ -9,7 +9,6 @@ Other windows are left to the staged kernels (None).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from hlo.attributes.window import Window
@@ -27,6 +26,7 @@ from hlo.backend.kernels.outputs import Output, outputs_of
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
 from hlo.backend.kernels.window_row import RowFold, suits
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 _BLOCK = 128  # elements that one partial sum takes before it is added to the total
 

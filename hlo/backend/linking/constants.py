@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hlo.backend.planning.cells import Cell, Region
 from hlo.errors import HloError
 from hlo.ir.literal import Literal
+from hlo.records import dataclass
 
 SHARED_BYTES = 4096  # constants up to this size are compared
 

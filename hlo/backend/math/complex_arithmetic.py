@@ -7,7 +7,6 @@ so that only c128 has to care for overflow in between.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
@@ -17,6 +16,7 @@ from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
 from hlo.backend.math.term import Term, Text, two_product, two_sum
 from hlo.backend.math.trigonometric import cos, sin
+from hlo.records import dataclass
 
 _INF = float("inf")
 _LN4 = 1.3862943611198906

@@ -10,11 +10,10 @@ costs a microcode assist, which masked softmax inputs (-1e9, -inf) would pay in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.backend.math import piece_tables, pieces
 from hlo.backend.math.scaling import format_of, power_of_two, times_power
 from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_sum
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

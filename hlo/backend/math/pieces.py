@@ -12,11 +12,11 @@ rest.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 
 from hlo.backend.codegen.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term, fma
+from hlo.records import dataclass
 
 _ENTRIES = 16
 _HALF = 8  # lanes of AVX2's permutations

@@ -5,10 +5,9 @@ AVX-512 has instructions for both (vgetexp, vgetmant, vscalef); integer forms gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.backend.codegen.writer import Value
 from hlo.backend.math.term import Term
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer, scalar_of, vector_of
+from hlo.records import dataclass
 
 Number = float | int
 FLOATS = {"float": "i32", "double": "i64"}

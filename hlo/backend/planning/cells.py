@@ -7,12 +7,13 @@ which they are in use; the plan draws them as a table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from hlo.backend.kernels.build import Implementation
 from hlo.backend.planning.schedule import Schedule
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 
 class Region(Enum):

@@ -10,7 +10,7 @@ an instruction works in place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from hlo.backend import backend
 from hlo.backend.linking.constants import constants
@@ -19,6 +19,7 @@ from hlo.backend.planning.memory import peak
 from hlo.backend.planning.packing import aligned
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.records import dataclass
 from hlo.runtime.threads import thread_count
 
 BAR = 32  # characters of a lifetime's picture

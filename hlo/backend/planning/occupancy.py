@@ -6,11 +6,12 @@ are all dead may be written again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hlo.backend.planning.cells import Cell, Node, Region
 from hlo.backend.planning.schedule import Source
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 NOTHING = 0  # the cell of values without bytes
 

@@ -10,12 +10,12 @@ arithmetic, in loops neither.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.cells import BufferPlan
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

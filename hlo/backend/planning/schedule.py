@@ -13,7 +13,6 @@ Does not know: offsets, kernels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.leaves import leaf_count, leaf_sizes, value_bytes
@@ -26,6 +25,7 @@ from hlo.ir.graph import callees_first, control_predecessors, is_topological, po
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
+from hlo.records import dataclass
 
 DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
 LARGE_PEAK = 1 << 18  # bytes from which a further order is tried

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
 from functools import cache
 
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir import dtype as dt
+from hlo.records import dataclass
 
 TILE = 16  # rows and columns of a tile of sums
 STEP_BYTES = 64

@@ -10,10 +10,10 @@ to contraction_microkernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Ring
+from hlo.records import dataclass
 
 REACH = 1 << 31  # bytes that a displacement spans
 MOST_LOOPS = 3

@@ -9,7 +9,7 @@ own list; without them the list is lhs, rhs, result, temporaries.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 
 from hlo.backend.codegen.target import Target
@@ -31,6 +31,7 @@ from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.passes.fusibility import contraction_of
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

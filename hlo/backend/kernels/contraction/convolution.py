@@ -8,8 +8,6 @@ between zeros (padding, holes of base dilation), so that it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window, WindowDim
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, Operand, row_major_strides
@@ -19,6 +17,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 

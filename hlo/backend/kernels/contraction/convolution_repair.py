@@ -8,7 +8,6 @@ that are NaN are summed again, position by position, where there is a base eleme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from hlo.attributes.dim_labels import DimLabels
@@ -32,6 +31,7 @@ from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded,
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

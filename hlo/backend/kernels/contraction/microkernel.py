@@ -8,12 +8,12 @@ A factor is read where it lies (any strides, converted on the way) or from its p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import advanced, loop
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 Tile = list[list[Parts]]  # [row][vector]
 

@@ -11,7 +11,6 @@ the free set where it is contiguous, along depth with a transpose in registers, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import (
@@ -33,6 +32,7 @@ from hlo.backend.kernels.contraction.ring import (
 )
 from hlo.backend.kernels.contraction.transpose import end_to_end, transposed
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 CACHE_LINE = 64
 Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first

@@ -6,7 +6,6 @@ position p of a dimension is element (p - low) / base, or zero where that is non
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
@@ -31,6 +30,7 @@ from hlo.backend.kernels.contraction.ring import (
 )
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

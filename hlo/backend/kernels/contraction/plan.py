@@ -6,7 +6,7 @@ Contraction, Ring --planned--> Plan; everything follows from shapes and the targ
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
@@ -18,6 +18,7 @@ from hlo.backend.kernels.contraction.packing import (
 )
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest

@@ -13,7 +13,7 @@ row-major rhs are read), and all their tiles wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import (
@@ -54,6 +54,7 @@ from hlo.backend.kernels.contraction.plan import Plan, Reading, only
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, element_address, is_plain
 from hlo.backend.kernels.kernel import Kernel
+from hlo.records import dataclass
 
 Range = tuple[Value, Value]  # [first, last)
 

@@ -6,7 +6,6 @@ ring numbers, index of lane 0 in out --epilogue--> ring numbers of the stored ty
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import buffer_address
@@ -20,6 +19,7 @@ from hlo.backend.kernels.contraction.ring import (
     written,
 )
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

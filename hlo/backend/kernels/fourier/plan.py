@@ -8,12 +8,12 @@ A length is a product of small factors, or it goes through a convolution of such
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from hlo.ir.dtype import DType
+from hlo.records import dataclass
 
 LARGEST_FACTOR = 13
 SMOOTH = (2, 3, 5)  # factors of a convolution's length

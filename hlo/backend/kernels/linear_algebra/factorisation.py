@@ -12,7 +12,6 @@ Source: left-looking Cholesky (Golub, Van Loan 4.2), blocked by rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from hlo.backend.codegen.llvm_ir import symbol
@@ -27,6 +26,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 MOST_SCRATCH_BYTES = 1 << 26
 GROUP = 64  # rows: what lies above them in a tile's columns is read once for all

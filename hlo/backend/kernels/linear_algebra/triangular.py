@@ -11,7 +11,7 @@ Source: the blocked forward substitution of any text on dense linear algebra (Go
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from hlo.backend.codegen.nest import Nest
@@ -33,6 +33,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 MOST_SCRATCH_BYTES = 1 << 23
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
@@ -26,6 +25,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
+from hlo.records import dataclass
 
 _PART = 128  # elements of the innermost window dimension that are worth a unit
 _MOST_PARTS = 16

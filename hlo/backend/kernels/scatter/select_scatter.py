@@ -12,7 +12,6 @@ cut at the array's borders by the bounds of their loops, so that padding is neve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from hlo.attributes.window import Window, WindowDim
@@ -27,6 +26,7 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.staged import function_text, lanes_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
 
 
 def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kernel | None:

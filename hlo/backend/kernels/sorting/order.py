@@ -10,7 +10,6 @@ Floats compared by FLOAT have -0 equal to +0; where NaN stands is free, as that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
@@ -22,6 +21,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
+from hlo.records import dataclass
 
 _DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
 

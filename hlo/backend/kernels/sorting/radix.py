@@ -9,11 +9,11 @@ sorted by insertion.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.kernels.control import repeat_while, when
+from hlo.records import dataclass
 
 _INSERTION = 40  # rows up to this length are not worth the counters
 _LONG = 1024  # rows from this length on are worth digits of 11 bits

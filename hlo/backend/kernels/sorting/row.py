@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from hlo.backend.codegen.writer import Value, Writer
+from hlo.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
