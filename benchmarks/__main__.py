@@ -2,7 +2,9 @@
 
 Inputs are placed beforehand, results dropped before the next call; both sides warm up until times
 are stable, then they are interleaved and medians are taken. Compile times are cold, caches off.
-Programs of ../shared/suites/bench get the inputs of their recipe, others made-up ones.
+Programs of ../shared/suites/bench get the inputs of their recipe, others made-up ones. `limit` is
+the least time that the machine needs for the program's arguments and results, out of main memory,
+over ours: caches allow more than 100 %.
 """
 
 import argparse
@@ -17,8 +19,12 @@ from pathlib import Path
 import numpy as np
 
 import hlo.backend
+from benchmarks.stages import compile_stages, slowest_steps, stages_header, stages_row
 from hlo import driver
+from hlo.backend.limits import measured_limits
 from hlo.errors import HloError
+from hlo.ir.module import Module
+from hlo.runtime.threads import thread_count
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import made_up_inputs
@@ -37,6 +43,9 @@ class Row:
     our_temporary: int
     their_temporary: int
     difference: float
+    least: float  # seconds: arguments and results once through main memory
+    module: Module
+    values: list[object]
 
     @property
     def run_ratio(self) -> float:
@@ -51,6 +60,7 @@ class Row:
         return (
             f"{self.name[-46:]:<46}{bench.duration(self.ours.median):>9}"
             f"{bench.duration(self.theirs.median):>9}{self.run_ratio:>8.2f}{spread:>6.0%}"
+            f"{self.least / self.ours.median:>7.0%}"
             f"{bench.duration(self.our_compile):>9}{bench.duration(self.their_compile):>9}"
             f"{self.compile_ratio:>7.2f}{self.our_temporary / 2**20:>8.1f}"
             f"{self.their_temporary / 2**20:>8.1f}{self.difference:>10.1e}"
@@ -58,7 +68,7 @@ class Row:
 
 
 HEADER = (
-    f"{'program':<46}{'ours':>9}{'xla':>9}{'xla/us':>8}{'+-':>6}{'compile':>9}{'xla':>9}"
+    f"{'program':<46}{'ours':>9}{'xla':>9}{'xla/us':>8}{'+-':>6}{'limit':>7}{'compile':>9}{'xla':>9}"
     f"{'ratio':>7}{'MiB':>8}{'xla':>8}{'max diff':>10}"
 )
 
@@ -130,7 +140,28 @@ def measure(path: Path, arguments: argparse.Namespace) -> Row:
         executable.temporary_bytes,
         rival.temporary_bytes(),
         difference,
+        arguments.limits.seconds(moved_bytes(module), 0.0),
+        module,
+        values,
     )
+
+
+def moved_bytes(module: Module) -> int:
+    """Of the arguments and the results, each once."""
+    shape = module.entry.program_shape
+    leaves = [leaf for s in (*shape.parameters, shape.result) for leaf in s.leaves()]
+    return sum(leaf.size * leaf.dtype.item_bytes for leaf in leaves if leaf.is_array)
+
+
+def report_details(rows: list[Row], arguments: argparse.Namespace) -> None:
+    """Compile times stage by stage, and the steps of the programs that gain least on XLA."""
+    if arguments.stages:
+        print(stages_header())
+        for row in rows:
+            print(stages_row(row.name, compile_stages(row.module, arguments.threads)))
+    for row in sorted(rows, key=lambda row: row.run_ratio)[: arguments.slowest]:
+        print(f"{row.name}, {row.run_ratio:.2f}x")
+        print(slowest_steps(row.module, row.values, arguments.threads))
 
 
 def main() -> int:
@@ -141,8 +172,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--mode", default="strict", choices=driver.MODES)
+    parser.add_argument("--stages", action="store_true", help="compile times stage by stage")
+    parser.add_argument("--slowest", type=int, default=0, help="show so many programs' steps")
     arguments = parser.parse_args()
     load_both_sides()
+    arguments.limits = measured_limits(thread_count(arguments.threads))
+    print(arguments.limits)
     print(HEADER)
     rows = []
     failed = 0
@@ -161,6 +196,7 @@ def main() -> int:
             for ratios in ([r.run_ratio for r in rows], [r.compile_ratio for r in rows])
         ]
         print(f"geometric mean of {len(rows)}: run {means[0]:.2f}x, compile {means[1]:.2f}x")
+        report_details(rows, arguments)
     return 1 if failed else 0
 
 

@@ -3,7 +3,7 @@
     module, arguments --profile--> Profile: one row a step, most time first
 
 The entry reads the cycle counter around every step (short loops are not inlined for it); cycles
-become microseconds by the time that the whole run takes.
+become microseconds by the time that the whole run takes. Every figure is the median of the runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from hlo.backend import backend
 from hlo.backend.codegen.llvm_ir import TimedStep, emit_timed
 from hlo.backend.host import HostCalls
+from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
 from hlo.backend.linking.tabulation import link_table
@@ -49,53 +50,67 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """us: one run; rows: its steps, most time first."""
+    """us: one run; rows: its steps, most time first; limits: what the machine can do."""
 
     us: float
     rows: tuple[ProfileRow, ...]
+    limits: Limits
 
     def __str__(self) -> str:
         spent = max(sum(row.us for row in self.rows), 1e-9)
-        lines = [f"run {self.us:.1f} us", "  self      us    calls   GB/s  GFLOP/s  instruction"]
+        lines = [
+            f"run {self.us:.1f} us; {self.limits}",
+            "  self      us    calls   GB/s  GFLOP/s  limit  instruction",
+        ]
         for r in self.rows:
             lines.append(
                 f"{100 * r.us / spent:5.1f} % {r.us:9.2f} {r.calls:6.0f} "
-                f"{r.gigabytes_per_second:7.1f} {r.gigaflops:8.1f}  {r.name} {r.opcode} {r.line}"
+                f"{r.gigabytes_per_second:7.1f} {r.gigaflops:8.1f} {self.share(r):6}"
+                f" {r.name} {r.opcode} {r.line}"
             )
         return "\n".join(lines) + "\n"
+
+    def share(self, row: ProfileRow) -> str:
+        """The least time out of main memory over the step's, in %; caches allow more than 100."""
+        least = self.limits.seconds(row.bytes_moved * row.calls, row.flops * row.calls) * 1e6
+        return f"{100 * least / row.us:4.0f} %" if row.us and least else ""
 
 
 def profile(
     module: Module, *arguments: object, threads: int | None = None, repeats: int = 20
 ) -> Profile:
     """Run an optimised module `repeats` times, after a warm-up, and say where the time went."""
-    program = backend.build_program(module, threads=thread_count(threads))
+    count = thread_count(threads)
+    program = backend.build_program(module, threads=count)
     modules, steps = emit_timed(program)
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
     host = HostCalls(program) if program.hosts else None
     table = link_table(program)
     executable = link(module, table, objects(modules), host, counters)
     executable(*arguments)
-    counters[:] = 0
-    began = time.perf_counter()
+    runs: list[float] = []
+    samples: list[np.ndarray] = []
     for _ in range(repeats):
+        counters[:] = 0
+        began = time.perf_counter()
         executable(*arguments)
-    us = (time.perf_counter() - began) * 1e6 / repeats
-    return _profile(program, steps, counters, us, repeats)
+        runs.append((time.perf_counter() - began) * 1e6)
+        samples.append(counters.copy())
+    spent = np.median(np.stack(samples), axis=0)
+    return _profile(program, steps, spent, float(np.median(runs)), measured_limits(count))
 
 
 def _profile(
-    program: Program, steps: list[TimedStep], counters: np.ndarray, us: float, repeats: int
+    program: Program, steps: list[TimedStep], counters: np.ndarray, us: float, limits: Limits
 ) -> Profile:
     """Rows in microseconds: the steps together take about the run, calls from Python aside."""
-    cycles = max(int(counters[:, 0].sum()), 1)
-    scale = us / cycles
+    scale = us / max(float(counters[:, 0].sum()), 1.0)
     rows = [
-        _row(program, step, float(spent) * scale, float(calls) / repeats)
+        _row(program, step, float(spent) * scale, float(calls))
         for step, (spent, calls) in zip(steps, counters, strict=False)
     ]
     rows.sort(key=lambda row: -row.us)
-    return Profile(us, tuple(rows))
+    return Profile(us, tuple(rows), limits)
 
 
 def _row(program: Program, step: TimedStep, us: float, calls: float) -> ProfileRow:

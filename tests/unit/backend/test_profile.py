@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hlo.backend.profile import profile
 from hlo.parser.parse import parse
@@ -39,3 +40,17 @@ def test_steps_are_counted_as_often_as_they_run() -> None:
     assert product.line == "loop.hlo:11"
     assert product.us > 0
     assert "y multiply loop.hlo:11" in str(found)
+
+
+def test_steps_stand_beside_what_the_machine_can_do() -> None:
+    found = profile(parse(TEXT, "loop.hlo"), np.full(64, 0.5, np.float32), threads=1, repeats=3)
+    limits = found.limits
+    assert limits.threads == 1
+    assert min(limits.read, limits.copied, limits.operations) > 1e8
+    assert limits.seconds(limits.copied, 0) == pytest.approx(1)
+    assert limits.seconds(0, 2 * limits.operations) == pytest.approx(2)
+    (product,) = [row for row in found.rows if row.name == "y"]
+    moved = product.bytes_moved * product.calls
+    least = limits.seconds(moved, product.flops * product.calls)
+    assert found.share(product) == f"{100e6 * least / product.us:4.0f} %"
+    assert str(limits) in str(found)
