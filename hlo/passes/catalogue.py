@@ -12,6 +12,7 @@ from hlo.passes.algsimp import algsimp
 from hlo.passes.batchnorm_expander import batchnorm_expander
 from hlo.passes.block_fusion import block_fusion
 from hlo.passes.call_inliner import call_inliner
+from hlo.passes.conditional_to_select import conditional_to_select
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
@@ -37,6 +38,7 @@ CATALOGUE: dict[str, Pass] = {
     "batchnorm_expander": batchnorm_expander,
     "block-fusion": block_fusion,
     "call-inliner": call_inliner,
+    "conditional-to-select": conditional_to_select,
     "constant_folding": constant_folding,
     "cse": cse,
     "dce": dce,
@@ -61,6 +63,7 @@ SIMPLIFY = (
     "ragged-dot-rewriter",
     "scaled-dot-rewriter",
     "call-inliner",
+    "conditional-to-select",
     "map-expander",
     "batchnorm_expander",
     "tuple-simplifier",
@@ -97,6 +100,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "ragged-dot-rewriter",
         "scaled-dot-rewriter",
         "call-inliner",
+        "conditional-to-select",
         "map-expander",
         "batchnorm_expander",
         "tuple-simplifier",
@@ -116,6 +120,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
 
 # (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
 ORDER: tuple[tuple[str, str, str], ...] = (
+    ("conditional-to-select", "map-expander", "a map of both branches stays a map"),
     ("call-inliner", "map-expander", "a map that calls plain arithmetic stays a map"),
     ("scan_expander", "call-inliner", "the loop that a scan becomes calls its step"),
     (

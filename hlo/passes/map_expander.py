@@ -11,7 +11,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
-from hlo.ops.table import OPS, Trait
+from hlo.passes.conditional_to_select import is_plain
 from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.loop_making import (
     adopted,
@@ -23,10 +23,6 @@ from hlo.passes.loop_making import (
     row,
 )
 
-# What kernels make of one element beside elementwise ops.
-_PLAIN = frozenset(
-    {"parameter", "constant", "bitcast-convert", "broadcast", "convert", "copy", "reshape"}
-)
 MOST = 2**31 - 1  # elements, counted in s32
 
 
@@ -56,14 +52,7 @@ def _is_expandable(instruction: Instruction) -> bool:
     members = _function(instruction).instructions
     if any("control-predecessors" in i.attributes for i in members):
         return False
-    return not all(_is_plain(i) for i in members)
-
-
-def _is_plain(instruction: Instruction) -> bool:
-    row = OPS.get(instruction.opcode)
-    return instruction.opcode in _PLAIN or (
-        row is not None and bool(row.traits & Trait.ELEMENTWISE)
-    )
+    return not all(is_plain(i) for i in members)
 
 
 def _function(instruction: Instruction) -> Computation:

@@ -1,0 +1,121 @@
+"""conditional-to-select: branches of what is applied to elements are computed both, one is taken.
+
+conditional(p, x, y)  =>  select(p, f(x), g(y))
+
+in computations that a map, a reduction, a sort or a scatter applies, so that they are plain
+arithmetic, of which kernels make vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.ops.effects import with_callees
+from hlo.ops.making import make, make_constant
+from hlo.ops.table import OPS, Trait
+from hlo.passes.call_inliner import inline_call
+from hlo.passes.liveness import awaited
+
+APPLYING = frozenset(
+    {"map", "reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "all-reduce"}
+)
+# What may stand in a branch beside elementwise ops: cheap, and without an end or an effect to wait
+# for.
+PLAIN = frozenset(
+    {
+        "parameter", "constant", "bitcast-convert", "broadcast", "convert", "copy", "reshape",
+        "tuple", "get-tuple-element",
+    }
+)  # fmt: skip
+MOST_BRANCHES = 8
+
+
+def conditional_to_select(module: Module) -> bool:
+    """Compute all branches of conditionals in computations that are applied to elements."""
+    changed = False
+    for computation in dict.fromkeys(_applied(module)):
+        while True:
+            found = next((i for i in computation.instructions if _is_selectable(i)), None)
+            if found is None:
+                break
+            _select(found)
+            changed = True
+    return changed
+
+
+def _applied(module: Module) -> Iterator[Computation]:
+    for computation in tuple(module.computations):
+        for instruction in computation.instructions:
+            if instruction.opcode in APPLYING:
+                yield from instruction.called_computations()
+
+
+def is_plain(instruction: Instruction) -> bool:
+    """Whether it is arithmetic on its operands' elements, or no operation at all."""
+    row = OPS.get(instruction.opcode)
+    return instruction.opcode in PLAIN or (row is not None and bool(row.traits & Trait.ELEMENTWISE))
+
+
+def _is_selectable(conditional: Instruction) -> bool:
+    if conditional.opcode != "conditional" or "control-predecessors" in conditional.attributes:
+        return False
+    computation = conditional.computation
+    assert computation is not None, "an instruction of a computation"
+    leaves = conditional.shape.elements if conditional.shape.is_tuple else (conditional.shape,)
+    if len(conditional.operands) > 1 + MOST_BRANCHES or not all(s.is_array for s in leaves):
+        return False
+    if not conditional.operands[0].shape.is_scalar or conditional in awaited(computation):
+        return False
+    members = (i for i in with_callees(conditional) if i.opcode != "conditional")
+    return all(is_plain(i) and "control-predecessors" not in i.attributes for i in members)
+
+
+def _select(conditional: Instruction) -> None:
+    """Write one conditional as its branches and a choice among their results."""
+    computation = conditional.computation
+    assert computation is not None, "an instruction of a computation"
+    choice, *operands = conditional.operands
+    branches = tuple(conditional.called_computations())
+    made = [
+        make(conditional, "call", operand, shape=branch.root.shape, to_apply=branch)
+        for operand, branch in zip(operands, branches, strict=True)
+    ]
+    shape = conditional.shape
+    if shape.is_tuple:
+        parts = [
+            _chosen(choice, [make(m, "get-tuple-element", m, index=k) for m in made])
+            for k in range(len(shape.elements))
+        ]
+        result = make(conditional, "tuple", *parts, shape=shape)
+    else:
+        result = _chosen(choice, made)
+    computation.replace_uses(conditional, result)
+    computation.remove(conditional)
+    for call in made:
+        inline_call(call)
+
+
+def _chosen(choice: Instruction, values: list[Instruction]) -> Instruction:
+    """The value of the branch taken: the first for true; by number, the last for any other."""
+    if choice.shape.dtype.is_pred:
+        return _either(choice, *values)
+    result = values[-1]
+    for number, value in reversed(list(enumerate(values[:-1]))):
+        literal = Literal.of(np.array(number, np.int32), choice.shape.without_layout())
+        is_it = make(choice, "compare", choice, make_constant(choice, literal), direction="EQ")
+        result = _either(is_it, value, result)
+    return result
+
+
+def _either(condition: Instruction, a: Instruction, b: Instruction) -> Instruction:
+    if a.shape.rank:
+        shape = Shape.array(condition.shape.dtype, a.shape.dims)
+        condition = make(a, "broadcast", condition, shape=shape, dimensions=())
+    return make(a, "select", condition, a, b)
