@@ -15,6 +15,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import OPS, Trait, has_trait
 
+_MOST_SEARCHED = 64  # instructions behind a producer
 # Ops that say where an element comes from and compute nothing.
 MOVEMENT = frozenset(
     {
@@ -137,3 +138,23 @@ def is_scalar_constant(instruction: Instruction) -> bool:
         return False
     literal = instruction["literal"]
     return isinstance(literal, Literal) and not literal.is_elided
+
+
+def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
+    """The array updated in place stays an operand that nothing else in the kernel reads.
+
+    What is computed from it by ops that fuse is left to a kernel of theirs, which reads it once:
+    only their last ones here would leave the first ones to be stored for themselves.
+    """
+    target = root.operands[0]
+    seen: set[Instruction] = set()
+    stack = [producer]
+    while stack and len(seen) < _MOST_SEARCHED:
+        top = stack.pop()
+        if top is target:
+            return False
+        if top not in seen:
+            seen.add(top)
+            if is_fusible(top):
+                stack += top.operands
+    return True

@@ -28,6 +28,7 @@ from hlo.passes.fusibility import (
     is_fusible,
     is_padded,
     is_scalar_constant,
+    leaves_updated_alone,
     op_cost,
 )
 from hlo.passes.liveness import awaited
@@ -37,6 +38,7 @@ from hlo.records import dataclass
 Axis = tuple[str, int]
 Axes = tuple[Axis, ...]
 UNKNOWN: Axis = ("?", 0)
+PICKED = "g"  # a gather takes so many elements of the value, wherever they are
 STAGES: Axis = ("s", 0)  # a folded or inner dimension, run over by several stages of a kernel
 
 _SMALL = 16 * 1024  # elements that one core handles in a few microseconds: parallelism is no issue
@@ -136,9 +138,10 @@ def _join(
         found.update(homes[user])
     if not all(g.members for g in found):
         return None  # some user is no member of any kernel of ours
-    if len(found) > 1 and not _may_repeat(producer, len(found)):
-        return None
     axes = {group: _joint_axes(group, producer) for group in found}
+    whole = sum(not _picks_few(producer, a) for a in axes.values())
+    if whole > 1 and not _may_repeat(producer, len(found)):
+        return None
     if not all(a is not None and _accepts(g, producer, a, max_size) for g, a in axes.items()):
         return None
     for group, own in axes.items():
@@ -202,6 +205,15 @@ def _may_repeat(producer: Instruction, count: int) -> bool:
     if producer.opcode in ("broadcast", "reshape", "transpose", "slice", "reverse"):
         return read <= size
     return op_cost(producer) <= _CHEAP and read <= size and count <= 3
+
+
+def _picks_few(producer: Instruction, axes: Axes | None) -> bool:
+    """Whether a group needs no more than it takes to compute what it picks again."""
+    if not axes or axes[0][0] != PICKED or len(set(axes)) > 1:
+        return False
+    _, picks = axes[0]
+    least = 1 if op_cost(producer) <= _CHEAP else 8
+    return producer.opcode != "reduce" and picks * least <= producer.shape.size
 
 
 def _enter(group: Group, member: Instruction, axes: Axes) -> None:
@@ -272,9 +284,16 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
                 a if n == m else ("u", d)
                 for d, (a, n, m) in enumerate(zip(own, operand.dims, user.shape.dims, strict=True))
             )
-    if is_elementwise(user) or user.opcode in ("copy", "map"):
-        return own if operand.dims == user.shape.dims else (UNKNOWN,) * operand.rank
-    return (UNKNOWN,) * operand.rank
+    if (is_elementwise(user) or user.opcode in ("copy", "map")) and operand.dims == user.shape.dims:
+        return own
+    is_picked = user.opcode == "gather" and number == 0 and _takes_elements(user)
+    return ((PICKED, user.shape.size) if is_picked else UNKNOWN,) * operand.rank
+
+
+def _takes_elements(gather: Instruction) -> bool:
+    """Whether each of its slices is one element."""
+    sizes: Sequence[int] = attribute(gather, "slice_sizes")  # type: ignore[assignment]  # INTS
+    return prod(sizes) == 1
 
 
 def _part(axis: Axis, number: int | None) -> Axis:
@@ -324,14 +343,14 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     root = group.root
     if group.contraction and producer.opcode not in FINISHING and not is_elementwise(producer):
         return False
-    if root.opcode == "dynamic-update-slice" and not _leaves_updated_alone(root, producer):
+    if root.opcode == "dynamic-update-slice" and not leaves_updated_alone(root, producer):
         return False
     if root.opcode in ("reduce-window", "map"):
         return op_cost(producer) == 0 and producer.shape.size >= root.shape.size
     if producer.opcode == "reduce":
         return _accepts_reduce(group, producer, axes)
     cost = op_cost(producer)
-    is_once = cost == 0 or _is_once(group, producer, axes)
+    is_once = cost == 0 or _picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_fold(producer) and _reorder(group, producer, axes)):
         return True
     if group.repeated + cost > _CHEAP:
@@ -358,26 +377,6 @@ def _is_full(group: Group, max_size: int) -> bool:
 def _operand_count(group: Group, producer: Instruction) -> int:
     outside = {o for m in group.members for o in m.operands if o not in group.members}
     return len(outside | set(producer.operands))
-
-
-def _leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
-    """The array updated in place stays an operand that nothing else in the kernel reads.
-
-    What is computed from it by ops that fuse is left to a kernel of theirs, which reads it once:
-    only their last ones here would leave the first ones to be stored for themselves.
-    """
-    target = root.operands[0]
-    seen: set[Instruction] = set()
-    stack = [producer]
-    while stack and len(seen) < _MOST_SEARCHED:
-        top = stack.pop()
-        if top is target:
-            return False
-        if top not in seen:
-            seen.add(top)
-            if is_fusible(top):
-                stack += top.operands
-    return True
 
 
 def _volume(group: Group, axes: Axes) -> int:

@@ -17,6 +17,7 @@ from hlo.passes.fusion_groups import Group, fixed_dims, operand_axes
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
+_MOST_TRIED = 4  # groups that read one operand and have not joined
 _ROWS = 32  # so many rows are enough parallelism for a kernel that folds and writes them
 _NO_SIBLINGS = frozenset(
     {"dynamic-update-slice", "concatenate", "pad", "reduce-window", "map", "gather"}
@@ -86,17 +87,20 @@ class _Siblings:
 
     def join(self, sharing: list[Group], max_size: int) -> None:
         """Join what can be joined among groups that share an operand."""
-        first: Group | None = None
+        heads: list[Group] = []
         for group in sharing:
             current = self.final(group)
-            if first is None or self.final(first) is current:
-                first = current
+            heads = list(dict.fromkeys(self.final(h) for h in heads))
+            if current in heads:
                 continue
-            first = self.final(first)
-            low, high = sorted((first, current), key=lambda g: self.group_ranks[g])
-            if _may_join(low, high, max_size) and self._keeps_order(low, high):
-                _absorb(low, high)
-                self.merged[high] = low
+            for head in heads:
+                low, high = sorted((head, current), key=lambda g: self.group_ranks[g])
+                if _may_join(low, high, max_size) and self._keeps_order(low, high):
+                    _absorb(low, high)
+                    self.merged[high] = low
+                    break
+            else:
+                heads = [*heads, current][:_MOST_TRIED]
 
     def _keeps_order(self, low: Group, high: Group) -> bool:
         rank = self.group_ranks[low]
