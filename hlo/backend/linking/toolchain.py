@@ -30,11 +30,17 @@ LINES_FOR_A_THREAD = 100  # of IR, about 2 ms of code generation
 
 _machines: dict[int, list[llvm.TargetMachine]] = {}  # by level, those that no thread uses now
 _machines_lock = threading.Lock()
+_initialise_lock = threading.Lock()
+
+
+def initialise() -> bool:
+    """Set LLVM up once; whether its calls may run on several threads."""
+    with _initialise_lock:  # LLVM ends the process when an option is given twice
+        return _initialised()
 
 
 @lru_cache(maxsize=1)
-def initialise() -> bool:
-    """Set LLVM up once; whether its calls may run on several threads."""
+def _initialised() -> bool:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()  # for kernels that hold assembly
