@@ -19,6 +19,7 @@ from hlo.passes.dce import dce
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.map_expander import map_expander
+from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.rng_expander import rng_expander
@@ -45,6 +46,7 @@ CATALOGUE: dict[str, Pass] = {
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
     "map-expander": map_expander,
+    "narrow-scatter-rewriter": narrow_scatter_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
     "rng-expander": rng_expander,
@@ -90,6 +92,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "reshape-mover",
         "algsimp",
         *LOOPS,
+        "narrow-scatter-rewriter",
         "cse",
         "dce",
         "fusion",
@@ -111,6 +114,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "reshape-mover",
         "algsimp{inexact=true}",
         *LOOPS,
+        "narrow-scatter-rewriter",
         "cse",
         "dce",
         "fusion",
@@ -132,6 +136,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
+    ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
     (
         "flatten-call-graph",
