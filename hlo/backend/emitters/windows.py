@@ -26,8 +26,7 @@ def reduce_window(
     which = path[0] if path else 0
     level = elemental.nest.path[-1]
     results = []
-    for index in indices:
-        folded = _folded(elemental, instruction, index)
+    for index, folded in zip(indices, _folded(elemental, instruction, indices), strict=True):
         for k, value in enumerate(folded):
             at = (k,) if instruction.shape.is_tuple else ()
             level.memo[instruction, at, index, elemental.guards] = value
@@ -35,24 +34,37 @@ def reduce_window(
     return results
 
 
-def _folded(elemental: Elemental, instruction: Instruction, index: Index) -> list[Lanes]:
-    window = _window(instruction)
+def _folded(
+    elemental: Elemental, instruction: Instruction, indices: Sequence[Index]
+) -> list[list[Lanes]]:
+    """Large windows by one loop for all indices, whose accumulators do not wait for each other.
+
+    Where lanes are far apart in memory, each has a line of its own: fewer of them are used at once.
+    """
     count = len(instruction.operands) // 2
-    lanes = max((e.lanes for e in index), default=1)
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[count:]]
-    start = [elemental.splat(z, lanes) for z in inits]
-    sizes = [d.size for d in window.dims]
+    totals = []
+    for index in indices:
+        lanes = max((e.lanes for e in index), default=1)
+        totals.append([elemental.splat(z, lanes) for z in inits])
+    sizes = [d.size for d in _window(instruction).dims]
     if prod(sizes) <= _UNROLLED:
-        accumulators = start
-        for position in range(prod(sizes)):
-            offsets = indexing.delinearized(indexing.number(position), sizes)
-            accumulators = _stepped(elemental, instruction, index, offsets, accumulators)
+        for k, index in enumerate(indices):
+            for position in range(prod(sizes)):
+                offsets = indexing.delinearized(indexing.number(position), sizes)
+                totals[k] = _stepped(elemental, instruction, index, offsets, totals[k])
+    elif all(index and index[-1].lanes > 1 for index in indices):
+        flat = _nested(elemental, instruction, indices, [], _flat(totals))
+        totals = _regrouped(instruction, flat)
     else:
-        flat = _nested(elemental, instruction, index, [], [v for a in start for v in parts(a)])
-        accumulators = _regrouped(instruction, flat)
+        for k, index in enumerate(indices):
+            flat = _nested(elemental, instruction, [index], [], _flat([totals[k]]))
+            (totals[k],) = _regrouped(instruction, flat)
     nest, kinds = elemental.nest, [z.shape.dtype for z in instruction.operands[count:]]
-    pairs = zip(accumulators, kinds, strict=True)  # sums and the like were kept wide
-    return [types.rounded(nest.w, nest.target, a, kind) for a, kind in pairs]
+    return [  # sums and the like were kept wide
+        [types.rounded(nest.w, nest.target, a, k) for a, k in zip(total, kinds, strict=True)]
+        for total in totals
+    ]
 
 
 def _window(instruction: Instruction) -> Window:
@@ -62,33 +74,41 @@ def _window(instruction: Instruction) -> Window:
     return window
 
 
-def _regrouped(instruction: Instruction, flat: Sequence[Value]) -> list[Lanes]:
+def _flat(totals: Sequence[Sequence[Lanes]]) -> list[Value]:
+    return [v for total in totals for a in total for v in parts(a)]
+
+
+def _regrouped(instruction: Instruction, flat: Sequence[Value]) -> list[list[Lanes]]:
+    """What `_flat` made one list of: the accumulators of each index."""
     count = len(instruction.operands) // 2
-    values = iter(flat)
     kinds = [z.shape.dtype for z in instruction.operands[count:]]
-    return [joined([next(values) for _ in range(2 if k.is_complex else 1)]) for k in kinds]
+    values = iter(flat)
+    totals = len(flat) // sum(2 if k.is_complex else 1 for k in kinds)
+    return [
+        [joined([next(values) for _ in range(2 if k.is_complex else 1)]) for k in kinds]
+        for _ in range(totals)
+    ]
 
 
 def _nested(
     elemental: Elemental,
     instruction: Instruction,
-    index: Index,
+    indices: Sequence[Index],
     outer: list[Expr],
     carried: list[Value],
 ) -> list[Value]:
     window = _window(instruction)
     if len(outer) == len(window.dims):
-        accumulators = _regrouped(instruction, carried)
-        stepped = _stepped(elemental, instruction, index, tuple(outer), accumulators)
-        return [v for a in stepped for v in parts(a)]
+        pairs = zip(indices, _regrouped(instruction, carried), strict=True)
+        return _flat([_stepped(elemental, instruction, i, tuple(outer), a) for i, a in pairs])
     size = window.dims[len(outer)].size
     nest = elemental.nest
     if size == 1:
-        return _nested(elemental, instruction, index, [*outer, indexing.ZERO], carried)
+        return _nested(elemental, instruction, indices, [*outer, indexing.ZERO], carried)
 
     def body(counter: Value, values: list[Value]) -> list[Value]:
         offset = nest.variable(counter, 0, size - 1)
-        return _nested(elemental, instruction, index, [*outer, offset], values)
+        return _nested(elemental, instruction, indices, [*outer, offset], values)
 
     return nest.loop(0, size, 1, carried, body)
 
