@@ -26,7 +26,8 @@ ENTRY e { x = f32[5,300] parameter(0)
   n = s32[5,300] iota(), iota_dimension=1
   z = f32[] constant(-inf)
   k = s32[] constant(-1)
-  ROOT r = (f32[5,261], s32[5,261]) reduce-window(x, n, z, k), window={size=1x40}, to_apply=first }"""
+  ROOT r = (f32[5,261], s32[5,261]) reduce-window(x, n, z, k), window={size=1x40},
+    to_apply=first }"""
 
 
 @pytest.mark.parametrize(
