@@ -31,6 +31,13 @@ from hlo.passes.fusibility import (
     leaves_updated_alone,
     op_cost,
 )
+from hlo.passes.fusion_repeats import (
+    CHEAP,
+    PLACED,
+    evaluations,
+    is_worth_repeating,
+    may_repeat,
+)
 from hlo.passes.liveness import awaited
 from hlo.records import dataclass
 
@@ -42,7 +49,6 @@ PICKED = "g"  # a gather takes so many elements of the value, wherever they are
 STAGES: Axis = ("s", 0)  # a folded or inner dimension, run over by several stages of a kernel
 
 _SMALL = 16 * 1024  # elements that one core handles in a few microseconds: parallelism is no issue
-_CHEAP = 3  # ops per element that may be computed again for every use
 _MOST_SEARCHED = 64  # instructions behind a producer
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
@@ -70,6 +76,7 @@ class Group:
     repeated: int = 0  # ops per element that are computed more often than need be
     order: tuple[int, ...] | None = None
     kept: int = 0
+    counts: dict[Instruction, float] = field(default_factory=dict)  # how often each is computed
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -140,7 +147,7 @@ def _join(
         return None  # some user is no member of any kernel of ours
     axes = {group: _joint_axes(group, producer) for group in found}
     whole = sum(not _picks_few(producer, a) for a in axes.values())
-    if whole > 1 and not _may_repeat(producer, len(found)):
+    if whole > 1 and not may_repeat(producer, len(found)):
         return None
     if not all(a is not None and _accepts(g, producer, a, max_size) for g, a in axes.items()):
         return None
@@ -194,30 +201,18 @@ def members_in_order(group: Group) -> list[Instruction]:
     return list(order)
 
 
-def _may_repeat(producer: Instruction, count: int) -> bool:
-    """Whether computing it in several kernels costs no more than keeping it in memory."""
-    if producer.opcode in ("constant", "iota"):
-        return True
-    if producer.opcode in ("gather", "dynamic-slice", "reduce", "concatenate", "pad"):
-        return False
-    size = producer.shape.size_bytes
-    read = sum(o.shape.size_bytes for o in dict.fromkeys(producer.operands))
-    if producer.opcode in ("broadcast", "reshape", "transpose", "slice", "reverse"):
-        return read <= size
-    return op_cost(producer) <= _CHEAP and read <= size and count <= 3
-
-
 def _picks_few(producer: Instruction, axes: Axes | None) -> bool:
     """Whether a group needs no more than it takes to compute what it picks again."""
     if not axes or axes[0][0] != PICKED or len(set(axes)) > 1:
         return False
     _, picks = axes[0]
-    least = 1 if op_cost(producer) <= _CHEAP else 8
+    least = 1 if op_cost(producer) <= CHEAP else 8
     return producer.opcode != "reduce" and picks * least <= producer.shape.size
 
 
 def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
+    group.counts[member] = evaluations(member, group.counts) or 1.0
     if member.opcode == "reduce":
         group.folds += 1
 
@@ -353,7 +348,7 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
     is_once = cost == 0 or _picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_fold(producer) and _reorder(group, producer, axes)):
         return True
-    if group.repeated + cost > _CHEAP:
+    if group.repeated + cost > CHEAP:
         return False
     group.repeated += cost
     return True
@@ -390,9 +385,11 @@ def _volume(group: Group, axes: Axes) -> int:
 def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
     """Whether every element is computed once: by rows of the root, or by elements of a fold."""
     if any(a == UNKNOWN for a in axes) and producer.shape.size > 1:
-        return all(u.opcode in ("reshape", "slice", "concatenate", "pad", "transpose", "bitcast",
-                                "dynamic-slice", "reverse", "copy") or is_elementwise(u)
-                   for u in producer.users) and producer.shape.size >= prod(group.dims)  # fmt: skip
+        return (
+            all(u.opcode in PLACED or is_elementwise(u) for u in producer.users)
+            and producer.shape.size >= prod(group.dims)
+            and is_worth_repeating(producer, evaluations(producer, group.counts))
+        )
     parts = {n % 100: k for k, (kind, n) in enumerate(axes) if kind == "p"}
     if parts:
         own = producer.shape.dims
@@ -491,7 +488,7 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
         return False
     group.order, group.kept = (*kept, *folded), len(kept)
     repeated = sum(op_cost(m) for m, own in group.members.items() if not _is_once(group, m, own))
-    if group.repeated + repeated > _CHEAP:
+    if group.repeated + repeated > CHEAP:
         group.order, group.kept = None, 0
         return False
     group.repeated += repeated

@@ -13,7 +13,7 @@ from math import prod
 from hlo.backend.codegen import indexing, spaces
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index, Variable
-from hlo.backend.codegen.lane_loops import fitting
+from hlo.backend.codegen.lane_loops import fitting, narrowed
 from hlo.backend.codegen.trace import Trace, trace
 from hlo.backend.emitters import reducers
 from hlo.backend.kernels.outputs import Output
@@ -249,8 +249,8 @@ def _planned(elemental: Elemental, part: Part) -> Part:
         return part
     part.in_lanes = bool(part.extents) and not _is_row_fold(part, elemental)
     _choose_tile(elemental, part)
-    if part.in_lanes and part.tile is None and not part.trace.reductions:
-        part.lanes = fitting(part.extents[-1], part.lanes)
+    if part.in_lanes and part.tile is None:
+        _choose_lanes(part)
     _choose_units(part)
     return part
 
@@ -343,6 +343,15 @@ def _choose_tile(elemental: Elemental, part: Part) -> None:
         part.tile = max(counts, key=lambda k: counts[k])
         part.lanes = lanes
         part.squares = _squares(part)
+
+
+def _choose_lanes(part: Part) -> None:
+    """Shorter vectors for short loops, unless folds that go along lanes want full ones."""
+    length, last = part.extents[-1], part.variables[-1]
+    if not part.trace.reductions:
+        part.lanes = fitting(length, part.lanes)
+    elif all(any(e.depends_on(last) for e in index) for _, index in part.trace.reductions):
+        part.lanes = narrowed(length, part.lanes)
 
 
 def _squares(part: Part) -> Squares | None:

@@ -23,13 +23,14 @@ from hlo.records import dataclass
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
 DEPTH_BLOCK = 1024
-UNIT_FLOPS = 1 << 20  # work of a unit below which splitting does not pay
+UNIT_FLOPS = 1 << 19  # work of a unit below which splitting does not pay
 UNITS = 16
 LARGE_BYTES = 4 << 20  # of an rhs that is not read in place however few the rows
 BLOCK_BYTES = 512 << 10  # of rhs packed at a time in a depth-first plan
 DEPTH_FIRST_ROWS = 128
 LEAST_RUN = 4  # depths that lie together, from which rows are copied as they are
 CACHE_SETS = 64  # lines that far apart compete for the same places of the first-level cache
+LEAST_ROWS = 12  # of a run, which fill most of a tile
 WIDE = 128  # columns from which a packed lhs is read often enough
 
 
@@ -132,6 +133,19 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
         return first
     return _with_depth_block(_with_packed(_with_blocks(plan)))
+
+
+def in_runs(c: Contraction, ring: Ring) -> Contraction:
+    """Rows that lie at one distance, the axes outside of them being part of the batch: a factor of
+    overlapping windows is then read where it lies. For few columns, which would use a copy little.
+    """
+    *outer, run = merged(only(c.rows, "lhs")) or (Axis(1),)
+    depth = merged(only(c.depth, "lhs"))
+    if not outer or c.is_diagonal or c.n > WIDE or run.size < LEAST_ROWS:
+        return c
+    if len(depth) > 3 or not is_plain(c.lhs.dtype, ring) or run.size != c.rows[-1].size:
+        return c
+    return replace(c, batch=(*c.batch, *c.rows[:-1]), rows=c.rows[-1:])
 
 
 def _is_depth_first(plan: Plan) -> bool:

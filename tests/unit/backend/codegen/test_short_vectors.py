@@ -5,7 +5,7 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.backend.codegen.lane_loops import fitting
+from hlo.backend.codegen.lane_loops import fitting, narrowed
 
 LOOP = """HloModule m
 body {{
@@ -69,3 +69,30 @@ ENTRY e {
     assert "llvm.masked" not in driver.emit_stage(driver.optimize(module, "default"), "llvm")
     x = np.arange(8, dtype=np.float32) / 7
     assert np.array_equal(hlo.compile(module, cache=False)(x), np.sum(x, dtype=np.float32))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 8, 9])
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "s32"])
+def test_folds_over_few_columns_are_the_interpreters(n: int, element: str) -> None:
+    text = f"""HloModule m
+add {{ a = {element}[] parameter(0) b = {element}[] parameter(1) ROOT c = {element}[] add(a, b) }}
+ENTRY e {{
+  x = {element}[5,37,{n}] parameter(0)
+  y = {element}[5,37] parameter(1)
+  z = {element}[] constant(0)
+  ys = {element}[5,37,{n}] broadcast(y), dimensions={{0,1}}
+  q = {element}[5,37,{n}] divide(x, ys)
+  ROOT r = {element}[5,{n}] reduce(q, z), dimensions={{1}}, to_apply=add
+}}
+"""
+    module = hlo.parse(text)
+    kind = module.entry.parameters[0].shape.dtype.numpy
+    x = (np.arange(5 * 37 * n).reshape(5, 37, n) % 11 * 4).astype(kind)
+    y = (2 ** (np.arange(5 * 37).reshape(5, 37) % 3)).astype(kind)
+    expected = np.asarray(hlo.evaluate(module, x, y)).astype(np.float64)
+    found = np.asarray(hlo.compile(module, cache=False)(x, y)).astype(np.float64)
+    assert np.allclose(found, expected, rtol=1e-2 if element == "bf16" else 1e-6)
+
+
+def test_divisions_of_few_columns_are_in_short_vectors() -> None:
+    assert [narrowed(n, 16) for n in (1, 2, 3, 5, 8, 9, 17)] == [16, 4, 4, 8, 8, 16, 16]

@@ -1,0 +1,84 @@
+"""Repeats: whether computing a producer several times costs less than keeping it in memory.
+
+In several kernels; or in one that reads it at several places, as stencils and rolls do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hlo.ir.instruction import Instruction
+from hlo.passes.fusibility import is_elementwise, op_cost
+
+CHEAP = 3  # ops per element that may be computed again for every use
+MOST_REPEATED = 6  # ops per element; a write and a read of memory take about as long
+_MOST_SEARCHED = 16
+PLACED = frozenset({  # each element of these, too, reads one of the operand's
+    "reshape", "slice", "concatenate", "pad", "transpose", "bitcast", "dynamic-slice", "reverse",
+    "copy",
+})  # fmt: skip
+_MOVES = frozenset({
+    "slice", "concatenate", "pad", "transpose", "reverse", "dynamic-slice",
+})  # fmt: skip
+
+
+def may_repeat(producer: Instruction, count: int) -> bool:
+    """Whether computing it in several kernels costs no more than keeping it in memory."""
+    if producer.opcode in ("constant", "iota"):
+        return True
+    if producer.opcode in ("gather", "dynamic-slice", "reduce", "concatenate", "pad"):
+        return False
+    size = producer.shape.size_bytes
+    read = sum(_read_bytes(o) for o in dict.fromkeys(producer.operands))
+    if producer.opcode in ("broadcast", "reshape", "transpose", "slice", "reverse"):
+        return read <= size
+    return op_cost(producer) <= CHEAP and read <= size and count <= 3
+
+
+def _read_bytes(operand: Instruction) -> int:
+    """Bytes of an operand in memory: a broadcast is none, what it spreads is."""
+    while operand.opcode == "broadcast":
+        (operand,) = operand.operands
+    return operand.shape.size_bytes
+
+
+def evaluations(producer: Instruction, counts: Mapping[Instruction, float]) -> float:
+    """How often each element is computed for users in a group; counts: the same of its members.
+
+    Users at the element's own place share what is computed; so do slices of one concatenate.
+    """
+    own, moved = 0.0, dict[Instruction, float]()
+    for user in producer.users:
+        count = counts.get(user)
+        if count is None:
+            continue
+        if user.opcode not in _MOVES:
+            own = max(own, count)
+            continue
+        volume = count * min(user.shape.size, producer.shape.size)
+        place = _joined(user)
+        moved[place] = moved.get(place, 0.0) + volume
+    return own + sum(moved.values()) / max(1, producer.shape.size)
+
+
+def _joined(user: Instruction) -> Instruction:
+    """The concatenate that a slice is only used by, else the user itself."""
+    if user.opcode == "slice" and len(user.users) == 1:
+        (only,) = user.users
+        return only if only.opcode == "concatenate" else user
+    return user
+
+
+def is_worth_repeating(producer: Instruction, count: float) -> bool:
+    """Whether computing it `count` times costs no more than a kernel of its own."""
+    if count <= 1.5:
+        return True
+    cost, seen = 0, 0
+    waiting = [producer]
+    while waiting and seen < _MOST_SEARCHED:
+        top = waiting.pop()
+        seen += 1
+        cost += op_cost(top)
+        operands = dict.fromkeys(top.operands)
+        waiting += [o for o in operands if is_elementwise(o) and len(o.users) == 1]
+    return (count - 1) * cost <= MOST_REPEATED
