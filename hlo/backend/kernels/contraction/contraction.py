@@ -22,7 +22,7 @@ from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.gemv import vector_kernel
 from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
-from hlo.backend.kernels.contraction.plan import Plan, Reading, planned
+from hlo.backend.kernels.contraction.plan import Plan, Reading, in_runs, planned
 from hlo.backend.kernels.contraction.product import product_kernel
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, ring_of
@@ -155,6 +155,7 @@ class _Sequence:
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
+        c = in_runs(c, ring)
         plan = planned(c, ring)
         split = None if plan.depth_first else split_depth(c, ring, self._next_place)
         if split is not None:
