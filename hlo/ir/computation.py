@@ -176,7 +176,7 @@ class Computation:
         self._facts = None
         for user in tuple(old.users):
             if user is not new:
-                user.operands = tuple(new if o is old else o for o in user.operands)
+                user.operands = tuple([new if o is old else o for o in user.operands])
                 new.users[user] = None
                 del old.users[user]
         if self.root is old:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hlo.ir.computation import Computation
-from hlo.ir.instruction import CALLING_ATTRIBUTES, Attributes, Instruction
+from hlo.ir.instruction import CALLING_ATTRIBUTES, Attributes, Instruction, may_call
 from hlo.ir.module import Module
 
 
@@ -67,10 +67,7 @@ def calls(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def _calls(computation: Computation) -> tuple[Instruction, ...]:
-    return tuple(
-        i for i in computation.instructions
-        if i.attributes and next(i.called_computations(), None) is not None
-    )  # fmt: skip
+    return tuple([i for i in computation.instructions if may_call(i)])
 
 
 def callees(computation: Computation) -> tuple[Computation, ...]:

@@ -32,6 +32,12 @@ CALLING_ATTRIBUTES = (
 _CALLING = frozenset(CALLING_ATTRIBUTES)
 
 
+def may_call(instruction: Instruction) -> bool:
+    """Whether it has an attribute that names computations."""
+    attributes = instruction.attributes
+    return bool(attributes) and not _CALLING.isdisjoint(attributes)
+
+
 class Instruction:
     """`name = shape opcode(operands), attributes`.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees
-from hlo.ir.instruction import Instruction
+from hlo.ir.instruction import Instruction, may_call
 from hlo.ops.table import Trait, has_trait
 
 
@@ -21,7 +21,7 @@ def has_effect(instruction: Instruction) -> bool:
     """Whether the instruction, or anything that it calls, has a side effect."""
     if acts(instruction):
         return True
-    return any(c.fact(_acts_inside) for c in _reached(instruction))
+    return may_call(instruction) and any(c.fact(_acts_inside) for c in _reached(instruction))
 
 
 def _acts_inside(computation: Computation) -> bool:

@@ -143,10 +143,12 @@ def is_pinned(instruction: Instruction) -> bool:
 def _first_match(
     instruction: Instruction, rules: dict[str, list[Rule]]
 ) -> tuple[Rule, Instruction] | None:
-    for rule in rules.get(instruction.opcode, ()):
-        if rule.operand is not None and not any(
-            o.opcode == rule.operand for o in instruction.operands
-        ):
+    candidates = rules.get(instruction.opcode)
+    if not candidates:
+        return None
+    inner = {None, *[o.opcode for o in instruction.operands]}
+    for rule in candidates:
+        if rule.operand not in inner:
             continue
         new = rule.function(instruction)
         if new is not None and new is not instruction:
