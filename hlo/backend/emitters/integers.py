@@ -67,15 +67,25 @@ def _sign_extended(x: Term, dtype: DType) -> Term:
 
 def _divide(dtype: DType, a: Term, b: Term) -> Term:
     """Toward zero; x/0 is all ones (-1), MIN/-1 is MIN."""
+    if _is_harmless(b):
+        return _quotient(dtype, a, b)
     quotient = _quotient(dtype, a, _safe_divisor(dtype, a, b))
     return b.eq(0).select(-1, quotient)
 
 
 def _remainder(dtype: DType, a: Term, b: Term) -> Term:
     """The dividend's sign; x%0 is x, MIN%-1 is 0."""
+    if _is_harmless(b):
+        return a - _quotient(dtype, a, b) * b
     divisor = _safe_divisor(dtype, a, b)
     rest = a - _quotient(dtype, a, divisor) * divisor
     return b.eq(0).select(a, rest)
+
+
+def _is_harmless(b: Term) -> bool:
+    """Whether it is a number in the code, neither 0 nor -1: LLVM divides by it with a product."""
+    text = b.value.text.removeprefix(f"splat ({b.scalar} ").removesuffix(")")
+    return text.lstrip("-").isdigit() and int(text) not in (0, -1)
 
 
 def _safe_divisor(dtype: DType, a: Term, b: Term) -> Term:
