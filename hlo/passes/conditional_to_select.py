@@ -39,6 +39,8 @@ MOST_BRANCHES = 8
 
 def conditional_to_select(module: Module) -> bool:
     """Compute all branches of conditionals in computations that are applied to elements."""
+    if not any(i.opcode == "conditional" for c in module.computations for i in c.instructions):
+        return False
     changed = False
     for computation in dict.fromkeys(_applied(module)):
         while True:

@@ -9,6 +9,7 @@ from hlo.ir.graph import calls, control_predecessors
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
+from hlo.ops.making import make
 
 
 def is_removable(instruction: Instruction) -> bool:
@@ -55,3 +56,32 @@ def _awaited(computation: Computation) -> frozenset[Instruction]:
         if "control-predecessors" in instruction.attributes
         for before in control_predecessors(instruction)
     )
+
+
+def replaceable(module: Module, opcode: str) -> list[Instruction]:
+    """Instructions of an opcode that others may stand for: neither fused nor bound by control
+    dependences. O(instructions), and quick where there are none.
+    """
+    found = [i for c in module.computations for i in c.instructions if i.opcode == opcode]
+    if not found:
+        return []
+    fused = fused_computations(module)
+    kept = {c: awaited(c) for c in dict.fromkeys(i.computation for i in found) if c is not None}
+    return [
+        i
+        for i in found
+        if i.computation is not None
+        and i.computation not in fused
+        and i not in kept[i.computation]
+        and "control-predecessors" not in i.attributes
+    ]
+
+
+def replace(old: Instruction, new: Instruction) -> None:
+    """Let a new value, in the old one's layout, stand for it everywhere, and take it out."""
+    computation = old.computation
+    assert computation is not None, "an instruction in a computation"
+    if new.shape != old.shape:
+        new = make(old, "copy", new, shape=old.shape)
+    computation.replace_uses(old, new)
+    computation.remove(old)

@@ -12,7 +12,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.passes.conditional_to_select import is_plain
-from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.liveness import replace, replaceable
 from hlo.passes.loop_making import (
     adopted,
     blank,
@@ -28,26 +28,15 @@ MOST = 2**31 - 1  # elements, counted in s32
 
 def map_expander(module: Module) -> bool:
     """Write maps of computations with control flow as loops. O(instructions)."""
-    changed = False
-    fused = fused_computations(module)
-    for computation in tuple(module.computations):
-        found = [i for i in computation.instructions if i.opcode == "map"]
-        if computation in fused or not found:
-            continue
-        kept = awaited(computation)
-        for instruction in found:
-            if instruction not in kept and _is_expandable(instruction):
-                computation.replace_uses(instruction, _expanded(instruction, module))
-                computation.remove(instruction)
-                changed = True
-    return changed
+    found = [i for i in replaceable(module, "map") if _is_expandable(i)]
+    for instruction in found:
+        replace(instruction, _expanded(instruction, module))
+    return bool(found)
 
 
 def _is_expandable(instruction: Instruction) -> bool:
     shape = instruction.shape
-    if "control-predecessors" in instruction.attributes or not instruction.operands:
-        return False
-    if shape.is_dynamic or not 0 < shape.size <= MOST:
+    if not instruction.operands or shape.is_dynamic or not 0 < shape.size <= MOST:
         return False
     members = _function(instruction).instructions
     if any("control-predecessors" in i.attributes for i in members):
@@ -70,8 +59,7 @@ def _expanded(instruction: Instruction, module: Module) -> Instruction:
     condition = adopted(module, like, _condition(like, start.shape))
     body = adopted(module, like, _body(like, start.shape))
     loop = make(like, "while", start, condition=condition, body=body)
-    whole = make(like, "reshape", element(loop, 1), shape=Shape.array(shape.dtype, shape.dims))
-    return whole if whole.shape == shape else make(like, "copy", whole, shape=shape)
+    return make(like, "reshape", element(loop, 1), shape=Shape.array(shape.dtype, shape.dims))
 
 
 def _line(like: Instruction, x: Instruction) -> Instruction:

@@ -31,7 +31,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.contraction import DotDims, group_prefix
 from hlo.ops.making import inferred_shape, make, make_constant
 from hlo.ops.table import attribute
-from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.liveness import replace, replaceable
 from hlo.passes.loop_making import (
     INDEX,
     adopted,
@@ -57,26 +57,14 @@ def ragged_dot_rewriter(module: Module) -> bool:
 
     Sums are accumulated in f32 where the type is narrower. O(instructions).
     """
-    changed = False
-    fused = fused_computations(module)
-    for computation in tuple(module.computations):
-        found = [i for i in computation.instructions if i.opcode == "ragged-dot"]
-        if computation in fused or not found:
-            continue
-        kept = awaited(computation)
-        for instruction in found:
-            if instruction not in kept and _is_rewritable(instruction):
-                new = _rewritten(_Ragged.of(instruction), module)
-                if new.shape != instruction.shape:
-                    new = make(instruction, "copy", new, shape=instruction.shape)
-                computation.replace_uses(instruction, new)
-                computation.remove(instruction)
-                changed = True
-    return changed
+    found = [i for i in replaceable(module, "ragged-dot") if _is_rewritable(i)]
+    for instruction in found:
+        replace(instruction, _rewritten(_Ragged.of(instruction), module))
+    return bool(found)
 
 
 def _is_rewritable(dot: Instruction) -> bool:
-    if "control-predecessors" in dot.attributes or dot.shape.dtype.is_pred:
+    if dot.shape.dtype.is_pred:
         return False
     shapes = [*(o.shape for o in dot.operands), dot.shape]
     if any(s.is_dynamic or s.size == 0 for s in shapes):

@@ -33,9 +33,10 @@ MOST_WORDS = 2**40
 
 def rng_expander(module: Module) -> bool:
     """Write the random numbers of the entry as arithmetic on rng-bit-generator, for seed 0."""
-    order = _in_order(module.entry)
-    drawing = [i for i in order if _draws(i)]
-    if not drawing or not _all_known(module, drawing):
+    if not any(map(_draws, module.entry.instructions)):
+        return False
+    drawing = [i for i in _in_order(module.entry) if _draws(i)]
+    if not _all_known(module, drawing):
         return False
     blocks = 0
     for instruction in drawing:
@@ -57,9 +58,9 @@ def _in_order(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def _draws(instruction: Instruction) -> bool:
-    if instruction.opcode in ("rng", "rng-get-and-update-state"):
-        return True
-    return instruction.get("custom_call_target") == "GetRngSeed"
+    if instruction.opcode == "custom-call":
+        return instruction.get("custom_call_target") == "GetRngSeed"
+    return instruction.opcode in ("rng", "rng-get-and-update-state")
 
 
 def _all_known(module: Module, drawing: list[Instruction]) -> bool:

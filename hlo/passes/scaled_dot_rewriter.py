@@ -9,7 +9,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.ops.table import attribute
-from hlo.passes.liveness import awaited, fused_computations
+from hlo.passes.liveness import replace, replaceable
 
 DIMENSIONS = (
     "lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims",
@@ -22,26 +22,17 @@ def scaled_dot_rewriter(module: Module) -> bool:
 
     scaled-dot(x, y, s, t)  =>  dot(x * spread(s), y * spread(t)). O(instructions).
     """
-    changed = False
-    fused = fused_computations(module)
-    for computation in tuple(module.computations):
-        found = [i for i in computation.instructions if i.opcode == "scaled-dot"]
-        if computation in fused or not found:
-            continue
-        kept = awaited(computation)
-        for instruction in found:
-            if instruction not in kept and _is_rewritable(instruction):
-                computation.replace_uses(instruction, _rewritten(instruction))
-                computation.remove(instruction)
-                changed = True
-    return changed
+    found = [i for i in replaceable(module, "scaled-dot") if _is_rewritable(i)]
+    for instruction in found:
+        replace(instruction, _rewritten(instruction))
+    return bool(found)
 
 
 def _is_rewritable(dot: Instruction) -> bool:
     shapes = [*(o.shape for o in dot.operands), dot.shape]
-    if "control-predecessors" in dot.attributes or any(s.is_dynamic for s in shapes):
-        return False
-    return all(s.dtype.is_float and s.size for s in shapes)
+    return not any(s.is_dynamic for s in shapes) and all(
+        s.dtype.is_float and s.size for s in shapes
+    )
 
 
 def _rewritten(dot: Instruction) -> Instruction:
