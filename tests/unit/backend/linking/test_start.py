@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from hlo.backend.linking import machine, toolchain
+
 PROGRAM = """
 import sys
 import numpy as np
@@ -34,3 +38,20 @@ def test_a_kept_program_loads_neither_llvm_nor_the_compiler(tmp_path: Path) -> N
     makers = {"llvmlite.binding", "hlo.passes", "hlo.verifier", "hlo.backend.kernels"}
     assert makers <= set(first)
     assert not (makers | {"hlo.interpreter", "hlo.printer"}) & set(second)
+
+
+def test_a_system_without_a_list_of_features_asks_llvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.identity.cache_clear()
+    listed = machine.identity()
+    for text in (None, "cpu:type:x86,ven0000", "cpu:type:x86:feature:,0001"):
+        path = tmp_path / "modalias"
+        if text is not None:
+            path.write_text(text)
+        monkeypatch.setattr(machine, "FEATURES", str(path))
+        machine.identity.cache_clear()
+        found = machine.identity()
+        assert found != listed
+        assert (toolchain.feature_text() in found) == (text is None or ":feature:" not in text)
+    machine.identity.cache_clear()
