@@ -23,7 +23,7 @@ from hlo.records import dataclass
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
 DEPTH_BLOCK = 1024
-UNIT_FLOPS = 1 << 19  # work of a unit below which splitting does not pay
+UNIT_FLOPS = 1 << 20  # work below which splitting does not pay
 UNITS = 16
 LARGE_BYTES = 4 << 20  # of an rhs that is not read in place however few the rows
 BLOCK_BYTES = 512 << 10  # of rhs packed at a time in a depth-first plan
@@ -250,7 +250,7 @@ def _with_blocks(plan: Plan) -> Plan:
     Units of one row block follow each other, so a thread packs each lhs block once.
     """
     c, ring = plan.contraction, plan.ring
-    wanted = max(1, min(UNITS, c.flops // UNIT_FLOPS))
+    wanted = max(1 + (c.flops >= UNIT_FLOPS), min(UNITS, c.flops // UNIT_FLOPS))
     wanted = -(-wanted // c.batches)
     if _columns_first(plan):
         panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
