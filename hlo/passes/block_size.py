@@ -17,6 +17,7 @@ from hlo.passes.blocking import Block, Cut, inner_members, needed
 from hlo.passes.fusibility import CONTRACTIONS, is_padded
 
 LEAST_BLOCKS = 8  # so that threads finish together
+EVEN_BLOCKS = 4  # as they do with these, if there are two or four
 CACHE_BYTES = 3 << 19  # of a block's values, less than a core's second-level cache
 LEAST_BLOCK_BYTES = 1 << 14  # below that, calls weigh more than what they do
 LEAST_SAVED_BYTES = 1 << 19  # of values that are not written out
@@ -45,21 +46,30 @@ def is_blocked(fusion: Instruction) -> bool:
 
 
 def best_block(roots: Collection[Instruction], members: Collection[Instruction]) -> Block | None:
-    """The largest block that fits the cache, of those that pay; roots: members that are wanted."""
+    """The largest block that fits the cache, of those that pay and give all threads enough to do.
+
+    roots: members that are wanted.
+    """
     between = sum(m.shape.size_bytes for m in members if m not in roots and m.shape.is_array)
     between += sum(map(padded_bytes, members))
     if between < LEAST_SAVED_BYTES:
         return None
-    best, most = None, 0
+    best, most = None, (0, 0)
     for block in _blocks(roots):
         size = between * math.prod(block.sizes) // math.prod(block.lead)
-        if block.count < LEAST_BLOCKS or not LEAST_BLOCK_BYTES <= size <= CACHE_BYTES:
-            continue
-        if size > most:
+        rank = _evenness(block.count), size
+        if rank[0] and LEAST_BLOCK_BYTES <= size <= CACHE_BYTES and rank > most:
             found = needed(roots, block.all, block, members)
             if found is not None and _pays(found, members, block, between):
-                best, most = block, size
+                best, most = block, rank
     return best
+
+
+def _evenness(count: int) -> int:
+    """How surely threads that take so many blocks are busy until the end; 0: not enough."""
+    if count >= 2 * LEAST_BLOCKS:
+        return 3
+    return 2 if count >= LEAST_BLOCKS else int(count == EVEN_BLOCKS)
 
 
 def padded_bytes(instruction: Instruction) -> int:

@@ -147,13 +147,13 @@ def inputs(text: str) -> list[np.ndarray]:
 
 
 def test_blocks_are_batches_or_rows() -> None:
-    assert block_in(attention(32, 128)) == Block((32,), (4,))
-    assert block_in(attention(4, 512)) == Block((4, 512), (1, 256))
-    assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 11,))
-    assert block_in(scores(16411)) == Block((16411,), (2064,))  # a prime: the last two overlap
-    assert block_in(convolution(32, finished=True)) == Block((32,), (4,))
-    assert block_in(convolution(33, finished=False)) == Block((33,), (3,))
-    assert block_in(PAIRS) == Block((400,), (50,))
+    assert block_in(attention(32, 128)) == Block((32,), (2,))
+    assert block_in(attention(4, 512)) == Block((4, 512), (1, 128))
+    assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 10,))
+    assert block_in(scores(16411)) == Block((16411,), (1040,))  # a prime: the last two overlap
+    assert block_in(convolution(32, finished=True)) == Block((32,), (2,))
+    assert block_in(convolution(33, finished=False)) == Block((33,), (1,))
+    assert block_in(PAIRS) == Block((400,), (25,))
 
 
 def test_small_and_unfit_chains_stay() -> None:
@@ -178,13 +178,13 @@ def test_text_of_a_block() -> None:
     (callee,) = fusion.called_computations()
     block = block_of(callee)
     assert block is not None
-    assert block.count == 8
+    assert block.count == 16
     body, parameters = cut_computation(callee, block)
     assert sorted((p.shape.dims, span) for p, span in parameters) == [
         ((8, 24), (0, 0)),
         ((16411, 8), (0, 1)),
     ]
-    assert body.root.shape.elements[0].dims == (2064,)
+    assert body.root.shape.elements[0].dims == (1040,)
     assert not any(16411 in leaf.dims for i in body.instructions for leaf in i.shape.leaves())
 
 
