@@ -13,6 +13,7 @@ from hlo.passes.fusibility import is_elementwise, op_cost
 CHEAP = 3  # ops per element that may be computed again for every use
 MOST_REPEATED = 6  # ops per element; a write and a read of memory take about as long
 _MOST_SEARCHED = 16
+_SPREAD = 1.125  # bytes read per byte made that are as good as one: what broadcasts repeat
 PLACED = frozenset({  # each element of these, too, reads one of the operand's
     "reshape", "slice", "concatenate", "pad", "transpose", "bitcast", "dynamic-slice", "reverse",
     "copy",
@@ -32,7 +33,7 @@ def may_repeat(producer: Instruction, count: int) -> bool:
     read = sum(_read_bytes(o) for o in dict.fromkeys(producer.operands))
     if producer.opcode in ("broadcast", "reshape", "transpose", "slice", "reverse"):
         return read <= size
-    return op_cost(producer) <= CHEAP and read <= size and count <= 3
+    return op_cost(producer) <= CHEAP and read <= size * _SPREAD and count <= 3
 
 
 def _read_bytes(operand: Instruction) -> int:

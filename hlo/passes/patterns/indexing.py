@@ -15,6 +15,8 @@ from hlo.ops.making import make, make_constant
 from hlo.passes.patterns.matching import ints, is_plain, literal_of, same_array, splat_literal
 from hlo.passes.rewriting import rewrite
 
+_COMBINING = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+
 
 @rewrite("dynamic-slice")
 def dynamic_slice_everything(root: Instruction) -> Instruction | None:
@@ -149,6 +151,54 @@ def _window_start(scatter: Instruction, indices: Instruction) -> list[int] | Non
     for dimension, value in zip(mapped, values, strict=True):
         starts[dimension] = value
     return starts
+
+
+@rewrite("scatter")
+def scatter_one_per_row(root: Instruction) -> Instruction | None:
+    """scatter(splat, i, u) => select(iota = i, f(splat, u), splat)
+
+    One element into each row of a new array: loops write it whole, and their users may hold them.
+    """
+    if len(root.operands) != 3 or not is_plain(root.shape) or not root.get("input_batching_dims"):
+        return None
+    x, indices, u = root.operands
+    batch, along = ints(root, "input_batching_dims"), _dimension_of_rows(root)
+    kind = indices.shape.dtype
+    if along is None or splat_literal(x) is None or kind.int_range[1] < x.shape.dims[along] - 1:
+        return None
+    combine = root["to_apply"]
+    assert isinstance(combine, Computation), "a scatter combines by a computation"
+    kinds = {x.shape.dtype, u.shape.dtype, combine.root.shape.dtype}
+    combines = combine.root.opcode in _COMBINING
+    combines = combines and list(combine.root.operands) == list(combine.parameters)
+    if len(kinds) > 1 or not (combines or combine.root is combine.parameters[1]):
+        return None
+    rows = tuple(x.shape.dims[d] for d in batch)
+    whole = Shape.array(kind, x.shape.dims)
+    places = make(root, "reshape", indices, shape=Shape.array(kind, rows))
+    places = make(root, "broadcast", places, shape=whole, dimensions=batch)
+    new = make(root, "reshape", u, shape=Shape.array(u.shape.dtype, rows))
+    new = make(root, "broadcast", new, shape=root.shape, dimensions=batch)
+    if combines:
+        new = make(root, combine.root.opcode, x, new, shape=root.shape)
+    numbers = make(root, "iota", shape=whole, iota_dimension=along)
+    is_there = make(root, "compare", numbers, places, direction="EQ")
+    return make(root, "select", is_there, new, x, shape=root.shape)
+
+
+def _dimension_of_rows(scatter: Instruction) -> int | None:
+    """The dimension that the indices count, where each row of it has exactly one index."""
+    x, indices, u = scatter.operands
+    batch = ints(scatter, "input_batching_dims")
+    mapped = ints(scatter, "scatter_dims_to_operand_dims")
+    rows = tuple(x.shape.dims[d] for d in batch)
+    sources = ints(scatter, "scatter_indices_batching_dims")
+    is_in_order = list(batch) == sorted(batch) and list(sources) == sorted(sources)
+    if len(mapped) != 1 or mapped[0] in batch or len(batch) != x.shape.rank - 1 or not batch:
+        return None
+    if not is_in_order or indices.shape.size != prod(rows) or u.shape.size != prod(rows):
+        return None
+    return mapped[0]
 
 
 @rewrite("sort")
