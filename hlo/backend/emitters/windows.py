@@ -16,6 +16,7 @@ from hlo.backend.emitters.movement import Condition
 from hlo.ir.instruction import Instruction
 
 _UNROLLED = 32  # windows up to this size are written without a loop
+_UNROLLED_LONG = 4  # those whose fold is long code
 
 
 @emits("reduce-window")
@@ -48,7 +49,8 @@ def _folded(
         lanes = max((e.lanes for e in index), default=1)
         totals.append([elemental.splat(z, lanes) for z in inits])
     sizes = [d.size for d in _window(instruction).dims]
-    if prod(sizes) <= _UNROLLED:
+    is_cheap = reducers.reducer(instruction).is_cheap
+    if prod(sizes) <= (_UNROLLED if is_cheap else _UNROLLED_LONG):
         for k, index in enumerate(indices):
             for position in range(prod(sizes)):
                 offsets = indexing.delinearized(indexing.number(position), sizes)
