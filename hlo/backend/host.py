@@ -34,8 +34,9 @@ class HostCalls:
         self._local = threading.local()
 
     def begin(self) -> None:
-        """A new run on this thread: random state starts again."""
+        """A new run on this thread: random state starts again, and nothing is under way."""
         self._local.run = Run(Device(Surroundings()))
+        self._local.waiting = {}
 
     def __call__(self, step: int, table: np.ndarray) -> None:
         """Evaluate one step on the addresses of its row."""
@@ -45,12 +46,26 @@ class HostCalls:
         row = [int(a) for a in table[host.slot : host.slot + len(leaves)]]
         arrays = iter([_array(a, s) for a, s in zip(row, leaves, strict=True)])
         values = tuple(_value(arrays, shape) for shape in shapes)
+        if host.instruction.opcode == "recv-done":
+            values = (self._under_way(host.instruction),)
         with np.errstate(all="ignore"):
             if host.instruction.opcode == "fft":
                 result: object = _transformed(host.instruction, arrays=values)
             else:
                 result = self._local.run.call(computation, values)
+        if host.instruction.opcode == "recv":  # its value is what recv-done waits for
+            self._local.waiting[host.instruction] = result
+            nothing = _nothing(host.instruction.shape.elements[0])
+            result = (nothing, *result[1:])  # type: ignore[index]  # a tuple
         self._write(host, result, table, host.slot + len(leaves))
+
+    def _under_way(self, done: Instruction) -> object:
+        """What the recv began that a recv-done ends."""
+        found = self._local.waiting.pop(done.operands[0], None)
+        if found is None:
+            message = "recv-done: a recv elsewhere, expected one beside it: not compiled"
+            raise HloError("unsupported", message, done.span)
+        return found
 
     def _write(self, step: HostStep, result: object, table: np.ndarray, slot: int) -> None:
         """Copy the result's leaves to where the plan wants them."""
@@ -112,6 +127,11 @@ def _array(address: int, shape: Shape) -> np.ndarray | None:
         return np.empty(shape.dims, shape.dtype.numpy)
     memory = (ctypes.c_uint8 * size).from_address(address)
     return np.ctypeslib.as_array(memory).view(shape.dtype.numpy).reshape(shape.dims)
+
+
+def _nothing(shape: Shape) -> object:
+    """None for every leaf of a shape."""
+    return tuple(map(_nothing, shape.elements)) if shape.is_tuple else None
 
 
 def _value(arrays: Iterator[np.ndarray | None], shape: Shape) -> object:

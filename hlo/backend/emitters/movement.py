@@ -195,7 +195,8 @@ def _gather(instruction: Instruction, index: Index, start: Start) -> list[Case]:
         where = list(batch)
         if vector_dim < starts.rank:
             where.insert(vector_dim, indexing.number(k))
-        own[d] = own[d] + start(1, tuple(where), 0, operand.dims[d] - sizes[d])
+        size = max(sizes[d], d in collapsed)  # 0 of a collapsed dimension reads one all the same
+        own[d] = own[d] + start(1, tuple(where), 0, max(operand.dims[d] - size, 0))
     for k, d in enumerate(batching):
         position = start_batching[k] - (start_batching[k] > vector_dim)
         own[d] = own[d] + batch[position]
