@@ -15,6 +15,7 @@ from hlo.backend.codegen.indexing import Expr, Index
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters.values import of_bits
+from hlo.backend.math.term import Term, outlined
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
@@ -170,10 +171,10 @@ def _philox_element(
     shape = instruction.shape.elements[1]
     position = indexing.linear(index, shape.dims)
     if shape.dtype.bits == 64:
-        words = _philox(w, state, _wide(elemental, position // 2))
+        words = _philox(elemental, state, _wide(elemental, position // 2))
         pairs = [_double(w, words[0], words[1]), _double(w, words[2], words[3])]
         return of_bits(elemental, _chosen(elemental, pairs, position % 2), shape.dtype)
-    words = _philox(w, state, _wide(elemental, position // 4))
+    words = _philox(elemental, state, _wide(elemental, position // 4))
     return of_bits(elemental, _chosen(elemental, words, position % 4), shape.dtype)
 
 
@@ -183,13 +184,24 @@ def _chosen(elemental: Elemental, words: list[Value], which: Expr) -> Value:
     return types.parts(picked)[0]
 
 
-def _philox(w: Writer, state: list[Value], block: Value) -> list[Value]:
-    """The four words of a block."""
-    lanes = block.lanes
-    type = vector_of("i32", lanes)
+def _philox(elemental: Elemental, state: list[Value], block: Value) -> list[Value]:
+    """The four words of a block; the rounds are a function, which vectors of blocks share."""
+    w, lanes = elemental.nest.w, block.lanes
     low, high = _counter(w, state, block)
-    c = [_low(w, low), _high(w, low), _low(w, high), _high(w, high)]
+    counters = [_low(w, low), _high(w, low), _low(w, high), _high(w, high)]
     keys = [w.splat(k, lanes) for k in (_low(w, state[0]), _high(w, state[0]))]
+    operands = [Term(w, elemental.nest.target, value) for value in (*counters, *keys)]
+    type = counters[0].type
+    words = f"{{{type}, {type}, {type}, {type}}}"
+    made = outlined("philox", operands, _rounds, words).value
+    return [w.pure(type, f"extractvalue {made.typed}, {k}") for k in range(4)]
+
+
+def _rounds(*operands: Term) -> Term:
+    """Ten rounds of four counters and two keys, which change from round to round."""
+    w, type = operands[0].w, operands[0].type
+    *c, key0, key1 = (o.value for o in operands)
+    keys = [key0, key1]
     (m0, m1), raises = _PHILOX
     for _ in range(10):
         p, q = _product(w, c[0], m0), _product(w, c[2], m1)
@@ -200,7 +212,10 @@ def _philox(w: Writer, state: list[Value], block: Value) -> list[Value]:
             _low(w, p),
         ]
         keys = [w.binary("add", k, w.int(r, type)) for k, r in zip(keys, raises, strict=True)]
-    return c
+    words = Value("poison", f"{{{type}, {type}, {type}, {type}}}")
+    for k, value in enumerate(c):
+        words = w.assign(words.type, f"insertvalue {words.typed}, {value.typed}, {k}")
+    return operands[0].of(words)
 
 
 def _product(w: Writer, x: Value, factor: int) -> Value:
