@@ -54,15 +54,24 @@ def best_block(roots: Collection[Instruction], members: Collection[Instruction])
     between += sum(map(padded_bytes, members))
     if between < LEAST_SAVED_BYTES:
         return None
-    best, most = None, (0, 0)
-    for block in _blocks(roots):
-        size = between * math.prod(block.sizes) // math.prod(block.lead)
-        rank = _evenness(block.count), size
-        if rank[0] and LEAST_BLOCK_BYTES <= size <= CACHE_BYTES and rank > most:
-            found = needed(roots, block.all, block, members)
-            if found is not None and _pays(found, members, block, between):
-                best, most = block, rank
-    return best
+    ranked = [
+        ((_evenness(block.count), size), block)
+        for block in _blocks(roots)
+        if LEAST_BLOCK_BYTES
+        <= (size := between * math.prod(block.sizes) // math.prod(block.lead))
+        <= CACHE_BYTES
+    ]
+    ranked.sort(key=lambda one: one[0], reverse=True)
+    known: dict[tuple[int, ...], set[Cut] | None] = {}
+    for (evenness, _), block in ranked:
+        if not evenness:
+            return None
+        if block.lead not in known:  # what can be cut does not depend on the sizes
+            known[block.lead] = needed(roots, block.all, block, members)
+        found = known[block.lead]
+        if found is not None and _pays(found, members, block, between):
+            return block
+    return None
 
 
 def _evenness(count: int) -> int:
