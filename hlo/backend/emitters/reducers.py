@@ -138,3 +138,10 @@ def half(w: Writer, value: Value, count: int, which: int) -> Value:
     return w.pure(
         type, f"shufflevector {value.typed}, {value.type} poison, <{count} x i32> <{order}>"
     )
+
+
+def turned(w: Writer, value: Value, step: int) -> Value:
+    """Lane k from lane k + step; the last ones are any lanes."""
+    order = ", ".join(f"i32 {(lane + step) % value.lanes}" for lane in range(value.lanes))
+    shuffle = f"shufflevector {value.typed}, {value.type} poison, <{value.lanes} x i32> <{order}>"
+    return w.pure(value.type, shuffle)

@@ -27,6 +27,7 @@ from hlo.records import dataclass
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 _BLOCK = 256  # elements that one accumulator takes before it is added to the total
+_LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
 UNROLLED = 8  # folds up to this length are written without a loop
 
 
@@ -326,10 +327,15 @@ class _Space:
         total = partial[0]
         lanes = types.width(total[0])
         w = self.elemental.nest.w
+        turns = self.reducer.idempotent and all(k.is_float for k in kinds)
         while lanes > 1:
             lanes //= 2
-            low, high = ([_half(w, x, lanes, k) for x in total] for k in (0, 1))
+            if turns and lanes < _LEAST_VECTOR:
+                low, high = total, [_turned(w, x, lanes) for x in total]
+            else:
+                low, high = ([_half(w, x, lanes, k) for x in total] for k in (0, 1))
             total = join(self.elemental, low, high, kinds)
+        total = [_half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
         if self.reducer.idempotent:
             return self._rounded(total)
         return self._with_init(total, 1)
@@ -343,6 +349,11 @@ class _Space:
 
 def _flat(accumulators: Sequence[Accumulators]) -> list[Value]:
     return [v for a in accumulators for x in a for v in parts(x)]
+
+
+def _turned(w: object, lanes: Lanes, step: int) -> Lanes:
+    """Lane k holds what lane k + step held; the lanes that follow hold any."""
+    return joined([reducers.turned(w, v, step) for v in parts(lanes)])  # type: ignore[arg-type]  # a Writer
 
 
 def _half(w: object, lanes: Lanes, count: int, which: int) -> Lanes:

@@ -158,9 +158,11 @@ def select_truth(root: Instruction) -> Instruction | None:
 
 @rewrite("maximum", "minimum")
 def bound_by_extreme(root: Instruction) -> Instruction | None:
-    """max(x, lowest) => x,  min(x, highest) => x  for integers"""
+    """max(x, lowest) => x,  min(x, highest) => x  for integers and, with infinities, floats"""
     x, c = root.operands
     value = splat_literal(c)
+    if root.shape.dtype.is_float and same_array(x.shape, root.shape):
+        return x if is_splat(c, float("-inf" if root.opcode == "maximum" else "inf")) else None
     if value is None or not root.shape.dtype.is_integral:
         return None
     low, high = root.shape.dtype.int_range
