@@ -51,8 +51,9 @@ def _capsules() -> dict[str, object]:
         return {}
 
 
+@lru_cache(maxsize=1)
 def _extension() -> object:
-    """The extension from its file, where that is where it usually is."""
+    """The extension from its file, where that is where it usually is; it stays loaded."""
     package = find_spec("scipy")
     for folder in (package.submodule_search_locations or ()) if package else ():
         for suffix in EXTENSION_SUFFIXES:
