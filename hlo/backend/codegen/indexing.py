@@ -10,7 +10,7 @@ Immutable values. Does not know: LLVM (an atom only carries the value it stands 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 Index = tuple["Expr", ...]
 
@@ -205,11 +205,18 @@ class Expr:
         return any(_depends(a, variable) for a in self.terms)
 
     def substituted(self, values: Mapping[Atom, Expr]) -> Expr:
-        """The index with variables replaced by indices."""
+        """The index with variables replaced by indices, also in quotients and remainders."""
         total = number(self.constant)
         for atom, k in self.terms.items():
-            total = total + values.get(atom, of(atom)) * k
+            total = total + _substituted(atom, values) * k
         return total
+
+    def is_made_of(self, variables: Collection[Atom]) -> bool:
+        """Whether it depends on nothing else, not on a value known at run time either."""
+        return all(
+            atom.inner.is_made_of(variables) if isinstance(atom, Part) else atom in variables
+            for atom in self.terms
+        )
 
     def parts(self) -> Iterable[Part]:
         """Quotients and remainders, innermost first."""
@@ -217,6 +224,13 @@ class Expr:
             if isinstance(atom, Part):
                 yield from atom.inner.parts()
                 yield atom
+
+
+def _substituted(atom: Atom, values: Mapping[Atom, Expr]) -> Expr:
+    if not isinstance(atom, Part):
+        return values.get(atom) or of(atom)
+    inner = atom.inner.substituted(values)
+    return inner // atom.divisor if atom.is_quotient else inner % atom.divisor
 
 
 def _depends(atom: Atom, variable: Atom) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hlo.backend.codegen import access, indexing
 from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Atom, Expr, Variable
+from hlo.backend.codegen.indexing import Atom, Expr
 from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_loop
 from hlo.backend.codegen.writer import Value
 from hlo.backend.kernels.parts import Part
@@ -99,13 +99,10 @@ class _Emission:
         """Reductions whose index is fixed by now are stages before the inner loops."""
         part = self.part
         depth = len(outers[0])
-        free = part.variables[depth:]
         fixed = part.variables[:depth]
         places: list[dict[Atom, Expr]] = [dict(zip(fixed, o, strict=True)) for o in outers]
         for reduce, index in reversed(part.trace.reductions):
-            if reduce in self.folded or any(e.depends_on(v) for e in index for v in free):
-                continue
-            if any(not isinstance(a, Variable) or a not in fixed for e in index for a in e.terms):
+            if reduce in self.folded or not all(e.is_made_of(fixed) for e in index):
                 continue
             self.folded.add(reduce)
             path = (0,) if reduce.shape.is_tuple else ()

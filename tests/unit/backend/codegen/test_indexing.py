@@ -66,3 +66,16 @@ def test_reshape_of_an_empty_array_has_an_index() -> None:
     index = tuple(of(Variable("v", 0, max(n - 1, 0))) for n in (0, 3))
     assert len(reshaped(index, (0, 3), (3, 0))) == 2
     assert prod((0, 3)) == 0
+
+
+def test_variables_are_replaced_inside_quotients_and_remainders() -> None:
+    i, j = Variable("i", 0, 99), Variable("j", 0, 24)
+    position = of(i) // 8 * 3 + of(i) % 8 + 5
+    moved = position.substituted({i: of(j) * 4 + 3})
+    assert all(value(moved, {j: k}) == value(position, {i: 4 * k + 3}) for k in range(25))
+
+
+def test_what_an_index_is_made_of_counts_inside_quotients() -> None:
+    i, j = Variable("i", 0, 99), Variable("j", 0, 24)
+    assert (of(i) // 8 + 1).is_made_of([i])
+    assert not ((of(i) + of(j)) // 8).is_made_of([i])

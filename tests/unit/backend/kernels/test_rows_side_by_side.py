@@ -79,3 +79,11 @@ def test_a_row_computed_again_past_the_end_may_lie_over_its_operand() -> None:
     x = np.random.default_rng(2).standard_normal((1021, 72)).astype(np.float32)
     got = driver.compile(module, threads=1, cache=False)(x.copy())
     assert np.allclose(got[0], driver.evaluate(module, x)[0], rtol=1e-5)
+
+
+def test_rows_of_more_dimensions_keep_what_two_stages_read() -> None:
+    flat = normed(4096, 64)
+    deep = flat.replace("[4096,64]", "[8,512,64]").replace("[4096]", "[8,512]")
+    deep = deep.replace("dimensions={1}", "dimensions={2}").replace("={0}", "={0,1}")
+    texts = [staged_kernel(_fused(text), host_target()).text for text in (flat, deep)]
+    assert len({text.count(" = fmul ") for text in texts}) == 1
