@@ -26,7 +26,7 @@ from hlo.ops.table import attribute
 from hlo.records import dataclass
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
-_BLOCK = 256  # elements that one accumulator takes before it is added to the total
+BLOCK = 256  # elements that one accumulator takes before it is added to the total
 _LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
 UNROLLED = 8  # folds up to this length are written without a loop
 
@@ -60,15 +60,27 @@ def reduce(
 
 def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accumulators]:
     (instruction, reducer) = fold.members[0]
+    lanes = max((e.lanes for index in indices for e in index), default=1)
+    space = space_of(elemental, instruction, reducer)
+    if 0 in space.extents:
+        return [[elemental.splat(z, lanes) for z in space.inits] for _ in indices]
+    if lanes == 1 and reducer.reassociates and prod(space.extents) >= UNROLLED:
+        results = space.across_lanes(indices)
+    else:
+        results = space.in_order(indices, lanes)
+    if lanes == 1:
+        elemental.end_stage()
+    return results
+
+
+def space_of(elemental: Elemental, instruction: Instruction, reducer: Reducer) -> Space:
+    """What a reduce runs over."""
     count = len(instruction.operands) // 2
     dims = instruction.operands[0].shape.dims
     reduced = [d for d in range(len(dims)) if d in attribute(instruction, "dimensions")]  # type: ignore[operator]  # INTS
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[count:]]
-    lanes = max((e.lanes for index in indices for e in index), default=1)
     kinds = [z.shape.dtype for z in instruction.operands[count:]]
     extents = tuple(dims[d] for d in reduced)
-    if 0 in extents:
-        return [[elemental.splat(z, lanes) for z in inits] for _ in indices]
 
     def element(at: Sequence[Index]) -> list[Accumulators]:
         """The arrays' elements at full indices."""
@@ -79,18 +91,11 @@ def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accu
         kept, folded = iter(index), dict(zip(reduced, inner, strict=True))
         return tuple(folded[d] if d in folded else next(kept) for d in range(len(dims)))
 
-    space = _Space(elemental, reducer, kinds, inits, extents, full, element, instruction)
-    if lanes == 1 and reducer.reassociates and prod(extents) >= UNROLLED:
-        results = space.across_lanes(indices)
-    else:
-        results = space.in_order(indices, lanes)
-    if lanes == 1:
-        elemental.end_stage()
-    return results
+    return Space(elemental, reducer, kinds, inits, extents, full, element, instruction)
 
 
 @dataclass(slots=True)
-class _Space:
+class Space:
     """One fold: what it starts from, what it runs over, how an element is read."""
 
     elemental: Elemental
@@ -109,12 +114,12 @@ class _Space:
         elemental = self.elemental
         start = [[elemental.splat(z, lanes) for z in self.inits] for _ in indices]
         if prod(self.extents) <= UNROLLED:
-            return [self._rounded(a) for a in self._unrolled(indices, start)]
-        if self.reducer.sums and prod(self.extents) > _BLOCK:
+            return [self.rounded(a) for a in self._unrolled(indices, start)]
+        if self.reducer.sums and prod(self.extents) > BLOCK:
             return self._in_blocks(indices, lanes)
-        extents = self._factored(indices[0])
+        extents = self.factored(indices[0])
         flat = self._nested(indices, extents, [], _flat(start))
-        return [self._rounded(a) for a in self._regrouped(flat, len(indices))]
+        return [self.rounded(a) for a in self._regrouped(flat, len(indices))]
 
     def _unrolled(self, indices: list[Index], start: list[Accumulators]) -> list[Accumulators]:
         if self.reducer.sums and any(k.is_float or k.is_complex for k in self.kinds):
@@ -131,7 +136,7 @@ class _Space:
         for position in range(prod(self.extents)):
             inner = indexing.delinearized(indexing.number(position), self.extents)
             elements = self.element([self.full(index, inner) for index in indices])
-            taken = [self._wide(x, a) for x, a in zip(elements, start, strict=True)]
+            taken = [self.wide(x, a) for x, a in zip(elements, start, strict=True)]
             count = 1
             while partials and partials[-1][0] == count:
                 taken, count = self._summed(partials.pop()[1], taken), 2 * count
@@ -148,21 +153,21 @@ class _Space:
     def _stepped(self, accumulators: list[Accumulators], at: list[Index]) -> list[Accumulators]:
         elements = self.element(at)
         return [
-            self.reducer.apply(self.elemental, a, self._wide(x, a), rounds=False)
+            self.reducer.apply(self.elemental, a, self.wide(x, a), rounds=False)
             for a, x in zip(accumulators, elements, strict=True)
         ]
 
-    def _wide(self, elements: Accumulators, accumulators: Accumulators) -> Accumulators:
+    def wide(self, elements: Accumulators, accumulators: Accumulators) -> Accumulators:
         lanes = types.width(accumulators[0])
         return [self.elemental.splat(x, lanes) for x in elements]
 
-    def _rounded(self, accumulators: Accumulators) -> Accumulators:
+    def rounded(self, accumulators: Accumulators) -> Accumulators:
         """In the results' types; sums and the like were kept wide."""
         nest = self.elemental.nest
         pairs = zip(accumulators, self.kinds, strict=True)
         return [types.rounded(nest.w, nest.target, x, kind) for x, kind in pairs]
 
-    def _factored(self, index: Index) -> tuple[int, ...]:
+    def factored(self, index: Index) -> tuple[int, ...]:
         """The reduced dimensions as few loops, for one of the indices."""
 
         def met(inner: Index) -> list[Expr]:
@@ -172,7 +177,7 @@ class _Space:
 
         return spaces.factored(self.extents, met)
 
-    def _inner(self, variables: Sequence[Expr], extents: Sequence[int]) -> Index:
+    def inner(self, variables: Sequence[Expr], extents: Sequence[int]) -> Index:
         return indexing.reshaped(tuple(variables), extents, self.extents)
 
     def _nested(
@@ -181,7 +186,7 @@ class _Space:
         """Loops over extents[len(outer):], one step of the fold inside."""
         depth = len(outer)
         if depth == len(extents):
-            inner = self._inner(outer, extents)
+            inner = self.inner(outer, extents)
             stepped = self._stepped(
                 self._regrouped(carried, len(indices)), [self.full(i, inner) for i in indices]
             )
@@ -195,15 +200,15 @@ class _Space:
         return nest.loop(0, extents[depth], 1, carried, body)
 
     def _in_blocks(self, indices: list[Index], lanes: int) -> list[Accumulators]:
-        """Sums of _BLOCK elements, added to the total one after the other."""
+        """Sums of BLOCK elements, added to the total one after the other."""
         elemental, nest = self.elemental, self.elemental.nest
-        extents = self._factored(indices[0])
+        extents = self.factored(indices[0])
         zero = [
             [elemental.splat(z, lanes) for z in self.reducer.identities(nest.w, self.kinds)]
             for _ in indices
         ]
         length = extents[-1]
-        block = min(_BLOCK, length)
+        block = min(BLOCK, length)
 
         def step(outer: list[Expr], carried: list[Value]) -> list[Value]:
             depth = len(outer)
@@ -229,28 +234,28 @@ class _Space:
             return self._nested(indices, extents, [*outer, variable], values)
 
         total = self._regrouped(step([], _flat(zero)), len(indices))
-        return [self._with_init(t, lanes) for t in total]
+        return [self.with_init(t, lanes) for t in total]
 
     def _joined(self, a: list[Value], b: list[Value], count: int) -> list[Value]:
         pairs = zip(self._regrouped(a, count), self._regrouped(b, count), strict=True)
         return _flat([self.reducer.apply(self.elemental, x, y, rounds=False) for x, y in pairs])
 
-    def _with_init(self, total: Accumulators, lanes: int) -> Accumulators:
+    def with_init(self, total: Accumulators, lanes: int) -> Accumulators:
         """f(z, total), rounded to the type."""
         elemental = self.elemental
         inits = [elemental.splat(z, lanes) for z in self.inits]
-        return self._rounded(self.reducer.apply(elemental, inits, total, rounds=False))
+        return self.rounded(self.reducer.apply(elemental, inits, total, rounds=False))
 
     # -- over lanes --------------------------------------------------------------------------
 
     def across_lanes(self, indices: list[Index]) -> list[Accumulators]:
         """Partial results per lane, several vectors of them, joined by a fixed tree."""
         elemental, nest = self.elemental, self.elemental.nest
-        extents = self._factored(indices[0])
+        extents = self.factored(indices[0])
         length = extents[-1]
         lanes = fitting(length, elemental.lanes)
         copies = self._copies(length, lanes, len(indices))
-        identity = self._start(lanes)
+        identity = self.start(lanes)
         start = _flat([identity for _ in range(copies) for _ in indices])
 
         def over(outer: list[Expr], carried: list[Value]) -> list[Value]:
@@ -267,7 +272,7 @@ class _Space:
         def step(outer: list[Expr]) -> Callable[[list[Expr], list[Value]], list[Value]]:
             def run(variables: list[Expr], carried: list[Value]) -> list[Value]:
                 at = [
-                    self.full(index, self._inner([*outer, v], extents))
+                    self.full(index, self.inner([*outer, v], extents))
                     for v in variables
                     for index in indices
                 ]
@@ -289,7 +294,7 @@ class _Space:
         wanted = 4 if self.reducer.is_cheap else 2
         return max(1, min(wanted // min(indices, wanted), vectors))
 
-    def _start(self, lanes: int) -> Accumulators:
+    def start(self, lanes: int) -> Accumulators:
         elemental = self.elemental
         if self.reducer.idempotent:
             return [elemental.splat(z, lanes) for z in self.inits]
@@ -304,7 +309,7 @@ class _Space:
         elements = self.element(at)
         results = []
         for n, (a, x) in enumerate(zip(accumulators, elements, strict=True)):
-            new = self.reducer.apply(self.elemental, a, self._wide(x, a), rounds=False)
+            new = self.reducer.apply(self.elemental, a, self.wide(x, a), rounds=False)
             mask = next((m.mask for m in variables[n // group].terms if m.mask is not None), None)
             if isinstance(mask, Value):
                 new = [
@@ -337,8 +342,8 @@ class _Space:
             total = join(self.elemental, low, high, kinds)
         total = [_half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
         if self.reducer.idempotent:
-            return self._rounded(total)
-        return self._with_init(total, 1)
+            return self.rounded(total)
+        return self.with_init(total, 1)
 
     def _regrouped(self, flat: Sequence[Value], count: int) -> list[Accumulators]:
         """The accumulators of `count` elements from their values in a row."""

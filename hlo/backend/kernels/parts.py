@@ -57,6 +57,7 @@ class Part:
     tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers; squares:
     how these are ordered where they are many.
     rows: how many steps of the last loop around the lanes are taken side by side.
+    streams: folds over columns walk through memory row by row (kernels/streams.py).
     """
 
     outputs: list[Output]
@@ -76,6 +77,7 @@ class Part:
     block: int = 0
     copies: int = 1
     in_one: bool = False
+    streams: bool = False
     trace: Trace = field(default_factory=Trace)
     variables: list[Variable] = field(default_factory=list)
 

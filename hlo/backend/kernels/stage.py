@@ -13,6 +13,7 @@ from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
+from hlo.backend.kernels.streams import emit_streams
 from hlo.backend.kernels.strips import emit_strips, saved_strips
 from hlo.ir.instruction import Instruction
 
@@ -139,6 +140,8 @@ class _Emission:
             if length % part.block:
                 end = w.intrinsic("llvm.smin", "i64", end, w.int(length))
             limits = (start, end)
+        if part.streams:
+            emit_streams(self.elemental, part, outer, limits)
         if not self.phases:
             self._lanes(limits, lambda variables: self._store(outers, list(variables)))
         elif limits is None and length <= BLOCK:

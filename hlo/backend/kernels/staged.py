@@ -28,6 +28,7 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.parts import Part, parts_of
 from hlo.backend.kernels.stage import emit_part
+from hlo.backend.kernels.streams import plan_streams
 from hlo.backend.planning.leaves import leaves_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -41,6 +42,8 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     count = enter_operands(elemental, instruction)
     outputs = outputs_of(elemental, instruction, count)
     parts = [p for p in parts_of(elemental, outputs) if p.size]
+    for part in parts:
+        plan_streams(elemental, part)
     units = _emit_parts(elemental, parts)
     return Kernel(
         function_text(w),

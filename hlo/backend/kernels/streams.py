@@ -1,0 +1,375 @@
+"""Streams: folds over columns that walk through memory row by row.
+
+    for 256 rows:  partial = e;  for 8 rows:  for columns:  partial = f(partial, tree of 8 elements)
+                   total = f(total, partial)
+
+Lanes that fold their own columns read a few vectors of a row and then of the next, a page away:
+neither the prefetcher nor the table of pages keeps up. Here a unit takes many columns, whose
+partial results lie in the first cache, and reads several rows side by side from end to end. Folds
+of one shape are made in one pass.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from math import prod
+
+from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental
+from hlo.backend.codegen.indexing import Atom, Expr, Index
+from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between
+from hlo.backend.codegen.trace import reduced_index, trace
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters import reducers
+from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
+from hlo.backend.kernels.parts import Part
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
+
+_ROWS = 8  # side by side: streams that the prefetcher follows
+_COPIES = 2  # vectors of columns at a time
+_NARROW = 8  # vectors: so few columns are read from end to end anyway
+_FEWEST_ROWS = 32
+_FEWEST_BYTES = 1 << 18  # of the elements of a unit's folds: fewer do not leave the second cache
+_ROW_BYTES = 1 << 14  # of all partial results of a unit
+_PIECE_BYTES = 1 << 12  # of a row that a unit should read at least
+_UNITS = 8
+_WEIGHT = 24  # of an element's code: it is there eight times
+_COLUMN_WEIGHT = 40  # of what is done again for every eight rows
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """A fold whose results one unit keeps in memory: where, and what its columns start from."""
+
+    reduce: Instruction
+    index: Index
+    space: Space
+    partial: Memory
+    total: Memory  # the partial results' own where there is one block of rows only
+    start: Expr
+    is_touched: bool = False
+    is_filled: bool = False
+
+    def place(self, index: Index) -> Expr:
+        return indexing.linear(index, self.reduce.shape.dims) - self.start
+
+    def lanes_at(self, elemental: Elemental, _: Instruction, indices: list[Index]) -> list[Lanes]:
+        """The results, rounded."""
+        found = []
+        for index in indices:
+            total = access.load(elemental.nest, self.total, self.place(index), None)
+            if self.space.reducer.idempotent:
+                found.append(self.space.rounded([total])[0])
+            else:
+                found.append(self.space.with_init([total], types.width(total))[0])
+        return found
+
+
+# -- which parts -------------------------------------------------------------------------------
+
+
+def plan_streams(elemental: Elemental, part: Part) -> None:
+    """Let the part's folds be streams where that suits them: its copies and its blocks."""
+    if part.strip or not part.in_lanes or part.tile is not None or part.rows != 1 or part.outer:
+        return
+    folds = part.trace.reductions
+    if not folds or not all(_suits(elemental, part, *fold) for fold in folds):
+        return
+    if not _is_cheap(elemental, part):
+        return
+    block = _block(part)
+    if block is not None:
+        part.streams, part.copies, part.block, part.in_one = True, _COPIES, block, False
+
+
+def _suits(elemental: Elemental, part: Part, reduce: Instruction, index: Index) -> bool:
+    """Whether a fold's results are the part's elements one by one, its rows long and apart."""
+    if reduce.shape.is_tuple or reduce.shape.dtype.is_complex:
+        return False
+    reducer = reducers.reducer(reduce)
+    if not (reducer.reassociates and reducer.is_cheap):
+        return False
+    last = part.variables[-1]
+    own = indexing.linear(part.index([indexing.of(v) for v in part.variables]), part.dims)
+    place = indexing.linear(index, reduce.shape.dims)
+    if place.terms != own.terms or place.coefficient(last) != 1:
+        return False
+    length, rows = part.extents[-1], prod(reduce.operands[0].shape.dims) // reduce.shape.size
+    item_bytes = min(o.shape.dtype.item_bytes for o in reduce.operands)
+    if length <= _NARROW * elemental.lanes or rows < _FEWEST_ROWS:
+        return False
+    return rows * length * item_bytes >= _FEWEST_BYTES
+
+
+def _is_cheap(elemental: Elemental, part: Part) -> bool:
+    """Whether elements may stand in the code several times, and columns' own values be made anew.
+
+    What several stages share is kept in rows of its own, which streams do not fill.
+    """
+    found, last = part.trace, part.variables[-1]
+    if part.weight > _WEIGHT or found.conditions:
+        return False
+    if any(len(at) > 1 for at in (found.heavy_at | found.rounded_at).values()):
+        return False
+    folded = [r for r in found.reads if r.folded]
+    if not any(r.position.coefficient(last) == 1 for r in folded):
+        return False
+    if not all(r.position.coefficient(last) in (0, 1) for r in folded):
+        return False
+    own = set(part.variables)
+    columns = sum(
+        ops
+        for ops, index in found.work
+        if any(e.depends_on(last) for e in index) and indexing.loop_variables(index) <= own
+    )
+    return columns <= _COLUMN_WEIGHT
+
+
+def _block(part: Part) -> int | None:
+    """Columns of a unit: few enough for the first cache. 0: all; None: no number will do."""
+    length, step = part.extents[-1], part.lanes * _COPIES
+    folds = [reduce for reduce, _ in part.trace.reductions]
+    most = _ROW_BYTES // sum(_kept(r.shape.dtype).item_bytes for r in folds)
+    least = _PIECE_BYTES // min(r.operands[0].shape.dtype.item_bytes for r in folds)
+    units = prod(part.rounds(k) for k in range(part.prefix))
+    columns = min(max(-(-length // -(-_UNITS // units)), least), most)
+    blocks = -(-length // columns)
+    if blocks == 1:
+        return 0
+    if part.prefix != part.loops:
+        return None
+    return -(-length // (blocks * step)) * step
+
+
+def _kept(dtype: DType) -> DType:
+    """What partial results lie in memory as."""
+    return dt.F32 if types.is_narrow_float(dtype) else dtype
+
+
+# -- code --------------------------------------------------------------------------------------
+
+Limits = tuple[Value, Value]
+
+
+def emit_streams(
+    elemental: Elemental, part: Part, outer: list[Expr], limits: Limits | None
+) -> None:
+    """The folds of one unit; their results are there for what follows."""
+    first = indexing.ZERO
+    if limits is not None:
+        first = elemental.nest.variable(limits[0], 0, part.extents[-1] - 1)
+    own: list[Atom] = list(part.variables)
+    at = dict(zip(own, [*outer, first], strict=True))
+    columns = _Columns(elemental, part, dict(zip(own[:-1], outer, strict=True)), limits)
+    for group in _groups(elemental, part):
+        streams = []
+        for reduce, index in group:
+            space = space_of(elemental, reduce, reducers.reducer(reduce))
+            start = indexing.linear(index, reduce.shape.dims).substituted(at)
+            partial, total = _memories(elemental, part, space)
+            streams.append(Stream(reduce, index, space, partial, total, start))
+        _Emission(columns, streams).run()
+        for stream in streams:
+            stream.is_filled = True
+            elemental.saved[stream.reduce] = stream
+
+
+def _groups(elemental: Elemental, part: Part) -> Iterator[list[tuple[Instruction, Index]]]:
+    """Folds over the same rows that do not need each other, those first that others need."""
+    left = list(part.trace.reductions)
+    needs = {}
+    for reduce, index in left:
+        inner, _ = reduced_index(reduce, index)
+        inside = trace(elemental, [(reduce.operands[0], inner, ())]).reductions
+        needs[reduce] = {r for r, _ in inside}
+    done: set[Instruction] = set()
+    while left:
+        ready = [fold for fold in left if needs[fold[0]] <= done]
+        shape = _shape(ready[0][0])
+        group = [fold for fold in ready if _shape(fold[0]) == shape]
+        done |= {reduce for reduce, _ in group}
+        left = [fold for fold in left if fold not in group]
+        yield group
+
+
+def _shape(reduce: Instruction) -> tuple[object, ...]:
+    return reduce.operands[0].shape.dims, reduce["dimensions"]
+
+
+def _memories(elemental: Elemental, part: Part, space: Space) -> tuple[Memory, Memory]:
+    """Rows for partial results and for totals; the same where sums are not long."""
+    dtype = _kept(space.kinds[0])
+    size = part.block or part.extents[-1]
+    is_long = space.reducer.sums and dtype.is_float and prod(space.extents) > BLOCK
+    found = []
+    with elemental.nest.at(0):
+        for _ in range(1 + is_long):
+            text = f"alloca [{size * dtype.item_bytes} x i8], align 64"
+            found.append(Memory(elemental.nest.w.assign("ptr", text), dtype, size))
+    return found[0], found[-1]
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Loops over a unit's columns. outer: what the loops around them stand at."""
+
+    elemental: Elemental
+    part: Part
+    outer: dict[Atom, Expr]
+    limits: Limits | None
+
+    def run(self, body: Callable[[list[Expr]], None]) -> None:
+        """`body` over vectors of columns."""
+        part, nest = self.part, self.elemental.nest
+        length, lanes = part.extents[-1], part.lanes
+        if self.limits is not None:
+            is_whole = length % (lanes * part.copies) == 0
+            span = (0, length)
+            lane_loop_between(nest, *self.limits, span, lanes, part.copies, body, is_whole=is_whole)
+            return
+
+        def static(variables: list[Expr], carried: list[Value]) -> list[Value]:
+            body(variables)
+            return carried
+
+        lane_loop(nest, 0, length, lanes, part.copies, [], static)
+
+    def at(self, index: Index, column: Expr) -> Index:
+        """A fold's index at a column."""
+        place = self.outer | {self.part.variables[-1]: column}
+        return tuple(e.substituted(place) for e in index)
+
+
+@dataclass(slots=True)
+class _Emission:
+    """A group of folds being written."""
+
+    columns: _Columns
+    streams: list[Stream]
+    extents: tuple[int, ...] = field(default=())
+
+    def run(self) -> None:
+        """Blocks of rows inside the loops over the other folded dimensions."""
+        first = self.streams[0]
+        self.extents = first.space.factored(first.index) or (1,)
+        self._begin([(s, s.total) for s in self.streams])
+        self._outer([])
+
+    def _outer(self, outer: list[Expr]) -> None:
+        nest = self.columns.elemental.nest
+        depth = len(outer)
+        if depth == len(self.extents) - 1:
+            self._blocks(outer)
+            return
+
+        def body(counter: Value, _: list[Value]) -> list[Value]:
+            self._outer([*outer, nest.variable(counter, 0, self.extents[depth] - 1)])
+            return []
+
+        nest.loop(0, self.extents[depth], 1, [], body)
+
+    def _blocks(self, outer: list[Expr]) -> None:
+        """BLOCK rows at a time where sums are long, and what is left of them."""
+        nest, length = self.columns.elemental.nest, self.extents[-1]
+        rows = min(_ROWS, length)
+        whole = length // rows * rows
+        long = [s for s in self.streams if s.total is not s.partial]
+        if not long:
+            self._rows(outer, 0, whole, rows)
+        else:
+
+            def block(counter: Value, _: list[Value]) -> list[Value]:
+                w = nest.w
+                end = w.binary("add", counter, w.int(BLOCK))
+                if whole % BLOCK:
+                    end = w.intrinsic("llvm.smin", "i64", end, w.int(whole))
+                self._begin([(s, s.partial) for s in long])
+                self._rows(outer, counter, end, rows)
+                self._join(long)
+                return []
+
+            nest.loop(0, -(-whole // BLOCK) * BLOCK, BLOCK, [], block)
+        if whole < length:
+            self._chunk([*outer, indexing.number(whole)], length - whole, is_last=True)
+
+    def _rows(self, outer: list[Expr], low: int | Value, high: int | Value, rows: int) -> None:
+        nest, length = self.columns.elemental.nest, self.extents[-1]
+
+        def body(counter: Value, _: list[Value]) -> list[Value]:
+            first = nest.variable(counter, 0, length // rows * rows - rows)
+            self._chunk([*outer, first], rows)
+            return []
+
+        nest.loop(low, high, rows, [], body)
+
+    def _begin(self, memories: Sequence[tuple[Stream, Memory]]) -> None:
+        """What the folds start from, in every column."""
+
+        def body(variables: list[Expr]) -> None:
+            for (stream, memory), v in itertools.product(memories, variables):
+                (start,) = stream.space.start(v.lanes)
+                place = stream.place(self.columns.at(stream.index, v))
+                access.store(self.columns.elemental.nest, memory, place, start)
+
+        self.columns.run(body)
+
+    def _join(self, long: Sequence[Stream]) -> None:
+        """total = f(total, partial)"""
+        nest = self.columns.elemental.nest
+
+        def body(variables: list[Expr]) -> None:
+            for stream, v in itertools.product(long, variables):
+                place = stream.place(self.columns.at(stream.index, v))
+                total = access.load(nest, stream.total, place, None)
+                partial = access.load(nest, stream.partial, place, None)
+                access.store(nest, stream.total, place, self._applied(stream, total, partial))
+
+        self.columns.run(body)
+
+    def _chunk(self, first: list[Expr], rows: int, *, is_last: bool = False) -> None:
+        """Some rows from the first on: their elements as a tree, to what is there."""
+        columns = self.columns
+        nest = columns.elemental.nest
+
+        def body(variables: list[Expr]) -> None:
+            for stream in self.streams:
+                at = [columns.at(stream.index, v) for v in variables]
+                trees = self._trees(stream, at, first, rows)
+                memory = stream.total if is_last else stream.partial
+                for index, tree in zip(at, trees, strict=True):
+                    place = stream.place(index)
+                    before = access.load(nest, memory, place, None)
+                    access.store(nest, memory, place, self._applied(stream, before, tree))
+
+        columns.run(body)
+
+    def _trees(self, stream: Stream, at: list[Index], first: list[Expr], rows: int) -> list[Lanes]:
+        """Per column the elements of the rows, folded by pairs."""
+        space = stream.space
+        wanted = [
+            space.full(index, space.inner([*first[:-1], first[-1] + row], self.extents))
+            for row in range(rows)
+            for index in at
+        ]
+        elements: list[Accumulators] = space.element(wanted)
+        lanes = max(e.lanes for e in at[0])
+        found = []
+        for n in range(len(at)):
+            level = [space.wide(x, space.start(lanes))[0] for x in elements[n :: len(at)]]
+            while len(level) > 1:
+                pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
+                level = [self._applied(stream, *p) if len(p) == 2 else p[0] for p in pairs]
+            found.append(level[0])
+        return found
+
+    def _applied(self, stream: Stream, a: Lanes, x: Lanes) -> Lanes:
+        """f(a, x), wide."""
+        elemental = self.columns.elemental
+        return stream.space.reducer.apply(elemental, [a], [x], rounds=False)[0]

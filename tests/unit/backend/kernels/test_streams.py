@@ -1,0 +1,91 @@
+"""Streams: folds over columns that walk through memory row by row."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from hlo import driver
+
+PROGRAM = """HloModule m
+sum {{ a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT c = {type}[] add(a, b) }}
+greatest {{ a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT c = {type}[] maximum(a, b) }}
+ENTRY e {{
+  x = {type}[{dims}] parameter(0)
+  zero = {type}[] constant(0)
+  one = {type}[] constant(1)
+  s = {type}[{kept}] reduce(x, one), dimensions={{{axes}}}, to_apply=sum
+  m = {type}[{kept}] reduce(x, zero), dimensions={{{axes}}}, to_apply=greatest
+  ROOT t = ({type}[{kept}], {type}[{kept}]) tuple(s, m)
+}}"""
+CASES = [
+    ((521, 1025), (0,)),
+    ((299, 1500), (0,)),
+    ((6, 70, 1300), (0, 1)),
+    ((6, 70, 1300), (1,)),
+    ((5, 70, 3, 1300), (0, 2)),
+    ((33, 16400), (0,)),
+]
+TYPES = {
+    "f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "s32": np.int32,
+    "s8": np.int8,
+}  # fmt: skip
+
+
+def folded(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> str:
+    kept = [n for d, n in enumerate(dims) if d not in axes]
+    texts = {k: ",".join(map(str, v)) for k, v in (("dims", dims), ("kept", kept), ("axes", axes))}
+    return PROGRAM.format(type=type, **texts)
+
+
+@pytest.mark.parametrize(("dims", "axes"), CASES)
+@pytest.mark.parametrize("type", TYPES)
+def test_streams_fold_columns(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    x = (np.random.default_rng(0).standard_normal(dims) * 3).astype(TYPES[type])
+    if type[0] != "s":
+        x[(1,) * (len(dims) - 1)][:3] = np.array([np.nan, np.inf, -0.0], TYPES[type])
+    module = driver.parse(folded(type, dims, axes))
+    sums, greatest = driver.compile(module, threads=1, cache=False)(x)
+    again = driver.compile(module, threads=3, cache=False)(x)
+    assert (sums.tobytes(), greatest.tobytes()) == tuple(a.tobytes() for a in again)
+    wide = x.astype(np.float64)
+    wanted = wide.sum(axes) + 1
+    if type[0] == "s":
+        assert np.array_equal(sums, wanted.astype(np.int64).astype(TYPES[type]))
+    else:
+        eps = float(ml_dtypes.finfo(TYPES[type]).eps)
+        most = 4e-6 * np.sqrt(np.abs(wide).sum(axes)) if type != "f64" else 1e-11
+        off = np.abs(sums.astype(np.float64)[..., 3:] - wanted[..., 3:])
+        assert (off <= (most + eps * np.abs(wanted))[..., 3:]).all()
+        where = np.isfinite(wanted)
+        assert np.array_equal(np.isfinite(sums.astype(np.float64)), where)
+    with np.errstate(invalid="ignore"):
+        most = np.maximum(wide.max(axes), 0)
+    assert np.array_equal(greatest.astype(np.float64), most, equal_nan=True)
+    assert not np.signbit(greatest.astype(np.float64)[~np.isnan(most) & (most == 0)]).any()
+
+
+def test_variances_are_streams_that_need_each_other() -> None:
+    text = """HloModule m
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[700,1100] parameter(0)
+  zero = f32[] constant(0)
+  share = f32[] constant(0.00142857142)
+  shares = f32[1100] broadcast(share), dimensions={}
+  s = f32[1100] reduce(x, zero), dimensions={0}, to_apply=sum
+  mean = f32[1100] multiply(s, shares)
+  means = f32[700,1100] broadcast(mean), dimensions={1}
+  d = f32[700,1100] subtract(x, means)
+  q = f32[700,1100] multiply(d, d)
+  sq = f32[1100] reduce(q, zero), dimensions={0}, to_apply=sum
+  ROOT var = f32[1100] multiply(sq, shares)
+}"""
+    x = np.random.default_rng(0).standard_normal((700, 1100)).astype(np.float32) + 5
+    found = driver.compile(driver.parse(text), cache=False)(x)
+    assert np.allclose(found, x.astype(np.float64).var(0), rtol=2e-6)
