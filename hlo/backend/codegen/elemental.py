@@ -22,7 +22,7 @@ from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.transposed import is_square, load_square
 from hlo.backend.codegen.types import Lanes, parts
 from hlo.backend.codegen.writer import Value
-from hlo.backend.emitters import constants, elementwise, uniform_division
+from hlo.backend.emitters import constants, elementwise, exact_division, uniform_division
 from hlo.backend.emitters.movement import CASES, Case, Condition, cases
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -199,6 +199,9 @@ class Elemental:
             self.lanes_at(o, [() for _ in indices] if not o.shape.dims else indices)
             for o in instruction.operands
         ]
+        quotients = exact_division.divided(self.nest, instruction, *operands[:2])
+        if quotients is not None:
+            return quotients
         attributes = call_attributes(instruction)
         kinds = [o.shape.dtype for o in instruction.operands]
         return [
@@ -241,7 +244,7 @@ class Elemental:
         if rounds and uniform_division.applies(
             instruction.opcode, instruction.shape.dtype, list(operands)
         ):
-            quotient = self._quotient(*operands)
+            quotient = uniform_division.quotient(self.nest, *operands)
             return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
         lanes = max((types.width(o) for o in operands), default=1)
         wide = [self.splat(o, lanes) for o in operands]
@@ -259,14 +262,6 @@ class Elemental:
             keeps = instruction.opcode in _KEEPS_NANS
             result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
         return result
-
-    def _quotient(self, x: Lanes, y: Lanes) -> Value:
-        """bf16 lanes by one number: the reciprocal stands in the loop where the number is known."""
-        assert isinstance(x, Value), "bf16 is not complex"
-        assert isinstance(y, Value), "bf16 is not complex"
-        with self.nest.at(self.nest.depth_of(y)):
-            inverse, scale = uniform_division.reciprocal(self.nest.w, y)
-        return uniform_division.product(self.nest.w, x, inverse, scale)
 
     def _is_exact(self, instruction: Instruction, kinds: Sequence[DType]) -> bool:
         return instruction.opcode in EXACT or (
@@ -313,7 +308,8 @@ class Elemental:
         """The first case that holds, lane by lane."""
         w = self.nest.w
         *guarded, last = choices
-        (result,) = self.lanes_at(instruction.operands[last.operand], [last.index])
+        with self.under(last.conditions):
+            (result,) = self.lanes_at(instruction.operands[last.operand], [last.index])
         for case in reversed(guarded):
             with self.under(case.conditions):
                 (value,) = self.lanes_at(instruction.operands[case.operand], [case.index])

@@ -16,6 +16,7 @@ from hlo.backend.codegen import indexing
 from hlo.backend.codegen.elemental import EXACT, Elemental, Path, is_elementwise, keeps_elements
 from hlo.backend.codegen.indexing import Expr, Index, Opaque, Variable
 from hlo.backend.codegen.types import is_narrow_float
+from hlo.backend.emitters.floats import FUNCTIONS
 from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -56,13 +57,7 @@ class Trace:
         return found + [c.index for c in self.conditions]
 
 
-HEAVY = frozenset(
-    {
-        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine",
-        "cosine", "tan", "power", "atan2", "erf", "cbrt", "sqrt", "rsqrt", "divide", "remainder",
-        "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
-    }
-)  # fmt: skip
+HEAVY = FUNCTIONS | {"sqrt", "rsqrt", "divide", "remainder"}
 
 HEAVY_FLOPS = 10  # what one of them costs in additions
 

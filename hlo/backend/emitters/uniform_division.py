@@ -8,6 +8,7 @@ which an odd 9-bit M rules out; the products are off by less than 2^-22.
 
 from __future__ import annotations
 
+from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.ir import dtype as dt
@@ -23,6 +24,15 @@ def applies(opcode: str, dtype: DType, operands: list[Lanes]) -> bool:
         return False
     x, y = operands
     return isinstance(x, Value) and isinstance(y, Value) and x.lanes > 1 and y.lanes == 1
+
+
+def quotient(nest: Nest, x: Lanes, y: Lanes) -> Value:
+    """bf16 lanes by one number: the reciprocal stands in the loop where the number is known."""
+    assert isinstance(x, Value), "bf16 is not complex"
+    assert isinstance(y, Value), "bf16 is not complex"
+    with nest.at(nest.depth_of(y)):
+        inverse, scale = reciprocal(nest.w, y)
+    return product(nest.w, x, inverse, scale)
 
 
 def reciprocal(w: Writer, y: Value) -> tuple[Value, Value]:

@@ -1,0 +1,185 @@
+"""Division of many f16, f32 or f64 numbers by one, rounded as the division that it replaces.
+
+    q = x / y from three numbers that hold for all x (`Divisor`): a product and three sums of one
+
+With z = 1/y rounded to nearest, q0 one of x/y's two neighbours and r = x - q0 y, which is exact,
+q0 + r z rounds to x/y rounded (Markstein 1990). q0 is x down + x rest: 1/y in two parts of one
+sign, so that zeros keep theirs. A vector with a number of which this may not hold (infinite, NaN,
+tiny but not zero, huge) is divided. A vector division takes 10 cycles (f64: 16), this about 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from hlo.backend.codegen import types
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.emitters.floats import FUNCTIONS
+from hlo.backend.math.scaling import FORMATS
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
+
+# Exponents of y and of x within which no step leaves the normal numbers.
+_Y_RANGE = {"float": (-24, 30), "double": (-60, 60)}
+_X_RANGE = {"float": (-70, 90), "double": (-800, 800)}
+_INTEGER = {"float": "i32", "double": "i64"}
+_NUMPY: dict[str, Callable[[float], np.floating]] = {"float": np.float32, "double": np.float64}
+_NAMES = ("f32", "f64", "f16")  # bf16 has a shorter way (uniform_division.py)
+MANY = 4096  # elements; for fewer the code is not worth its compilation
+
+
+@dataclass(frozen=True, slots=True)
+class Divisor:
+    """y, its reciprocal rounded (z), the same in two parts, and whether y is in range."""
+
+    y: Value
+    near: Value
+    down: Value
+    rest: Value
+    fits: Value | None = None  # None: it is known to be
+    is_negative: bool = False
+
+
+def divided(
+    nest: Nest, instruction: Instruction, xs: Sequence[Lanes], ys: Sequence[Lanes] = ()
+) -> list[Lanes] | None:
+    """The quotients where vectors are divided by one number that an outer loop knows."""
+    if not _applies(nest, instruction, xs, ys):
+        return None
+    y = ys[0]
+    assert isinstance(y, Value), "a real number"
+    with nest.at(nest.depth_of(y)):
+        divisor = prepared(nest.w, y) if _is_variable(y) else known(nest.w, y)
+    results = quotients(nest.w, [x for x in xs if isinstance(x, Value)], divisor)
+    dtype = instruction.shape.dtype
+    return [types.rounded(nest.w, nest.target, q, dtype, has_short_nans=True) for q in results]
+
+
+def _applies(
+    nest: Nest, instruction: Instruction, xs: Sequence[Lanes], ys: Sequence[Lanes]
+) -> bool:
+    if instruction.opcode != "divide" or instruction.shape.size < MANY:
+        return False
+    if instruction.shape.dtype.name not in _NAMES or not nest.target.has("fma"):
+        return False
+    y = ys[0]
+    if any(types.width(x) == 1 for x in xs) or any(other != y for other in ys):
+        return False
+    if not isinstance(y, Value) or y.lanes > 1:
+        return False
+    computation = instruction.computation
+    assert computation is not None, "compiled instructions stand in one"
+    if y.type == "float" and (_is_variable(y) or computation.fact(_has_functions)):
+        return False  # the divider works beside the other units, and they have more to do
+    return nest.depth_of(y) < nest.depth if _is_variable(y) else _fits(y)
+
+
+def _has_functions(computation: Computation) -> bool:
+    return any(instruction.opcode in FUNCTIONS for instruction in computation.instructions)
+
+
+def _is_variable(y: Value) -> bool:
+    """Whether the number is not in the code."""
+    return y.text.startswith("%")
+
+
+def _number(y: Value) -> float:
+    """A constant's value (LLVM writes floats and doubles alike, as a double's code)."""
+    return float(np.uint64(int(y.text, 16)).view(np.float64))
+
+
+def _fits(y: Value) -> bool:
+    low, high = _Y_RANGE[y.type]
+    return bool(y.text.startswith("0x") and 2.0**low <= abs(_number(y)) < 2.0**high)
+
+
+def known(w: Writer, y: Value) -> Divisor:
+    """What divides by a number in the code."""
+    form, value = _NUMPY[y.type], _number(y)
+    near, exact = float(form(1.0) / form(value)), 1 / Fraction(value)
+    is_beyond = abs(Fraction(near)) > abs(exact)
+    down = float(np.nextafter(form(near), form(0.0))) if is_beyond else near
+    rest = float(exact - Fraction(down))
+    z, first, second = (w.float(part, y.type) for part in (near, down, rest))
+    return Divisor(y, z, first, second, is_negative=value < 0.0)
+
+
+def prepared(w: Writer, y: Value) -> Divisor:
+    """The same for a number that the program computes; only positive ones are in range."""
+    low, high = _Y_RANGE[y.type]
+    one, integer = w.float(1.0, y.type), _INTEGER[y.type]
+    near = w.binary("fdiv", one, y)
+    left = _fma(w, w.unary("fneg", y), near, one)
+    is_beyond = w.compare("fcmp olt", left, w.float(0.0, y.type))
+    step = w.cast("sext", is_beyond, integer)
+    code = w.binary("add", w.cast("bitcast", near, integer), step)
+    down = w.cast("bitcast", code, y.type)
+    rest = w.binary("fmul", _fma(w, w.unary("fneg", y), down, one), near)
+    enough = w.compare("fcmp oge", y, w.float(2.0**low, y.type))
+    little = w.compare("fcmp olt", y, w.float(2.0**high, y.type))
+    return Divisor(y, near, down, rest, w.binary("and", enough, little))
+
+
+def quotients(w: Writer, xs: Sequence[Value], divisor: Divisor) -> list[Value]:
+    """Vectors divided by the number; one test for all of them. Opens basic blocks."""
+    quick, slow, done = (w.new_label(p) for p in ("quick", "slow", "done"))
+    is_bad = _is_outside(w, xs)
+    if divisor.fits is not None:
+        is_bad = w.binary("or", is_bad, w.binary("xor", divisor.fits, Value("true", "i1")))
+    splats = [w.splat(v, xs[0].lanes) for v in (divisor.down, divisor.rest, divisor.near)]
+    y = w.splat(divisor.y, xs[0].lanes)
+    w.branch_if(is_bad, slow, quick)
+    known = w.scope()
+    w.label(quick)
+    found = [_product(w, x, y, splats, is_negative=divisor.is_negative) for x in xs]
+    w.branch(done)
+    w.restore(known)
+    w.label(slow)
+    divided = [w.assign(x.type, f"fdiv {x.typed}, {y}") for x in xs]
+    w.branch(done)
+    w.label(done)
+    return [
+        w.assign(a.type, f"phi {a.type} [{a}, %{quick}], [{b}, %{slow}]")
+        for a, b in zip(found, divided, strict=True)
+    ]
+
+
+def _is_outside(w: Writer, xs: Sequence[Value]) -> Value:
+    """i1: some lane is neither zero nor in range."""
+    kind = xs[0].scalar_type
+    fmt, (low, high) = FORMATS[kind], _X_RANGE[kind]
+    type = vector_of(_INTEGER[kind], xs[0].lanes)
+    least, limit = (fmt.bias + e << fmt.mantissa + 1 for e in (low, high))
+    total: Value | None = None
+    for x in xs:
+        code = w.cast("bitcast", x, type)
+        size = w.binary("add", code, code)  # the sign is shifted out
+        below = w.binary("add", size, w.int(-1, type))
+        tiny = w.compare("icmp ult", below, w.int(least - 1, type))
+        huge = w.compare("icmp uge", size, w.int(limit, type))
+        bad = w.binary("or", tiny, huge)
+        total = bad if total is None else w.binary("or", total, bad)
+    assert total is not None, "at least one vector"
+    return w.intrinsic("llvm.vector.reduce.or", "i1", total, suffix=f"v{total.lanes}i1")
+
+
+def _product(
+    w: Writer, x: Value, y: Value, reciprocal: Sequence[Value], *, is_negative: bool
+) -> Value:
+    """x / y. The remainder's sign is chosen such that a zero's is the quotient's in the end."""
+    down, rest, near = reciprocal
+    first = _fma(w, x, down, w.binary("fmul", x, rest))
+    if is_negative:
+        return _fma(w, _fma(w, w.unary("fneg", first), y, x), near, first)
+    excess = _fma(w, first, y, w.unary("fneg", x))
+    return _fma(w, w.unary("fneg", excess), near, first)
+
+
+def _fma(w: Writer, a: Value, b: Value, c: Value) -> Value:
+    return w.intrinsic("llvm.fma", a.type, a, b, c)

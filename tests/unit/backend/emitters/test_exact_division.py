@@ -1,0 +1,79 @@
+"""Division by one number, as products: the bits of the division, special values included."""
+
+import numpy as np
+import pytest
+
+import hlo
+
+KINDS = {"f32": (np.float32, np.uint32), "f64": (np.float64, np.uint64)}
+CONSTANT = """HloModule m
+ENTRY e {{
+  x = {kind}[{n}] parameter(0)
+  c = {kind}[] constant({value!r})
+  b = {kind}[{n}] broadcast(c), dimensions={{}}
+  ROOT q = {kind}[{n}] divide(x, b)
+}}
+"""
+ROWS = """HloModule m
+ENTRY e {{
+  x = {kind}[{n},512] parameter(0)
+  y = {kind}[{n}] parameter(1)
+  b = {kind}[{n},512] broadcast(y), dimensions={{0}}
+  ROOT q = {kind}[{n},512] divide(x, b)
+}}
+"""
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-45, 1.0, -1.0, 3e38, 1e-30]
+DIVISORS = [3.7, -1.4142, 7.0, -10.0, 0.1, 2.0, -0.5, 1.0000001192092896, 1.9999998807907104, 1e-30]
+
+
+def drawn(kind: str, count: int, seed: int) -> np.ndarray:
+    """Ordinary numbers, some of any bits, and the special ones, in vectors apart."""
+    form, code = KINDS[kind]
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(count).astype(form)
+    x[: count // 4] = rng.integers(0, np.iinfo(code).max, count // 4, dtype=code).view(form)
+    with np.errstate(over="ignore"):
+        x[-200 : -200 + len(SPECIAL)] = np.array(SPECIAL).astype(form)
+    x[count // 2 :: 7] = 0.0
+    x[count // 2 :: 11] = -0.0
+    return x
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
+    code = f"u{expected.itemsize}"
+    nan = np.isnan(expected)
+    assert np.array_equal(np.isnan(found), nan)
+    assert np.array_equal(found.view(code)[~nan], expected.view(code)[~nan])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", DIVISORS)
+def test_quotients_by_a_constant(kind: str, value: float) -> None:
+    form, _ = KINDS[kind]
+    x = drawn(kind, 40003, 1)
+    value = float(form(value))
+    divide = hlo.compile(hlo.parse(CONSTANT.format(kind=kind, n=x.size, value=value)), cache=False)
+    with np.errstate(all="ignore"):
+        assert_same(divide(x), x / form(value))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_quotients_by_each_rows_number(kind: str) -> None:
+    form, _ = KINDS[kind]
+    x = drawn(kind, 200 * 512, 2).reshape(200, 512)
+    y = np.exp(np.random.default_rng(3).standard_normal(200) * 3).astype(form)
+    with np.errstate(over="ignore"):
+        y[: len(SPECIAL)] = np.array(SPECIAL).astype(form)
+    y[20:40] *= -1
+    divide = hlo.compile(hlo.parse(ROWS.format(kind=kind, n=200)), cache=False)
+    with np.errstate(all="ignore"):
+        assert_same(divide(x, y), x / y[:, None])
+
+
+def test_every_significand_by_a_hard_divisor() -> None:
+    x = np.arange(0x3F800000, 0x40000000, 1, dtype=np.uint32).view(np.float32)
+    for value in (1.0000001192092896, 1.9999998807907104, 1.3333334, -0.7071068):
+        divisor = np.float32(value)
+        text = CONSTANT.format(kind="f32", n=x.size, value=float(divisor))
+        found = hlo.compile(hlo.parse(text), cache=False)(x)
+        assert np.array_equal(found, x / divisor)
