@@ -11,6 +11,7 @@ nevertheless (None) is left to the slow call.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,9 +24,16 @@ from hlo.runtime.frames import FramePool
 
 MOST_FRAMES = 64  # idle ones that the native functions keep; further calls at once use others
 Native = Callable[..., object]
-# Makes a native function from (what it calls for what it declines, the address of its stack of
-# frames, the numbers of the argument leaves that are given away).
-FastCall = Callable[[Native, int, frozenset[int]], Native]
+
+
+class FastCall(NamedTuple):
+    """make: a native function from (what it calls for what it declines, the address of its stack of
+    frames, the numbers of the argument leaves that are given away). push: puts a frame's address on
+    a stack of frames, in one step beside the calls of other threads.
+    """
+
+    make: Callable[[Native, int, frozenset[int]], Native]
+    push: Callable[[int, int], object]
 
 
 class Signature(NamedTuple):
@@ -74,11 +82,13 @@ class NativeCalls:
     """The native functions of one executable. call: for arguments of which none is given away."""
 
     def __init__(
-        self, make: FastCall, frames: FramePool, signature: Signature, slow: Native
+        self, fast: FastCall, frames: FramePool, signature: Signature, slow: Native
     ) -> None:
-        self._make, self._frames, self._signature, self._slow = make, frames, signature, slow
-        self._stack = np.zeros(1 + MOST_FRAMES, np.int64)
+        self._fast, self._frames, self._signature, self._slow = fast, frames, signature, slow
+        self._stack = np.zeros(1 + MOST_FRAMES, np.int64)  # their number, then idle frames
+        self._address: int = self._stack.__array_interface__["data"][0]
         self._pushed = 0
+        self._pushing = threading.Lock()
         self._push()
         self._parts = tuple(p.shape for p in signature.parameters)
         self._types = [leaf.dtype.numpy for part in self._parts for leaf in part.leaves()]
@@ -120,13 +130,14 @@ class NativeCalls:
         return native
 
     def _made(self, declining: Native, given: frozenset[int] = frozenset()) -> Native:
-        return self._make(declining, self._stack.__array_interface__["data"][0], given)
+        return self._fast.make(declining, self._address, given)
 
     def _push(self) -> None:
-        """One more idle frame."""
-        self._pushed += 1
-        self._stack[0] += 1
-        self._stack[self._stack[0]] = self._frames.take().address
+        """One more idle frame, where there is none and not too many are in use."""
+        with self._pushing:
+            if not self._stack[0] and self._pushed < MOST_FRAMES:
+                self._pushed += 1
+                self._fast.push(self._address, self._frames.take().address)
 
     def _structured(self, *arguments: object) -> object:
         """The call of a program with tuples or layouts."""
@@ -141,7 +152,7 @@ class NativeCalls:
     def _again(self, native: Native, arguments: Sequence[object]) -> object:
         """A second try, with arrays of the plainest form and a frame that is idle."""
         leaves = self._leaves(arguments)
-        if not self._stack[0] and self._pushed < MOST_FRAMES:
+        if not self._stack[0]:
             self._push()
         return native(*leaves)
 

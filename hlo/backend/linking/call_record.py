@@ -62,7 +62,7 @@ def fast_call(
         own.kept = (slow, sources, targets, layout)
         return native.function(own)
 
-    return made
+    return FastCall(made, native.push_frame)
 
 
 def number_words(shape: Shape) -> tuple[int, int]:

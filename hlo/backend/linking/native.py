@@ -18,7 +18,7 @@ from importlib import import_module
 import ml_dtypes
 import numpy as np
 
-from hlo.backend.codegen import call_ir, pool_ir, scalar_ir
+from hlo.backend.codegen import block_ir, call_ir, pool_ir, scalar_ir
 from hlo.backend.codegen.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.elf import processor
@@ -45,6 +45,8 @@ class NativeCall:
 
     def __init__(self, code: Code) -> None:
         address = code.address("hlo_call")
+        push = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)  # keeps Python's lock
+        self.push_frame = push(code.address("hlo_push_frame"))
         self._method = _MethodDef(b"hlo_call", address, METH_FASTCALL, b"Run the program.")
         self._new = ctypes.pythonapi.PyCFunction_NewEx
         self._new.restype = ctypes.py_object
@@ -69,10 +71,10 @@ def native_call() -> NativeCall | None:
     table = _numpy_table()
     for name, place in call_ir.NUMPY_SYMBOLS.items():
         define_symbol(name, table[place])
-    define_symbol(call_ir.NDARRAY, id(np.ndarray))
+    define_symbol(block_ir.NDARRAY, id(np.ndarray))
     for name, known in scalar_ir.SYMBOLS.items():
         define_symbol(name, id(known))
-    module = IrModule(call_ir.text(), ("hlo_call",))
+    module = IrModule(call_ir.text(), ("hlo_call", "hlo_push_frame"))
     return NativeCall(Code(objects([module])).keep_forever())
 
 

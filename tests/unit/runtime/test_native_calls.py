@@ -202,3 +202,25 @@ ENTRY e {{ x = f32[{size}] parameter(0)
 
     together(work, 4)
     assert not slow_calls
+
+
+def test_first_calls_of_eight_threads_take_a_frame_each(slow_calls: list[object]) -> None:
+    size = 1 << 14
+    x = np.linspace(0, 1, size, dtype=np.float32)
+    for number in range(10):  # frames are added in a program's first calls
+        program = whole(f"""HloModule m{number}
+ENTRY e {{ x = f32[{size}] parameter(0)
+  s = f32[] parameter(1)
+  b = f32[{size}] broadcast(s), dimensions={{}}
+  t = f32[{size}] sine(x)
+  c = f32[{size}] tanh(t)
+  ROOT r = f32[{size}] multiply(c, b) }}""")
+        expected = np.tanh(np.sin(x))
+
+        def work(thread: int) -> None:
+            for _ in range(20):
+                found = np.asarray(program(x, float(2**thread)))  # noqa: B023  # ends before it changes
+                np.testing.assert_allclose(found, expected * 2**thread, 1e-5)  # noqa: B023
+
+        together(work, 8)
+    assert not slow_calls
