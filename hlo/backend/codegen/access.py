@@ -26,6 +26,10 @@ class Memory:
     size: int
     leaf: int = -1
 
+    @property
+    def size_bytes(self) -> int:
+        return self.size * self.dtype.item_bytes
+
 
 def lane_atom(e: Expr) -> Atom | None:
     """The loop variable or opaque value by which neighbouring lanes differ."""

@@ -26,6 +26,7 @@ _BLOCK = 4096  # elements of the last dimension that one unit takes
 _UNITS = 64  # enough parallel units
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
 _STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
+LEAST_STREAM_BYTES = 1 << 18  # of arrays that come from memory, or go there
 LINE_BYTES = 64
 _MOST_ROWS = 4  # side by side: their partial results share the registers
 _ROWS_WEIGHT = 160  # of the code of rows side by side
@@ -89,6 +90,21 @@ class Part:
     def weight(self) -> int:
         """What an element costs, in plain ops."""
         return self.trace.ops + 8 * self.trace.heavy
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether rows that are folded side by side are stored one after the other.
+
+        Fewer streams to memory; but what all rows read is read, and converted, for each of them.
+        """
+        if self.rows == 1 or self.outputs[0].memory.size_bytes < LEAST_STREAM_BYTES:
+            return False
+        if self.extents[self.loops - 1] % self.rows:
+            return False  # a row that is computed again may lie over its operand
+        row, lane = self.variables[self.loops - 1], self.variables[-1]
+        return not any(
+            r.position.depends_on(lane) and not r.position.depends_on(row) for r in self.trace.reads
+        )
 
     @property
     def is_light(self) -> bool:

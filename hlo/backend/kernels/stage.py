@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from hlo.backend.codegen import access, indexing
 from hlo.backend.codegen.elemental import Elemental
@@ -11,6 +12,7 @@ from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_
 from hlo.backend.codegen.writer import Value
 from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
+from hlo.backend.kernels.prefetching import fetch_ahead
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
 from hlo.backend.kernels.streams import emit_streams
@@ -143,7 +145,8 @@ class _Emission:
         if part.streams:
             emit_streams(self.elemental, part, outer, limits)
         if not self.phases:
-            self._lanes(limits, lambda variables: self._store(outers, list(variables)))
+            for rows in [[o] for o in outers] if part.in_turn else [outers]:
+                self._lanes(limits, partial(self._store_rows, rows))
         elif limits is None and length <= BLOCK:
             self._in_phases(outer, indexing.ZERO, None)
         else:
@@ -197,6 +200,11 @@ class _Emission:
             return
         is_whole = length % (lanes * part.copies) == 0
         lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, is_whole=is_whole)
+
+    def _store_rows(self, outers: list[list[Expr]], last: list[Expr]) -> None:
+        """The results at the lanes; what later rows need there is fetched meanwhile."""
+        self._store(outers, list(last))
+        fetch_ahead(self.elemental, self.part, outers, last)
 
     def _store(self, outers: list[list[Expr]], last: list[Expr | None]) -> None:
         """Everything is evaluated before the first store: an output may lie over an operand."""

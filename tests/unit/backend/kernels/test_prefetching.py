@@ -1,0 +1,75 @@
+"""Prefetching and rows stored in turn: in large kernels of rows, with the same bits."""
+
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.linking.toolchain import host_target
+
+PROGRAM = """HloModule m
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  p = {type}[{n},{m}] parameter(0)
+  g = {type}[{m}] parameter(1)
+  x = f32[{n},{m}] convert(p)
+  zero = f32[] constant(0)
+  q = f32[{n},{m}] multiply(x, x)
+  s = f32[{n}] reduce(q, zero), dimensions={{1}}, to_apply=sum
+  r = f32[{n}] rsqrt(s)
+  rs = f32[{n},{m}] broadcast(r), dimensions={{0}}
+  y = f32[{n},{m}] multiply(x, rs)
+  gs = {type}[{n},{m}] broadcast(g), dimensions={{1}}
+  w = f32[{n},{m}] convert(gs)
+  ROOT out = f32[{n},{m}] {finish}
+}}"""
+SCALED, PLAIN = "multiply(y, w)", "negate(y)"
+
+
+def kernel_text(n: int, m: int, finish: str = PLAIN, type: str = "f32") -> str:
+    text = PROGRAM.format(n=n, m=m, type=type, finish=finish)
+    module = driver.optimize(driver.parse(text), "algsimp,dce,fusion")
+    fused = next(i for i in module.entry.instructions if i.opcode == "fusion")
+    return staged_kernel(fused, host_target()).text
+
+
+def test_what_comes_from_memory_is_fetched_ahead() -> None:
+    assert "llvm.prefetch" in kernel_text(1024, 300)
+    assert "llvm.prefetch" not in kernel_text(64, 300)
+
+
+def test_hints_are_at_least_a_page_and_whole_groups_of_rows_ahead() -> None:
+    assert "i64 5120" in kernel_text(4096, 320)  # four rows side by side
+    assert "i64 8192" in kernel_text(512, 2048)
+
+
+def test_rows_are_stored_in_turn_unless_they_share_what_they_read() -> None:
+    texts = kernel_text(4096, 320), kernel_text(4096, 320, SCALED), kernel_text(4097, 320)
+    in_turn, shared, odd = (text.count("br i1") for text in texts)
+    assert in_turn == shared + 3
+    assert odd == shared
+
+
+@pytest.mark.parametrize("type", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize("finish", [SCALED, PLAIN])
+@pytest.mark.parametrize(("n", "m"), [(1024, 300), (4097, 67), (4096, 40), (257, 1025)])
+def test_rows_from_memory_are_the_reference(n: int, m: int, finish: str, type: str) -> None:
+    module = driver.parse(PROGRAM.format(n=n, m=m, type=type, finish=finish))
+    dtype = module.entry.parameters[0].shape.dtype.numpy
+    random = np.random.default_rng(0)
+    x, g = (random.standard_normal(s).astype(dtype) for s in ((n, m), (m,)))
+    found = [driver.compile(module, threads=k, cache=False)(x, g) for k in (1, 3)]
+    assert found[0].tobytes() == found[1].tobytes()
+    assert np.allclose(found[0], driver.evaluate(module, x, g), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_in_turn_may_lie_over_their_operand() -> None:
+    text = PROGRAM.format(n=4096, m=72, type="f32", finish=PLAIN)
+    text = text.replace("HloModule m", "HloModule m, input_output_alias={ {}: (0, {}) }")
+    module = driver.parse(text)
+    x = np.random.default_rng(2).standard_normal((4096, 72)).astype(np.float32)
+    g = np.ones(72, np.float32)
+    got = driver.compile(module, threads=1, cache=False)(x.copy(), g)
+    assert np.allclose(got, driver.evaluate(module, x, g), rtol=1e-5)
