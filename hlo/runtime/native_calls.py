@@ -22,6 +22,7 @@ from hlo.ir.shape import Shape, stored
 from hlo.runtime.arguments import checked_arguments, checked_parameter
 from hlo.runtime.frames import FramePool
 
+MOST_TRIES = 8  # of a call whose frame another thread may take first
 MOST_FRAMES = 64  # idle ones that the native functions keep; further calls at once use others
 Native = Callable[..., object]
 
@@ -150,11 +151,15 @@ class NativeCalls:
         return self._slow(*arguments) if made is None else self._nested(made)
 
     def _again(self, native: Native, arguments: Sequence[object]) -> object:
-        """A second try, with arrays of the plainest form and a frame that is idle."""
+        """Further tries, with arrays of the plainest form and a frame that is idle."""
         leaves = self._leaves(arguments)
-        if not self._stack[0]:
-            self._push()
-        return native(*leaves)
+        for _ in range(MOST_TRIES):
+            if not self._stack[0]:
+                self._push()
+            made = native(*leaves)
+            if made is not None or self._stack[0]:
+                return made
+        return None  # other threads were first each time
 
     def _leaves(self, arguments: Sequence[object]) -> list[np.ndarray | None]:
         """Every leaf in its plainest form; HloError where an argument is not as it has to be."""
