@@ -11,6 +11,7 @@ from hlo.backend.emitters import conversion
 from hlo.backend.emitters.lanes import unsupported
 from hlo.backend.math import complex_arithmetic, complex_functions
 from hlo.backend.math.complex_arithmetic import Complex, outlined_pair
+from hlo.backend.math.roots import short_hypotenuse
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 
@@ -80,7 +81,9 @@ def _convert(x: Term | Complex, source: DType, target: DType) -> Lanes:
 
 
 def _magnitude(z: Complex) -> Term:
-    return complex_arithmetic.magnitude(z.to("double"))
+    if z.real.is_double:
+        return complex_arithmetic.magnitude(z)
+    return short_hypotenuse(z.real, z.imag).to("float")
 
 
 def _in_double(name: str, function: Emitter) -> Emitter:
@@ -120,7 +123,7 @@ _FUNCTIONS: dict[str, Emitter] = {
 REAL_RESULT: dict[str, Callable[[Complex], Term]] = {
     "real": lambda z: z.real,
     "imag": lambda z: z.imag,
-    "abs": lambda z: _magnitude(z).to(z.real.scalar) if not z.real.is_double else _magnitude(z),
+    "abs": _magnitude,
 }
 
 COMPLEX: dict[str, Emitter] = {

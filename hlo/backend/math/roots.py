@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from hlo.backend.math.estimates import has_estimates, reciprocal_root
 from hlo.backend.math.scaling import power_of_two, split_near_one
 from hlo.backend.math.term import Term, fma, outlined, two_product
 
 
 def rsqrt(x: Term) -> Term:
-    """1/sqrt(x) and one Newton step on its residual 1 - x y^2: 0.51 ulp; 0 -> inf, -0 -> -inf."""
-    y = 1.0 / x.sqrt()
+    """1/sqrt(x) and a step of Newton's on its residual 1 - x y^2: 0.51 ulp; +-0 -> +-inf."""
+    if not has_estimates(x):
+        y = 1.0 / x.sqrt()
+        better = fma(y * 0.5, _residual(x, y), y)
+        return ((x > 0.0) & (x < float("inf"))).select(better, y)
+    y = first = reciprocal_root(x)
+    if x.is_double:
+        y = _stepped(y, fma(-(x * y), y, 1.0))
+    better = _stepped(y, _residual(x, y))
+    return better.is_nan.select(first, better)  # at 0 and infinity the estimate is right
+
+
+def _residual(x: Term, y: Term) -> Term:
+    """1 - x y^2, the product x y in two parts."""
     product, low = two_product(x, y)
-    residual = fma(-product, y, 1.0) - low * y
-    better = fma(y * 0.5, residual, y)
-    return ((x > 0.0) & (x < float("inf"))).select(better, y)
+    return fma(-low, y, fma(-product, y, 1.0))
+
+
+def _stepped(root: Term, e: Term) -> Term:
+    """root (1 + e/2 + 3/8 e^2): 1/sqrt(1 - e) of it but for e^3/3."""
+    return fma(root * e, fma(e, 0.375, 0.5), root)
 
 
 def cbrt(x: Term) -> Term:
@@ -31,6 +47,18 @@ def hypotenuse(a: Term, b: Term) -> Term:
     p, q = larger * scale, smaller * scale
     size = fma(p, p, q * q).sqrt() * back
     return larger.eq(float("inf")).select(larger, size)
+
+
+def short_hypotenuse(a: Term, b: Term) -> Term:
+    """sqrt(a^2 + b^2) of f32 parts, as doubles that differ from it by less than 2^-38."""
+    x, y = a.to("double"), b.to("double")
+    square = fma(x, x, y * y)
+    if not has_estimates(square):
+        return square.sqrt()
+    inverse = reciprocal_root(square)
+    root = square * inverse
+    better = _stepped(root, fma(-root, inverse, 1.0))
+    return better.is_nan.select(square, better)  # 0 and infinity are their own roots
 
 
 def _cbrt_f32(x: Term) -> Term:
