@@ -86,7 +86,7 @@ class Shape:
     @property
     def is_dynamic(self) -> bool:
         """Whether any array in it has a dynamic dimension."""
-        return any(self.dynamic) or any(e.is_dynamic for e in self.elements)
+        return True in self.dynamic or any(e.is_dynamic for e in self.elements)
 
     @property
     def size(self) -> int:

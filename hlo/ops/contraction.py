@@ -13,6 +13,7 @@ from hlo.errors import Violation
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 from hlo.ops.constraints import check_count, check_dimension, check_integral, same_size
+from hlo.ops.extents import cut_pairs
 from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.products import product
 from hlo.ops.shape_rules import Ints, braces, check_arrays, dims_agree, higher_precision, text
@@ -97,6 +98,8 @@ class Dot(Op):
         shape: Shape,
     ) -> Array:
         dims = DotDims(lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims)
+        left, right = lhs_batch_dims + lhs_contracting_dims, rhs_batch_dims + rhs_contracting_dims
+        lhs, rhs = cut_pairs(lhs, rhs, left, right)
         return dot(lhs, rhs, dims, shape.dtype)
 
 

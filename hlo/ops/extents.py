@@ -85,3 +85,16 @@ def bounded(x: np.ndarray, dims: Ints, sizes: Ints) -> np.ndarray:
         return x
     columns = zip(x.shape, dims, sizes, strict=True)
     return filled_to(x, tuple(n if size == dim else dim for n, dim, size in columns))
+
+
+def cut_pairs(
+    x: np.ndarray, y: np.ndarray, x_dims: Ints, y_dims: Ints
+) -> tuple[np.ndarray, np.ndarray]:
+    """x and y with paired dimensions of one size: the smaller one, where run-time sizes differ."""
+    pairs = list(zip(x_dims, y_dims, strict=True))
+    sizes = [min(x.shape[a], y.shape[b]) for a, b in pairs]
+    cuts = []
+    for value, dims in ((x, x_dims), (y, y_dims)):
+        size_of = dict(zip(dims, sizes, strict=True))
+        cuts.append(value[tuple(np.s_[: size_of.get(d)] for d in range(value.ndim))])
+    return cuts[0], cuts[1]

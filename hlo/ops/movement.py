@@ -413,6 +413,11 @@ class Concatenate(Op):
 
     @staticmethod
     def evaluate(*xs: Array, dimensions: Ints) -> Array:
+        rest = tuple(d for d in range(xs[0].ndim) if d != dimensions[0])
+        least = tuple(min(x.shape[d] for x in xs) for d in rest)
+        if any(x.shape[d] != n for x in xs for d, n in zip(rest, least, strict=True)):
+            cut = dict(zip(rest, least, strict=True))  # run-time sizes differ
+            xs = tuple(x[tuple(np.s_[: cut.get(d)] for d in range(x.ndim))] for x in xs)
         return np.concatenate(xs, dimensions[0])
 
 

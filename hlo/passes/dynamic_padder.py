@@ -292,6 +292,8 @@ def _reshape(p: _Padder, old: Instruction) -> Made:
         sized = [d for d in sources if d in given]
         if not sized:
             continue
+        if not targets:  # beside sizes of 1: what the size must be is the reference's to judge
+            raise _UnsupportedError
         free = free_dimension(targets, old.shape, inferred)
         before = [bounds[d] for d in sources if d < sized[0]] + [
             dims[d] for d in targets if d < free

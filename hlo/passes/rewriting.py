@@ -109,13 +109,14 @@ def _fixed_point(
     hits: Counter[str],
 ) -> None:
     kept = awaited(computation)
+    is_sized = any(i.shape.is_dynamic for i in computation.instructions)
     work = dict.fromkeys(reversed(post_order(computation)))  # popped from the end: operands first
     budget = 64 * len(work) + 1024  # two rules that undo each other must not hang a user
     while work and budget:
         instruction, _ = work.popitem()
         if instruction.computation is not computation or instruction in kept:
             continue
-        if is_pinned(instruction):
+        if is_pinned(instruction) or (is_sized and _has_sizes(instruction)):
             continue
         if limits.fuel is not None and limits.fuel <= 0:
             return
@@ -157,6 +158,15 @@ def _first_match(
             )
             return rule, new
     return None
+
+
+def _has_sizes(instruction: Instruction) -> bool:
+    """Whether sizes that are known at run time only meet here: equations speak of whole arrays.
+
+    The size itself is what a rule about sizes asks for.
+    """
+    shapes = (instruction.shape, *(o.shape for o in instruction.operands))
+    return instruction.opcode != "get-dimension-size" and any(s.is_dynamic for s in shapes)
 
 
 def _replace(

@@ -3,7 +3,8 @@
     instruction, index of the result --cases--> [(operand, its index, conditions)], first that holds
 
 An operand's index is symbolic; a start that is known at run time only comes from `start`, clamped.
-The last case has no conditions. Formulas: OP_SEMANTICS.md 7 and 8.
+The last case needs no test: where no other holds, its conditions do.
+Formulas: OP_SEMANTICS.md 7 and 8.
 """
 
 from __future__ import annotations
@@ -128,7 +129,6 @@ def _concatenate(instruction: Instruction, index: Index, _: Start) -> list[Case]
             own = (*index[:d], index[d] - before, *index[d + 1 :])
             found.append(Case(number, own, (Condition(index[d], before, before + size - 1),)))
         before += size
-    found[-1] = Case(found[-1].operand, found[-1].index)
     return found
 
 

@@ -44,6 +44,12 @@ BODIES = {
     "ordered": "ROOT r = f32[<=6,4] sort(d), dimensions={1}, to_apply=less",
     "spread": "y = f32[<=6] reduce(d, zero), dimensions={1}, to_apply=sum\n"
     "  ROOT r = f32[3,<=6] broadcast(y), dimensions={1}",
+    "nothing": "y = s32[<=6,4] convert(d)\n  ROOT r = s32[<=6,4] subtract(y, y)",
+    "alike": "ROOT r = pred[<=6,<=4] compare(both, both), direction=EQ, type=TOTALORDER",
+    "beside another": "y = f32[<=6,4] parameter(3)\n"
+    "  ROOT r = f32[<=6,8] concatenate(d, y), dimensions={1}",
+    "with another": "y = f32[<=6,4] parameter(3)\n"
+    "  ROOT r = f32[4,4] dot(d, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
     "several": "s = s32[] get-dimension-size(d), dimensions={0}\n"
     "  ROOT r = (f32[<=6,4], s32[], f32[6,4]) tuple(d, s, x)",
 }
@@ -76,8 +82,33 @@ def test_sizes_are_scalars_beside_padded_arrays(body: str) -> None:
     x = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
     x[5, :], x[:, 3] = np.inf, np.nan
     for n, k in ((3, 2), (5, 3), (2, 0), (5, 1)):
-        given = (x, np.int32(n), np.int32(k))
+        given = (x, np.int32(n), np.int32(k), x[:4])[: len(module.entry.parameters)]
         same(run(*given), hlo.evaluate(module, *given))
+
+
+@pytest.mark.parametrize("passes", ["", "default"])
+def test_a_size_of_one_may_vanish(passes: str) -> None:
+    """The reference judges what is left of it."""
+    text = "HloModule m\nENTRY e { x = s32[<=3,<=1] parameter(0)\n ROOT r = s32[<=3] reshape(x) }"
+    module = hlo.parse(text)
+    run = hlo.compile(module, passes=passes, cache=False)
+    x = np.array([[4], [5]], np.int32)
+    same(run(x), hlo.evaluate(module, x))
+
+
+def test_sizes_that_differ_leave_the_smaller_one() -> None:
+    text = (
+        "HloModule m\nENTRY e { x = s32[<=4] parameter(0)\n y = s32[<=4] parameter(1)\n"
+        " p = s32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+        " a = s32[1,<=4] reshape(x)\n b = s32[1,<=4] reshape(y)\n"
+        " c = s32[2,<=4] concatenate(a, b), dimensions={0}\n"
+        " ROOT r = (s32[], s32[2,<=4]) tuple(p, c) }"
+    )
+    module = hlo.parse(text)
+    x, y = np.array([1, 2, 3], np.int32), np.array([4, 5], np.int32)
+    expected = np.array(14, np.int32), np.array([[1, 2], [4, 5]], np.int32)
+    same(hlo.evaluate(module, x, y), expected)
+    same(hlo.compile(module, cache=False)(x, y), expected)
 
 
 @pytest.mark.parametrize("n", [-1, 7])
