@@ -39,7 +39,7 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
 
 
 def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
-    changed = split_reductions(computation)
+    changed = split_reductions(module, computation)
     groups = plan(computation, max_size)
     loops = [g for g in groups if g.contraction is None]
     finishing = [g for g in groups if g.contraction is not None]

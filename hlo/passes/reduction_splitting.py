@@ -1,7 +1,9 @@
 """Long folds with few results are cut in two, so that their parts run in parallel.
 
 reduce(x, z) over n elements  =>  reduce(reduce(reshape(x, [b, n/b]), e), z)     e f's identity
-    z itself is e where f picks one of two (value, index) pairs, as arg-max does.
+    z itself is e where f picks one of two (value, index) pairs, as arg-max does;
+    sums of narrow floats are f32 until the last one is rounded.
+Folds over columns are cut where they read much, so that each part's rows are read end to end.
 
 How it is cut depends on shapes only, so the result is the same for every number of threads.
 Exact up to the association that HLO leaves open. Source: XLA's tree_reduction_rewriter.
@@ -13,49 +15,91 @@ from math import prod
 
 import numpy as np
 
+from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
+from hlo.passes.loop_making import new_computation, parameter
 from hlo.passes.selections import is_symmetric_selection, ordering_index
 
 _PART = 16 * 1024  # elements that one part folds at least
 _PARTS = 64  # parts that are enough
 _RESULTS = 2 * 1024  # with so many results there is parallelism without parts
+_TALL_BYTES = 1 << 22  # that a fold over columns reads where parts of its rows are worth it
+_TALL_PARTS = 16
+_TALL_ROWS = 128  # of a part at least
+_LEADING = 16  # kept indices before the rows with which there is parallelism without parts
+_MOST_SEARCHED = 64  # instructions before and after a fold
 _IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
 
-def split_reductions(computation: Computation) -> bool:
+def split_reductions(module: Module, computation: Computation) -> bool:
     """Cut the computation's long folds; whether there were any."""
     changed = False
     kept = awaited(computation)
     for instruction in computation.instructions:
         if instruction.opcode == "reduce":
-            changed |= instruction not in kept and _split(instruction)
+            changed |= instruction not in kept and _split(module, instruction)
     return changed
 
 
-def _split(reduce: Instruction) -> bool:
+def _split(module: Module, reduce: Instruction) -> bool:
     x = reduce.operands[0]
-    reduced = sorted(attribute(reduce, "dimensions"))  # type: ignore[call-overload]  # INTS
-    results = reduce.shape.elements[0].size if reduce.shape.is_tuple else reduce.shape.size
-    length = prod(x.shape.dims[d] for d in reduced)
-    if results >= _RESULTS or length < 2 * _PART:
-        return False
     if x.shape.is_dynamic or "control-predecessors" in reduce.attributes:
         return False
-    kept_after = prod(n for d, n in enumerate(x.shape.dims) if d not in reduced)
-    wanted = min(_PARTS, length * kept_after // _PART)
-    d = reduced[0]
-    parts = _parts(x.shape.dims[d], wanted)
+    reduced = sorted(attribute(reduce, "dimensions"))  # type: ignore[call-overload]  # INTS
+    wanted = _wanted(reduce, reduced)
+    found = ((d, _parts(x.shape.dims[d], wanted)) for d in reduced) if wanted > 1 else ()
+    d, parts = next(((d, parts) for d, parts in found if parts > 1), (0, 1))
     starts = _starts(reduce) if parts > 1 else None
     if starts is None:
-        return False
+        return _widened(module, reduce, d, parts) if parts > 1 else False
     _rewrite(reduce, d, parts, starts)
     return True
+
+
+def _wanted(reduce: Instruction, reduced: list[int]) -> int:
+    """How many parts there should be; 1: the fold stays whole."""
+    x = reduce.operands[0]
+    results = reduce.shape.elements[0].size if reduce.shape.is_tuple else reduce.shape.size
+    length = prod(x.shape.dims[d] for d in reduced)
+    if results < _RESULTS and length >= 2 * _PART:
+        return min(_PARTS, length * results // _PART)
+    if reduce.shape.is_tuple or x.shape.size * x.shape.dtype.item_bytes < _TALL_BYTES:
+        return 1
+    if not reduced or x.shape.rank - 1 in reduced:
+        return 1
+    if prod(x.shape.dims[: reduced[0]]) >= _LEADING or _meets_folds(reduce):
+        return 1
+    return min(_TALL_PARTS, length // _TALL_ROWS)
+
+
+def _meets_folds(reduce: Instruction) -> bool:
+    """Whether what it folds was made with another fold's results, or its own are used beside
+    elements of such a number: one kernel reads them once for both, or in its cache.
+    """
+    size = reduce.operands[0].shape.size
+    stack, seen = [*reduce.operands], set(reduce.operands)
+    while stack:
+        top = stack.pop()
+        if top.opcode == "reduce" or len(seen) > _MOST_SEARCHED:
+            return True
+        stack += [o for o in top.operands if o not in seen]
+        seen.update(top.operands)
+    stack, seen = [reduce], {reduce}
+    while stack:
+        top = stack.pop()
+        if (top.shape.is_array and top.shape.size >= size) or len(seen) > _MOST_SEARCHED:
+            return True
+        stack += [u for u in top.users if u not in seen]
+        seen.update(top.users)
+    return False
 
 
 def _starts(reduce: Instruction) -> list[Instruction] | None:
@@ -111,16 +155,53 @@ def _rewrite(reduce: Instruction, d: int, parts: int, starts: list[Instruction])
     computation.set_attributes(reduce, {**reduce.attributes, "dimensions": (kept.index(d),)})
 
 
-def _identity(reduce: Instruction, dtype: DType) -> Literal | None:
-    """e with f(e, x) = x, where f is one op known to be associative."""
+def _widened(module: Module, reduce: Instruction, d: int, parts: int) -> bool:
+    """The same in f32 where narrow floats are summed."""
+    dtype, opcode = reduce.shape.dtype, _opcode(reduce)
+    if len(reduce.operands) != 2 or not dtype.is_float or dtype.bits >= 32:
+        return False
+    if opcode not in ("add", "multiply") or any(
+        o.shape.dtype is not dtype for o in reduce.operands
+    ):
+        return False
+    wide = [make(reduce, "convert", o, shape=o.shape.with_dtype(dt.F32)) for o in reduce.operands]
+    scalar = Shape.array(dt.F32)
+    body = _reducer(module, reduce, opcode, scalar)
+    whole = make(
+        reduce, "reduce", *wide, shape=reduce.shape.with_dtype(dt.F32),
+        dimensions=reduce["dimensions"], to_apply=body,
+    )  # fmt: skip
+    start = Literal.of(np.float32(_IDENTITIES[opcode]), scalar)
+    _rewrite(whole, d, parts, [make_constant(reduce, start)])
+    narrow = make(reduce, "convert", whole, shape=reduce.shape)
+    assert reduce.computation is not None, "a reduce in a computation"
+    reduce.computation.replace_uses(reduce, narrow)
+    reduce.computation.remove(reduce)
+    return True
+
+
+def _reducer(module: Module, like: Instruction, opcode: str, scalar: Shape) -> Computation:
+    """One op on two scalars, the module's last computation: callers follow."""
+    made = new_computation(like, f"wide_{opcode}")
+    made.root = made.new(opcode, scalar, [parameter(made, n, scalar) for n in range(2)])
+    return module.adopt(made)
+
+
+def _opcode(reduce: Instruction) -> str:
+    """Of a reducer that is one op on its two parameters; else empty."""
     body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
     root = body.root
-    if set(root.operands) != set(body.parameters) or len(root.operands) != 2:
-        return None
+    is_plain = set(root.operands) == set(body.parameters) and len(root.operands) == 2
+    return root.opcode if is_plain else ""
+
+
+def _identity(reduce: Instruction, dtype: DType) -> Literal | None:
+    """e with f(e, x) = x, where f is one op known to be associative."""
+    opcode = _opcode(reduce)
     shape = Shape.array(dtype)
     if dtype.is_pred:
         value = {"or": False, "add": False, "maximum": False, "and": True, "multiply": True}
-        found = value.get(root.opcode)
+        found = value.get(opcode)
         return None if found is None else Literal.of(np.bool_(found), shape)
     if dtype.is_integral:
         least, greatest = dtype.int_range
@@ -128,9 +209,14 @@ def _identity(reduce: Instruction, dtype: DType) -> Literal | None:
             "add": 0, "multiply": 1, "maximum": least, "minimum": greatest, "or": 0, "xor": 0,
             "and": -1 if dtype.is_signed else greatest,
         }  # fmt: skip
-        whole = numbers.get(root.opcode)
+        whole = numbers.get(opcode)
         return None if whole is None else Literal.of(np.array(whole).astype(dtype.numpy), shape)
-    # Narrow floats would round their parts' results; they are left whole.
-    if root.opcode not in _IDENTITIES or dtype.name not in ("f32", "f64"):
+    if opcode not in _IDENTITIES:
         return None
-    return Literal.of(np.array(_IDENTITIES[root.opcode]).astype(dtype.numpy), shape)
+    if dtype.is_complex:
+        zero = np.array(complex(-0.0, -0.0)).astype(dtype.numpy)
+        return Literal.of(zero, shape) if opcode == "add" else None
+    is_exact = opcode in ("maximum", "minimum") and dtype.name in ("bf16", "f16")
+    if not is_exact and dtype.name not in ("f32", "f64"):
+        return None  # narrow floats would round their parts' results
+    return Literal.of(np.array(_IDENTITIES[opcode]).astype(dtype.numpy), shape)

@@ -89,3 +89,20 @@ ENTRY e {
     x = np.random.default_rng(0).standard_normal((700, 1100)).astype(np.float32) + 5
     found = driver.compile(driver.parse(text), cache=False)(x)
     assert np.allclose(found, x.astype(np.float64).var(0), rtol=2e-6)
+
+
+@pytest.mark.parametrize("type", ["f32", "bf16", "s8"])
+def test_parts_of_rows_fold_what_the_whole_does(type: str) -> None:
+    x = (np.random.default_rng(0).standard_normal((4096, 1100)) * 3).astype(TYPES[type])
+    module = driver.parse(folded(type, (4096, 1100), (0,)))
+    found = [driver.compile(module, threads=k, cache=False)(x) for k in (1, 3)]
+    assert [a.tobytes() for a in found[0]] == [a.tobytes() for a in found[1]]
+    wanted = x.astype(np.float64).sum(0) + 1
+    if type == "s8":
+        assert np.array_equal(found[0][0], wanted.astype(np.int64).astype(np.int8))
+    else:
+        eps = float(ml_dtypes.finfo(TYPES[type]).eps)
+        rounded = wanted.astype(TYPES[type]).astype(np.float64)
+        most = eps * np.abs(rounded) + 1e-4
+        assert (np.abs(found[0][0].astype(np.float64) - rounded) <= most).all()
+    assert np.array_equal(found[0][1], np.maximum(x.max(0), 0))
