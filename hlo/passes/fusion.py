@@ -14,7 +14,8 @@ from hlo.ir.shape import Shape
 from hlo.passes.block_size import is_blocked
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
-from hlo.passes.fusion_groups import Group, is_worth_a_call, members_in_order, plan
+from hlo.passes.fusion_axes import Group
+from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
 from hlo.passes.fusion_siblings import joined
 from hlo.passes.liveness import awaited, is_removable, wrapped_operations
 from hlo.passes.reduction_splitting import split_reductions

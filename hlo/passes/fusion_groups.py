@@ -12,14 +12,11 @@ Costs: bytes moved and ops per element (fusibility.op_cost). O(edges * members' 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field
 from math import gcd, prod
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
 from hlo.passes.fusibility import (
     CONTRACTIONS,
     FINISHING,
@@ -31,6 +28,7 @@ from hlo.passes.fusibility import (
     leaves_updated_alone,
     op_cost,
 )
+from hlo.passes.fusion_axes import PICKED, STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
     PLACED,
@@ -39,61 +37,16 @@ from hlo.passes.fusion_repeats import (
     may_repeat,
 )
 from hlo.passes.liveness import awaited
-from hlo.records import dataclass
-
-# Per dimension of a value: the root dimension it is (a part of), a folded one's number, or unknown.
-Axis = tuple[str, int]
-Axes = tuple[Axis, ...]
-UNKNOWN: Axis = ("?", 0)
-PICKED = "g"  # a gather takes so many elements of the value, wherever they are
-STAGES: Axis = ("s", 0)  # a folded or inner dimension, run over by several stages of a kernel
 
 _SMALL = 16 * 1024  # elements that one core handles in a few microseconds: parallelism is no issue
 _MOST_SEARCHED = 64  # instructions behind a producer
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
-_MOST_CUT = 40  # members of a kernel whose loops are cut at the seams of a concatenate
 _LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run over it
 _MOST_FOLDED = 1024  # elements per lane of a strip, whose stages share what the cache holds
 _FEW_FOLDED = 256  # and so many wherever they lie
 _WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
 _WAYS = 16  # ... which holds so many lines
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """roots: the kernel's results, root the first. members: all, roots too, with their axes.
-
-    order: root dimensions as loops run over them, first the `kept` ones that all folds keep; None
-    where that is as they are.
-    """
-
-    root: Instruction
-    roots: list[Instruction]
-    members: dict[Instruction, Axes] = field(default_factory=dict)
-    folds: int = 0
-    contraction: Instruction | None = None  # whose elements the other members finish
-    repeated: int = 0  # ops per element that are computed more often than need be
-    order: tuple[int, ...] | None = None
-    kept: int = 0
-    counts: dict[Instruction, float] = field(default_factory=dict)  # how often each is computed
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        shape = self.root.shape
-        return shape.elements[0].dims if shape.is_tuple else shape.dims
-
-    @property
-    def loop_dims(self) -> tuple[int, ...]:
-        return tuple(self.dims[d] for d in self.order) if self.order else self.dims
-
-    def level(self, d: int) -> int:
-        """How many loops fix root dimension d."""
-        return 1 + (self.order.index(d) if self.order else d)
-
-    @property
-    def has_reduce(self) -> bool:
-        return self.folds > 0
 
 
 def plan(computation: Computation, max_size: int) -> list[Group]:
@@ -145,7 +98,7 @@ def _join(
         found.update(homes[user])
     if not all(g.members for g in found):
         return None  # some user is no member of any kernel of ours
-    axes = {group: _joint_axes(group, producer) for group in found}
+    axes = {group: joint_axes(group, producer) for group in found}
     whole = sum(not _picks_few(producer, a) for a in axes.values())
     if whole > 1 and not may_repeat(producer, len(found)):
         return None
@@ -215,113 +168,6 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.counts[member] = evaluations(member, group.counts) or 1.0
     if member.opcode == "reduce":
         group.folds += 1
-
-
-# -- axes ------------------------------------------------------------------------------------
-
-
-def _joint_axes(group: Group, producer: Instruction) -> Axes | None:
-    """The producer's axes by all its users in the group; UNKNOWN where they disagree."""
-    found: Axes | None = None
-    for user in producer.users:
-        if user not in group.members:
-            continue
-        for number, operand in enumerate(user.operands):
-            if operand is producer:
-                axes = operand_axes(group, user, number)
-                if found is None:
-                    found = axes
-                elif found != axes:
-                    found = tuple(_joint(a, b) for a, b in zip(found, axes, strict=True))
-    return found
-
-
-def _joint(a: Axis, b: Axis) -> Axis:
-    if a == b:
-        return a
-    inner = ("d", "r", "s")
-    if a[0] in inner and b[0] in inner and (a[0], b[0]) != ("d", "d"):
-        return STAGES
-    return UNKNOWN
-
-
-def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
-    """Which axes an operand's dimensions are, from those of the user."""
-    own = group.members[user]
-    operand = user.operands[number].shape
-    if not operand.dims:
-        return ()
-    match user.opcode:
-        case "broadcast":
-            return tuple(own[d] for d in attribute(user, "dimensions"))  # type: ignore[attr-defined]  # INTS
-        case "transpose":
-            permutation: Sequence[int] = attribute(user, "dimensions")  # type: ignore[assignment]  # INTS
-            return tuple(own[list(permutation).index(d)] for d in range(operand.rank))
-        case "reshape" | "bitcast":
-            return _reshaped_axes(own, user.shape.dims, operand.dims)
-        case "reduce":
-            kept = iter(own)
-            reduced: Sequence[int] = attribute(user, "dimensions")  # type: ignore[assignment]  # INTS
-            number_ = list(group.members).index(user)
-            return tuple(
-                ("r", 100 * number_ + d) if d in reduced else next(kept)
-                for d in range(operand.rank)
-            )
-        case "concatenate" | "pad" | "slice" | "dynamic-slice":
-            if operand.rank != user.shape.rank or (number and user.opcode == "dynamic-slice"):
-                return (UNKNOWN,) * operand.rank  # a vector of indices
-            pairs = zip(own, operand.dims, user.shape.dims, strict=True)
-            is_cut = user.opcode in ("concatenate", "pad") and len(group.members) <= _MOST_CUT
-            part = number if is_cut else None
-            return tuple(a if n == m else _part(a, part) for a, n, m in pairs)
-        case "dynamic-update-slice" if number == 1:
-            return tuple(
-                a if n == m else ("u", d)
-                for d, (a, n, m) in enumerate(zip(own, operand.dims, user.shape.dims, strict=True))
-            )
-    if (is_elementwise(user) or user.opcode in ("copy", "map")) and operand.dims == user.shape.dims:
-        return own
-    is_picked = user.opcode == "gather" and number == 0 and _takes_elements(user)
-    return ((PICKED, user.shape.size) if is_picked else UNKNOWN,) * operand.rank
-
-
-def _takes_elements(gather: Instruction) -> bool:
-    """Whether each of its slices is one element."""
-    sizes: Sequence[int] = attribute(gather, "slice_sizes")  # type: ignore[assignment]  # INTS
-    return prod(sizes) == 1
-
-
-def _part(axis: Axis, number: int | None) -> Axis:
-    """A numbered part of a root dimension, as loops cut it: what a concatenate's operand is."""
-    return UNKNOWN if number is None or axis[0] != "d" else ("p", 100 * number + axis[1])
-
-
-def _reshaped_axes(own: Axes, dims: tuple[int, ...], target: tuple[int, ...]) -> Axes:
-    """Axes that a reshape keeps: leading and trailing dimensions that stay themselves."""
-    source = [(a, n) for a, n in zip(own, dims, strict=True) if n != 1]
-    wanted = [d for d, n in enumerate(target) if n != 1]
-    result: list[Axis] = [UNKNOWN if n != 1 else ("1", 0) for n in target]
-    for (axis, n), d in zip(source, wanted, strict=False):
-        if n != target[d]:
-            break
-        result[d] = axis
-    for (axis, n), d in zip(reversed(source), reversed(wanted), strict=False):
-        if n != target[d]:
-            break
-        result[d] = axis
-    return tuple(result)
-
-
-def fixed_dims(group: Group, axes: Axes) -> int | None:
-    """k where the axes are (some of) the first k loops' dimensions, nothing else; else None."""
-    most = 0
-    for kind, number in axes:
-        if kind == "1":
-            continue
-        if kind != "d":
-            return None
-        most = max(most, group.level(number))
-    return most
 
 
 # -- acceptance ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from math import prod
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
-from hlo.passes.fusion_groups import Group, fixed_dims, operand_axes
+from hlo.passes.fusion_axes import Group, fixed_dims, operand_axes
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
