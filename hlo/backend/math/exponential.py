@@ -4,8 +4,8 @@ x = n ln 2 + r with |r| <= ln(2)/2 (two-part ln 2, the high part so short that n
 e^r = 1 + r + r^2 q(r); q is a minimax polynomial (Remez, weight r^2/e^r, coefficients rounded one
 after the other with a refit of the rest; relative error of e^r 2^-28.2 for f32, 2^-61 for f64).
 
-Lanes whose result is 0 are taken out before the arithmetic: an underflowing vscalefps or multiply
-costs a microcode assist, which masked softmax inputs (-1e9, -inf) would pay in every lane.
+No step makes a subnormal number, which would cost a microcode assist, 25 times the rest: wide
+softmax inputs would pay it in every vector. A subnormal result is rounded as an integer.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from hlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Constants of one float type: below `dead` the result is 0, above `full` it is infinite."""
+    """Constants of one float type: e^x is 0 below `zero` (`dead` is far below), inf above `full`."""
 
     ln2_high: float
     ln2_low: float
+    zero: float
     dead: float
     full: float
     minus_one: float  # below it expm1 is -1
@@ -38,13 +39,13 @@ EXP_F64 = (
 
 _RANGES = {
     "float": _Range(
-        0.693145751953125, 1.42860682030941723212e-6, -103.972084, 89.0, -17.4,
+        0.693145751953125, 1.42860682030941723212e-6, -103.972084, -110.0, 89.0, -17.4,
         (0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.00836916547268629,
          0.0013837991282343864),
     ),
     "double": _Range(
-        6.93147180369123816490e-01, 1.90821492927058770002e-10, -745.1332191019412, 710.0, -37.5,
-        EXP_F64,
+        6.93147180369123816490e-01, 1.90821492927058770002e-10, -745.1332191019412, -750.0, 710.0,
+        -37.5, EXP_F64,
     ),
 }  # fmt: skip
 _LOG2_E = 1.4426950408889634
@@ -53,9 +54,20 @@ _LOG2_E = 1.4426950408889634
 def exp(x: Term) -> Term:
     """e^x, below 1.05 ulp (f32 0.98, f64 1.0 seen); subnormal results rounded once."""
     c = _RANGES[x.scalar]
-    dead = x < c.dead
-    live = dead.select(0.0, x.at_most(c.full))
-    n, k, p = _reduced(live)
+    n, k, p = _reduced(x.at_most(c.full).at_least(c.dead))
+    fmt = format_of(x)
+    # In units of the least subnormal a small result is an integer, and this its code.
+    least = fmt.bias - 1 + fmt.mantissa
+    small = n < 2.0 - fmt.bias
+    y = times_power(p + 1.0, small.select(n + least, n), small.select(k + least, k))
+    return small.select(y.to_nearest_integer(), y.bits).real
+
+
+def _exp_of_few_subnormals(x: Term) -> Term:
+    """The same bits in less, but for the assists: where what follows would have them anyway."""
+    c = _RANGES[x.scalar]
+    dead = x < c.zero
+    n, k, p = _reduced(dead.select(0.0, x.at_most(c.full)))
     return dead.select(0.0, times_power(p + 1.0, n, k))
 
 
@@ -80,7 +92,7 @@ def quarter_exp(x: Term) -> tuple[Term, Term]:
 
 def logistic(x: Term) -> Term:
     """1 / (1 + e^-x) from e^-|x|, which cannot overflow; below 2.3 ulp, small results too."""
-    e = exp(-x.abs())
+    e = _exp_of_few_subnormals(-x.abs())
     return (x < 0.0).select(e, 1.0) / (e + 1.0)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer, scalar_of, vector_of
+from hlo.backend.codegen.writer import Value, Writer, mangled, scalar_of, vector_of
 from hlo.records import dataclass
 
 Number = float | int
@@ -218,6 +218,14 @@ class Term:
     def rounded(self) -> Term:
         """To the nearest integer, ties to even."""
         return self.call("llvm.roundeven")
+
+    def to_nearest_integer(self) -> Term:
+        """Rounded, ties to even, as integer lanes of the same width, in which it has room."""
+        type = self._like(FLOATS[self.scalar])
+        if self.lanes == 1 or not self.target.has("avx512dq"):
+            return self.rounded().to(FLOATS[self.scalar])
+        suffix = f"{mangled(type)}.{mangled(self.type)}"
+        return self.of(self.w.intrinsic("llvm.lrint", type, self.value, suffix=suffix))
 
     def truncated(self) -> Term:
         return self.call("llvm.trunc")
