@@ -42,6 +42,11 @@ class Reducer:
         return "add" in self.opcodes and self.reassociates
 
     @property
+    def selects(self) -> bool:
+        """Whether a result is one of the elements, hence needs no rounding."""
+        return bool(self.opcodes) and set(self.opcodes) <= {"maximum", "minimum"}
+
+    @property
     def is_cheap(self) -> bool:
         return bool(self.opcodes)
 

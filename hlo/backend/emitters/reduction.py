@@ -341,9 +341,9 @@ class Space:
                 low, high = ([_half(w, x, lanes, k) for x in total] for k in (0, 1))
             total = join(self.elemental, low, high, kinds)
         total = [_half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
-        if self.reducer.idempotent:
-            return self.rounded(total)
-        return self.with_init(total, 1)
+        if self.reducer.selects:
+            return total
+        return self.rounded(total) if self.reducer.idempotent else self.with_init(total, 1)
 
     def _regrouped(self, flat: Sequence[Value], count: int) -> list[Accumulators]:
         """The accumulators of `count` elements from their values in a row."""
