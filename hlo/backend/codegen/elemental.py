@@ -22,7 +22,8 @@ from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.transposed import is_square, load_square
 from hlo.backend.codegen.types import Lanes, parts
 from hlo.backend.codegen.writer import Value
-from hlo.backend.emitters import constants, elementwise, exact_division, uniform_division
+from hlo.backend.emitters import constants, elementwise, exact_division, half_arithmetic
+from hlo.backend.emitters import uniform_division as by_one
 from hlo.backend.emitters.movement import CASES, Case, Condition, cases
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -241,11 +242,11 @@ class Elemental:
     ) -> Lanes:
         """One elementwise op on lanes, rounded to the result's type."""
         w, target = self.nest.w, self.nest.target
-        if rounds and uniform_division.applies(
-            instruction.opcode, instruction.shape.dtype, list(operands)
-        ):
-            quotient = uniform_division.quotient(self.nest, *operands)
+        if rounds and by_one.applies(instruction.opcode, instruction.shape.dtype, list(operands)):
+            quotient = by_one.quotient(self.nest, *operands)
             return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
+        if rounds and half_arithmetic.applies(instruction.opcode, instruction.shape.dtype, target):
+            return half_arithmetic.emit(self.nest, instruction.opcode, operands)
         lanes = max((types.width(o) for o in operands), default=1)
         wide = [self.splat(o, lanes) for o in operands]
         dtype = instruction.shape.dtype

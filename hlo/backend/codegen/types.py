@@ -76,7 +76,9 @@ def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
         return w.cast("bitcast", shifted, vector_of("float", lanes))
     if component is dt.F16 and target.has("f16c"):
         half = w.cast("bitcast", raw, vector_of("half", lanes))
-        return w.cast("fpext", half, vector_of("float", lanes))
+        value = w.cast("fpext", half, vector_of("float", lanes))
+        w.note(value, dt.F16.name, raw)
+        return value
     return decoded_small(w, raw, component, has_halves=target.has("f16c"))
 
 

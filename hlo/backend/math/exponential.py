@@ -18,7 +18,7 @@ from hlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Constants of one float type: e^x is 0 below `zero` (`dead` is far below), inf above `full`."""
+    """Constants of one float type: e^x is 0 below `zero` (`dead`: far below), inf above `full`."""
 
     ln2_high: float
     ln2_low: float

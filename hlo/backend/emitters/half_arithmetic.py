@@ -1,0 +1,51 @@
+"""f16 arithmetic in f16 registers, where the machine has it (AVX512-FP16).
+
+The result in f32 rounded to f16 is the same number, since 24 bits are enough for that, and an op
+and its rounding are five instructions there, one here. Lanes stay f32: their codes are noted
+beside them, and an f32 that only another such op asks for is never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hlo.backend.codegen import types
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.target import Target
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, vector_of
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+
+_INSTRUCTIONS = {"add": "fadd", "subtract": "fsub", "multiply": "fmul"}
+
+
+def applies(opcode: str, dtype: DType, target: Target) -> bool:
+    """Whether the machine computes the op on f16."""
+    return dtype is dt.F16 and opcode in _INSTRUCTIONS and target.has("avx512fp16")
+
+
+def emit(nest: Nest, opcode: str, operands: Sequence[Lanes]) -> Value:
+    """The op on lanes that hold f16 numbers, rounded."""
+    w, target = nest.w, nest.target
+    lanes = max(types.width(o) for o in operands)
+    a, b = (w.splat(_code(nest, o), lanes) for o in operands)
+    half = vector_of("half", lanes)
+    result = w.binary(_INSTRUCTIONS[opcode], w.cast("bitcast", a, half), w.cast("bitcast", b, half))
+    code = w.cast("bitcast", result, vector_of("i16", lanes))
+    return types.decoded(w, target, code, dt.F16)
+
+
+def _code(nest: Nest, lanes: Lanes) -> Value:
+    """The codes of lanes; a scalar's where it is known, a constant's at once."""
+    assert isinstance(lanes, Value), "f16 is not complex"
+    w = nest.w
+    if lanes.lanes > 1:
+        return types.encoded(w, nest.target, lanes, dt.F16)
+    if lanes.text.startswith("0x"):
+        number = np.uint64(int(lanes.text, 16)).view(np.float64)
+        return w.int(int(number.astype(np.float16).view(np.int16)), "i16")
+    with nest.at(nest.depth_of(lanes)):
+        return types.encoded(w, nest.target, lanes, dt.F16)
