@@ -26,13 +26,15 @@ from hlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One array element used: its position, and the variables of the reductions around it."""
+    """One array element used: its index, as a position, and the variables of the reductions around
+    it."""
 
     source: Instruction
     dtype: DType
     position: Expr
     folded: tuple[Variable, ...] = ()
     leaf: int = -1
+    index: Index = ()
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class _Tracer:
             memory = self.elemental.memory.get((instruction, path))
             if memory is not None:
                 position = indexing.linear(index, self.elemental.dims(instruction, path))
-                read = Read(instruction, memory.dtype, position, folded, memory.leaf)
+                read = Read(instruction, memory.dtype, position, folded, memory.leaf, index)
                 self.found.reads.append(read)
             elif is_elementwise(instruction):
                 self._elementwise(instruction, index, folded)

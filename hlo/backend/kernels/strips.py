@@ -4,15 +4,15 @@
 
 A norm over a middle dimension has its lanes side by side in the last one; rows of a few elements
 would leave lanes idle, so that each lane takes a row. Both read their strip from memory once and
-find it in the cache in later stages; expensive elements that two stages need are kept in a buffer
-of the strip's size.
+find it in the cache in later stages; elements that two stages need and that are expensive to
+compute, or to gather, are kept in a buffer of the strip's size.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.codegen import access, indexing
+from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index, Variable
@@ -21,6 +21,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.kernels.parts import Part, traced
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.records import dataclass
 
@@ -144,21 +145,35 @@ def saved_strips(elemental: Elemental, part: Part) -> dict[Instruction, SavedStr
     folded = prod(part.extents[part.lane_loop + 1 :])
     batch = part.lanes * part.copies
     total = 0
-    for instruction, indices in part.trace.heavy_at.items():
+    for instruction, indices in (part.trace.heavy_at | _gathered(part)).items():
         inner = _folded_dims(part, indices)
         if inner is None or folded <= UNROLLED or instruction.shape.dtype.is_complex:
             continue
         sizes = tuple(instruction.shape.dims[d] for d in inner)
         size = prod(sizes) * (batch + part.lanes)
-        total += size * instruction.shape.dtype.item_bytes
+        dtype = instruction.shape.dtype
+        if types.is_narrow_float(dtype):
+            dtype = dt.F32  # what the lanes are: neither packed nor spread again
+        total += size * dtype.item_bytes
         if prod(sizes) != folded or total > _KEPT_BYTES:
             continue
         with elemental.nest.at(0):
             w = elemental.nest.w
-            bytes_ = size * instruction.shape.dtype.item_bytes
-            base = w.assign("ptr", f"alloca [{bytes_} x i8], align 64")
-        memory = Memory(base, instruction.shape.dtype, size)
+            base = w.assign("ptr", f"alloca [{size * dtype.item_bytes} x i8], align 64")
+        memory = Memory(base, dtype, size)
         found[instruction] = SavedStrip(memory, sizes, inner, batch, batch + part.lanes)
+    return found
+
+
+def _gathered(part: Part) -> dict[Instruction, list[Index]]:
+    """The operands whose elements for neighbouring lanes lie apart, with the indices of reads."""
+    if part.trace.conditions:
+        return {}
+    lane = part.variables[part.lane_loop]
+    found: dict[Instruction, list[Index]] = {}
+    for read in part.trace.reads:
+        if read.source.shape.is_array and (read.position.coefficient(lane) or 0) > 1:
+            found.setdefault(read.source, []).append(read.index)
     return found
 
 
