@@ -82,7 +82,8 @@ def _load_raw(
         return _load_reversed(nest, memory, position, mask, element)
     if step is not None and mask is None:
         item_bytes, vector_bytes = memory.dtype.item_bytes, nest.target.vector_bytes
-        found = strided.stretch(step, lanes, item_bytes, vector_bytes)
+        shuffles = nest.target.has("avx512vbmi")
+        found = strided.stretch(step, lanes, item_bytes, vector_bytes, shuffles=shuffles)
         if found is not None:
             lowest = position + min(0, step * (lanes - 1))
             pointer = nest.pointer(memory.base, lowest, element)

@@ -14,6 +14,7 @@ from hlo.backend.codegen.writer import Value, vector_of
 from hlo.records import dataclass
 
 _CHUNKS = 4  # beyond, a gather touches fewer bytes than it takes instructions
+_NARROW_CHUNKS = 8  # of bytes and of pairs of them: a gather takes several steps for each
 _FEWEST = 4  # lanes
 
 
@@ -26,15 +27,21 @@ class Stretch:
     places: tuple[tuple[int, int], ...]
 
 
-def stretch(step: int, lanes: int, item_bytes: int, vector_bytes: int) -> Stretch | None:
-    """How lanes `step` elements apart are read; None where a gather is better."""
-    if lanes < _FEWEST or not 2 <= abs(step) <= _CHUNKS * vector_bytes:
+def stretch(
+    step: int, lanes: int, item_bytes: int, vector_bytes: int, *, shuffles: bool = False
+) -> Stretch | None:
+    """How lanes `step` elements apart are read; None where a gather is better.
+
+    shuffles: one instruction picks any elements of this width from two vectors.
+    """
+    most = _NARROW_CHUNKS if shuffles and item_bytes <= 2 else _CHUNKS
+    if lanes < _FEWEST or not 2 <= abs(step) <= most * vector_bytes:
         return None
     offsets = [abs(step) * lane for lane in range(lanes)]
     span = offsets[-1] + 1
     width = 1 << (min(span, vector_bytes // item_bytes).bit_length() - 1)
     count = -(-span // width)
-    if count > _CHUNKS:
+    if count > most:
         return None
     starts = (*(width * k for k in range(count - 1)), span - width)
     if step < 0:

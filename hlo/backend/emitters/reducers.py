@@ -145,6 +145,23 @@ def half(w: Writer, value: Value, count: int, which: int) -> Value:
     )
 
 
+def halves(w: Writer, sources: Sequence[Value], block: int, which: int) -> Value:
+    """Of one or two vectors, the lower (0) or upper (1) halves of all blocks of lanes."""
+    first, last = sources[0], sources[-1]
+    step = block // 2
+    lanes = [
+        number * first.lanes + start + which * step + lane
+        for number in range(len(sources))
+        for start in range(0, first.lanes, block)
+        for lane in range(step)
+    ]
+    order = ", ".join(f"i32 {lane}" for lane in lanes)
+    type = vector_of(first.scalar_type, len(lanes))
+    return w.pure(
+        type, f"shufflevector {first.typed}, {last.typed}, <{len(lanes)} x i32> <{order}>"
+    )
+
+
 def turned(w: Writer, value: Value, step: int) -> Value:
     """Lane k from lane k + step; the last ones are any lanes."""
     order = ", ".join(f"i32 {(lane + step) % value.lanes}" for lane in range(value.lanes))

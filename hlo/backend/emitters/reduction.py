@@ -14,8 +14,8 @@ from math import prod
 from hlo.backend.codegen import indexing, spaces, types
 from hlo.backend.codegen.elemental import Elemental, Path, emits
 from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.lane_loops import fitting, lane_loop
-from hlo.backend.codegen.trace import trace
+from hlo.backend.codegen.lane_loops import lane_loop
+from hlo.backend.codegen.trace import HEAVY, trace
 from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
@@ -28,6 +28,7 @@ from hlo.records import dataclass
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 BLOCK = 256  # elements that one accumulator takes before it is added to the total
 _LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
+_MOST_SEARCHED = 32  # instructions after a fold
 UNROLLED = 8  # folds up to this length are written without a loop
 
 
@@ -253,7 +254,7 @@ class Space:
         elemental, nest = self.elemental, self.elemental.nest
         extents = self.factored(indices[0])
         length = extents[-1]
-        lanes = fitting(length, elemental.lanes)
+        lanes = _fitting(length, elemental.lanes)
         copies = self._copies(length, lanes, len(indices))
         identity = self.start(lanes)
         start = _flat([identity for _ in range(copies) for _ in indices])
@@ -283,10 +284,12 @@ class Space:
             return run
 
         partial = self._regrouped(over([], start), copies * len(indices))
-        return [
-            self._finished([partial[c * len(indices) + n] for c in range(copies)])
-            for n in range(len(indices))
-        ]
+        return self._finished(
+            [
+                self._joined_copies([partial[c * len(indices) + n] for c in range(copies)])
+                for n in range(len(indices))
+            ]
+        )
 
     def _copies(self, length: int, lanes: int, indices: int) -> int:
         """How many vectors of partial results: enough to hide the latency of the fold."""
@@ -321,35 +324,99 @@ class Space:
             results.append(new)
         return results
 
-    def _finished(self, partial: list[Accumulators]) -> Accumulators:
-        """Vectors joined pairwise, then halves of the vector, then the initial value."""
+    def _joined_copies(self, partial: list[Accumulators]) -> Accumulators:
+        """Vectors joined pairwise."""
         join, kinds = self.reducer.join, self.kinds
         while len(partial) > 1:
             pairs = [partial[k : k + 2] for k in range(0, len(partial), 2)]
             partial = [
                 join(self.elemental, p[0], p[1], kinds) if len(p) == 2 else p[0] for p in pairs
             ]
-        total = partial[0]
-        lanes = types.width(total[0])
-        w = self.elemental.nest.w
-        turns = self.reducer.idempotent and all(k.is_float for k in kinds)
+        return partial[0]
+
+    def _finished(self, totals: list[Accumulators]) -> list[Accumulators]:
+        """Vectors halved until one lane is left, and the initial value."""
+        lanes = types.width(totals[0][0])
+        if lanes > 1 and [k.is_pred for k in self.kinds] == [True] and self.reducer.idempotent:
+            return [self._tested(total) for total in totals]
+        are_pairs = len(totals).bit_count() == 1 < len(totals)
+        if lanes > 1 and are_pairs and not _is_used_alone(self.instruction):
+            return self._halved_together(totals)
+        return [self._ended(self._halved(total)) for total in totals]
+
+    def _tested(self, total: Accumulators) -> Accumulators:
+        """Truths joined by one comparison of all their bits."""
+        w, (value,) = self.elemental.nest.w, parts(total[0])
+        bits = w.cast("bitcast", value, f"i{value.lanes}")
+        if self.reducer.opcodes[0] in ("and", "multiply", "minimum"):
+            return [w.compare("icmp eq", bits, w.int(-1, bits.type))]
+        return [w.compare("icmp ne", bits, w.int(0, bits.type))]
+
+    def _halved(self, total: Accumulators) -> Accumulators:
+        """One vector alone."""
+        w, lanes = self.elemental.nest.w, types.width(total[0])
+        turns = self.reducer.idempotent and all(k.is_float for k in self.kinds)
         while lanes > 1:
             lanes //= 2
             if turns and lanes < _LEAST_VECTOR:
                 low, high = total, [_turned(w, x, lanes) for x in total]
             else:
                 low, high = ([_half(w, x, lanes, k) for x in total] for k in (0, 1))
-            total = join(self.elemental, low, high, kinds)
-        total = [_half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
+            total = self.reducer.join(self.elemental, low, high, self.kinds)
+        return [_half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
+
+    def _halved_together(self, totals: list[Accumulators]) -> list[Accumulators]:
+        """Several vectors: the lower halves of two beside each other, joined with the upper ones.
+
+        Lanes meet as they do where each is halved alone, in half the steps.
+        """
+        w, count = self.elemental.nest.w, len(totals)
+        block = types.width(totals[0][0])
+        while block > 1:
+            groups = [totals[k : k + 2] for k in range(0, len(totals), 2)]
+            totals = []
+            for group in groups:
+                low, high = (
+                    [_halves(w, pair, block, k) for pair in zip(*group, strict=True)]
+                    for k in (0, 1)
+                )
+                totals.append(self.reducer.join(self.elemental, low, high, self.kinds))
+            block //= 2
+        each = count // len(totals)
+        ended = [self._ended(total) for total in totals]
+        return [[_half(w, x, 1, n % each) for x in ended[n // each]] for n in range(count)]
+
+    def _ended(self, total: Accumulators) -> Accumulators:
+        """With the initial value, in the result's type."""
         if self.reducer.selects:
             return total
-        return self.rounded(total) if self.reducer.idempotent else self.with_init(total, 1)
+        if self.reducer.idempotent:
+            return self.rounded(total)
+        return self.with_init(total, types.width(total[0]))
 
     def _regrouped(self, flat: Sequence[Value], count: int) -> list[Accumulators]:
         """The accumulators of `count` elements from their values in a row."""
         widths = [2 if kind.is_complex else 1 for kind in self.kinds]
         values = iter(flat)
         return [[joined([next(values) for _ in range(n)]) for n in widths] for _ in range(count)]
+
+
+def _is_used_alone(reduce: Instruction) -> bool:
+    """Whether much is done with each result, or lanes take it again: none may wait for another."""
+    stack, seen = [reduce], {reduce}
+    while stack and len(seen) < _MOST_SEARCHED:
+        for user in stack.pop().users:
+            if user.opcode == "broadcast" or user.opcode in HEAVY:
+                return True
+            if user not in seen and user.opcode != "reduce":
+                seen.add(user)
+                stack.append(user)
+    return False
+
+
+def _fitting(length: int, lanes: int) -> int:
+    """The lanes of a fold's vectors: as few as hold a short one."""
+    return min(lanes, 1 << (length - 1).bit_length()) if length > 1 else lanes
 
 
 def _flat(accumulators: Sequence[Accumulators]) -> list[Value]:
@@ -359,6 +426,12 @@ def _flat(accumulators: Sequence[Accumulators]) -> list[Value]:
 def _turned(w: object, lanes: Lanes, step: int) -> Lanes:
     """Lane k holds what lane k + step held; the lanes that follow hold any."""
     return joined([reducers.turned(w, v, step) for v in parts(lanes)])  # type: ignore[arg-type]  # a Writer
+
+
+def _halves(w: object, pair: Sequence[Lanes], block: int, which: int) -> Lanes:
+    """The lower (0) or upper (1) halves of all blocks of one or two vectors."""
+    sources = zip(*(parts(x) for x in pair), strict=True)
+    return joined([reducers.halves(w, v, block, which) for v in sources])  # type: ignore[arg-type]  # a Writer
 
 
 def _half(w: object, lanes: Lanes, count: int, which: int) -> Lanes:

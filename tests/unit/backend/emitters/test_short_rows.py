@@ -1,0 +1,70 @@
+"""Folds over short rows: several vectors are halved together, bytes are picked by shuffles."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from hlo import driver
+
+PROGRAM = """HloModule m
+f {{ a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT c = {type}[] {op}(a, b) }}
+ENTRY e {{
+  x = {type}[{n},{m}] parameter(0)
+  z = {type}[] constant({start})
+  ROOT r = {type}[{n}] reduce(x, z), dimensions={{1}}, to_apply=f
+}}"""
+SHAPES = [(515, 2), (515, 5), (515, 7), (130, 8), (517, 13), (259, 16), (131, 40), (70, 100)]
+TYPES = {
+    "f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16,
+    "s32": np.int32, "u16": np.uint16, "s8": np.int8, "c64": np.complex64,
+}  # fmt: skip
+
+
+def _compiled(type: str, op: str, start: str, x: np.ndarray) -> np.ndarray:
+    n, m = x.shape
+    module = driver.parse(PROGRAM.format(type=type, op=op, start=start, n=n, m=m))
+    found = [driver.compile(module, threads=k, cache=False)(x) for k in (1, 3)]
+    assert found[0].tobytes() == found[1].tobytes()
+    return np.asarray(found[0])
+
+
+@pytest.mark.parametrize(("n", "m"), SHAPES)
+@pytest.mark.parametrize("type", TYPES)
+def test_sums_of_short_rows(type: str, n: int, m: int) -> None:
+    x = (np.random.default_rng(0).standard_normal((n, m)) * 9).astype(TYPES[type])
+    found = _compiled(type, "add", "(2, 1)" if type == "c64" else "3", x)
+    if np.issubdtype(x.dtype, np.integer):
+        assert np.array_equal(found, (x.astype(np.int64).sum(1) + 3).astype(x.dtype))
+        return
+    wide = np.complex128 if type == "c64" else np.float64
+    wanted = x.astype(wide).sum(1) + (2 + 1j if type == "c64" else 3)
+    eps = 1e-6 if type in ("f32", "f64", "c64") else float(ml_dtypes.finfo(x.dtype).eps)
+    assert (np.abs(found.astype(wide) - wanted) <= eps * (np.abs(x.astype(wide)).sum(1) + 3)).all()
+
+
+@pytest.mark.parametrize(("n", "m"), SHAPES)
+@pytest.mark.parametrize("type", [t for t in TYPES if t != "c64"])
+def test_greatest_of_short_rows(type: str, n: int, m: int) -> None:
+    x = (np.random.default_rng(1).standard_normal((n, m)) * 9).astype(TYPES[type])
+    if not np.issubdtype(x.dtype, np.integer):
+        x[::5, -1] = np.nan
+        x[1::5] = -0.0
+        x[2::5] = -0.0
+        x[2::5, 1] = 0.0
+    found = _compiled(type, "maximum", "-0.0" if type[0] in "fb" else "0", x)
+    wanted = np.maximum(x.astype(np.float64).max(1), 0).astype(x.dtype)
+    assert np.array_equal(found.astype(np.float64), wanted.astype(np.float64), equal_nan=True)
+    if not np.issubdtype(x.dtype, np.integer):
+        assert np.signbit(found[1::5].astype(np.float64)).all()
+        assert not np.signbit(found[2::5].astype(np.float64)).any()
+
+
+@pytest.mark.parametrize(("n", "m"), SHAPES)
+@pytest.mark.parametrize(("op", "start"), [("or", "false"), ("and", "true"), ("xor", "false")])
+def test_truths_of_short_rows(op: str, start: str, n: int, m: int) -> None:
+    x = np.random.default_rng(2).random((n, m)) < (0.5 if op == "xor" else 1 / m)
+    x = ~x if op == "and" else x
+    wanted = {"or": x.any(1), "and": x.all(1), "xor": x.sum(1) % 2 == 1}[op]
+    assert np.array_equal(_compiled("pred", op, start, x), wanted)
