@@ -8,6 +8,7 @@ the sign and the cases of C99 F.9.4.4.
 from __future__ import annotations
 
 from hlo.backend.math.exponential import EXP_F64
+from hlo.backend.math.known_power import known_power
 from hlo.backend.math.scaling import FORMATS, power_of_two, split_near_one, times_power
 from hlo.backend.math.term import (
     Term,
@@ -26,6 +27,9 @@ _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 def power(x: Term, y: Term) -> Term:
     """x^y; x^0 and 1^y are 1 also for NaN; a negative x needs an integral y."""
+    known = known_power(x, y)
+    if known is not None:
+        return known
     return outlined("pow", [x, y], _power_f64 if x.is_double else _power_f32)
 
 

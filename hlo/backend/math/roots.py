@@ -50,15 +50,19 @@ def hypotenuse(a: Term, b: Term) -> Term:
 
 
 def short_hypotenuse(a: Term, b: Term) -> Term:
-    """sqrt(a^2 + b^2) of f32 parts, as doubles that differ from it by less than 2^-38."""
+    """sqrt(a^2 + b^2) of f32 parts, as doubles (double_root)."""
     x, y = a.to("double"), b.to("double")
-    square = fma(x, x, y * y)
-    if not has_estimates(square):
-        return square.sqrt()
-    inverse = reciprocal_root(square)
-    root = square * inverse
+    return double_root(fma(x, x, y * y))
+
+
+def double_root(x: Term) -> Term:
+    """sqrt(x) of doubles for a result in f32: off by less than 2^-38 of it."""
+    if not has_estimates(x):
+        return x.sqrt()
+    inverse = reciprocal_root(x)
+    root = x * inverse
     better = _stepped(root, fma(-root, inverse, 1.0))
-    return better.is_nan.select(square, better)  # 0 and infinity are their own roots
+    return better.is_nan.select(x, better)  # 0 and infinity are their own roots
 
 
 def _cbrt_f32(x: Term) -> Term:

@@ -1,0 +1,49 @@
+"""Powers by a number in the code: within the op's budget, C99's cases, every tail alike."""
+
+import numpy as np
+import pytest
+
+import hlo
+
+TEXT = """HloModule m
+ENTRY e {{
+  x = {kind}[{n}] parameter(0)
+  c = {kind}[] constant({exponent})
+  y = {kind}[{n}] broadcast(c), dimensions={{}}
+  ROOT z = {kind}[{n}] power(x, y)
+}}
+"""
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, -2.0, 1e-45, 3e38, -3e38, -1e-45]
+EXPONENTS = [0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0, 2.5, 3.0, -3.0, -3.5, 4.0, -4.0]
+
+
+def power(kind: str, x: np.ndarray, exponent: float) -> np.ndarray:
+    text = TEXT.format(kind=kind, n=x.size, exponent=exponent)
+    return np.asarray(hlo.compile(hlo.parse(text), cache=False)(x))
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_power_by_a_multiple_of_a_half(kind: str, exponent: float) -> None:
+    form, wide = (np.float32, np.float64) if kind == "f32" else (np.float64, np.longdouble)
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, np.iinfo(f"u{form().itemsize}").max, 5000, dtype=f"u{form().itemsize}")
+    with np.errstate(all="ignore"):
+        x = np.concatenate([
+            np.array(SPECIAL).astype(form), codes.view(form),
+            np.exp(rng.standard_normal(5000) * 5).astype(form),
+        ])  # fmt: skip
+        exponents = np.full(x.size, exponent, wide)  # an array: NumPy takes roots for a scalar
+        exact = np.power(x.astype(wide), exponents)
+        expected = exact.astype(form)
+        found = power(kind, x, exponent)
+        unit = np.spacing(np.abs(expected)).astype(wide)
+        error = np.abs(found.astype(wide) - exact) / unit
+    finite = np.isfinite(expected) & np.isfinite(found)
+    assert error[finite].max() < (0.51 if kind == "f32" else 0.8)
+    assert np.array_equal(found[~finite], expected[~finite], equal_nan=True)
+    number = ~np.isnan(expected)
+    assert np.array_equal(np.signbit(found[number]), np.signbit(expected[number]))
+    for count in (1, 3, 17):
+        assert np.array_equal(power(kind, x[12 : 12 + count], exponent), found[12 : 12 + count],
+                              equal_nan=True)  # fmt: skip
