@@ -208,7 +208,10 @@ class _Repair:
         return w.select(inside, p, w.int(0)), inside
 
     def _features(self, at: tuple[Value, Value, Value | None], total: Parts) -> Parts:
-        """The sum over a group's input features at one window position."""
+        """The sum over a group's input features at one window position.
+
+        One of them will do where there is no base element, and for what is NaN already.
+        """
         w, n, ring = self.w, self.labels, self.ring
         lhs, rhs = self.shapes[:2]
         features = rhs.dims[n.rhs_input_feature]
@@ -224,4 +227,13 @@ class _Repair:
                 return list(new)
             return [w.select(at[2], x, y) for x, y in zip(new, sums, strict=True)]
 
-        return tuple(loop(w, w.int(features), list(total), feature))
+        count = w.int(features)
+        if at[2] is not None and features > 1:
+            counted = w.binary("and", at[2], self._may_change(total))
+            count = w.select(counted, count, w.int(1))
+        return tuple(loop(w, count, list(total), feature))
+
+    def _may_change(self, total: Parts) -> Value:
+        """Whether some part of a sum is not NaN yet."""
+        numbers = [self.w.compare("fcmp ord", p, p) for p in total]
+        return numbers[0] if len(numbers) == 1 else self.w.binary("or", *numbers)
