@@ -71,7 +71,7 @@ def _wanted(reduce: Instruction, reduced: list[int]) -> int:
     length = prod(x.shape.dims[d] for d in reduced)
     if results < _RESULTS and length >= 2 * _PART:
         return min(_PARTS, length * results // _PART)
-    if reduce.shape.is_tuple or x.shape.size * x.shape.dtype.item_bytes < _TALL_BYTES:
+    if x.shape.size * x.shape.dtype.item_bytes < _TALL_BYTES:
         return 1
     if not reduced or x.shape.rank - 1 in reduced:
         return 1

@@ -28,7 +28,7 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.parts import Part, parts_of
 from hlo.backend.kernels.stage import emit_part
-from hlo.backend.kernels.streams import plan_streams
+from hlo.backend.kernels.streams import end_streams, plan_streams
 from hlo.backend.planning.leaves import leaves_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -137,6 +137,7 @@ def _emit_parts(elemental: Elemental, parts: list[Part]) -> int:
             low = w.intrinsic("llvm.smax", "i64", w.binary("sub", begin, w.int(first)), zero)
             high = w.intrinsic("llvm.smin", "i64", w.binary("sub", end, w.int(first)), most)
         emit_part(elemental, part, low, high)
+        end_streams(elemental, part)
         first += count
     assert nest.depth == 0, "all loops are closed"
     return first

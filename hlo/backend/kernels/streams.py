@@ -26,7 +26,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
-from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.parts import Part, reduce_dims
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -37,6 +37,7 @@ _COPIES = 2  # vectors of columns at a time
 _NARROW = 8  # vectors: so few columns are read from end to end anyway
 _FEWEST_ROWS = 32
 _FEWEST_BYTES = 1 << 18  # of the elements of a unit's folds: fewer do not leave the second cache
+_PICKED_BYTES = 1 << 22  # of elements that are picked, which takes longer than to read them
 _ROW_BYTES = 1 << 14  # of all partial results of a unit
 _PIECE_BYTES = 1 << 11  # of a row that a unit should read at least
 _UNITS = 8
@@ -51,24 +52,39 @@ class Stream:
     reduce: Instruction
     index: Index
     space: Space
-    partial: Memory
-    total: Memory  # the partial results' own where there is one block of rows only
+    partial: list[Memory]
+    total: list[Memory]  # the partial results' own where there is one block of rows only
     start: Expr
     is_touched: bool = False
     is_filled: bool = False
 
     def place(self, index: Index) -> Expr:
-        return indexing.linear(index, self.reduce.shape.dims) - self.start
+        return indexing.linear(index, reduce_dims(self.reduce)) - self.start
+
+    def load(self, elemental: Elemental, memories: list[Memory], place: Expr) -> Accumulators:
+        """What stands there of all arrays that are folded together."""
+        return [access.load(elemental.nest, m, place, None) for m in memories]
+
+    def store(
+        self, elemental: Elemental, memories: list[Memory], place: Expr, values: Accumulators
+    ) -> None:
+        """Of all arrays."""
+        for memory, value in zip(memories, values, strict=True):
+            access.store(elemental.nest, memory, place, value)
+
+    def stepped(self, elemental: Elemental, a: Accumulators, x: Accumulators) -> Accumulators:
+        """f(a, x), wide."""
+        return self.space.reducer.apply(elemental, a, x, rounds=False)
 
     def lanes_at(self, elemental: Elemental, _: Instruction, indices: list[Index]) -> list[Lanes]:
         """The results, rounded."""
         found = []
         for index in indices:
-            total = access.load(elemental.nest, self.total, self.place(index), None)
+            total = self.load(elemental, self.total, self.place(index))
             if self.space.reducer.idempotent:
-                found.append(self.space.rounded([total])[0])
+                found.append(self.space.rounded(total)[0])
             else:
-                found.append(self.space.with_init([total], types.width(total))[0])
+                found.append(self.space.with_init(total, types.width(total[0]))[0])
         return found
 
 
@@ -91,19 +107,21 @@ def plan_streams(elemental: Elemental, part: Part) -> None:
 
 def _suits(elemental: Elemental, part: Part, reduce: Instruction, index: Index) -> bool:
     """Whether a fold's results are the part's elements one by one, its rows long and apart."""
-    if reduce.shape.is_tuple or reduce.shape.dtype.is_complex:
-        return False
+    arrays = reduce.operands[: len(reduce.operands) // 2]
     reducer = reducers.reducer(reduce)
-    if not (reducer.reassociates and reducer.is_cheap):
+    is_known = reducer.is_cheap or (reducer.idempotent and len(arrays) > 1)
+    if any(x.shape.dtype.is_complex for x in arrays) or not (reducer.reassociates and is_known):
         return False
     last = part.variables[-1]
     own = indexing.linear(part.index([indexing.of(v) for v in part.variables]), part.dims)
-    place = indexing.linear(index, reduce.shape.dims)
+    place = indexing.linear(index, reduce_dims(reduce))
     if place.terms != own.terms or place.coefficient(last) != 1:
         return False
-    length, rows = part.extents[-1], prod(reduce.operands[0].shape.dims) // reduce.shape.size
+    length, rows = part.extents[-1], reduce.operands[0].shape.size // prod(reduce_dims(reduce))
     item_bytes = min(o.shape.dtype.item_bytes for o in reduce.operands)
     if length <= _NARROW * elemental.lanes or rows < _FEWEST_ROWS:
+        return False
+    if len(arrays) > 1 and arrays[0].shape.size * item_bytes < _PICKED_BYTES:
         return False
     return rows * length * item_bytes >= _FEWEST_BYTES
 
@@ -136,7 +154,8 @@ def _block(part: Part) -> int | None:
     """Columns of a unit: few enough for the first cache. 0: all; None: no number will do."""
     length, step = part.extents[-1], part.lanes * _COPIES
     folds = [reduce for reduce, _ in part.trace.reductions]
-    most = _ROW_BYTES // sum(_kept(r.shape.dtype).item_bytes for r in folds)
+    kept = [_kept(x.shape.dtype) for r in folds for x in r.operands[: len(r.operands) // 2]]
+    most = _ROW_BYTES // sum(dtype.item_bytes for dtype in kept)
     least = _PIECE_BYTES // min(r.operands[0].shape.dtype.item_bytes for r in folds)
     units = prod(part.rounds(k) for k in range(part.prefix))
     columns = min(max(-(-length // -(-_UNITS // units)), least), most)
@@ -172,13 +191,26 @@ def emit_streams(
         streams = []
         for reduce, index in group:
             space = space_of(elemental, reduce, reducers.reducer(reduce))
-            start = indexing.linear(index, reduce.shape.dims).substituted(at)
+            start = indexing.linear(index, reduce_dims(reduce)).substituted(at)
             partial, total = _memories(elemental, part, space)
             streams.append(Stream(reduce, index, space, partial, total, start))
         _Emission(columns, streams).run()
         for stream in streams:
             stream.is_filled = True
-            elemental.saved[stream.reduce] = stream
+            if not stream.reduce.shape.is_tuple:
+                elemental.saved[stream.reduce] = stream
+                continue
+            for k, memory in enumerate(stream.total):
+                element = types.storage_scalar(memory.dtype)
+                base = elemental.nest.pointer(memory.base, stream.start * -1, element)
+                elemental.memory[stream.reduce, (k,)] = Memory(base, memory.dtype, memory.size)
+
+
+def end_streams(elemental: Elemental, part: Part) -> None:
+    """Forget where the results of folds lie."""
+    for reduce, _ in part.trace.reductions:
+        for k in range(len(reduce.operands) // 2 if reduce.shape.is_tuple else 0):
+            elemental.memory.pop((reduce, (k,)), None)
 
 
 def _groups(elemental: Elemental, part: Part) -> Iterator[list[tuple[Instruction, Index]]]:
@@ -203,16 +235,17 @@ def _shape(reduce: Instruction) -> tuple[object, ...]:
     return reduce.operands[0].shape.dims, reduce["dimensions"]
 
 
-def _memories(elemental: Elemental, part: Part, space: Space) -> tuple[Memory, Memory]:
+def _memories(elemental: Elemental, part: Part, space: Space) -> tuple[list[Memory], list[Memory]]:
     """Rows for partial results and for totals; the same where sums are not long."""
-    dtype = _kept(space.kinds[0])
+    dtypes = [_kept(kind) for kind in space.kinds]
     size = part.block or part.extents[-1]
-    is_long = space.reducer.sums and dtype.is_float and prod(space.extents) > BLOCK
-    found = []
+    is_long = space.reducer.sums and dtypes[0].is_float and prod(space.extents) > BLOCK
+    found: list[list[Memory]] = []
     with elemental.nest.at(0):
         for _ in range(1 + is_long):
-            text = f"alloca [{size * dtype.item_bytes} x i8], align 64"
-            found.append(Memory(elemental.nest.w.assign("ptr", text), dtype, size))
+            texts = [f"alloca [{size * dtype.item_bytes} x i8], align 64" for dtype in dtypes]
+            bases = [elemental.nest.w.assign("ptr", text) for text in texts]
+            found.append([Memory(b, d, size) for b, d in zip(bases, dtypes, strict=True)])
     return found[0], found[-1]
 
 
@@ -309,67 +342,71 @@ class _Emission:
 
         nest.loop(low, high, rows, [], body)
 
-    def _begin(self, memories: Sequence[tuple[Stream, Memory]]) -> None:
+    def _begin(self, memories: Sequence[tuple[Stream, list[Memory]]]) -> None:
         """What the folds start from, in every column."""
 
         def body(variables: list[Expr]) -> None:
             for (stream, memory), v in itertools.product(memories, variables):
-                (start,) = stream.space.start(v.lanes)
                 place = stream.place(self.columns.at(stream.index, v))
-                access.store(self.columns.elemental.nest, memory, place, start)
+                start = stream.space.start(v.lanes)
+                stream.store(self.columns.elemental, memory, place, start)
 
         self.columns.run(body)
 
     def _join(self, long: Sequence[Stream]) -> None:
         """total = f(total, partial)"""
-        nest = self.columns.elemental.nest
+        elemental = self.columns.elemental
 
         def body(variables: list[Expr]) -> None:
             for stream, v in itertools.product(long, variables):
                 place = stream.place(self.columns.at(stream.index, v))
-                total = access.load(nest, stream.total, place, None)
-                partial = access.load(nest, stream.partial, place, None)
-                access.store(nest, stream.total, place, self._applied(stream, total, partial))
+                total = stream.load(elemental, stream.total, place)
+                partial = stream.load(elemental, stream.partial, place)
+                joined = stream.stepped(elemental, total, partial)
+                stream.store(elemental, stream.total, place, joined)
 
         self.columns.run(body)
 
     def _chunk(self, first: list[Expr], rows: int, *, is_last: bool = False) -> None:
         """Some rows from the first on: their elements as a tree, to what is there."""
-        columns = self.columns
-        nest = columns.elemental.nest
+        columns, elemental = self.columns, self.columns.elemental
 
         def body(variables: list[Expr]) -> None:
             for stream in self.streams:
                 at = [columns.at(stream.index, v) for v in variables]
-                trees = self._trees(stream, at, first, rows)
-                memory = stream.total if is_last else stream.partial
-                for index, tree in zip(at, trees, strict=True):
+                elements = self._elements(stream, at, first, rows)
+                memories = stream.total if is_last else stream.partial
+                for index, column in zip(at, elements, strict=True):
                     place = stream.place(index)
-                    before = access.load(nest, memory, place, None)
-                    access.store(nest, memory, place, self._applied(stream, before, tree))
+                    before = stream.load(elemental, memories, place)
+                    stream.store(elemental, memories, place, self._folded(stream, before, column))
 
         columns.run(body)
 
-    def _trees(self, stream: Stream, at: list[Index], first: list[Expr], rows: int) -> list[Lanes]:
-        """Per column the elements of the rows, folded by pairs."""
+    def _elements(
+        self, stream: Stream, at: list[Index], first: list[Expr], rows: int
+    ) -> list[list[Accumulators]]:
+        """Per column, those of the rows."""
         space = stream.space
         wanted = [
             space.full(index, space.inner([*first[:-1], first[-1] + row], self.extents))
             for row in range(rows)
             for index in at
         ]
-        elements: list[Accumulators] = space.element(wanted)
-        lanes = max(e.lanes for e in at[0])
-        found = []
-        for n in range(len(at)):
-            level = [space.wide(x, space.start(lanes))[0] for x in elements[n :: len(at)]]
-            while len(level) > 1:
-                pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
-                level = [self._applied(stream, *p) if len(p) == 2 else p[0] for p in pairs]
-            found.append(level[0])
-        return found
+        start = space.start(max(e.lanes for e in at[0]))
+        elements = [space.wide(x, start) for x in space.element(wanted)]
+        return [elements[n :: len(at)] for n in range(len(at))]
 
-    def _applied(self, stream: Stream, a: Lanes, x: Lanes) -> Lanes:
-        """f(a, x), wide."""
+    def _folded(
+        self, stream: Stream, before: Accumulators, level: list[Accumulators]
+    ) -> Accumulators:
+        """By pairs; one by one where elements are picked, so that the order is known."""
         elemental = self.columns.elemental
-        return stream.space.reducer.apply(elemental, [a], [x], rounds=False)[0]
+        if stream.reduce.shape.is_tuple:
+            for element in level:
+                before = stream.stepped(elemental, before, element)
+            return before
+        while len(level) > 1:
+            pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
+            level = [stream.stepped(elemental, *p) if len(p) == 2 else p[0] for p in pairs]
+        return stream.stepped(elemental, before, level[0])

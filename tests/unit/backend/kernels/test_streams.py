@@ -106,3 +106,33 @@ def test_parts_of_rows_fold_what_the_whole_does(type: str) -> None:
         most = eps * np.abs(rounded) + 1e-4
         assert (np.abs(found[0][0].astype(np.float64) - rounded) <= most).all()
     assert np.array_equal(found[0][1], np.maximum(x.max(0), 0))
+
+
+@pytest.mark.parametrize(("n", "m"), [(1030, 1100), (331, 3500), (4096, 300)])
+@pytest.mark.parametrize("type", ["f32", "bf16", "s32"])
+def test_streams_pick_the_first_of_equal_elements(type: str, n: int, m: int) -> None:
+    text = f"""HloModule m
+pick {{ a = {type}[] parameter(0)
+  i = s32[] parameter(1)
+  b = {type}[] parameter(2)
+  j = s32[] parameter(3)
+  more = pred[] compare(a, b), direction=GT
+  same = pred[] compare(a, b), direction=EQ
+  first = pred[] compare(i, j), direction=LT
+  both = pred[] and(same, first)
+  keep = pred[] or(more, both)
+  v = {type}[] select(keep, a, b)
+  k = s32[] select(keep, i, j)
+  ROOT t = ({type}[], s32[]) tuple(v, k) }}
+ENTRY e {{
+  x = {type}[{n},{m}] parameter(0)
+  i = s32[{n},{m}] iota(), iota_dimension=0
+  z = {type}[] constant(-100)
+  zero = s32[] constant(0)
+  ROOT r = ({type}[{m}], s32[{m}]) reduce(x, i, z, zero), dimensions={{0}}, to_apply=pick
+}}"""
+    x = np.random.default_rng(0).integers(-50, 50, (n, m)).astype(TYPES[type])
+    for threads in (1, 3):
+        greatest, where = driver.compile(driver.parse(text), threads=threads, cache=False)(x)
+        assert np.array_equal(greatest, x.max(0))
+        assert np.array_equal(where, x.astype(np.float64).argmax(0))
