@@ -4,19 +4,22 @@
 
 A processor's own prefetcher ends at a page, so that every row of a few KB begins with a wait for
 memory; and while a row's exponentials are computed memory would be idle. The hints stand in the
-last stage, which goes through the row once.
+last stage, which goes through the row once: the one that stores, or the last fold where none does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.codegen import types
+from hlo.backend.codegen import indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Atom, Expr
+from hlo.backend.codegen.indexing import Atom, Expr, Index
 from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.trace import trace
+from hlo.backend.codegen.types import Lanes
 from hlo.backend.kernels.parts import LEAST_STREAM_BYTES, LINE_BYTES, Part
+from hlo.ir.instruction import Instruction
 
 _AHEAD_BYTES = 4096  # that memory delivers while it is waited for: at least one row
 
@@ -45,6 +48,60 @@ def fetch_ahead(
             for place in last[::vectors]:
                 values: dict[Atom, Expr] = dict(zip(part.variables, (*outer, place), strict=True))
                 _fetch(elemental.nest, memory, position.substituted(values), ahead_bytes)
+
+
+def folds_in_order(elemental: Elemental, part: Part) -> list[tuple[Instruction, Index]]:
+    """The part's folds, last the one that rests on the most others where that gives hints."""
+    folds = part.trace.reductions[::-1]
+    if part.in_lanes or len(folds) < 2:
+        return folds
+    counts = {}
+    for fold, index in folds:
+        path = (0,) if fold.shape.is_tuple else ()
+        counts[fold] = len(trace(elemental, [(fold, index, path)]).reductions)
+    return sorted(folds, key=lambda pair: counts[pair[0]])
+
+
+class Fetched:
+    """An operand of the last fold: with its elements, hints for those some rows further on."""
+
+    is_touched = is_filled = False
+
+    def __init__(self, memory: Memory, ahead_bytes: int) -> None:
+        self.memory = memory
+        self.ahead_bytes = ahead_bytes
+
+    def lanes_at(
+        self, elemental: Elemental, instruction: Instruction, indices: list[Index]
+    ) -> list[Lanes]:
+        found = elemental.computed(instruction, indices, ())
+        lines: dict[tuple[object, int], Expr] = {}
+        for index in indices:
+            position = indexing.linear(index, instruction.shape.dims)
+            line = position.constant * self.memory.dtype.item_bytes // LINE_BYTES
+            lines.setdefault((frozenset(position.terms.items()), line), position)
+        for position in lines.values():
+            if position.lanes > 1:
+                _fetch(elemental.nest, self.memory, position, self.ahead_bytes)
+        return found
+
+
+def fetched(elemental: Elemental, part: Part) -> dict[Instruction, Fetched]:
+    """The operands of a part that stores no rows, only what its folds make of them."""
+    if part.in_lanes or not part.loops or not part.trace.reductions:
+        return {}
+    row = part.variables[part.loops - 1]
+    known = {memory.leaf: memory for memory in elemental.memory.values()}
+    found: dict[Instruction, Fetched] = {}
+    for read in part.trace.reads:
+        memory, step = known.get(read.leaf), read.position.coefficient(row) or 0
+        runs = any(read.position.coefficient(v) == 1 for v in read.folded)
+        if memory is None or not runs or step <= 0 or not read.source.shape.is_array:
+            continue
+        step_bytes = step * part.rows * memory.dtype.item_bytes
+        if memory.size_bytes >= LEAST_STREAM_BYTES:
+            found[read.source] = Fetched(memory, -(-_AHEAD_BYTES // step_bytes) * step_bytes)
+    return found
 
 
 def _fetch(nest: Nest, memory: Memory, position: Expr, ahead_bytes: int) -> None:

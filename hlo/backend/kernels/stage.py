@@ -12,7 +12,7 @@ from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_
 from hlo.backend.codegen.writer import Value
 from hlo.backend.kernels.parts import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
-from hlo.backend.kernels.prefetching import fetch_ahead
+from hlo.backend.kernels.prefetching import fetch_ahead, fetched, folds_in_order
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
 from hlo.backend.kernels.streams import emit_streams
@@ -104,13 +104,18 @@ class _Emission:
         depth = len(outers[0])
         fixed = part.variables[:depth]
         places: list[dict[Atom, Expr]] = [dict(zip(fixed, o, strict=True)) for o in outers]
-        for reduce, index in reversed(part.trace.reductions):
+        folds = folds_in_order(self.elemental, part)
+        for reduce, index in folds:
             if reduce in self.folded or not all(e.is_made_of(fixed) for e in index):
                 continue
             self.folded.add(reduce)
             path = (0,) if reduce.shape.is_tuple else ()
             wanted = [tuple(e.substituted(place) for e in index) for place in places]
+            saved = self.elemental.saved
+            if reduce is folds[-1][0]:
+                self.elemental.saved = fetched(self.elemental, part) | saved
             self.elemental.lanes_at(reduce, wanted, path)
+            self.elemental.saved = saved
 
     def _store_outer(self, outers: list[list[Expr]]) -> None:
         """Outputs of fewer dimensions whose index is fixed by now."""

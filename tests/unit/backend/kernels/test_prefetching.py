@@ -73,3 +73,52 @@ def test_rows_in_turn_may_lie_over_their_operand() -> None:
     g = np.ones(72, np.float32)
     got = driver.compile(module, threads=1, cache=False)(x.copy(), g)
     assert np.allclose(got, driver.evaluate(module, x, g), rtol=1e-5)
+
+
+MOMENTS = """HloModule m
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  p = {type}[{n},{m}] parameter(0)
+  x = f32[{n},{m}] convert(p)
+  zero = f32[] constant(0)
+  s = f32[{n}] reduce(x, zero), dimensions={{1}}, to_apply=sum
+  ss = f32[{n},{m}] broadcast(s), dimensions={{0}}
+  d = f32[{n},{m}] subtract(x, ss)
+  q = f32[{n},{m}] multiply(d, d)
+  v = f32[{n}] reduce(q, zero), dimensions={{1}}, to_apply=sum
+  ROOT out = f32[{n}] subtract(v, s)
+}}"""
+
+
+def folds_text(n: int, m: int, type: str) -> str:
+    module = driver.optimize(driver.parse(MOMENTS.format(n=n, m=m, type=type)), "fusion")
+    fused = next(i for i in module.entry.instructions if i.opcode == "fusion")
+    return staged_kernel(fused, host_target()).text
+
+
+def test_rows_that_are_only_folded_are_fetched_ahead_by_the_last_fold() -> None:
+    text = folds_text(512, 2048, "f32")
+    first_fold, _, rest = text.partition(" = shufflevector ")  # the joining of its lanes
+    assert "llvm.prefetch" not in first_fold
+    assert "llvm.prefetch" in rest
+    assert "llvm.prefetch" not in folds_text(16, 2048, "f32")
+
+
+def test_a_line_is_asked_for_once() -> None:
+    counts = [
+        folds_text(512, 2048, type).count("call void @llvm.prefetch") for type in ("f32", "bf16")
+    ]
+    assert counts[1] <= counts[0]
+
+
+@pytest.mark.parametrize("type", ["f32", "bf16"])
+@pytest.mark.parametrize(("n", "m"), [(512, 2048), (1021, 301), (9000, 40)])
+def test_folds_of_rows_from_memory_are_the_reference(n: int, m: int, type: str) -> None:
+    module = driver.parse(MOMENTS.format(n=n, m=m, type=type))
+    dtype = module.entry.parameters[0].shape.dtype.numpy
+    x = np.random.default_rng(1).random((n, m)).astype(dtype)
+    found = [driver.compile(module, threads=k, cache=False)(x) for k in (1, 3)]
+    assert found[0].tobytes() == found[1].tobytes()
+    assert np.allclose(found[0], driver.evaluate(module, x), rtol=1e-4)
