@@ -3,6 +3,7 @@
 reduce(x, z) over n elements  =>  reduce(reduce(reshape(x, [b, n/b]), e), z)     e f's identity
     z itself is e where f picks one of two (value, index) pairs, as arg-max does;
     sums of narrow floats are f32 until the last one is rounded.
+Rows of few columns are taken side by side, [b, n/b/k, k, columns], so that vectors are full.
 Folds over columns are cut where they read much, so that each part's rows are read end to end.
 
 How it is cut depends on shapes only, so the result is the same for every number of threads.
@@ -35,6 +36,9 @@ _TALL_BYTES = 1 << 22  # that a fold over columns reads where parts of its rows 
 _TALL_PARTS = 16
 _TALL_ROWS = 128  # of a part at least
 _LEADING = 16  # kept indices before the rows with which there is parallelism without parts
+_FEW_COLUMNS = 32
+_ABREAST = 512  # elements of rows side by side
+_FEWEST_ABREAST = 8  # rows
 _MOST_SEARCHED = 64  # instructions before and after a fold
 _IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
@@ -131,7 +135,8 @@ def _rewrite(reduce: Instruction, d: int, parts: int, starts: list[Instruction])
     arrays, inits = reduce.operands[: len(starts)], reduce.operands[len(starts) :]
     dims = arrays[0].shape.dims
     reduced = attribute(reduce, "dimensions")
-    split = (*dims[:d], parts, dims[d] // parts, *dims[d + 1 :])
+    abreast = _abreast(dims, d, parts) if len(starts) == 1 and d == max(reduced) else ()  # type: ignore[call-overload]  # INTS
+    split = (*dims[:d], parts, dims[d] // parts // prod(abreast), *abreast, *dims[d + 1 :])
     reshaped = [
         computation.new("reshape", x.shape.with_dims(split), (x,), like=reduce) for x in arrays
     ]
@@ -152,7 +157,20 @@ def _rewrite(reduce: Instruction, d: int, parts: int, starts: list[Instruction])
             for k, shape in enumerate(shapes)
         ]
     computation.set_operands(reduce, (*results, *inits))
-    computation.set_attributes(reduce, {**reduce.attributes, "dimensions": (kept.index(d),)})
+    again = tuple(kept.index(k) for k in (d, d + 2)[: 1 + len(abreast)])
+    computation.set_attributes(reduce, {**reduce.attributes, "dimensions": again})
+
+
+def _abreast(dims: tuple[int, ...], d: int, parts: int) -> tuple[int, ...]:
+    """How many rows of a part lie side by side, where columns are few."""
+    columns = prod(dims[d + 1 :])
+    rows = dims[d] // parts
+    if not 1 < columns <= _FEW_COLUMNS:
+        return ()
+    for count in range(min(_ABREAST // columns, rows // _FEWEST_ABREAST), _FEWEST_ABREAST - 1, -1):
+        if rows % count == 0:
+            return (count,)
+    return ()
 
 
 def _widened(module: Module, reduce: Instruction, d: int, parts: int) -> bool:

@@ -136,3 +136,19 @@ ENTRY e {{
         greatest, where = driver.compile(driver.parse(text), threads=threads, cache=False)(x)
         assert np.array_equal(greatest, x.max(0))
         assert np.array_equal(where, x.astype(np.float64).argmax(0))
+
+
+@pytest.mark.parametrize("m", [2, 7, 13, 32])
+@pytest.mark.parametrize("type", TYPES)
+def test_rows_of_few_columns_are_taken_side_by_side(type: str, m: int) -> None:
+    x = (np.random.default_rng(0).standard_normal((1 << 16, m)) * 3).astype(TYPES[type])
+    module = driver.parse(folded(type, x.shape, (0,)))
+    found = [driver.compile(module, threads=k, cache=False)(x) for k in (1, 3)]
+    assert [a.tobytes() for a in found[0]] == [a.tobytes() for a in found[1]]
+    wanted = x.astype(np.float64).sum(0) + 1
+    if type[0] == "s":
+        assert np.array_equal(found[0][0], wanted.astype(np.int64).astype(TYPES[type]))
+    else:
+        eps = float(ml_dtypes.finfo(TYPES[type]).eps)
+        assert (np.abs(found[0][0].astype(np.float64) - wanted) <= eps * abs(wanted) + 3e-3).all()
+    assert np.array_equal(found[0][1], np.maximum(x.max(0), 0))
