@@ -91,6 +91,8 @@ def padded_bytes(instruction: Instruction) -> int:
 def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
     """Whole leading dimensions but for the last of them, and parts of that."""
     dims = [leaf.dims for root in roots for leaf in root.shape.leaves()]
+    if not dims:  # nothing outside wants a member
+        return
     for depth in range(1, min(DEEPEST, *map(len, dims), DEEPEST) + 1):
         lead = dims[0][:depth]
         if any(d[:depth] != lead for d in dims) or not math.prod(lead):

@@ -195,6 +195,17 @@ def test_the_pass_ends_and_its_text_is_read_again() -> None:
     assert len(blocked(again)) == len(blocked(driver.optimize(again))) == 1
 
 
+def test_values_that_are_only_waited_for_stay() -> None:
+    module = driver.parse(
+        "HloModule m\nENTRY e { p = f32[1024,1024] parameter(0)\n"
+        " a = f32[1024,1024] exponential(p)\n b = f32[1024,1024] negate(a)\n"
+        " ROOT c = f32[1024,1024] add(p, p), control-predecessors={b} }"
+    )
+    before = driver.to_text(module)
+    assert not block_fusion(module)
+    assert driver.to_text(module) == before
+
+
 def test_part_sizes() -> None:
     assert part_sizes(12) == [1, 2, 3, 4, 6, 12]
     for n in (997, 1024, 16411):
