@@ -19,7 +19,7 @@ from hlo.passes.block_size import KIND, LEAST_SAVED_BYTES, best_block, padded_by
 from hlo.passes.blocking import can_be_cut
 from hlo.passes.fusibility import is_scalar_constant
 from hlo.passes.fusion import called_by_ops
-from hlo.passes.liveness import wrapped_operations
+from hlo.passes.liveness import awaited, wrapped_operations
 
 MOST_MEMBERS = 32
 _NO_KERNELS = frozenset({"tuple", "reshape", "copy", "broadcast", "iota", "transpose"})
@@ -44,7 +44,7 @@ def block_fusion(module: Module) -> bool:
 
 def _groups(computation: Computation) -> Iterator[list[Instruction]]:
     """Disjoint groups in program order, each found on what the ones before left."""
-    taken: set[Instruction] = set()
+    taken = set(awaited(computation))  # they stay where others see them end
     order = post_order(computation)
     for seed in order:
         if seed in taken:

@@ -206,6 +206,20 @@ def test_values_that_are_only_waited_for_stay() -> None:
     assert driver.to_text(module) == before
 
 
+def test_what_others_wait_for_stays_outside() -> None:
+    text = scores(1 << 14).replace(
+        "ROOT r = (f32[16384], f32[16384]) tuple(g, m)",
+        "h = f32[16384] reduce(p, zero), dimensions={1}, to_apply=sum_of\n"
+        "  one = f32[] constant(1)\n"
+        "  two = f32[] add(one, one), control-predecessors={h}\n"
+        "  ROOT r = (f32[16384], f32[16384], f32[]) tuple(g, m, two)",
+    )
+    module = driver.parse(text)
+    block_fusion(module)
+    assert any(i.name == "h" for i in module.entry.instructions)
+    driver.verify(driver.parse(driver.to_text(module)))
+
+
 def test_part_sizes() -> None:
     assert part_sizes(12) == [1, 2, 3, 4, 6, 12]
     for n in (997, 1024, 16411):
