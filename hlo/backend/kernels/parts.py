@@ -31,6 +31,7 @@ LINE_BYTES = 64
 _MOST_ROWS = 4  # side by side: their partial results share the registers
 _ROWS_WEIGHT = 160  # of the code of rows side by side
 _ROWS_BYTES = 1 << 13  # of an operand's rows side by side: more streams than pages cost more
+_STORED_ROWS_BYTES = 1 << 11  # the same where they are stored side by side too
 _TREE = 40  # cycles from the last step of a fold to its result
 _PER_CYCLE = 2  # vector operations
 _LIGHT = 60  # the weight of an expression of which code may be there several times
@@ -99,10 +100,12 @@ class Part:
         """
         if self.rows == 1 or self.outputs[0].memory.size_bytes < LEAST_STREAM_BYTES:
             return False
-        if self.extents[self.loops - 1] % self.rows:
-            return False  # a row that is computed again may lie over its operand
+        return self.may_take_turns(self.rows)
+
+    def may_take_turns(self, rows: int) -> bool:
+        """Whether rows share nothing, and none that is computed again may lie over its operand."""
         row, lane = self.variables[self.loops - 1], self.variables[-1]
-        return not any(
+        return self.extents[self.loops - 1] % rows == 0 and not any(
             r.position.depends_on(lane) and not r.position.depends_on(row) for r in self.trace.reads
         )
 
@@ -458,7 +461,9 @@ def _rows(part: Part, levels: list[int]) -> int:
     rows = 1
     while waits > rows * work // 8 and rows < _MOST_ROWS:
         twice = 2 * rows
-        if twice > units or twice * part.weight > _ROWS_WEIGHT or twice * row_bytes > _ROWS_BYTES:
+        is_apart = not part.in_lanes or part.may_take_turns(twice)
+        most_bytes = _ROWS_BYTES if is_apart else _STORED_ROWS_BYTES
+        if twice > units or twice * part.weight > _ROWS_WEIGHT or twice * row_bytes > most_bytes:
             break
         rows = twice
     return rows
