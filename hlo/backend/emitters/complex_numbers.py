@@ -9,7 +9,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters import conversion
 from hlo.backend.emitters.lanes import unsupported
-from hlo.backend.math import complex_arithmetic, complex_functions
+from hlo.backend.math import complex_arithmetic, complex_functions, short_complex
 from hlo.backend.math.complex_arithmetic import Complex, outlined_pair
 from hlo.backend.math.roots import short_hypotenuse
 from hlo.backend.math.term import Term
@@ -90,7 +90,8 @@ def _in_double(name: str, function: Emitter) -> Emitter:
     """`function` of doubles as a function of the module; c64 is rounded once."""
 
     def emit_function(*operands: Complex) -> Complex:
-        return outlined_pair(name, list(operands), function)
+        body = function if operands[0].real.is_double else _SHORT.get(name, function)
+        return outlined_pair(name, list(operands), body)
 
     return emit_function
 
@@ -119,6 +120,9 @@ _FUNCTIONS: dict[str, Emitter] = {
     "atanh": complex_functions.atanh,
     "atan2": complex_functions.arctangent2,
 }
+
+# Of doubles that hold f32 numbers.
+_SHORT: dict[str, Emitter] = {"divide": short_complex.divide, "sign": short_complex.sign}
 
 REAL_RESULT: dict[str, Callable[[Complex], Term]] = {
     "real": lambda z: z.real,

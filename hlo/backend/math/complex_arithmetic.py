@@ -97,7 +97,13 @@ def _quotient(x: Complex, y: Complex) -> Complex:
     first, second = swap.select(b, a), swap.select(a, b)
     real = (first + second * ratio) / scale
     imag = swap.select(b * ratio - a, b - a * ratio) / scale
-    lost = real.is_nan & imag.is_nan
+    return with_infinities(x, y, Complex(real, imag))
+
+
+def with_infinities(x: Complex, y: Complex, quotient: Complex) -> Complex:
+    """C99 Annex G.5.1's results where that of x/y is NaN + NaN i."""
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    lost = quotient.real.is_nan & quotient.imag.is_nan
     infinite_x, infinite_y = _infinite(a) | _infinite(b), _infinite(c) | _infinite(d)
     finite_x, finite_y = _finite(a) & _finite(b), _finite(c) & _finite(d)
     by_zero = lost & c.eq(0.0) & d.eq(0.0) & ~(a.is_nan & b.is_nan)
@@ -105,7 +111,7 @@ def _quotient(x: Complex, y: Complex) -> Complex:
     a1, b1, c1, d1 = (_infinite(p).select(p.const(1.0), 0.0).copysign(p) for p in (a, b, c, d))
     outward = Complex((a1 * c + b1 * d) * _INF, (b1 * c - a1 * d) * _INF)
     inward = Complex((a * c1 + b * d1) * 0.0, (b * c1 - a * d1) * 0.0)
-    result = choose(lost & infinite_y & finite_x, inward, Complex(real, imag))
+    result = choose(lost & infinite_y & finite_x, inward, quotient)
     result = choose(lost & infinite_x & finite_y, outward, result)
     return choose(by_zero, Complex(infinity * a, infinity * b), result)
 

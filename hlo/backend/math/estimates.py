@@ -1,6 +1,6 @@
-"""1/sqrt(x) to 14 bits: AVX-512's estimate, the same bits in lanes of any number.
+"""1/x and 1/sqrt(x) to 14 bits: AVX-512's estimates, the same bits in lanes of any number.
 
-A vector's root and a division are 22 cycles (f64: 40) of the one divider; the estimate takes 2, and
+A vector's root and a division are 22 cycles (f64: 40) of the one divider; an estimate takes 2, and
 a step or two of Newton's make it what the caller needs.
 """
 
@@ -20,11 +20,20 @@ def has_estimates(x: Term) -> bool:
 
 def reciprocal_root(x: Term) -> Term:
     """1/sqrt(x) but for 2^-14 of it; +-0 -> +-inf, inf -> 0, NaN below 0; subnormals are right."""
+    return _estimated("rsqrt14", x)
+
+
+def reciprocal(x: Term) -> Term:
+    """1/x but for 2^-14 of it; +-0 -> +-inf, +-inf -> +-0."""
+    return _estimated("rcp14", x)
+
+
+def _estimated(name: str, x: Term) -> Term:
     w, size = x.w, _BITS[x.scalar]
     wanted = max(1 << (x.lanes - 1).bit_length(), _SHORT // size)
     chunk = min(wanted, _LONG // size)
     value = _widened(w, x.value, wanted)
-    parts = [_estimate(w, _part(w, value, k, chunk)) for k in range(0, wanted, chunk)]
+    parts = [_estimate(w, name, _part(w, value, k, chunk)) for k in range(0, wanted, chunk)]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [_shuffled(w, a, b, range(2 * a.lanes)) for a, b in pairs]
@@ -33,11 +42,11 @@ def reciprocal_root(x: Term) -> Term:
     return x.of(_part(w, parts[0], 0, x.lanes))
 
 
-def _estimate(w: Writer, value: Value) -> Value:
+def _estimate(w: Writer, name: str, value: Value) -> Value:
     bits = value.lanes * _BITS[value.scalar_type]
     kind = "pd" if value.scalar_type == "double" else "ps"
     mask = Value("-1", f"i{max(8, value.lanes)}")
-    symbol = f"llvm.x86.avx512.rsqrt14.{kind}.{bits}"
+    symbol = f"llvm.x86.avx512.{name}.{kind}.{bits}"
     return w.intrinsic(symbol, value.type, value, w.zero(value.type), mask, suffix="-")
 
 
