@@ -44,8 +44,14 @@ def check_available() -> None:
         )
 
 
+REFUSED = "XLA does not run this module"
+
+
 class JaxProgram:
-    """A module compiled by XLA:CPU; inputs and outputs are leaves, tuples flattened in order."""
+    """A module compiled by XLA:CPU; inputs and outputs are leaves, tuples flattened in order.
+
+    Raises HloError "oracle" where XLA refuses the text.
+    """
 
     def __init__(self, text: str) -> None:
         check_available()
@@ -60,14 +66,18 @@ class JaxProgram:
         device = jax.devices("cpu")[0]
         lapack._lapack.initialize()
         start = time.perf_counter()
-        parsed = hlo.hlo_module_from_text(text)
-        computation = hlo.XlaComputation(parsed.as_serialized_hlo_module_proto())
-        mlir = core.mlir.xla_computation_to_mlir_module(computation)
-        devices = client_module.DeviceList((device,))
-        compiled = time.perf_counter()
-        self._executable = device.client.compile_and_load(
-            mlir, devices, client_module.CompileOptions()
-        )
+        try:
+            parsed = hlo.hlo_module_from_text(text)
+            computation = hlo.XlaComputation(parsed.as_serialized_hlo_module_proto())
+            mlir = core.mlir.xla_computation_to_mlir_module(computation)
+            devices = client_module.DeviceList((device,))
+            compiled = time.perf_counter()
+            self._executable = device.client.compile_and_load(
+                mlir, devices, client_module.CompileOptions()
+            )
+        except (RuntimeError, ValueError) as refused:  # jaxlib's own errors are such
+            said = str(refused).strip().splitlines() or [type(refused).__name__]
+            raise HloError("oracle", f"{REFUSED}: {said[0][:600]}") from None
         self.import_seconds = compiled - start
         self.compile_seconds = time.perf_counter() - compiled
 
@@ -120,14 +130,17 @@ def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if done.returncode != 0 or not made.exists():
             lines = [line for line in done.stderr.strip().splitlines() if line]
             said = lines[-1] if lines else f"its process ended with code {done.returncode}"
-            raise HloError("oracle", f"XLA does not run this module: {said[:600]}")
+            raise HloError("oracle", f"{REFUSED}: {said[:600].removeprefix(f'{REFUSED}: ')}")
         outputs: list[np.ndarray] = pickle.loads(made.read_bytes())
         return outputs
 
 
 def _child(given: str, made: str) -> None:
     text, arrays = pickle.loads(Path(given).read_bytes())
-    outputs = JaxProgram(text).run(arrays)
+    try:
+        outputs = JaxProgram(text).run(arrays)
+    except HloError as refused:
+        sys.exit(refused.message)
     Path(made).write_bytes(pickle.dumps(outputs))
 
 
