@@ -8,7 +8,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LARGE = 10_000  # objects that make the collector's walk worth sparing
+LARGE = 1_000  # objects that make the collector's walk worth sparing
 MOST_PENDING = 500_000  # objects spared before a full collection
 
 _pending = 0  # objects spared since then

@@ -76,8 +76,8 @@ class JaxProgram:
                 mlir, devices, client_module.CompileOptions()
             )
         except (RuntimeError, ValueError) as refused:  # jaxlib's own errors are such
-            said = str(refused).strip().splitlines() or [type(refused).__name__]
-            raise HloError("oracle", f"{REFUSED}: {said[0][:600]}") from None
+            said = " ".join(str(refused).split()) or type(refused).__name__
+            raise HloError("oracle", f"{REFUSED}: {said[:600]}") from None
         self.import_seconds = compiled - start
         self.compile_seconds = time.perf_counter() - compiled
 
