@@ -84,3 +84,13 @@ def test_tolerances_that_would_have_passed_do_pass() -> None:
     assert compare(actual, expected, Budget(rtol=rtol)).passed
     assert compare(actual, expected, Budget(atol=atol)).passed
     assert compare(actual, expected, Budget(ulp=array.largest_ulp)).passed
+
+
+def test_what_passes_by_its_size_is_shown_by_its_size() -> None:
+    expected = np.array([1000, 1e-9], np.float32)
+    actual = np.array([1000, 3e-4], np.float32)
+    report = compare(actual, expected, Budget(ulp=4, rtol=1e-6, atol=1e-3))
+    assert report.passed
+    assert report.text == (
+        "PASS output {}: f32[2]  2 elements, at most 0.0003 apart, of values up to 1e+03"
+    )
