@@ -5,6 +5,7 @@ import dataclasses
 import pickle
 from dataclasses import dataclass as standard
 from dataclasses import field, replace
+from typing import Any
 
 import pytest
 
@@ -104,3 +105,34 @@ def test_subclasses() -> None:
 
     assert [f.name for f in dataclasses.fields(More)] == ["a", "b", "c", "d"]
     assert repr(Like(1)).endswith("Like(a=1)")
+
+
+def test_the_first_instances_are_made_like_the_later_ones() -> None:
+    @dataclass(slots=True)
+    class Counted:
+        a: int
+        b: list[int] = field(default_factory=list)
+        c: str = "c"
+
+    for n in range(20):
+        made = Counted(n, c="d") if n % 2 else Counted(b=[n], a=n)
+        assert (made.a, made.b, made.c) == ((n, [], "d") if n % 2 else (n, [n], "c"))
+        with pytest.raises(TypeError):
+            Frozen()  # type: ignore[call-arg]  # wrong on purpose
+    calls: tuple[tuple[Any, ...], ...] = ((), (1, [], "c", 4))
+    for positional in calls:
+        with pytest.raises(TypeError, match="argument"):
+            Counted(*positional)
+
+
+def test_a_standard_class_may_extend_one() -> None:
+    @dataclass()
+    class Base:
+        a: int
+
+    @standard
+    class More(Base):
+        b: int = 2
+
+    assert More(1) == More(1, 2)
+    assert [f.name for f in dataclasses.fields(More)] == ["a", "b"]
