@@ -92,9 +92,12 @@ def lane_loop_between(
     copies: int,
     body: Callable[[list[Expr]], None],
     *,
-    is_whole: bool,
+    rest_lanes: int,
 ) -> None:
-    """`body` over [low, high) known at run time, within [limits). is_whole: only full batches."""
+    """`body` over [low, high) known at run time, within [limits).
+
+    rest_lanes: of the vectors after the last full batch; 0: there are none.
+    """
     step = lanes * copies
     least, greatest = limits[0], limits[1] - 1
     # The first vector of a full batch ends so early that the last one is within the limits.
@@ -107,13 +110,13 @@ def lane_loop_between(
 
     if limits[1] - limits[0] >= step:
         nest.loop(low, high, step, [], run)
-    if is_whole:
+    if not rest_lanes:
         return
     w = nest.w
     start = low if isinstance(low, Value) else w.int(low)
     whole = w.binary("sub", high, start)
     done = w.binary("mul", w.binary("sdiv", whole, w.int(step)), w.int(step))
-    masked_loop(nest, w.binary("add", start, done), high, limits, lanes, body)
+    masked_loop(nest, w.binary("add", start, done), high, limits, rest_lanes, body)
 
 
 def masked_loop(

@@ -481,10 +481,20 @@ def reduce_dims(reduce: Instruction) -> tuple[int, ...]:
 
 
 def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:
-    """Vectors per round of the lane loop."""
+    """Vectors per round of the lane loop; short folds written out in each are work enough."""
     if part.tile is not None:
         return 1
     if is_fold:
         return max(1, min(8, vectors))
     wanted = 4 if part.weight <= 4 else 2 if part.weight <= _LIGHT else 1
+    steps = _steps_written_out(part)
+    if steps >= 4:
+        wanted = min(wanted, 8 // steps)
     return max(1, min(wanted // part.rows, vectors))
+
+
+def _steps_written_out(part: Part) -> int:
+    """Of the longest fold that each lane has of its own."""
+    lane = part.variables[-1]
+    own = [r for r, at in part.trace.reductions if any(e.depends_on(lane) for e in at)]
+    return max((prod(r.operands[0].shape.dims) // prod(reduce_dims(r)) for r in own), default=1)

@@ -203,8 +203,15 @@ class _Emission:
             shortens = part.is_light and length <= _FEW_VECTORS * lanes
             lane_loop(nest, 0, length, lanes, part.copies, [], static, shortens=shortens)
             return
-        is_whole = length % (lanes * part.copies) == 0
-        lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, is_whole=is_whole)
+        rest = self._rest_lanes() if length % (lanes * part.copies) else 0
+        lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, rest_lanes=rest)
+
+    def _rest_lanes(self) -> int:
+        """Lanes after the last full batch: elements that lie apart are gathered in 32 bits each."""
+        part, lane = self.part, self.part.variables[-1]
+        steps = [read.position.coefficient(lane) or 0 for read in part.trace.reads]
+        words = self.elemental.nest.target.vector_bytes // 4
+        return min(part.lanes, words) if any(abs(k) > 1 for k in steps) else part.lanes
 
     def _store_rows(self, outers: list[list[Expr]], last: list[Expr]) -> None:
         """The results at the lanes; what later rows need there is fetched meanwhile."""

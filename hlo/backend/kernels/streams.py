@@ -263,9 +263,9 @@ class _Columns:
         part, nest = self.part, self.elemental.nest
         length, lanes = part.extents[-1], part.lanes
         if self.limits is not None:
-            is_whole = length % (lanes * part.copies) == 0
+            rest = lanes if length % (lanes * part.copies) else 0
             span = (0, length)
-            lane_loop_between(nest, *self.limits, span, lanes, part.copies, body, is_whole=is_whole)
+            lane_loop_between(nest, *self.limits, span, lanes, part.copies, body, rest_lanes=rest)
             return
 
         def static(variables: list[Expr], carried: list[Value]) -> list[Value]:

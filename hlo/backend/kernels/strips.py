@@ -40,7 +40,7 @@ def emit_strips(elemental: Elemental, part: Part, outer: list[Expr], block: Expr
             high = w.intrinsic("llvm.smin", "i64", high, w.int(length))
     lane_loop_between(
         nest, low, high, (0, length), part.lanes, part.copies,
-        _Strip(elemental, part, outer).emit, is_whole=length % step == 0,
+        _Strip(elemental, part, outer).emit, rest_lanes=part.lanes if length % step else 0,
     )  # fmt: skip
 
 
