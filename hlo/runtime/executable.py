@@ -10,37 +10,44 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hlo.errors import HloError
 from hlo.ir.shape import Shape, stored
-from hlo.runtime.arguments import checked_arguments
+from hlo.records import dataclass
 from hlo.runtime.frames import Frame, FrameLayout, FramePool
-from hlo.runtime.guard import GuardedMemory
-from hlo.runtime.memory import MemoryReport
 from hlo.runtime.native_calls import (
     FastCall,
     NativeCalls,
     Signature,
+    checking,
     flattened,
     nested,
     plain,
 )
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from hlo.runtime.guard import GuardedMemory
+    from hlo.runtime.memory import MemoryReport
+
+    class Host(Protocol):
+        """What native code calls back for steps that run in Python."""
+
+        def begin(self) -> None:
+            """A run starts on this thread."""
+
+        def __call__(self, step: int, table: np.ndarray) -> None:
+            """Do a step on the addresses in the frame's table; raises on failure."""
+
+
 HostCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
 EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-
-
-class Host(Protocol):
-    """What native code calls back for steps that run in Python."""
-
-    def begin(self) -> None:
-        """A run starts on this thread."""
-
-    def __call__(self, step: int, table: np.ndarray) -> None:
-        """Do a step on the addresses in the frame's table; raises on failure."""
 
 
 class Executable:
@@ -64,7 +71,7 @@ class Executable:
         self._keeps = keeps  # code and constants
         self._callback = HostCallback(self._called_back)
         callback = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
-        self._frames = FramePool(layout._replace(head=(callback, *layout.head[1:])))
+        self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
         self._results = tuple(stored(leaf) for leaf in signature.result.leaves())
         self._call: Callable[..., object] = self._slow_call
         self._native: NativeCalls | None = None
@@ -102,7 +109,7 @@ class Executable:
 
     def _slow_call(self, *arguments: object, donate: Collection[int] = ()) -> object:
         """The same in Python, for arguments of every form."""
-        values = checked_arguments(self.signature.parameters, arguments)
+        values = checking().checked_arguments(self.signature.parameters, arguments)
         for number in donate:
             if not 0 <= number < len(values):
                 message = f"donate names argument {number}, expected 0 to {len(values) - 1}"
@@ -178,7 +185,7 @@ class Executable:
 
         A stray access ends the process with a signal: for tests.
         """
-        values = checked_arguments(self.signature.parameters, arguments)
+        values = checking().checked_arguments(self.signature.parameters, arguments)
         given = self._flat(values, ())
         frame = self._frames.take()  # its number, under which host calls find the table
         guarded = Frame(self._frames.layout, frame.number, guarded=True)
@@ -194,13 +201,16 @@ class Executable:
 
     def _run_between_guards(self, frame: Frame, given: list[_Given]) -> list[np.ndarray | None]:
         layout = self._frames.layout
-        inputs = [GuardedMemory(0 if g.array is None else g.array.nbytes) for g in given]
+        guarded = import_module("hlo.runtime.guard").GuardedMemory
+        inputs: list[GuardedMemory] = [
+            guarded(0 if g.array is None else g.array.nbytes) for g in given
+        ]
         for memory, leaf in zip(inputs, given, strict=True):
             if leaf.array is not None:
                 memory.put(leaf.array.tobytes())
-        outputs = []
+        outputs: list[GuardedMemory] = []
         for number, shape in enumerate(self._results):
-            memory = GuardedMemory(shape.size_bytes if shape.is_array else 0)
+            memory = guarded(shape.size_bytes if shape.is_array else 0)
             memory.fill(0xFF)
             argument = self.signature.donated.get(number)
             if argument is not None:
@@ -224,7 +234,8 @@ def _seen_as(memory: np.ndarray, shape: Shape) -> np.ndarray:
     return memory.reshape(-1).view(element).reshape(shape.dims)
 
 
-class _Given(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Given:
     """An argument leaf. is_kept: the caller goes on using its memory."""
 
     array: np.ndarray | None

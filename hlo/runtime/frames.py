@@ -7,18 +7,23 @@ A frame serves one run at a time and is used again by the next. What does not ch
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hlo.runtime.guard import GuardedMemory
+from hlo.records import dataclass
+
+if TYPE_CHECKING:
+    from hlo.runtime.guard import GuardedMemory
 
 ALIGNMENT = 64
 NUMBER_SLOT = 1  # of the header: what a host call is told
 POISON = 0xFF  # every float type's NaN, every integer's -1
 
 
-class FrameLayout(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FrameLayout:
     """What a frame's table holds, per slot (header included), as parallel arrays.
 
     arena: slots and their offsets, and which cell they are (sizes by cell): the cells only matter
@@ -77,8 +82,9 @@ class Frame:
 
     def _guard(self, layout: FrameLayout) -> None:
         """Every cell in memory of its own, the page after its last byte forbidden."""
+        guarded_memory = import_module("hlo.runtime.guard").GuardedMemory
         for cell, size in layout.cell_bytes.items():
-            self.guards[cell] = GuardedMemory(size)
+            self.guards[cell] = guarded_memory(size)
         addresses = [self.guards[int(cell)].address for cell in layout.arena_cells]
         self.table[layout.arena_slots] = np.array(addresses, np.uint64)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from hlo.records import dataclass
 
 
-class BufferRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BufferRow:
     """One buffer of the arena: the instruction that made it, its HLO line and text line."""
 
     name: str
@@ -17,7 +18,8 @@ class BufferRow(NamedTuple):
     end: int
 
 
-class MemoryReport(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
     """Sizes in bytes; `peak`: the arena's buffers at the fullest moment, largest first.
 
     spare_bytes: room for copies of arguments that do not begin a cache line.

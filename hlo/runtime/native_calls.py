@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, stored
-from hlo.runtime.arguments import checked_arguments, checked_parameter
+from hlo.records import dataclass
 from hlo.runtime.frames import FramePool
 
 MOST_TRIES = 8  # of a call whose frame another thread may take first
@@ -27,7 +28,8 @@ MOST_FRAMES = 64  # idle ones that the native functions keep; further calls at o
 Native = Callable[..., object]
 
 
-class FastCall(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FastCall:
     """make: a native function from (what it calls for what it declines, the address of its stack of
     frames, the numbers of the argument leaves that are given away). push: puts a frame's address on
     a stack of frames, in one step beside the calls of other threads.
@@ -37,7 +39,8 @@ class FastCall(NamedTuple):
     push: Callable[[int, int], object]
 
 
-class Signature(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Signature:
     """The entry's parameters and result; donated: result leaf -> argument leaf it may be in."""
 
     parameters: tuple[Instruction, ...]
@@ -164,7 +167,7 @@ class NativeCalls:
     def _leaves(self, arguments: Sequence[object]) -> list[np.ndarray | None]:
         """Every leaf in its plainest form; HloError where an argument is not as it has to be."""
         if self._has_tuples or len(arguments) != len(self._parts):
-            values = checked_arguments(self._signature.parameters, arguments)
+            values = checking().checked_arguments(self._signature.parameters, arguments)
             return [plain(a, kind) for a, kind in zip(flattened(values), self._types, strict=True)]
         found: list[np.ndarray | None] = []
         rows = zip(arguments, self._types, self._sizes, strict=True)
@@ -172,7 +175,7 @@ class NativeCalls:
             if type(value) is np.ndarray and value.dtype is kind and value.shape == sizes:
                 array = value
             else:
-                checked = checked_parameter(self._signature.parameters, number, value)
+                checked = checking().checked_parameter(self._signature.parameters, number, value)
                 assert isinstance(checked, np.ndarray), "an array parameter takes arrays"
                 array = checked
             found.append(plain(array, kind))
@@ -183,6 +186,11 @@ class NativeCalls:
         if self._form is None:
             return made
         return formed(iter(made if isinstance(made, tuple) else (made,)), self._form)
+
+
+def checking() -> ModuleType:
+    """The check of arguments in Python, which arrays that are as they should be never see."""
+    return import_module("hlo.runtime.arguments")
 
 
 def _declined(*leaves: object) -> None:
@@ -238,7 +246,8 @@ def form_of(shape: Shape) -> Form:
     return Form(axes=tuple(order.index(d) for d in range(len(order))), dims=stored(shape).dims)
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Form:
     """A tuple of parts, or a leaf.
 
     axes: which of the dimensions `dims` of memory each of the leaf's is, None for 0, 1, ...

@@ -6,13 +6,13 @@ Signature, FrameLayout, entry address --fast_call--> Python built-in functions
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from hlo.backend.codegen import call_ir, scalar_ir
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
+from hlo.records import dataclass
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.native_calls import FastCall, Native, Signature
 
@@ -20,12 +20,18 @@ RELEASE_US = 2.0  # programs from this estimate on let other Python threads run
 
 
 def fast_call(
-    native: NativeCall, signature: Signature, layout: FrameLayout, entry: int, cost_us: float
+    native: NativeCall,
+    signature: Signature,
+    layout: FrameLayout,
+    entry: int,
+    cost_us: float,
+    *,
+    waker: int = 0,
 ) -> FastCall:
     """Makes native functions once the executable knows its slow call and its frames.
 
     They take the leaves of the parameters, and give the leaves of the result, in a tuple if that is
-    one.
+    one. waker: the address of what wakes the program's threads.
     """
     parameters = [leaf for p in signature.parameters for leaf in p.shape.leaves()]
     outputs = [stored(leaf) for leaf in signature.result.leaves()]
@@ -41,6 +47,7 @@ def fast_call(
     record[call_ir.NARGS] = len(parameters)
     record[call_ir.NRESULTS] = len(outputs)
     record[call_ir.ENTRY] = entry
+    record[call_ir.WAKER] = waker
     record[call_ir.ARGUMENT_SLOTS] = layout.arguments.ctypes.data
     record[call_ir.ARGUMENT_COUNT] = len(layout.arguments)
     record[call_ir.RESULT_SLOTS] = layout.results.ctypes.data
@@ -78,7 +85,8 @@ class Record(np.ndarray):
     kept: tuple[object, ...]
 
 
-class ShapeRows(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ShapeRows:
     """Rows of the call record for shapes, and the sizes that they point to."""
 
     words: np.ndarray

@@ -12,18 +12,16 @@ nothing is thrown through our code. Source: the System V ABI, x86-64 supplement,
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import struct
 import sys
 import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
-PAGE = mmap.PAGESIZE
+PAGE = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096
 HEADER_SHOFF, HEADER_SHNUM = 0x28, 0x3C
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = np.dtype(
@@ -37,6 +35,8 @@ ABSOLUTE_64, PC_32, PLT_32, PC_64 = 1, 2, 4, 24  # relocations
 FROM_GOT = (9, 41, 42)  # a distance to a slot that holds the symbol's address
 STUB = b"\xff\x25\x02\x00\x00\x00\xcc\xcc"  # jmp [rip + 2]; what follows is the address
 STUB_BYTES = 16
+# Of Linux's mmap and mprotect. (Loading Python's module of these names takes as long as linking.)
+MAY_READ, MAY_WRITE, MAY_RUN, PRIVATE, ANONYMOUS = 1, 2, 4, 2, 0x20
 
 OFFSET = ctypes.c_long
 
@@ -105,19 +105,14 @@ def _placed(parts: Sequence[_Object], size: int, *, writable: bool) -> int:
     return size
 
 
-class Section(NamedTuple):
-    """A row of an object file's table of sections (SECTION)."""
+class Section:
+    """A row of an object file's table of sections (SECTION), as far as it is read here."""
 
-    name: int
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    entry: int
+    __slots__ = ("align", "flags", "info", "link", "offset", "size", "type")
+
+    def __init__(self, row: tuple[int, ...]) -> None:
+        _, self.type, self.flags, _, self.offset, self.size, self.link, self.info, *rest = row
+        self.align = rest[0]
 
 
 class _Object:
@@ -129,7 +124,7 @@ class _Object:
         count = int.from_bytes(data[HEADER_SHNUM : HEADER_SHNUM + 2], "little")
         self.data = data
         end = start + count * SECTION.size
-        self.sections = [Section(*row) for row in SECTION.iter_unpack(data[start:end])]
+        self.sections = [Section(row) for row in SECTION.iter_unpack(data[start:end])]
         (table,) = (s for s in self.sections if s.type == SYMTAB)
         self.symbols = np.frombuffer(data, SYMBOL, table.size // SYMBOL.itemsize, table.offset)
         self.names_at = self.sections[table.link].offset
@@ -225,8 +220,7 @@ def _system() -> ctypes.CDLL:
 
 def _mapped(size: int) -> int:
     """Fresh memory of our own (a forked child gets a copy)."""
-    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    base = _system().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, kind, -1, 0)
+    base = _system().mmap(None, size, MAY_READ | MAY_WRITE, PRIVATE | ANONYMOUS, -1, 0)
     if base in (None, ctypes.c_void_p(-1).value):
         raise MemoryError(f"{size} bytes of memory for code")
     return int(base)
@@ -234,5 +228,5 @@ def _mapped(size: int) -> int:
 
 def _make_executable(base: int, size: int) -> None:
     """From now on the memory may be run and not written."""
-    if _system().mprotect(base, size, mmap.PROT_READ | mmap.PROT_EXEC):
+    if _system().mprotect(base, size, MAY_READ | MAY_RUN):
         raise OSError(ctypes.get_errno(), "memory cannot be made executable")

@@ -9,6 +9,8 @@ Imports none of the stages that make code, so that a kept program costs little m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,12 +20,14 @@ from hlo.backend.linking import native, recall
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.machine import identity
-from hlo.backend.planning.donation import donated_leaves
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
-from hlo.runtime.executable import Executable, Host
+from hlo.runtime.executable import Executable
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count
+
+if TYPE_CHECKING:
+    from hlo.runtime.executable import Host
 
 
 def program_key(
@@ -53,18 +57,18 @@ def link(
     result: the shape and layouts of what callers get; the header's if not given.
     """
     shape = result or result_shape(module)
-    signature = Signature(module.entry.parameters, shape, donated_leaves(module))
-    if table.wakes_pool:
-        pool = native.pool()
-        if pool is not None:
-            pool.grow(table.threads)
+    signature = Signature(module.entry.parameters, shape, _donated_leaves(module))
+    pool = native.pool() if table.wakes_pool else None
+    if pool is not None:
+        pool.grow(table.threads)
     code = Code(bodies)
     entry = code.address(ENTRY)
     layout = table.frame_layout(counters)
     call = native.native_call()
     fast = None
     if call is not None:
-        fast = linking.fast_call(call, signature, layout, entry, table.cost_us)
+        waker = 0 if pool is None else pool.waker
+        fast = linking.fast_call(call, signature, layout, entry, table.cost_us, waker=waker)
     return Executable(
         signature,
         layout,
@@ -74,6 +78,15 @@ def link(
         fast_call=fast,
         keeps=(code, table, counters),
     )
+
+
+def _donated_leaves(module: Module) -> dict[int, int]:
+    """Result leaf -> argument leaf, of programs whose header names any."""
+    if not module.attributes.get("input_output_alias"):
+        return {}
+    donation = import_module("hlo.backend.planning.donation")
+    found: dict[int, int] = donation.donated_leaves(module)
+    return found
 
 
 def result_shape(module: Module) -> Shape:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import re
 import threading
 from collections.abc import Sequence
 from importlib import import_module
 
-from hlo.backend.linking import elf, lapack_symbols
+from hlo.backend.linking import elf
 
 # Where LLVM's code may call into: memcpy, fmod, arithmetic on wide integers.
 LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
+LAPACK = "hlo_lapack_"  # begins the symbols of LAPACK's routines (lapack_symbols.py)
 
-_LAPACK = re.compile(rf"{lapack_symbols.PREFIX}\w+".encode())
 _lock = threading.Lock()
 _defined: dict[str, int] = {}
 
@@ -46,7 +45,8 @@ class Engine:
         llvm = toolchain.llvm
         with _lock:  # engines are made on one thread at a time
             toolchain.initialise()
-            for name in set(_LAPACK.findall(b"\0".join(objects))):
+            named = import_module("re").findall(rf"{LAPACK}\w+".encode(), b"\0".join(objects))
+            for name in set(named):
                 define_symbol(name.decode(), address_of(name.decode()))
             for name, address in list(_defined.items()):
                 llvm.add_symbol(name, address)
@@ -78,8 +78,9 @@ def define_symbol(name: str, address: int) -> None:
 def address_of(name: str) -> int:
     """Where a symbol from outside a program's objects lies; OSError where there is none."""
     found = _defined.get(name)
-    if not found and name.startswith(lapack_symbols.PREFIX):
-        found = _defined[name] = lapack_symbols.routine_address(name)
+    if not found and name.startswith(LAPACK):
+        lapack = import_module("hlo.backend.linking.lapack_symbols")
+        found = _defined[name] = lapack.routine_address(name)
     for library in () if found else LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             function = getattr(ctypes.CDLL(library), name)

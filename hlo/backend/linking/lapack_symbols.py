@@ -15,15 +15,15 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 
+from hlo.backend.linking.jit import LAPACK
 from hlo.errors import HloError
 
-PREFIX = "hlo_lapack_"
 EXTENSION = "scipy.linalg.cython_lapack"
 
 
 def symbol(routine: str) -> str:
     """The symbol of a routine, `dgetrf`."""
-    return PREFIX + routine
+    return LAPACK + routine
 
 
 def has_routine(routine: str) -> bool:
@@ -33,7 +33,7 @@ def has_routine(routine: str) -> bool:
 
 def routine_address(symbol: str) -> int:
     """Where a routine lies; HloError where SciPy is missing."""
-    capsule = _capsules().get(symbol.removeprefix(PREFIX))
+    capsule = _capsules().get(symbol.removeprefix(LAPACK))
     if capsule is None:
         raise HloError("unsupported", f"{symbol}: expected SciPy to be installed: no LAPACK")
     name_of, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer

@@ -138,6 +138,7 @@ class Pool:
         self._code = Code(objects([module])).keep_forever()
         for name in (PARALLEL, WAKE):
             define_symbol(name, self._code.address(name))
+        self.waker = self._code.address(WAKE)
         self._worker = self._code.address(pool_ir.WORKER)
         self._state = self._code.address(pool_ir.STATE)
         self._create = library.pthread_create

@@ -15,8 +15,9 @@ import marshal
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +27,17 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
+from hlo.records import dataclass
 from hlo.runtime.memory import BufferRow, MemoryReport
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
+# Folders that compilation does not ask: what a module says, its digest knows.
+UNASKED = frozenset({"cli", "parser", "printer", "tools", "__pycache__"})
 UNREAD = frozenset({"metadata", "statistics", "origin"})  # attributes that nothing looks at
 
 
-class Recalled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Recalled:
     """What was kept of a program."""
 
     table: LinkTable
@@ -46,18 +51,24 @@ def key(module: Module, *options: str) -> str:
 
 @lru_cache(maxsize=1)
 def sources_digest() -> str:
-    """A digest of the names, sizes and times of this package's files."""
-    rows: list[str] = []
+    """A digest of the names, sizes and times of this package's files, but for what reads and
+    writes texts (UNASKED)."""
+    digest = hashlib.sha256()
     waiting = [hlo.__path__[0]]
     while waiting:
-        with os.scandir(waiting.pop()) as entries:
+        folder = waiting.pop()
+        rows: list[tuple[str, int, int]] = []
+        with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.endswith(".py"):
+                name = entry.name
+                if name.endswith(".py"):
                     status = entry.stat()
-                    rows.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
-                elif entry.name != "__pycache__" and entry.is_dir():
-                    waiting.append(entry.path)
-    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+                    rows.append((name, status.st_size, status.st_mtime_ns))
+                elif name not in UNASKED and entry.is_dir():
+                    waiting.append(f"{folder}/{name}")
+        waiting.sort()
+        digest.update(f"{folder} {sorted(rows)}".encode())
+    return digest.hexdigest()
 
 
 def module_digest(module: Module) -> str:
@@ -113,7 +124,7 @@ def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
     if sum(c.nbytes for c in table.constants) > MOST_CONSTANT_BYTES:
         return
     report = table.memory
-    peak = tuple([(*row,) for row in report.peak])  # plain tuples: marshal takes no others
+    peak = tuple([_plain(row) for row in report.peak])
     plain = (
         table.slots,
         table.arena_bytes,
@@ -125,10 +136,15 @@ def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
         table.threads,
         table.wakes_pool,
         table.cost_us,
-        (*report[:5], peak, report.spare_bytes),
+        (*_plain(report)[:5], peak, report.spare_bytes),
         tuple(c.tobytes() for c in table.constants),
     )
     cache.store(name, marshal.dumps((plain, tuple(bodies))))
+
+
+def _plain(record: MemoryReport | BufferRow) -> tuple[Any, ...]:
+    """The fields' values: marshal takes no other objects."""
+    return tuple([getattr(record, field.name) for field in fields(record)])
 
 
 def load(name: str) -> Recalled | None:

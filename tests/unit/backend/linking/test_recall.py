@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -140,3 +141,13 @@ def test_broken_modules_have_keys_and_are_verified() -> None:
     assert installing.program_key(module) != installing.program_key(parse(TEXT))
     with pytest.raises(HloErrors):
         driver.compile(module)
+
+
+def test_the_digest_of_sources_covers_all_that_compiles() -> None:
+    asking = {"backend", "passes", "ops", "ir", "attributes", "runtime", "verifier", "interpreter"}
+    package = Path(recall.hlo.__path__[0])
+    folders = "|".join(recall.UNASKED)
+    forbidden = re.compile(rf"^(?:from|import) hlo\.(?:{folders})\b", re.MULTILINE)
+    assert not asking & recall.UNASKED
+    for file in sorted(file for folder in asking for file in (package / folder).rglob("*.py")):
+        assert not forbidden.search(file.read_text()), f"{file} imports what is left out"
