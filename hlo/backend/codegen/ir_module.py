@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from hlo.records import dataclass
 
 ENTRY = "hlo_entry"
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/codegen/pool_ir.py
 WAKE = "hlo_wake"
 
 
-class IrModule(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IrModule:
     """One compilation unit. optimised: whether LLVM's middle-end should see it; is_glue: whether
     it holds no loop that LLVM should optimise, so that plain code generation serves.
     """

@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 
 from hlo.backend.codegen.aligning import aligned_address
@@ -86,7 +86,7 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     declared = re.findall(r"^declare [^@]*@([\w.$-]+)", last.text, re.MULTILINE)
     functions = tuple(entry.functions)
     together = last.text + entry.text(functions, frozenset((*last.symbols, *declared)))
-    return (*modules, last._replace(text=together, symbols=(*last.symbols, *functions)))
+    return (*modules, replace(last, text=together, symbols=(*last.symbols, *functions)))
 
 
 def symbol(kernel: Kernel) -> str:
