@@ -19,12 +19,13 @@ from hlo.backend.codegen.block_ir import NDARRAY
 # The call record, in 8-byte words.
 (
     NARGS, NRESULTS, FRAMES, ENTRY, SLOW, FLAGS, ARGUMENT_SLOTS, ARGUMENT_COUNT, RESULT_SLOTS,
-    RESULT_COUNT, ARGUMENTS, RESULTS,
-) = range(12)  # fmt: skip
-RECORD_WORDS = 12
+    RESULT_COUNT, ARGUMENTS, RESULTS, WAKER,
+) = range(13)  # fmt: skip
+RECORD_WORDS = 13
 # Flags: let other Python threads run; the result is a tuple; an argument is given away.
 RELEASES, TUPLE, GIVES = 1, 2, 4
-# FRAMES: a stack of idle frames' addresses, their number first.
+# FRAMES: a stack of idle frames' addresses, their number first. WAKER: 0, or what to call as early as
+# can be, while arguments are checked: threads take their time to wake.
 # An argument's or a result's row, in words: dtype object, rank, address of the sizes, bytes; then
 # of an argument the kind of number and the type of NumPy's scalars (scalar_ir), of a result the
 # number of the argument in whose memory it is, plus one; then whether that memory is given away.
@@ -172,9 +173,16 @@ check:
   %numbers = alloca i64, i64 %n
   %results = alloca ptr, i64 %outs
   %out.data = alloca ptr, i64 %outs
+{_field("waker", WAKER)}
+  %sleepy = icmp ne ptr %waker, null
+  br i1 %sleepy, label %waking, label %arguments
+waking:
+  call void %waker()
+  br label %arguments
+arguments:
   br label %argument
 argument:
-  %i = phi i64 [ 0, %check ], [ %i.next, %accept ]
+  %i = phi i64 [ 0, %arguments ], [ %i.next, %accept ]
   %more = icmp ult i64 %i, %n
   br i1 %more, label %one, label %checked
 one:

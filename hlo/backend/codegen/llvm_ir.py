@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 
+from hlo.backend.codegen import region_ir
 from hlo.backend.codegen.aligning import aligned_address
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
@@ -258,7 +259,7 @@ class _Entry:
                 name = self._outlined(part, "part")
                 self._checked(function, f"call i32 @{name}(ptr %frame)", part)
             return
-        for step in steps:
+        for step in steps if self.timed is not None else self._regions(function, steps):
             began = self._clock(function, step)
             match step:
                 case KernelStep():
@@ -274,6 +275,26 @@ class _Entry:
                 case BranchStep():
                     self._branch(function, step)
             self._count(function, step, began)
+
+    def _regions(self, function: _Function, steps: tuple[Step, ...]) -> Iterator[Step]:
+        """The steps; those of a region are written as one parallel loop instead."""
+        for is_region, group in region_ir.grouped_steps(steps):
+            if not is_region:
+                yield from group
+                continue
+            own = region_ir.longest_first(group)
+            for step in own:
+                self.called[step.kernel] = None
+                name = self.names[step.kernel]
+                self._declare(name, f"void @{name}(ptr, i64, i64)")
+            symbol = f"hlo_region_{len(self.functions)}"
+            self.functions[symbol] = region_ir.function(symbol, own, self.names)
+            self._declare(symbol, f"void @{symbol}(ptr, i64, i64)")
+            self._declare(PARALLEL, f"void @{PARALLEL}(ptr, ptr, i64, i64, i64, i64)")
+            chunks = region_ir.chunks(own)
+            function.lines += region_ir.call(
+                symbol, PARALLEL, len(own), chunks, function.fresh("region")
+            )
 
     def _clock(self, function: _Function, step: Step) -> str:
         """The cycle counter before a step, in a timed entry."""

@@ -24,6 +24,7 @@ from hlo.backend.planning.program import (
     Program,
     Step,
 )
+from hlo.backend.planning.regions import Together, regions
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 from hlo.passes.loop_state import counter
@@ -38,6 +39,7 @@ COPY_BYTES_PER_US = 10_000
 HOST_US = 20.0
 WAKE_US = 150.0  # parallel work from which a program wakes the pool
 SPLIT_US = 4.0  # a kernel from which it is split
+REGION_US = 12.0  # small kernels that run at once from which they do
 CHUNK_US = 2.0
 CHUNKS_PER_THREAD = 4
 ASSUMED_TRIPS = 16  # of a loop whose end is not known
@@ -116,6 +118,20 @@ def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
     return found
 
 
+def together(plan: BufferPlan) -> list[Together]:
+    """Regions of the program's own steps that are worth a parallel loop."""
+    found = regions(plan.nodes, plan.cells, _alone_us)
+    return [region for region in found if len(region.nodes) > 1 and region.us >= REGION_US]
+
+
+def _alone_us(node: Run) -> float | None:
+    """The time of a node whose only kernel is not split."""
+    assert isinstance(node.implementation, KernelSequence), "host calls are not kernels"
+    (call,) = node.implementation.calls
+    us = kernel_us(call.kernel, node.instruction)
+    return None if call.kernel.units > 1 and us >= SPLIT_US else us
+
+
 def is_hot(loop: Loop) -> bool:
     """Whether what an iteration works on stays in the cache for the next one."""
     moved = 0
@@ -145,7 +161,10 @@ class _Lowering:
     def __init__(self, plan: BufferPlan, threads: int) -> None:
         self.plan = plan
         self.threads = threads
-        self.splits = threads > 1 and parallel_us(plan.nodes) >= WAKE_US
+        apart = parallel_us(plan.nodes) if threads > 1 else 0.0
+        found = together(plan) if threads > 1 and cost_us(plan.nodes) >= WAKE_US else []
+        self.splits = threads > 1 and apart + sum(region.us for region in found) >= WAKE_US
+        self.regions = {node: n for n, r in enumerate(found, 1) for node in r.nodes}
         self.table: list[int] = []
         self.rows: dict[tuple[int, ...], int] = {}
         self.kernels: dict[Kernel, int] = {}
@@ -179,7 +198,8 @@ class _Lowering:
                     cells = node.cells
                     for call in calls:
                         row = tuple(cells[b] for b in call.buffers)
-                        steps.append(self._step(call.kernel, row, node.instruction))
+                        region = self.regions.get(node, 0) if self.splits else 0
+                        steps.append(self._step(call.kernel, row, node.instruction, region))
                 case Move():
                     steps.append(self._copy(node))
                 case Align():
@@ -213,7 +233,9 @@ class _Lowering:
         selector = self._row((node.selector,))
         return BranchStep(selector, node.by_predicate, branches, node.instruction)
 
-    def _step(self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction) -> KernelStep:
+    def _step(
+        self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction, region: int = 0
+    ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
         chunks = self._chunks(kernel, instruction)
         stride = 0
@@ -225,7 +247,10 @@ class _Lowering:
         else:
             row = cells
         slot, width = self._row(row), len(cells)
-        return KernelStep(number, slot, width, kernel.units, chunks, stride, instruction)
+        us = kernel_us(kernel, instruction, hot=self.hot)
+        return KernelStep(
+            number, slot, width, kernel.units, chunks, stride, instruction, region, us
+        )
 
     def _chunks(self, kernel: Kernel, instruction: Instruction) -> int:
         us = kernel_us(kernel, instruction, hot=self.hot)

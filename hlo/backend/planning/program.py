@@ -23,6 +23,7 @@ class KernelStep:
     """Run all units of a kernel on a row of `width` addresses.
 
     chunks > 1: split over the threads; stride: slots between the rows of two threads (0: one row).
+    region > 0: steps in a row of the same region may run at once, us: the time of one.
     """
 
     kernel: int
@@ -32,6 +33,8 @@ class KernelStep:
     chunks: int
     stride: int
     instruction: Instruction
+    region: int = 0
+    us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ class Program:
                     yield indent + step
                 case KernelStep(instruction=i):
                     split = f" in {step.chunks} chunks" if step.chunks > 1 else ""
+                    split += f", region {step.region}" if step.region else ""
                     yield f"{indent}kernel k{step.kernel} [{step.units} units{split}] // {i.name}"
                 case CopyStep():
                     row = f"{self._row(step.target, 1)} <- {self._row(step.source, 1)}"

@@ -1,0 +1,93 @@
+"""Regions: small kernels in a row that do not need each other, one parallel loop together.
+
+    nodes --regions--> runs of nodes; a unit of the loop is a whole kernel
+
+What a kernel with too little work of its own to be split cannot use, the other threads, many of
+them can: the update of every parameter of a model is one. Kernels are not changed, so bits are
+not. Does not know: how long a kernel takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
+
+from hlo.backend.kernels.kernel import KernelSequence
+from hlo.backend.planning.cells import Cell, Node, Region, Run
+from hlo.backend.planning.legality import Way, way
+from hlo.records import dataclass
+
+MOST = 64  # kernels of a region: each is compared with the others
+_SIMPLE = frozenset({Region.ARENA, Region.ARGUMENT, Region.RESULT, Region.DONATED, Region.CONSTANT})
+
+
+@dataclass(slots=True)
+class _Uses:
+    """Memory that kernels use: bytes of the arena, and other cells by number."""
+
+    numbers: set[int] = field(default_factory=set)
+    bytes: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, numbers: Iterable[int], cells: Sequence[Cell]) -> None:
+        for n in numbers:
+            cell = cells[n]
+            if cell.region is Region.ARENA:
+                self.bytes.append((cell.offset, cell.offset + cell.size))
+            else:
+                self.numbers.add(n)
+
+    def meets(self, other: _Uses) -> bool:
+        return not self.numbers.isdisjoint(other.numbers) or any(
+            low < other_high and other_low < high
+            for low, high in self.bytes
+            for other_low, other_high in other.bytes
+        )
+
+
+@dataclass(slots=True)
+class Together:
+    """A region: its kernels, and their time in microseconds."""
+
+    nodes: list[Run] = field(default_factory=list)
+    us: float = 0.0
+    used: _Uses = field(default_factory=_Uses)
+    written: _Uses = field(default_factory=_Uses)
+
+    def took(self, node: Run, us: float, cells: Sequence[Cell]) -> bool:
+        """Whether the node needs none of the others; it is one of them then."""
+        used, written = _Uses(), _Uses()
+        used.add(node.cells, cells)
+        written.add((*node.results, *node.temporaries), cells)
+        if len(self.nodes) == MOST or written.meets(self.used) or used.meets(self.written):
+            return False
+        self.nodes.append(node)
+        self.us += us
+        for mine, its in ((self.used, used), (self.written, written)):
+            mine.numbers |= its.numbers
+            mine.bytes += its.bytes
+        return True
+
+
+def regions(
+    nodes: Iterable[Node], cells: Sequence[Cell], alone_us: Callable[[Run], float | None]
+) -> Iterator[Together]:
+    """Nodes in a row that may run at once; alone_us: the time of one, None if it is not small."""
+    found = Together()
+    for node in nodes:
+        us = alone_us(node) if isinstance(node, Run) and _is_plain(node, cells) else None
+        if us is not None and isinstance(node, Run) and found.took(node, us, cells):
+            continue
+        yield found
+        found = Together()
+        if us is not None and isinstance(node, Run):
+            found.took(node, us, cells)
+    yield found
+
+
+def _is_plain(node: Run, cells: Sequence[Cell]) -> bool:
+    """Whether it is one loop nest, in memory that is nobody else's."""
+    match node.implementation:
+        case KernelSequence(calls=(call,)):
+            is_staged = way(node.instruction) is Way.STAGED and not call.kernel.scratch_bytes
+            return is_staged and all(cells[n].region in _SIMPLE for n in node.cells)
+    return False

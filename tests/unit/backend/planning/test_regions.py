@@ -1,0 +1,93 @@
+"""Regions: which small kernels run at once, and that the bits are those of one thread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo.backend import backend
+from hlo.backend.linking.compile import objects
+from hlo.backend.linking.tabulation import link_table
+from hlo.backend.planning import lowering
+from hlo.backend.planning.program import KernelStep, Program
+from hlo.parser.parse import parse
+
+SIZES = (3000, 100, 5000, 7, 4001, 2000)
+
+
+def updates(count: int) -> str:
+    """A program with one small kernel per parameter, none of which needs another."""
+    lines, results = [], []
+    for n, size in enumerate(SIZES[:count]):
+        lines += [f"x{n} = f32[{size}] parameter({n})", f"y{n} = f32[{size}] sqrt(x{n})"]
+        results.append(f"y{n}")
+    types = ", ".join(f"f32[{size}]" for size in SIZES[:count])
+    lines.append(f"ROOT t = ({types}) tuple({', '.join(results)})")
+    return "HloModule m\nENTRY e {\n  " + "\n  ".join(lines) + "\n}"
+
+
+CHAIN = """HloModule m
+  less { p = f32[] parameter(0)
+    q = f32[] parameter(1)
+    ROOT r = pred[] compare(p, q), direction=LT }
+  ENTRY e { x = f32[1000] parameter(0)
+    s = f32[1000] sort(x), dimensions={0}, to_apply=less
+    a = f32[1000] sqrt(s)
+    b = f32[1000] reverse(a), dimensions={0}
+    c = f32[10,100] reshape(b)
+    d = f32[100,10] transpose(c), dimensions={1,0}
+    ROOT t = (f32[1000], f32[1000], f32[100,10]) tuple(a, b, d) }"""
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every region is worth a parallel loop, no kernel is worth being split."""
+    for least, value in (("WAKE_US", -1.0), ("REGION_US", 0.0), ("SPLIT_US", 1e9)):
+        monkeypatch.setattr(lowering, least, value)
+
+
+def kernels(program: Program) -> list[KernelStep]:
+    return [step for step in program.steps if isinstance(step, KernelStep)]
+
+
+@pytest.mark.usefixtures("eager")
+def test_kernels_apart_are_one_region() -> None:
+    steps = kernels(backend.build_program(parse(updates(6)), threads=2))
+    assert len(steps) == 6
+    assert {step.region for step in steps} == {1}
+    assert "region 1" in str(backend.build_program(parse(updates(6)), threads=2))
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_kernel_alone_is_none() -> None:
+    assert not any(s.region for s in kernels(backend.build_program(parse(updates(1)), threads=2)))
+    assert not any(s.region for s in kernels(backend.build_program(parse(updates(6)), threads=1)))
+
+
+@pytest.mark.usefixtures("eager")
+def test_what_reads_anothers_result_waits_for_it() -> None:
+    program = backend.build_program(parse(CHAIN), threads=2)
+    by_name = {step.instruction.name: step.region for step in kernels(program)}
+    assert by_name["a"] == 0 or by_name["a"] != by_name["b"]
+    assert by_name["b"] == 0 or by_name["b"] != by_name["d"]
+
+
+def test_little_work_is_no_region() -> None:
+    program = backend.build_program(parse(updates(6)), threads=2)
+    assert not program.wakes_pool
+    assert not any(step.region for step in kernels(program))
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("threads", [2, 5])
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_a_region_gives_the_bits_of_its_kernels(threads: int, count: int) -> None:
+    module = parse(updates(count))
+    values = [np.random.default_rng(n).random(SIZES[n]).astype(np.float32) for n in range(count)]
+    program = backend.build_program(module, threads=threads)
+    bodies = objects(backend.emit_llvm(program))
+    for _ in range(20):
+        results = backend.link(module, link_table(program), bodies)(*values)
+        assert isinstance(results, tuple)
+        for value, result in zip(values, results, strict=True):
+            assert result.tobytes() == np.sqrt(value).tobytes()
