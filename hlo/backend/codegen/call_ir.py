@@ -24,8 +24,8 @@ from hlo.backend.codegen.block_ir import NDARRAY
 RECORD_WORDS = 13
 # Flags: let other Python threads run; the result is a tuple; an argument is given away.
 RELEASES, TUPLE, GIVES = 1, 2, 4
-# FRAMES: a stack of idle frames' addresses, their number first. WAKER: 0, or what to call as early as
-# can be, while arguments are checked: threads take their time to wake.
+# FRAMES: a stack of idle frames' addresses, their number first. WAKER: 0, or what to call early,
+# before arguments are checked: threads take their time to wake.
 # An argument's or a result's row, in words: dtype object, rank, address of the sizes, bytes; then
 # of an argument the kind of number and the type of NumPy's scalars (scalar_ir), of a result the
 # number of the argument in whose memory it is, plus one; then whether that memory is given away.
