@@ -35,6 +35,7 @@ from hlo.passes.fusion_repeats import (
     evaluations,
     is_worth_repeating,
     may_repeat,
+    views_memory,
 )
 from hlo.passes.liveness import awaited
 
@@ -175,7 +176,8 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
 
 def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
     """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
-    if _is_full(group, max_size) or _operand_count(group, producer) > _MOST_OPERANDS:
+    is_full = _is_full(group, max_size) and not views_memory(producer)
+    if is_full or _operand_count(group, producer) > _MOST_OPERANDS:
         return False
     if producer.opcode == "constant":
         return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hlo.ir.instruction import Instruction
-from hlo.passes.fusibility import is_elementwise, op_cost
+from hlo.passes.fusibility import is_elementwise, is_fusible, op_cost
 
 CHEAP = 3  # ops per element that may be computed again for every use
 MOST_REPEATED = 6  # ops per element; a write and a read of memory take about as long
@@ -23,9 +23,26 @@ _MOVES = frozenset({
 })  # fmt: skip
 
 
+_FEW_BYTES = 4096  # that a cache keeps wherever they lie: each may be on a line of its own
+_VIEWS = frozenset({"reshape", "slice", "bitcast"})  # an address is all that they compute
+
+
+def views_memory(producer: Instruction) -> bool:
+    """Whether it is a part of an array that is in memory anyway, to be read where it lies."""
+    top = producer
+    for _ in range(_MOST_SEARCHED):
+        if top.opcode not in _VIEWS or not is_fusible(top):
+            break
+        (top,) = top.operands
+    is_kept = top.opcode in ("parameter", "constant") or not is_fusible(top)
+    return top is not producer and is_kept
+
+
 def may_repeat(producer: Instruction, count: int) -> bool:
     """Whether computing it in several kernels costs no more than keeping it in memory."""
     if producer.opcode in ("constant", "iota"):
+        return True
+    if producer.shape.size_bytes <= _FEW_BYTES and views_memory(producer):
         return True
     if producer.opcode in ("gather", "dynamic-slice", "reduce", "concatenate", "pad"):
         return False
