@@ -11,7 +11,7 @@ softmax inputs would pay it in every vector. A subnormal result is rounded as an
 from __future__ import annotations
 
 from hlo.backend.math import piece_tables, pieces
-from hlo.backend.math.scaling import format_of, power_of_two, times_power
+from hlo.backend.math.scaling import format_of, grown_by_power, power_of_two
 from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_sum
 from hlo.records import dataclass
 
@@ -59,7 +59,7 @@ def exp(x: Term) -> Term:
     # In units of the least subnormal a small result is an integer, and this its code.
     least = fmt.bias - 1 + fmt.mantissa
     small = n < 2.0 - fmt.bias
-    y = times_power(p + 1.0, small.select(n + least, n), small.select(k + least, k))
+    y = grown_by_power(p, small.select(n + least, n), small.select(k + least, k))
     return small.select(y.to_nearest_integer(), y.bits).real
 
 
@@ -68,7 +68,7 @@ def _exp_of_few_subnormals(x: Term) -> Term:
     c = _RANGES[x.scalar]
     dead = x < c.zero
     n, k, p = _reduced(dead.select(0.0, x.at_most(c.full)))
-    return dead.select(0.0, times_power(p + 1.0, n, k))
+    return dead.select(0.0, grown_by_power(p, n, k))
 
 
 def expm1(x: Term) -> Term:

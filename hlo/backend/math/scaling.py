@@ -6,7 +6,7 @@ AVX-512 has instructions for both (vgetexp, vgetmant, vscalef); integer forms gi
 from __future__ import annotations
 
 from hlo.backend.codegen.writer import Value
-from hlo.backend.math.term import Term
+from hlo.backend.math.term import Term, fma
 from hlo.records import dataclass
 
 
@@ -37,6 +37,15 @@ def times_power(y: Term, n: Term, k: Term) -> Term:
         return _scalef(y, n)
     half = k.ashr(1)
     return y * power_of_two(half) * power_of_two(k - half)
+
+
+def grown_by_power(p: Term, n: Term, k: Term) -> Term:
+    """(1 + p) * 2^n as times_power has it: products with a power of two round nothing."""
+    if avx512_suffix(p):
+        return _scalef(p + 1.0, n)
+    half = k.ashr(1)
+    first = power_of_two(half)
+    return fma(p, first, first) * power_of_two(k - half)
 
 
 def power_of_two(k: Term) -> Term:

@@ -221,11 +221,20 @@ class Term:
 
     def to_nearest_integer(self) -> Term:
         """Rounded, ties to even, as integer lanes of the same width, in which it has room."""
-        type = self._like(FLOATS[self.scalar])
-        if self.lanes == 1 or not self.target.has("avx512dq"):
-            return self.rounded().to(FLOATS[self.scalar])
-        suffix = f"{mangled(type)}.{mangled(self.type)}"
-        return self.of(self.w.intrinsic("llvm.lrint", type, self.value, suffix=suffix))
+        integer = FLOATS[self.scalar]
+        if not self.target.has("avx512dq"):
+            return self.rounded().to(integer)
+        if self.lanes > 1:
+            return self._nearest(self.value)
+        # One lane of a vector register stays there: the scalar form goes by way of another.
+        lanes = 2 if self.is_double else 4
+        found = self._nearest(self.w.splat(self.value, lanes))
+        return self.of(self.w.extract(found.value, 0))
+
+    def _nearest(self, x: Value) -> Term:
+        type = vector_of(FLOATS[self.scalar], x.lanes)
+        suffix = f"{mangled(type)}.{mangled(x.type)}"
+        return self.of(self.w.intrinsic("llvm.lrint", type, x, suffix=suffix))
 
     def truncated(self) -> Term:
         return self.call("llvm.trunc")
