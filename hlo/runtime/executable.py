@@ -46,7 +46,6 @@ if TYPE_CHECKING:
             """Do a step on the addresses in the frame's table; raises on failure."""
 
 
-HostCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
 EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
@@ -69,9 +68,7 @@ class Executable:
         self._entry = EntryFunction(entry_address)
         self._host = host
         self._keeps = keeps  # code and constants
-        self._callback = HostCallback(self._called_back)
-        callback = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
-        self._frames = FramePool(replace(layout, head=(callback, *layout.head[1:])))
+        self._frames = FramePool(layout if host is None else self._calling_back(layout))
         self._results = tuple(stored(leaf) for leaf in signature.result.leaves())
         self._call: Callable[..., object] = self._slow_call
         self._native: NativeCalls | None = None
@@ -173,6 +170,13 @@ class Executable:
             frame.error = error
             return 1
         return 0
+
+    def _calling_back(self, layout: FrameLayout) -> FrameLayout:
+        """The layout with the address that native code calls for host steps."""
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64)
+        self._callback = kind(self._called_back)  # lives as long as the code
+        address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+        return replace(layout, head=(address, *layout.head[1:]))
 
     def _nested(self, results: list[np.ndarray | None]) -> object:
         """The result's structure and layouts around its leaves."""

@@ -109,7 +109,7 @@ def layouts_as_expected() -> bool:
     flags = ctypes.c_int32.from_address(start + 64).value
     return (
         words[1] == id(np.ndarray)
-        and words[2] == probe.ctypes.data
+        and words[2] == probe.__array_interface__["data"][0]
         and rank == 2
         and tuple(sizes) == (2, 3)
         and words[7] == id(probe.dtype)
