@@ -10,6 +10,7 @@ from __future__ import annotations
 from hlo.backend.math.scaling import (
     avx512_suffix,
     format_of,
+    in_register,
     power_of_two,
     split_near_one,
     split_of_any,
@@ -35,7 +36,7 @@ _LN2 = {
 
 def log(x: Term) -> Term:
     """ln x, below 1 ulp for every positive x, subnormal too; 0 -> -inf, negative -> NaN."""
-    if avx512_suffix(x):  # whose split carries zeros, infinities, signs and NaN through
+    if avx512_suffix(in_register(x)):  # its split carries zeros, infinities, signs, NaN through
         m, k = split_of_any(x)
         return _log_near_one(m - 1.0, k)
     usable = _positive_finite(x)

@@ -5,7 +5,7 @@ AVX-512 has instructions for both (vgetexp, vgetmant, vscalef); integer forms gi
 
 from __future__ import annotations
 
-from hlo.backend.codegen.writer import Value
+from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.math.term import Term, fma
 from hlo.records import dataclass
 
@@ -56,10 +56,11 @@ def power_of_two(k: Term) -> Term:
 
 def split_near_one(x: Term) -> tuple[Term, Term, Term]:
     """x = m * 2^k with m in [0.75, 1.5), for positive finite x: (m, k as floats, k as integers)."""
-    if avx512_suffix(x):
-        m = _getmant(x)
-        k = _getexp(x) - _getexp(m)
-        return m, k, k.to("i32" if x.scalar == "float" else "i64")
+    wide = in_register(x)
+    if avx512_suffix(wide):
+        m = _getmant(wide)
+        k = first_of(x, _getexp(wide) - _getexp(m))
+        return first_of(x, m), k, k.to("i32" if x.scalar == "float" else "i64")
     fmt = format_of(x)
     tiny = x < 2.0 ** (1 - fmt.bias)
     scaled = tiny.select(x * 2.0 ** (fmt.mantissa + 1), x)
@@ -72,8 +73,22 @@ def split_near_one(x: Term) -> tuple[Term, Term, Term]:
 
 def split_of_any(x: Term) -> tuple[Term, Term]:
     """AVX-512's m and k for every x: k is -inf for 0, inf for inf; m is NaN below 0 and for NaN."""
-    m = avx512("getmant", x, immediates=(0b1011,))
-    return m, _getexp(x) - _getexp(m)
+    wide = in_register(x)
+    m = avx512("getmant", wide, immediates=(0b1011,))
+    return first_of(x, m), first_of(x, _getexp(wide) - _getexp(m))
+
+
+def in_register(x: Term) -> Term:
+    """A scalar as the first lane of a vector, for what AVX-512 has for vectors; else x itself."""
+    if x.lanes > 1 or not x.target.has("avx512vl"):
+        return x
+    type = vector_of(x.scalar, 2 if x.is_double else 4)
+    return x.of(x.w.pure(type, f"insertelement {type} poison, {x.value.typed}, i64 0"))
+
+
+def first_of(x: Term, wide: Term) -> Term:
+    """The lanes that x has of what was made from in_register(x)."""
+    return wide if x.lanes == wide.lanes else x.of(x.w.extract(wide.value, 0))
 
 
 def avx512_suffix(x: Term) -> str:
