@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from lark.exceptions import UnexpectedToken
-from lark.grammar import Rule
 
 from hlo.ops.table import OPS
 from hlo.parser.grammar import compiled, marker
 from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
 from hlo.parser.lexer import END, Lexer, Token
-from hlo.parser.stacks import Callbacks, reduces, stacks
+from hlo.parser.stacks import Callbacks, Reduce, reduce, stacks
+from hlo.parser.tables import Reduction, Tables
 from hlo.parser.wording import described, misread, near, no_shape, reserved, spelled
 
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
@@ -155,59 +155,27 @@ def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
     return Fault("unknown-opcode", message, *place, help=near(opcode, OPS))
 
 
-class _Reduction:
-    """A rule as the machine asks for it, looked up by identity: Lark's own rules hash their text,
-    and their names compare in Python.
-    """
-
-    __slots__ = ("expansion", "name", "rule")
-
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
-        self.expansion = rule.expansion
-        self.name = str(rule.origin.name)
-
-    @property
-    def origin(self) -> _Reduction:
-        return self
-
-
-class Tables:
-    """Lark's tables with slim rules, and what the loop wants to know of each state."""
-
-    def __init__(self) -> None:
-        table = compiled().parser.parser._parse_table  # Lark offers no public door to its tables
-        self.start_states = table.start_states
-        self.end_states = table.end_states
-        reductions: dict[int, _Reduction] = {}
-        self.states: dict[int, dict[str, tuple[object, object]]] = {
-            number: {str(kind): _slim(step, reductions) for kind, step in row.items()}
-            for number, row in table.states.items()
-        }
-        self.reductions = tuple(reductions.values())
-        self.asks = frozenset(
-            number
-            for number, row in table.states.items()
-            if any(kind == "DICT" or kind.startswith("AS_") for kind in row)
-        )
-        self.finals = frozenset(n for n, row in table.states.items() if row.keys() == {END})
-
-
-def _slim(step: tuple[object, object], reductions: dict[int, _Reduction]) -> tuple[object, object]:
-    action, argument = step
-    if not isinstance(argument, Rule):
-        return step
-    return action, reductions.setdefault(id(argument), _Reduction(argument))
-
-
 @lru_cache(maxsize=1)
 def tables() -> Tables:
     """The tables, made when the first text is read."""
-    return Tables()
+    return Tables(compiled())
+
+
+class _Bound(dict[object, Reduce]):
+    """What reductions call, made when the machine first reduces by a rule."""
+
+    def __init__(self, actions: object) -> None:
+        super().__init__()
+        self._actions = actions
+
+    def __bool__(self) -> bool:
+        return True  # Lark would call nothing
+
+    def __missing__(self, reduction: Reduction) -> Reduce:
+        made = self[reduction] = reduce(reduction.rule(), self._actions)
+        return made
 
 
 def callbacks_for(actions: object) -> Callbacks:
     """Lark's reductions, with the methods of `actions` for the rules that it names."""
-    rules = [reduction.rule for reduction in tables().reductions]
-    made = reduces(rules, actions)
-    return {reduction: made[reduction.rule] for reduction in tables().reductions}
+    return _Bound(actions)

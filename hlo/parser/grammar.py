@@ -14,15 +14,17 @@ import os
 import pickle
 import sys
 import tempfile
+from dataclasses import fields
 from functools import lru_cache
 from importlib import resources
-from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import lark
 from lark import Lark
 
 from hlo.parser.kinds import all_kinds
+from hlo.parser.tables import FORM, Plain, plain
 
 log = logging.getLogger(__name__)
 
@@ -59,34 +61,35 @@ def grammar_text() -> str:
 
 
 @lru_cache(maxsize=1)
-def compiled() -> Lark:
+def compiled() -> Plain:
     """The grammar's tables, from the cache where it has them."""
     text = grammar_text()
     path = _cache_path(text)
     found = _read(path)
     if found is None:
-        found = Lark(
-            text, parser="lalr", lexer="basic", start=list(STARTS), maybe_placeholders=False
+        found = plain(
+            Lark(text, parser="lalr", lexer="basic", start=list(STARTS), maybe_placeholders=False)
         )
         _write(path, found)
     return found
 
 
 def _cache_path(text: str) -> Path | None:
-    key = "\n".join((lark.__version__, sys.version, text))
+    key = "\n".join((lark.__version__, sys.version, FORM, text))
     digest = hashlib.sha256(key.encode()).hexdigest()[:24]
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "hlo" / f"grammar-{digest}.pickle" if os.path.isabs(base) else None
+    return Path(base) / "hlo" / f"tables-{digest}.pickle" if os.path.isabs(base) else None
 
 
-def _read(path: Path | None) -> Lark | None:
+def _read(path: Path | None) -> Plain | None:
     if path is None:
         return None
     try:
         status = path.stat()
         if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0):
             return None  # unpickling runs code: only files of our own
-        return Lark.load(BytesIO(path.read_bytes()))
+        found: dict[str, Any] = pickle.loads(path.read_bytes())
+        return Plain(**found)
     except FileNotFoundError:
         return None
     except (OSError, pickle.PickleError, EOFError, ValueError, TypeError, KeyError) as error:
@@ -97,14 +100,14 @@ def _read(path: Path | None) -> Lark | None:
         return None
 
 
-def _write(path: Path | None, grammar: Lark) -> None:
+def _write(path: Path | None, tables: Plain) -> None:
     """Whole or not at all: written beside its place, then renamed."""
     if path is None:
         return
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            grammar.save(file)
+            pickle.dump({f.name: getattr(tables, f.name) for f in fields(tables)}, file, protocol=5)
         os.replace(file.name, path)
     except OSError as error:
         log.debug("grammar cache %s: %s", path, error)

@@ -8,7 +8,7 @@ will do, and no lexer is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from lark import Tree
@@ -42,10 +42,11 @@ def stacks(table: object, callbacks: Callbacks, start: str) -> Stacks:
     return cast(Stacks, cast(Any, ParserState)(configuration, None))
 
 
-def reduces(rules: Sequence[Rule], actions: object) -> Mapping[Rule, Reduce]:
-    """For each rule the method of `actions` that it names, else what makes a Lark tree."""
-    builder = cast(Any, ParseTreeBuilder)(rules, Tree, False, False, False)
-    return cast(Mapping[Rule, Reduce], builder.create_callback(actions))
+def reduce(rule: Rule, actions: object) -> Reduce:
+    """The method of `actions` that a rule names, else what makes a Lark tree."""
+    builder = cast(Any, ParseTreeBuilder)([rule], Tree, False, False, False)
+    (made,) = cast(dict[Rule, Reduce], builder.create_callback(actions)).values()
+    return made
 
 
 def last_part(tree: object) -> object:
