@@ -8,7 +8,9 @@ R = s^2 P(s^2) (the arrangement of Tang 1990 and fdlibm). p and P by Remez, weig
 from __future__ import annotations
 
 from hlo.backend.math.scaling import (
+    avx512,
     avx512_suffix,
+    first_of,
     format_of,
     in_register,
     power_of_two,
@@ -54,13 +56,19 @@ def log1p(x: Term) -> Term:
     usable = _positive_finite(one_more)
     u, rest = two_sum(usable.select(x, 0.0), x.const(1.0))
     m, k, exponent = split_near_one(u)
-    fmt = format_of(x)
-    last = fmt.bias - 1  # for a larger k the rest is too small to count
-    scale = power_of_two(-(exponent > last).select(last, exponent))
-    f = (m - 1.0) + rest * scale
+    f = (m - 1.0) + _scaled_down(rest, k, exponent)
     y = _log_near_one(f, k)
-    tiny = x.abs() < 2.0 ** -(fmt.mantissa + 2)
+    tiny = x.abs() < 2.0 ** -(format_of(x).mantissa + 2)
     return tiny.select(x, usable.select(y, _outside(one_more, x)))
+
+
+def _scaled_down(rest: Term, k: Term, exponent: Term) -> Term:
+    """rest * 2^-k, which for the largest k is too small to count; exponent: k as integers."""
+    wide = in_register(rest)
+    if avx512_suffix(wide):
+        return first_of(rest, avx512("scalef", wide, in_register(-k)))
+    last = format_of(rest).bias - 1
+    return rest * power_of_two(-(exponent > last).select(last, exponent))
 
 
 def _positive_finite(x: Term) -> Term:
