@@ -16,6 +16,7 @@ from typing import Protocol
 
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory, lane_atom
+from hlo.backend.codegen.conditions import for_one_lane, tested
 from hlo.backend.codegen.indexing import Expr, Index, Opaque
 from hlo.backend.codegen.marks import location
 from hlo.backend.codegen.nest import Nest
@@ -338,29 +339,19 @@ class Elemental:
         finally:
             self.guards = outer
 
+    @contextmanager
+    def in_other_lanes(self) -> Iterator[None]:
+        """Evaluate along lanes of one's own: what holds for lanes outside holds for one of them."""
+        outer = self.guards
+        self.guards = tuple(for_one_lane(self.nest, c) for c in outer)
+        try:
+            yield
+        finally:
+            self.guards = outer
+
     def test(self, conditions: Sequence[Condition]) -> Value:
         """i1 lanes (a scalar where uniform): all conditions hold."""
-        w = self.nest.w
-        result: Value | None = None
-        for condition in conditions:
-            with self.nest.at(condition.index.depth):
-                value = self._tested(condition)
-            if result is not None:
-                lanes = max(result.lanes, value.lanes)
-                value = w.binary("and", w.splat(result, lanes), w.splat(value, lanes))
-            result = value
-        assert result is not None, "at least one condition"
-        return result
-
-    def _tested(self, condition: Condition) -> Value:
-        """low <= e <= high as one unsigned comparison."""
-        moved = condition.index - condition.low
-        span = condition.high - condition.low + 1
-        if moved.lanes > 1:
-            value = self.nest.lane_values(moved, moved.lanes)
-        else:
-            value = self.nest.scalar(moved)
-        return self.nest.w.compare("icmp ult", value, self.nest.w.int(span, value.type))
+        return tested(self.nest, conditions)
 
     def _start(self, instruction: Instruction) -> Callable[[int, Index, int, int], Expr]:
         def start(operand: int, index: Index, low: int, high: int) -> Expr:

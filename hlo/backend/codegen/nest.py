@@ -24,11 +24,14 @@ Carried = list[Value]
 
 @dataclass(slots=True)
 class Level:
-    """One loop body (level 0: the function's entry)."""
+    """One loop body (level 0: the function's entry). own: names of its counter and of what it
+    carries, which none of its lines define.
+    """
 
     depth: int
     lines: list[str]
     known: dict[tuple[str, ...], Value]
+    own: frozenset[str] = frozenset()
     memo: dict[object, object] = field(default_factory=dict)
 
 
@@ -49,7 +52,9 @@ class Nest:
         """The open loop in whose lines a value is defined; 0 for constants and arguments."""
         start = f"  {value.text} = "
         for level in reversed(self.path):
-            if any(line.startswith(start) for line in reversed(level.lines)):
+            if value.text in level.own or any(
+                line.startswith(start) for line in reversed(level.lines)
+            ):
                 return level.depth
         return 0
 
@@ -88,7 +93,8 @@ class Nest:
         counter = Value(w.fresh("i"), "i64")
         inner = [Value(w.fresh("acc"), c.type) for c in carried]
         outer = self.path
-        level = Level(len(outer), [], dict(outer[-1].known))
+        own = frozenset([counter.text, *(i.text for i in inner)])
+        level = Level(len(outer), [], dict(outer[-1].known), own)
         self._enter([*outer, level])
         results = body(counter, inner)
         self._enter(outer)

@@ -283,7 +283,9 @@ class Space:
 
             return run
 
-        partial = self._regrouped(over([], start), copies * len(indices))
+        with elemental.in_other_lanes():
+            flat = over([], start)
+        partial = self._regrouped(flat, copies * len(indices))
         return self._finished(
             [
                 self._joined_copies([partial[c * len(indices) + n] for c in range(copies)])
