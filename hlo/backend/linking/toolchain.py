@@ -26,7 +26,7 @@ HEAVY = (
     "LLVMPY_TargetMachineEmitToMemory",
     "LLVMPY_VerifyModule",
 )
-LINES_FOR_A_THREAD = 100  # of IR, about 2 ms of code generation
+LINES_FOR_A_THREAD = 50  # of IR, about 2 ms with what each module costs
 
 _machines: dict[int, list[llvm.TargetMachine]] = {}  # by level, those that no thread uses now
 _machines_lock = threading.Lock()
