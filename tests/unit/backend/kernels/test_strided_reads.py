@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.backend.backend import build_program
 from hlo.backend.codegen.strided import stretch
 
 KINDS = {
@@ -46,3 +47,25 @@ def test_a_stretch_ends_with_its_last_lane(step: int, item_bytes: int, lanes: in
     assert all(0 <= place < found.width for _, place in found.places)
     assert min(found.starts) == 0
     assert max(found.starts) + found.width == abs(step) * (lanes - 1) + 1
+
+
+@pytest.mark.parametrize("columns", [3, 4, 7])
+@pytest.mark.parametrize("rows", [4096, 4096 + 65, 8300])
+@pytest.mark.parametrize("kind", ["u8", "s16", "f32"])
+def test_sums_over_short_rows(kind: str, rows: int, columns: int) -> None:
+    text = f"""HloModule m
+    add {{
+      a = {kind}[] parameter(0)
+      b = {kind}[] parameter(1)
+      ROOT c = {kind}[] add(a, b)
+    }}
+    ENTRY e {{
+      x = {kind}[{rows},{columns}] parameter(0)
+      z = {kind}[] constant(1)
+      ROOT r = {kind}[{rows}] reduce(x, z), dimensions={{1}}, to_apply=add
+    }}"""
+    module = driver.parse(text)
+    x = np.random.default_rng(rows).integers(0, 36, (rows, columns)).astype(KINDS[kind])
+    assert np.array_equal(driver.compile(module, cache=False)(x), 1 + x.sum(1, dtype=x.dtype))
+    (kernel,) = build_program(driver.optimize(module)).kernels
+    assert kernel.text.count("\n") < 400  # what is written out per row is not copied too
