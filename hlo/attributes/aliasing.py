@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hlo.attributes.ints import ints_text
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, int64, ints_of, subtrees, tokens
 from hlo.errors import Violation
+from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 _KINDS = ("may-alias", "must-alias")
@@ -32,12 +31,15 @@ class InputAlias:
     kind: str = "may-alias"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Donation:
     """A parameter's buffer at `index` that the program may overwrite."""
 
     parameter: int
     index: Ints
+
+    def __lt__(self, other: Donation) -> bool:
+        return (self.parameter, self.index) < (other.parameter, other.index)
 
 
 def _number(tree: Tree) -> int:

@@ -30,6 +30,7 @@ _ANY_INSTRUCTION = {
 }
 PAYLOADS = {"constant": "AS_LITERAL", "parameter": "AS_NUMBER"}  # what else parentheses may hold
 _PAYLOAD_NAMES = {"constant": "literal", "parameter": "parameter_number"}
+READERS = frozenset({"builder", "building", "listing"})  # of rows; they enter none
 ASYNC_SUFFIXES = ("-start", "-update", "-done")
 _THREAD = {"async_execution_thread": STRING}
 _ASYNC: Mapping[str, Mapping[str, AttributeKind]] = {
@@ -47,8 +48,9 @@ _ASYNC: Mapping[str, Mapping[str, AttributeKind]] = {
 }
 
 
-for _module in pkgutil.iter_modules(hlo.ops.__path__, "hlo.ops."):
-    importlib.import_module(_module.name)  # each enters its rows
+for _module in pkgutil.iter_modules(hlo.ops.__path__):
+    if _module.name not in READERS:
+        importlib.import_module(f"hlo.ops.{_module.name}")  # each enters its rows
 
 
 @lru_cache(maxsize=1)

@@ -18,29 +18,26 @@ _PLACE = (
     rf"end_line=({_INT}) column=({_INT}) end_column=({_INT})\}}\n"
 )
 _FRAME = rf"{_INT} \{{file_location_id=({_INT}) parent_frame_id=({_INT})\}}\n"
-_TABLES = re.compile(
+_TABLES = (
     rf"FileNames\n{_NAMED}{BLANK}FunctionNames\n{_NAMED}"
     rf"{BLANK}FileLocations\n((?:{_INT} \{{[a-z0-9_= ]*+\}}\n)*+)"
     rf"{BLANK}StackFrames\n((?:{_INT} \{{[a-z0-9_= ]*+\}}\n)*+)"
 )
-_ROW = re.compile(_STRING)
-_PLACES = re.compile(_PLACE)
-_FRAMES = re.compile(_FRAME)
 
 
 def plain_tables(text: str, at: int) -> tuple[StackFrames, int] | None:
     """The tables that begin at a place, and where they end; None where they look otherwise."""
-    match = _TABLES.match(text, at)
+    match = re.compile(_TABLES).match(text, at)  # compiled when the first dump has tables
     if match is None:
         return None
     files, functions, locations, frames = match.groups()
-    places = _PLACES.findall(locations)
-    calls = _FRAMES.findall(frames)
+    places = re.findall(_PLACE, locations)
+    calls = re.findall(_FRAME, frames)
     if len(places) != locations.count("\n") or len(calls) != frames.count("\n"):
         return None
     tables = StackFrames(
-        tuple(_ROW.findall(files)),
-        tuple(_ROW.findall(functions)),
+        tuple(re.findall(_STRING, files)),
+        tuple(re.findall(_STRING, functions)),
         tuple(FileLocation(*map(int, row)) for row in places),
         tuple(StackFrame(int(location), int(parent) - 1) for location, parent in calls),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
+from importlib import import_module
 
 from hlo.ir.dtype import DTYPES
 from hlo.ir.names import sanitised
@@ -56,7 +56,7 @@ def spelled(token: Token) -> str:
 
 def near(word: str, words: Iterable[str]) -> str:
     """A suggestion, where one is close."""
-    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    found = import_module("difflib").get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f"did you mean {found[0]!r}?" if found else ""
 
 
