@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from hlo.errors import Violation
 
-_ESCAPE = re.compile(
-    rb"\\(?:([abfnrtv\\?'\"])|([0-7]{1,3})|x([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)",
-    re.DOTALL,
+# Patterns that few texts need are texts here: `re` compiles and remembers them at first use.
+_ESCAPE = (
+    rb"\\(?:([abfnrtv\\?'\"])|([0-7]{1,3})|x([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)"
 )
 _SIMPLE = dict(zip(b"abfnrtv\\?'\"", b"\a\b\f\n\r\t\v\\?'\"", strict=True))
 _PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")  # printable ASCII without quotes and backslash
@@ -41,7 +41,7 @@ def unquoted(token: str) -> str:
     inner = token[1:-1]
     if "\\" not in inner:
         return inner
-    decoded = _ESCAPE.sub(_unescape, inner.encode("utf-8", "surrogateescape"))
+    decoded = re.sub(_ESCAPE, _unescape, inner.encode("utf-8", "surrogateescape"))
     return decoded.decode("utf-8", "surrogateescape")
 
 
@@ -60,7 +60,7 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return chr(point).encode()
 
 
-_UNFIT = re.compile(r"[\0\ud800-\udfff]")
+_UNFIT = r"[\0\ud800-\udfff]"
 _BLANK = re.compile(r"(?:[ \t\r\n]|/\*.*?\*/|//[^\r\n]*)*", re.DOTALL)
 
 
@@ -70,7 +70,7 @@ def is_raw_dict(text: str, *, alone: bool = False) -> bool:
 
     alone: nothing at all around it, and no character that a text cannot hold.
     """
-    if alone and (not text.startswith("{") or not text.endswith("}") or _UNFIT.search(text)):
+    if alone and (not (text.startswith("{") and text.endswith("}")) or re.search(_UNFIT, text)):
         return False
     match = _BLANK.match(text)
     start = match.end() if match else 0
