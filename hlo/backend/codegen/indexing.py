@@ -256,6 +256,13 @@ def loop_variables(exprs: Iterable[Expr]) -> set[Variable]:
     return found
 
 
+def rests_on_values(e: Expr) -> bool:
+    """Whether a run-time value occurs, also in quotients."""
+    return any(
+        isinstance(a, Opaque) or (isinstance(a, Part) and rests_on_values(a.inner)) for a in e.terms
+    )
+
+
 def number(value: int) -> Expr:
     """A constant index."""
     return Expr({}, value)

@@ -36,6 +36,8 @@ def fetch_ahead(
         (known[read.leaf], read.position)
         for read in part.trace.reads
         if read.leaf in known and not read.folded and read.position.coefficient(lane) == 1
+        # where a run-time value leads is known behind its load only
+        if not indexing.rests_on_values(read.position)
     }
     for memory, position in sorted(positions, key=lambda p: (p[0].leaf, repr(p[1]))):
         item_bytes = memory.dtype.item_bytes

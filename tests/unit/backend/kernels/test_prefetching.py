@@ -122,3 +122,22 @@ def test_folds_of_rows_from_memory_are_the_reference(n: int, m: int, type: str) 
     found = [driver.compile(module, threads=k, cache=False)(x) for k in (1, 3)]
     assert found[0].tobytes() == found[1].tobytes()
     assert np.allclose(found[0], driver.evaluate(module, x), rtol=1e-4)
+
+
+def test_rows_behind_a_run_time_index_have_no_hints() -> None:
+    module = driver.parse("""HloModule m
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  p = f32[2048,300] parameter(0)
+  k = s32[] parameter(1)
+  zero = f32[] constant(0)
+  x = f32[1024,300] dynamic-slice(p, k, k), dynamic_slice_sizes={1024,300}
+  s = f32[1024] reduce(x, zero), dimensions={1}, to_apply=sum
+  b = f32[1024,300] broadcast(s), dimensions={0}
+  ROOT out = f32[1024,300] subtract(x, b)
+}""")
+    p = np.random.default_rng(5).integers(-9, 9, (2048, 300)).astype(np.float32)
+    found = driver.compile(module, cache=False)(p, np.int32(700))
+    np.testing.assert_array_equal(found, driver.evaluate(module, p, np.int32(700)))
