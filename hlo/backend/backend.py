@@ -50,7 +50,7 @@ def compile_module(
     key: keep the result on disk for `recalled`, under what `program_key` said of the module before
     it was optimised. result: the shape and layouts of what callers get; the header's if not given.
     """
-    if has_dynamic_sizes(module):
+    if module.has_dynamic_sizes:
         return _of_dynamic_sizes(module, mode=mode, threads=threads, cache=cache)
     count = thread_count(threads)
     program = build_program(module, mode=mode, threads=count)
@@ -91,11 +91,6 @@ def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]
     """The program's LLVM modules."""
     can_flush = toolchain.host_target(mode).triple.startswith("x86_64")
     return emit(program, flushes=mode == "fast" and can_flush)
-
-
-def has_dynamic_sizes(module: Module) -> bool:
-    """Whether any value has a dimension that is known at run time only."""
-    return any(i.shape.is_dynamic for c in module.computations for i in c.instructions)
 
 
 @dataclass(frozen=True, slots=True)

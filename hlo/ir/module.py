@@ -36,6 +36,11 @@ class Module:
         self._taken: set[str] | None = None  # names in use, known from the first adoption on
         self._next: dict[str, int] = {}  # the last number tried for a name in use
 
+    @property
+    def has_dynamic_sizes(self) -> bool:
+        """Whether any value has a dimension that is known at run time only."""
+        return any(i.shape.is_dynamic for c in self.computations for i in c.instructions)
+
     def __repr__(self) -> str:
         return f"<module {self.name}, {len(self.computations)} computations>"
 

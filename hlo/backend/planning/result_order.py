@@ -22,7 +22,7 @@ def in_memory_order(module: Module) -> Module:
     if not isinstance(layout, ProgramShape):
         return module
     result = _stored_tree(layout.result)
-    if result == layout.result or any(s.is_dynamic for s in layout.result.leaves()):
+    if result == layout.result or module.has_dynamic_sizes:
         return module
     changed = clone_module(module)
     entry = changed.entry

@@ -159,3 +159,25 @@ def test_other_ops_of_dynamic_sizes_are_left_to_the_reference() -> None:
     assert isinstance(run, InterpretedExecutable)
     given = (np.ones((6, 4), np.float32), np.int32(3), np.int32(1))
     same(run(*given), hlo.evaluate(module, *given))
+
+
+def test_results_lie_as_the_header_says() -> None:
+    module = hlo.parse(
+        "HloModule m, entry_computation_layout={(f32[<=6], f32[2,3]{1,0})->"
+        """(f32[], f32[3,2]{0,1})}
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  p = f32[<=6] parameter(0)
+  q = f32[2,3] parameter(1)
+  zero = f32[] constant(0)
+  s = f32[] reduce(p, zero), dimensions={0}, to_apply=sum
+  t = f32[3,2] transpose(q), dimensions={1,0}
+  ROOT r = (f32[], f32[3,2]) tuple(s, t)
+}"""
+    )
+    q = np.arange(6, dtype=np.float32).reshape(2, 3)
+    total, turned = hlo.compile(module, cache=False)(np.ones(4, np.float32), q)  # type: ignore[misc]
+    assert total == 4
+    np.testing.assert_array_equal(turned, q.T)
