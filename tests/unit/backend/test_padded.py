@@ -62,10 +62,10 @@ def program(body: str) -> hlo.Module:
     return hlo.parse(head + "  n6 = s32[] constant(6)\n  " + body + " }\n")
 
 
-def same(actual: object, expected: object) -> None:
+def assert_same(actual: object, expected: object) -> None:
     if isinstance(expected, tuple):
         for a, b in zip(actual, expected, strict=True):  # type: ignore[call-overload]  # a tuple
-            same(a, b)
+            assert_same(a, b)
         return
     assert isinstance(actual, np.ndarray)
     assert isinstance(expected, np.ndarray)
@@ -83,7 +83,7 @@ def test_sizes_are_scalars_beside_padded_arrays(body: str) -> None:
     x[5, :], x[:, 3] = np.inf, np.nan
     for n, k in ((3, 2), (5, 3), (2, 0), (5, 1)):
         given = (x, np.int32(n), np.int32(k), x[:4])[: len(module.entry.parameters)]
-        same(run(*given), hlo.evaluate(module, *given))
+        assert_same(run(*given), hlo.evaluate(module, *given))
 
 
 @pytest.mark.parametrize("passes", ["", "default"])
@@ -93,7 +93,7 @@ def test_a_size_of_one_may_vanish(passes: str) -> None:
     module = hlo.parse(text)
     run = hlo.compile(module, passes=passes, cache=False)
     x = np.array([[4], [5]], np.int32)
-    same(run(x), hlo.evaluate(module, x))
+    assert_same(run(x), hlo.evaluate(module, x))
 
 
 def test_sizes_that_differ_leave_the_smaller_one() -> None:
@@ -107,8 +107,8 @@ def test_sizes_that_differ_leave_the_smaller_one() -> None:
     module = hlo.parse(text)
     x, y = np.array([1, 2, 3], np.int32), np.array([4, 5], np.int32)
     expected = np.array(14, np.int32), np.array([[1, 2], [4, 5]], np.int32)
-    same(hlo.evaluate(module, x, y), expected)
-    same(hlo.compile(module, cache=False)(x, y), expected)
+    assert_same(hlo.evaluate(module, x, y), expected)
+    assert_same(hlo.compile(module, cache=False)(x, y), expected)
 
 
 @pytest.mark.parametrize("n", [-1, 7])
@@ -131,13 +131,13 @@ def test_parameters_of_dynamic_sizes() -> None:
     assert isinstance(run, PaddedExecutable)
     for n in (0, 1, 5, 6):
         x = np.random.default_rng(n).standard_normal((n, 4)).astype(np.float32)
-        same(run(x, 2 * x), hlo.evaluate(module, x, 2 * x))
+        assert_same(run(x, 2 * x), hlo.evaluate(module, x, 2 * x))
 
 
 def test_sizes_that_differ_are_the_references_to_judge() -> None:
     module = hlo.parse(PARAMETERS)
     x, y = np.ones((2, 4), np.float32), np.ones((3, 4), np.float32)
-    same(hlo.compile(module, cache=False)(x, y), hlo.evaluate(module, x, y))
+    assert_same(hlo.compile(module, cache=False)(x, y), hlo.evaluate(module, x, y))
 
 
 def test_static_sizes_at_the_boundary() -> None:
@@ -150,7 +150,7 @@ def test_static_sizes_at_the_boundary() -> None:
     run = hlo.compile(module, cache=False)
     for n in (0, 4, 6):
         given = (np.arange(6, dtype=np.float32), np.int32(n))
-        same(run(*given), hlo.evaluate(module, *given))
+        assert_same(run(*given), hlo.evaluate(module, *given))
 
 
 def test_other_ops_of_dynamic_sizes_are_left_to_the_reference() -> None:
@@ -158,7 +158,7 @@ def test_other_ops_of_dynamic_sizes_are_left_to_the_reference() -> None:
     run = hlo.compile(module, cache=False)
     assert isinstance(run, InterpretedExecutable)
     given = (np.ones((6, 4), np.float32), np.int32(3), np.int32(1))
-    same(run(*given), hlo.evaluate(module, *given))
+    assert_same(run(*given), hlo.evaluate(module, *given))
 
 
 def test_results_lie_as_the_header_says() -> None:
