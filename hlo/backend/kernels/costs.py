@@ -12,7 +12,7 @@ from math import prod
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, loop_variables
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.part import Part
 
 
 def flops(parts: Sequence[Part]) -> int:

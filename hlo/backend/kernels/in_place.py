@@ -13,7 +13,7 @@ from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr
 from hlo.backend.codegen.trace import Read
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.part import Part
 from hlo.backend.planning.leaves import leaf_count
 from hlo.ir.instruction import Instruction
 

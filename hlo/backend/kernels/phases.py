@@ -19,7 +19,7 @@ from hlo.backend.codegen.elemental import Elemental, is_elementwise
 from hlo.backend.codegen.indexing import Expr, Index, linear, of
 from hlo.backend.codegen.trace import HEAVY
 from hlo.backend.codegen.types import Lanes
-from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.part import Part
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 

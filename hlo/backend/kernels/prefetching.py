@@ -18,7 +18,7 @@ from hlo.backend.codegen.indexing import Atom, Expr, Index
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.trace import trace
 from hlo.backend.codegen.types import Lanes
-from hlo.backend.kernels.parts import LEAST_STREAM_BYTES, LINE_BYTES, Part
+from hlo.backend.kernels.part import LEAST_STREAM_BYTES, LINE_BYTES, Part
 from hlo.ir.instruction import Instruction
 
 _AHEAD_BYTES = 4096  # that memory delivers while it is waited for: at least one row

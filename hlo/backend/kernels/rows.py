@@ -13,7 +13,7 @@ from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.types import Lanes
-from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.part import Part
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 

@@ -20,7 +20,7 @@ from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.parts import LINE_BYTES, Part, Squares
+from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
 from hlo.records import dataclass
 
 

@@ -10,7 +10,7 @@ from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Atom, Expr
 from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_loop
 from hlo.backend.codegen.writer import Value
-from hlo.backend.kernels.parts import Part
+from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.prefetching import fetch_ahead, fetched, folds_in_order
 from hlo.backend.kernels.rows import saved_rows

@@ -26,7 +26,8 @@ from hlo.backend.kernels import costs
 from hlo.backend.kernels.in_place import in_place_pairs, with_repeats
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import outputs_of
-from hlo.backend.kernels.parts import Part, parts_of
+from hlo.backend.kernels.part import Part
+from hlo.backend.kernels.parts import parts_of
 from hlo.backend.kernels.stage import emit_part
 from hlo.backend.kernels.streams import end_streams, plan_streams
 from hlo.backend.planning.leaves import leaves_of

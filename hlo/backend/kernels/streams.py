@@ -26,7 +26,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
-from hlo.backend.kernels.parts import Part, reduce_dims
+from hlo.backend.kernels.part import Part, reduce_dims
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction

@@ -20,7 +20,8 @@ from hlo.backend.codegen.lane_loops import lane_loop_between
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
-from hlo.backend.kernels.parts import Part, traced
+from hlo.backend.kernels.part import Part
+from hlo.backend.kernels.parts import traced
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.records import dataclass

@@ -126,3 +126,13 @@ def _odd(c: Complex, a: list[Parts]) -> list[Parts]:
         found[u] = c.add_turned((even[0], even[1]), (odd[0], odd[1]))
         found[r - u] = c.subtract_turned((even[0], even[1]), (odd[0], odd[1]))
     return found
+
+
+def exchanged(number: Parts) -> Parts:
+    """i times the conjugate."""
+    return number[1], number[0]
+
+
+def conjugated(w: Writer, number: Parts) -> Parts:
+    """The conjugate."""
+    return number[0], w.unary("fneg", number[1])

@@ -22,7 +22,7 @@ from hlo.backend.codegen.transposed import transposed
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import Parts, loaded, written
-from hlo.backend.kernels.fourier.butterflies import Complex
+from hlo.backend.kernels.fourier.butterflies import Complex, conjugated, exchanged
 from hlo.backend.kernels.fourier.passes import call_pass, call_square
 from hlo.backend.kernels.fourier.plan import (
     Lines,
@@ -488,13 +488,3 @@ class _Build:
             put(w.binary("sub", w.int(n), k), conjugated(w, number))
 
         self._each(1, n // 2 + 1, mirror)
-
-
-def exchanged(number: Parts) -> Parts:
-    """i times the conjugate."""
-    return number[1], number[0]
-
-
-def conjugated(w: Writer, number: Parts) -> Parts:
-    """The conjugate."""
-    return number[0], w.unary("fneg", number[1])

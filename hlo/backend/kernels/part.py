@@ -1,0 +1,146 @@
+"""Part: a box of a kernel's results, and the loops, units and lanes that were chosen for it."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from math import prod
+
+from hlo.backend.codegen import indexing
+from hlo.backend.codegen.indexing import Expr, Index, Variable
+from hlo.backend.codegen.trace import Trace
+from hlo.backend.kernels.outputs import Output
+from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
+
+LEAST_STREAM_BYTES = 1 << 18  # of arrays that come from memory, or go there
+LINE_BYTES = 64
+LIGHT = 60  # the weight of an expression of which code may be there several times
+
+
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """Blocks of a part with a tile loop: `rows` steps of that loop by `columns` of the last."""
+
+    rows: int
+    columns: int
+
+
+@dataclass(slots=True)
+class Part:
+    """low + [0, dims): the box. Loops: extents[:prefix] are parallel, then blocks of the last, ...
+
+    outputs: written in the innermost loop; outer: written where their fewer dimensions are fixed.
+    in_lanes: the last loop runs over lanes. blocks: units per prefix index; block: elements.
+    order: the dimensions as loops run over them (None: as they are). strip: lanes run over the last
+    dimension that all folds keep, whose loop is `lane_loop`; the dimensions that they fold follow.
+    in_one: the lane loop has one body, whose vectors are all masked, as the last one has to be.
+    tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers; squares:
+    how these are ordered where they are many.
+    rows: how many steps of the last loop around the lanes are taken side by side.
+    streams: folds over columns walk through memory row by row (kernels/streams.py).
+    """
+
+    outputs: list[Output]
+    outer: list[Output]
+    low: tuple[int, ...]
+    dims: tuple[int, ...]
+    extents: tuple[int, ...] = ()
+    prefix: int = 0
+    in_lanes: bool = True
+    lanes: int = 1
+    order: tuple[int, ...] | None = None
+    strip: bool = False
+    lane_loop: int = -1
+    tile: int | None = None
+    squares: Squares | None = None
+    rows: int = 1
+    block: int = 0
+    copies: int = 1
+    in_one: bool = False
+    streams: bool = False
+    trace: Trace = field(default_factory=Trace)
+    variables: list[Variable] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def weight(self) -> int:
+        """What an element costs, in plain ops."""
+        return self.trace.ops + 8 * self.trace.heavy
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether rows that are folded side by side are stored one after the other.
+
+        Fewer streams to memory; but what all rows read is read, and converted, for each of them.
+        """
+        if self.rows == 1 or self.outputs[0].memory.size_bytes < LEAST_STREAM_BYTES:
+            return False
+        return self.may_take_turns(self.rows)
+
+    def may_take_turns(self, rows: int) -> bool:
+        """Whether rows share nothing, and none that is computed again may lie over its operand."""
+        row, lane = self.variables[self.loops - 1], self.variables[-1]
+        return self.extents[self.loops - 1] % rows == 0 and not any(
+            r.position.depends_on(lane) and not r.position.depends_on(row) for r in self.trace.reads
+        )
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a few short vectors cost no more than a masked one."""
+        return self.weight <= LIGHT and not self.trace.reductions
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.extents[self.lane_loop] // self.block) if self.block else 1
+
+    @property
+    def units(self) -> int:
+        if self.squares is not None:
+            return prod(self.block_extents())
+        return prod(self.rounds(k) for k in range(self.prefix)) * self.blocks
+
+    def block_extents(self) -> tuple[int, ...]:
+        """Of a part of squares: its other loops, then blocks of the last one and of the tile's."""
+        assert self.squares is not None
+        assert self.tile is not None
+        others = [n for k, n in enumerate(self.extents[:-1]) if k != self.tile]
+        columns = -(-self.extents[-1] // self.squares.columns)
+        return (*others, columns, -(-self.extents[self.tile] // self.squares.rows))
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are around the lanes."""
+        return len(self.extents) - self.in_lanes
+
+    def rounds(self, k: int) -> int:
+        """How often loop k runs."""
+        n = self.extents[k]
+        if k == self.tile:
+            return -(-n // self.lanes)
+        return n if k != self.loops - 1 else -(-n // self.rows)
+
+    def index(self, variables: list[Expr]) -> Index:
+        """The result's index for values of the loop variables."""
+        order = self.order or tuple(range(len(self.dims)))
+        inner = indexing.reshaped(tuple(variables), self.extents, [self.dims[d] for d in order])
+        return self._placed(inner)
+
+    def _placed(self, inner: Index) -> Index:
+        """The result's index for positions in the box, in the loops' order."""
+        order = self.order or tuple(range(len(self.dims)))
+        return tuple(inner[order.index(d)] + n for d, n in enumerate(self.low))
+
+
+def fixed_by(part: Part, index: Index) -> int:
+    """How many of the outer loops an index needs."""
+    needed = [k for k, v in enumerate(part.variables) if any(e.depends_on(v) for e in index)]
+    return max(needed, default=-1) + 1
+
+
+def reduce_dims(reduce: Instruction) -> tuple[int, ...]:
+    """Dimensions of the result of a reduce (of each of its results)."""
+    shape = reduce.shape
+    return shape.elements[0].dims if shape.is_tuple else shape.dims
