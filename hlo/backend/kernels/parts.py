@@ -16,11 +16,10 @@ from hlo.backend.codegen.trace import Trace, trace
 from hlo.backend.emitters import reducers
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
-from hlo.backend.kernels.units import choose_units
+from hlo.backend.kernels.units import UNITS, choose_units
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams
 _BOX_OPS = 300  # and at most so many ops in all of them together
-_UNITS = 64  # enough parallel units
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
 _STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
 _SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
@@ -184,7 +183,7 @@ def _choose_strip(part: Part, kept: int) -> bool:
     part.copies = min(4, most, vectors)
     step = part.copies * part.lanes
     units = prod(part.extents[: count - 1])
-    wanted = -(-_UNITS // units)
+    wanted = -(-UNITS // units)
     part.block = max(step, part.extents[count - 1] // wanted // step * step)
     if part.block >= part.extents[count - 1]:
         part.block = 0

@@ -10,7 +10,7 @@ from hlo.backend.codegen.indexing import Expr, Variable
 from hlo.backend.kernels.part import LIGHT, Part, fixed_by, reduce_dims
 
 _BLOCK = 4096  # elements of the last dimension that one unit takes
-_UNITS = 64  # enough parallel units
+UNITS = 64  # enough parallel units
 _MOST_ROWS = 4  # side by side: their partial results share the registers
 _ROWS_WEIGHT = 160  # of the code of rows side by side
 _ROWS_BYTES = 1 << 13  # of an operand's rows side by side: more streams than pages cost more
@@ -37,7 +37,7 @@ def choose_units(part: Part) -> None:
     part.rows = _rows(part, levels)
     most = min([loops, *shared, *outer])
     units = 1
-    while part.prefix < most and (units < _UNITS or part.prefix == 0):
+    while part.prefix < most and (units < UNITS or part.prefix == 0):
         units *= part.rounds(part.prefix)
         part.prefix += 1
     if not part.in_lanes:
@@ -51,7 +51,7 @@ def choose_units(part: Part) -> None:
         return
     if vertical and part.prefix == loops:
         part.block = part.copies * lanes
-    elif length >= 2 * _BLOCK and part.prefix == loops and units < _UNITS:
+    elif length >= 2 * _BLOCK and part.prefix == loops and units < UNITS:
         part.block = _BLOCK // (part.copies * lanes) * part.copies * lanes
     if part.block >= length:
         part.block = 0
@@ -76,7 +76,7 @@ def _rows(part: Part, levels: list[int]) -> int:
         steps = _steps([read.position], fixed)
         work += -(-steps // part.lanes) // _PER_CYCLE
         row_bytes = max(row_bytes, steps * read.dtype.item_bytes)
-    units = min(prod(part.extents[:loops]) // _UNITS, part.extents[loops - 1])
+    units = min(prod(part.extents[:loops]) // UNITS, part.extents[loops - 1])
     rows = 1
     while waits > rows * work // 8 and rows < _MOST_ROWS:
         twice = 2 * rows
