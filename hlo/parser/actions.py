@@ -18,9 +18,10 @@ from hlo.ir.layout import Layout
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.parser import shapes
+from hlo.parser.asynchronous import unknown_opcode
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.engine import Fault, callbacks_for
-from hlo.parser.kinds import HEADER, attribute_kind
+from hlo.parser.kinds import HEADER, attribute_kind, is_opcode
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.shapes import number
@@ -338,6 +339,8 @@ class Actions:
         builder, scope = self.builder, self.builder.scopes[-1]
         count = len(self.errors)
         built = self._built(call.value, attributes, scope)
+        if call.operands is None and not is_opcode(call.value):
+            self.violated("", unknown_opcode(call.value), call.head.place)
         if call.operands is None or len(self.errors) > count or built is None:
             return None
         try:

@@ -26,6 +26,13 @@ _COPIED = ("metadata", "origin", "backend_config", "frontend_attributes", "stati
 _THREAD = "async_execution_thread"
 
 
+def unknown_opcode(opcode: str) -> Violation:
+    """The fault of a word that names no operation."""
+    return Violation(
+        "unknown-opcode", "opcode", f"{opcode} unknown", "an opcode", help=near(opcode, OPS)
+    )
+
+
 def build_async(
     builder: ModuleBuilder,
     name: str,
@@ -39,9 +46,7 @@ def build_async(
     if not is_async(opcode):
         parts = async_parts(opcode)
         if parts is None:
-            raise Violation(
-                "unknown-opcode", "opcode", f"{opcode} unknown", "an opcode", help=near(opcode, OPS)
-            )
+            raise unknown_opcode(opcode)
         base, suffix = parts
         if base in _NATIVE or base in PAYLOADS:
             raise Violation(

@@ -55,9 +55,12 @@ def spelled(token: Token) -> str:
 
 
 def near(word: str, words: Iterable[str]) -> str:
-    """A suggestion, where one is close."""
-    found = import_module("difflib").get_close_matches(word, list(words), n=1, cutoff=0.6)
-    return f"did you mean {found[0]!r}?" if found else ""
+    """A suggestion, where one is close; up to three, in order, where several are equally so."""
+    difflib = import_module("difflib")
+    found = difflib.get_close_matches(word, list(words), n=3, cutoff=0.6)
+    closeness = [difflib.SequenceMatcher(None, w, word).ratio() for w in found]
+    best = sorted(repr(w) for w, c in zip(found, closeness, strict=True) if c == closeness[0])
+    return f"did you mean {' or '.join(best)}?" if best else ""
 
 
 def reserved(token: Token) -> str:
