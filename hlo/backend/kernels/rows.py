@@ -88,7 +88,9 @@ def _worth_a_row(part: Part) -> dict[Instruction, tuple[int, ...]]:
     found: dict[Instruction, tuple[int, ...]] = {}
     for instruction, indices in (part.trace.heavy_at | part.trace.rounded_at).items():
         inner = _inner(indices, instruction.shape.dims)
-        if inner is not None and not instruction.shape.dtype.is_complex:
+        if inner is None or instruction.shape.dtype.is_complex:
+            continue
+        if not any(_is_across(part, index, inner) for index in indices):
             found[instruction] = inner
     return {
         i: inner
@@ -112,3 +114,11 @@ def _inner(indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | Non
         if outer & set(place.terms):
             return None
     return inner
+
+
+def _is_across(part: Part, index: Index, inner: tuple[int, ...]) -> bool:
+    """Whether the part's lanes are elements of different rows."""
+    if not part.in_lanes:
+        return False
+    lane = part.variables[-1]
+    return any(e.depends_on(lane) for d, e in enumerate(index) if d not in inner)

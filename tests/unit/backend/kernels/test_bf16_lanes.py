@@ -75,3 +75,29 @@ def test_rounded_elements_of_two_stages(columns: int) -> None:
     found = driver.compile(module, cache=False)(x)
     for ours, theirs in zip(found, expected, strict=True):
         assert np.array_equal(ours.view(np.uint16), np.asarray(theirs).view(np.uint16))
+
+
+def test_rounded_elements_of_two_stages_whose_lanes_lie_in_other_rows() -> None:
+    text = """HloModule m
+    add {
+      p = bf16[] parameter(0)
+      q = bf16[] parameter(1)
+      ROOT s = bf16[] add(p, q)
+    }
+    ENTRY e {
+      x = bf16[8,31,33] parameter(0)
+      zero = bf16[] constant(0)
+      e = bf16[8,31,33] round-nearest-even(x)
+      total = bf16[8,33] reduce(e, zero), dimensions={1}, to_apply=add
+      totals = bf16[8,31,33] broadcast(total), dimensions={0,2}
+      d = bf16[8,31,33] subtract(e, totals)
+      size = bf16[8,31,33] abs(d)
+      least = bf16[8,33] reduce(size, zero), dimensions={1}, to_apply=add
+      leasts = bf16[8,31,33] broadcast(least), dimensions={0,2}
+      sum = bf16[8,31,33] add(size, leasts)
+      ROOT r = bf16[8,33] reduce(sum, zero), dimensions={1}, to_apply=add
+    }"""
+    module = driver.parse(text)
+    x = np.random.default_rng(3).integers(-1, 2, (8, 31, 33)).astype(BF16)
+    found = driver.compile(module, cache=False).run_guarded(x)
+    assert np.array_equal(found.view(np.uint16), driver.evaluate(module, x).view(np.uint16))
