@@ -4,16 +4,19 @@
     hlo_worker(index)                                           a worker's life
     hlo_wake()                                                  wake sleeping workers
 
-One 64-bit word, generation << 32 | next chunk, is all that callers and workers agree on: a chunk is
-claimed by compare-and-swap on it, so that nobody can claim a chunk of a loop that is over. The
-caller closes the word before it changes the job, works too, and waits for the claimed chunks only.
+One 64-bit word, generation << 32 | claimed at the end << 16 | claimed at the front, is all that
+callers and workers agree on: a chunk is claimed by compare-and-swap on it, so that nobody can claim
+a chunk of a loop that is over. The caller and every second worker claim at the front, the others at
+the end: a loop over what an earlier one wrote finds most of it in its own processor's cache (a line
+that another one wrote takes some 100 ns; a 4 us stencil in a loop took twice as long split as not).
+The caller closes the word before it changes the job, works too, and waits for claimed chunks only.
 A worker spins before it sleeps on the generation; a caller that waits long gives its processor up,
 for the worker that it waits for may have none; one that finds the pool taken runs its loop alone.
 """
 
 from __future__ import annotations
 
-CLOSED = 0x7FFFFFFF  # more than any number of chunks
+CLOSED = 0x7FFF7FFF  # more of both than any number of chunks
 SPINS = 1500  # pauses before a worker sleeps: about 50 us
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE = 128, 129
 FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
@@ -130,8 +133,11 @@ open:
   br label %work
 work:
   %ticket = load atomic i64, ptr @{state} acquire, align 8
-  %chunk = and i64 %ticket, 4294967295
-  %more = icmp ult i64 %chunk, %chunks
+  %chunk = and i64 %ticket, 65535
+  %low = and i64 %ticket, 4294967295
+  %back = lshr i64 %low, 16
+  %taken.chunks = add i64 %chunk, %back
+  %more = icmp ult i64 %taken.chunks, %chunks
   br i1 %more, label %claim, label %wait
 claim:
   %following = add i64 %ticket, 1
@@ -170,6 +176,8 @@ start:
   %done = getelementptr i8, ptr @{state}, i64 {done}
   %sleepers = getelementptr i8, ptr @{state}, i64 {sleepers}
   %word = getelementptr i8, ptr @{state}, i64 4
+  %at.end = trunc i64 %index to i1
+  %step = select i1 %at.end, i64 65536, i64 1
   %f0 = getelementptr i8, ptr @{state}, i64 {kernel}
   %f1 = getelementptr i8, ptr @{state}, i64 {row}
   %f2 = getelementptr i8, ptr @{state}, i64 {stride}
@@ -180,10 +188,13 @@ start:
 look:
   %idle = phi i64 [ 0, %start ], [ 0, %run ], [ 0, %sleep ], [ %idler, %rest ], [ %idle, %claim ]
   %ticket = load atomic i64, ptr @{state} acquire, align 8
-  %chunk = and i64 %ticket, 4294967295
+  %front = and i64 %ticket, 65535
+  %low = and i64 %ticket, 4294967295
+  %back = lshr i64 %low, 16
+  %taken = add i64 %front, %back
   %chunks = load atomic i64, ptr %f4 monotonic, align 8
   %threads = load atomic i64, ptr %f5 monotonic, align 8
-  %more = icmp ult i64 %chunk, %chunks
+  %more = icmp ult i64 %taken, %chunks
   %wanted = icmp ult i64 %index, %threads
   %both = and i1 %more, %wanted
   br i1 %both, label %claim, label %rest
@@ -192,12 +203,15 @@ claim:
   %table = load atomic ptr, ptr %f1 monotonic, align 8
   %stride = load atomic i64, ptr %f2 monotonic, align 8
   %units = load atomic i64, ptr %f3 monotonic, align 8
-  %following = add i64 %ticket, 1
+  %following = add i64 %ticket, %step
   %tried = cmpxchg ptr @{state}, i64 %ticket, i64 %following acq_rel monotonic
   %claimed = extractvalue {{ i64, i1 }} %tried, 1
   br i1 %claimed, label %run, label %look
 run:
 {set_mode}
+  %from.back = sub i64 %chunks, %back
+  %last = sub i64 %from.back, 1
+  %chunk = select i1 %at.end, i64 %last, i64 %front
   %offset = mul i64 %index, %stride
   %row = getelementptr i8, ptr %table, i64 %offset
   %b0 = mul i64 %chunk, %units

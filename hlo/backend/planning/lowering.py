@@ -10,6 +10,8 @@ Does not know: LLVM.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hlo.backend.kernels.build import HostCall
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
 from hlo.backend.planning.cells import Align, Branch, BufferPlan, Loop, Move, Node, Run
@@ -31,7 +33,8 @@ from hlo.passes.loop_state import counter
 
 BYTES_PER_US = 20_000  # one core's streaming rate, reads and writes
 HOT_BYTES_PER_US = 60_000  # where the bytes are in the second-level cache from the last iteration
-HOT_BYTES = 1 << 20  # moved by an iteration whose bytes stay there
+HOT_FACTOR_BYTES_PER_US = 100_000  # the same where they are only read, by a product
+HOT_BYTES = 1 << 20  # of what an iteration works on that stay there
 FLOPS_PER_US = 30_000  # one core's rate in elementwise code
 CONTRACTED_PER_US = 120_000  # and in the contraction engine's f32 products
 CALL_US = 0.005
@@ -39,6 +42,8 @@ COPY_BYTES_PER_US = 10_000
 HOST_US = 20.0
 WAKE_US = 150.0  # parallel work from which a program wakes the pool
 SPLIT_US = 4.0  # a kernel from which it is split
+GAIN_US = 2.0  # what the split must save where an iteration's bytes stay in a processor's cache
+CROSSING_BYTES_PER_US = 10_000  # what another processor has written, out of its cache
 REGION_US = 12.0  # small kernels that run at once from which they do
 CHUNK_US = 2.0
 CHUNKS_PER_THREAD = 4
@@ -78,41 +83,66 @@ def copy_kernel(size: int) -> Kernel:
 
 def kernel_us(kernel: Kernel, instruction: Instruction, *, hot: bool = False) -> float:
     """The estimated time on one core of a kernel that works for an instruction."""
-    rate = CONTRACTED_PER_US if way(instruction) is Way.CONTRACTION else FLOPS_PER_US
-    bandwidth = HOT_BYTES_PER_US if hot else BYTES_PER_US
+    is_product = way(instruction) is Way.CONTRACTION
+    rate = CONTRACTED_PER_US if is_product else FLOPS_PER_US
+    bandwidth = BYTES_PER_US
+    if hot:
+        bandwidth = HOT_FACTOR_BYTES_PER_US if is_product else HOT_BYTES_PER_US
     return CALL_US + max(kernel.bytes_moved / bandwidth, kernel.flops / rate)
 
 
-def cost_us(nodes: tuple[Node, ...]) -> float:
+def is_split(kernel: Kernel, us: float, crossing: int | None) -> bool:
+    """Whether a kernel that takes so long on one core is split over threads.
+
+    crossing: in a loop whose bytes stay in one processor's cache, those of which a split has half
+    written in another's: a 4 us stencil took twice as long in two parts. None outside such a loop.
+    """
+    if kernel.units < 2 or us < SPLIT_US:
+        return False
+    return crossing is None or (us - crossing / CROSSING_BYTES_PER_US) / 2 >= GAIN_US
+
+
+def _crossing(
+    plan: BufferPlan, cells: Iterable[int], changing: frozenset[int] | None
+) -> int | None:
+    """Bytes of a kernel's cells that change from iteration to iteration of a hot loop."""
+    if changing is None:
+        return None
+    return sum(plan.cells[n].size for n in changing.intersection(cells))
+
+
+def cost_us(plan: BufferPlan) -> float:
     """The estimated time of a run on one core."""
-    return sum(us for us, _ in _weights(nodes))
+    return sum(us for us, _ in _weights(plan))
 
 
-def parallel_us(nodes: tuple[Node, ...]) -> float:
+def parallel_us(plan: BufferPlan) -> float:
     """The estimated time that can be split over threads."""
-    return sum(us for us, splits in _weights(nodes) if splits)
+    return sum(us for us, splits in _weights(plan) if splits)
 
 
-def _weights(nodes: tuple[Node, ...]) -> list[tuple[float, bool]]:
+def _weights(plan: BufferPlan) -> list[tuple[float, bool]]:
     """(time, whether it can be split) of every kernel, copy and host call; branches all counted."""
     found: list[tuple[float, bool]] = []
-    stack: list[tuple[Node, float, bool]] = [(node, 1.0, False) for node in nodes]
+    stack: list[tuple[Node, float, frozenset[int] | None]] = [(n, 1.0, None) for n in plan.nodes]
     while stack:
-        node, trips, hot = stack.pop()
+        node, trips, changing = stack.pop()
         match node:
             case Move():
                 us = trips * (CALL_US + node.size / COPY_BYTES_PER_US)
                 found.append((us, node.size >= SPLIT_COPY_BYTES))
             case Loop():
                 inner = trips * iterations(node.instruction) / node.iterations
-                hot = is_hot(node)
-                stack += [(n, inner, hot) for n in (*node.condition, *node.body)]
+                changed = changing_cells(plan, node)
+                stack += [(n, inner, changed) for n in (*node.condition, *node.body)]
             case Branch():
-                stack += [(n, trips, hot) for branch in node.branches for n in branch]
+                stack += [(n, trips, changing) for branch in node.branches for n in branch]
             case Run(implementation=KernelSequence(calls=calls)):
                 for call in calls:
-                    us = kernel_us(call.kernel, node.instruction, hot=hot)
-                    found.append((trips * us, call.kernel.units > 1 and us >= SPLIT_US))
+                    us = kernel_us(call.kernel, node.instruction, hot=changing is not None)
+                    row = [node.cells[b] for b in call.buffers]
+                    splits = is_split(call.kernel, us, _crossing(plan, row, changing))
+                    found.append((trips * us, splits))
             case Run():
                 found.append((trips * HOST_US, False))
     return found
@@ -132,21 +162,26 @@ def _alone_us(node: Run) -> float | None:
     return None if call.kernel.units > 1 and us >= SPLIT_US else us
 
 
-def is_hot(loop: Loop) -> bool:
-    """Whether what an iteration works on stays in the cache for the next one."""
-    moved = 0
+def changing_cells(plan: BufferPlan, loop: Loop) -> frozenset[int] | None:
+    """What an iteration writes, if what it works on stays in the cache for the next one."""
+    worked_on: dict[int, int] = {}  # bytes of each cell
+    written: set[int] = set()
     stack: list[Node] = [*loop.condition, *loop.body]
-    while stack and moved <= HOT_BYTES:
+    while stack:
         match stack.pop():
-            case Move(size=size):
-                moved += 2 * size
+            case Move(source=source, target=target, size=size):
+                worked_on[source] = worked_on[target] = size
+                written.add(target)
             case Loop(condition=condition, body=body):
                 stack += (*condition, *body)
             case Branch(branches=branches):
                 stack += [n for branch in branches for n in branch]
-            case Run(implementation=KernelSequence(calls=calls)):
-                moved += sum(call.kernel.bytes_moved for call in calls)
-    return moved <= HOT_BYTES
+            case Run(implementation=KernelSequence(calls=calls)) as run:
+                moved = max((call.kernel.bytes_moved for call in calls), default=0)
+                for n in run.cells:
+                    worked_on[n] = max(worked_on.get(n, 0), min(moved, plan.cells[n].size))
+                written.update(run.results, run.temporaries)
+    return frozenset(written) if sum(worked_on.values()) <= HOT_BYTES else None
 
 
 def iterations(loop: Instruction) -> int:
@@ -161,8 +196,8 @@ class _Lowering:
     def __init__(self, plan: BufferPlan, threads: int) -> None:
         self.plan = plan
         self.threads = threads
-        apart = parallel_us(plan.nodes) if threads > 1 else 0.0
-        found = together(plan) if threads > 1 and cost_us(plan.nodes) >= WAKE_US else []
+        apart = parallel_us(plan) if threads > 1 else 0.0
+        found = together(plan) if threads > 1 and cost_us(plan) >= WAKE_US else []
         self.splits = threads > 1 and apart + sum(region.us for region in found) >= WAKE_US
         self.regions = {node: n for n, r in enumerate(found, 1) for node in r.nodes}
         self.table: list[int] = []
@@ -170,7 +205,7 @@ class _Lowering:
         self.kernels: dict[Kernel, int] = {}
         self.hosts: list[HostStep] = []
         self.scratch_bytes = 0
-        self.hot = False
+        self.changing: frozenset[int] | None = None
 
     def program(self) -> Program:
         steps = self._steps(self.plan.nodes)
@@ -182,7 +217,7 @@ class _Lowering:
             tuple(self.hosts),
             self.scratch_bytes,
             self.threads,
-            cost_us(self.plan.nodes),
+            cost_us(self.plan),
             self.splits,
         )
 
@@ -223,9 +258,9 @@ class _Lowering:
 
     def _loop(self, node: Loop) -> LoopStep:
         predicate = self._row((node.predicate,))
-        outer, self.hot = self.hot, is_hot(node)
+        outer, self.changing = self.changing, changing_cells(self.plan, node)
         condition, body = self._steps(node.condition), self._steps(node.body)
-        self.hot = outer
+        self.changing = outer
         return LoopStep(condition, predicate, body, node.instruction)
 
     def _branch(self, node: Branch) -> BranchStep:
@@ -237,7 +272,8 @@ class _Lowering:
         self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction, region: int = 0
     ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
-        chunks = self._chunks(kernel, instruction)
+        us = kernel_us(kernel, instruction, hot=self.changing is not None)
+        chunks = self._chunks(kernel, us, cells)
         stride = 0
         if kernel.scratch_bytes:
             self.scratch_bytes = max(self.scratch_bytes, -(-kernel.scratch_bytes // 64) * 64)
@@ -247,14 +283,13 @@ class _Lowering:
         else:
             row = cells
         slot, width = self._row(row), len(cells)
-        us = kernel_us(kernel, instruction, hot=self.hot)
         return KernelStep(
             number, slot, width, kernel.units, chunks, stride, instruction, region, us
         )
 
-    def _chunks(self, kernel: Kernel, instruction: Instruction) -> int:
-        us = kernel_us(kernel, instruction, hot=self.hot)
-        if not self.splits or kernel.units < 2 or us < SPLIT_US:
+    def _chunks(self, kernel: Kernel, us: float, cells: Iterable[int]) -> int:
+        crossing = _crossing(self.plan, cells, self.changing)
+        if not self.splits or not is_split(kernel, us, crossing):
             return 1
         return max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hlo import driver
 from hlo.backend import backend
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning import lowering
-from hlo.backend.planning.program import KernelStep
+from hlo.backend.planning.program import KernelStep, LoopStep
 from hlo.parser.parse import parse
 
 PROGRAMS = {
@@ -100,3 +101,42 @@ def test_a_counted_loop_costs_its_iterations() -> None:
     assert cost("constant(0)") < once
     some = cost("add(i, i)")  # no known end
     assert once < some < often
+
+
+HOT = """HloModule m
+c {{ s = (s32[], f32[200,100]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(1000)
+  ROOT p = pred[] compare(i, n), direction=LT }}
+b {{ s = (s32[], f32[200,100]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[200,100] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  {body}
+  ROOT t = (s32[], f32[200,100]) tuple(j, y) }}
+ENTRY e {{
+  zero = s32[] constant(0)
+  x = f32[200,100] parameter(0)
+  t = (s32[], f32[200,100]) tuple(zero, x)
+  w = (s32[], f32[200,100]) while(t), condition=c, body=b
+  ROOT v = f32[200,100] get-tuple-element(w), index=1
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_split"),
+    [
+        ("y = f32[200,100] multiply(x, x)", False),  # its bytes would go to and fro
+        (
+            "a = f32[200,100] sine(x)\n b = f32[200,100] tanh(a)\n y = f32[200,100] atan2(a, b)",
+            True,
+        ),
+    ],
+)
+def test_kernels_in_hot_loops_are_split_for_arithmetic(body: str, *, is_split: bool) -> None:
+    module = driver.optimize(parse(HOT.format(body=body)))
+    program = backend.build_program(module, threads=2)
+    (loop,) = [s for s in program.steps if isinstance(s, LoopStep)]
+    split = any(isinstance(s, KernelStep) and s.chunks > 1 for s in loop.body)
+    assert split == is_split
