@@ -23,8 +23,11 @@ from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.transposed import is_square, load_square
 from hlo.backend.codegen.types import Lanes, parts
 from hlo.backend.codegen.writer import Value
-from hlo.backend.emitters import constants, elementwise, exact_division, half_arithmetic
+from hlo.backend.emitters import code_tables, constants, elementwise, exact_division
+from hlo.backend.emitters import half_arithmetic as by_halves
 from hlo.backend.emitters import uniform_division as by_one
+from hlo.backend.emitters.chains import Chain
+from hlo.backend.emitters.floats import EXACT
 from hlo.backend.emitters.movement import CASES, Case, Condition, cases
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -43,11 +46,6 @@ Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes
 # IEEE arithmetic in single instructions: a NaN in the result is an operand's, or the default one.
 _KEEPS_NANS = frozenset({"add", "subtract", "multiply", "divide", "sqrt"})
 
-# Results are exact in the operands' type: nothing to round.
-EXACT = frozenset(
-    {"abs", "negate", "maximum", "minimum", "clamp", "select", "copy", "sign", "and", "or", "real"}
-)
-
 
 def unsupported(instruction: Instruction, why: str = "in a loop kernel") -> HloError:
     """The one error by which a kernel of loops is declined."""
@@ -65,6 +63,9 @@ class Elemental:
         self.bound: dict[Instruction, Instruction] = {}  # a called computation's parameters
         self.guards: tuple[Condition, ...] = ()
         self.saved: dict[Instruction, Saved] = {}
+        self.chains: dict[Instruction, Chain | None] = {}  # what is looked up (code_tables.py)
+        self.scratch_slot = 0  # the table's entry of the thread's scratch memory,
+        self.scratch_bytes = 0  # of which the kernel needs so much
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order
 
     def storage(self, dtype: DType) -> DType:
@@ -191,6 +192,9 @@ class Elemental:
         return shape.dims
 
     def _elementwise(self, instruction: Instruction, indices: list[Index]) -> list[Lanes]:
+        chain = code_tables.chain_to(self, instruction)
+        if chain is not None:
+            return code_tables.looked_up(self, chain, indices)
         if not self._in_order:
             # Operands first, from a list: a tree of hundreds of ops would exhaust the stack.
             self._in_order = True
@@ -222,7 +226,8 @@ class Elemental:
                 order[top] = None
                 continue
             stack.append((top, True))
-            for operand in top.operands:
+            chain = code_tables.chain_to(self, top)
+            for operand in top.operands if chain is None else [chain.source[0]]:
                 source, path = self.source(operand, ())
                 if source in seen or path or not is_elementwise(source) or source in self.saved:
                     continue
@@ -246,8 +251,8 @@ class Elemental:
         if rounds and by_one.applies(instruction.opcode, instruction.shape.dtype, list(operands)):
             quotient = by_one.quotient(self.nest, *operands)
             return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
-        if rounds and half_arithmetic.applies(instruction.opcode, instruction.shape.dtype, target):
-            return half_arithmetic.emit(self.nest, instruction.opcode, operands)
+        if rounds and by_halves.applies(instruction.opcode, instruction.shape.dtype, target):
+            return by_halves.emit(self.nest, instruction.opcode, operands)
         lanes = max((types.width(o) for o in operands), default=1)
         wide = [self.splat(o, lanes) for o in operands]
         dtype = instruction.shape.dtype
@@ -264,6 +269,11 @@ class Elemental:
             keeps = instruction.opcode in _KEEPS_NANS
             result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
         return result
+
+    @staticmethod
+    def is_op(instruction: Instruction) -> bool:
+        """Whether `apply` computes it, lane by lane."""
+        return instruction.opcode != "bitcast-convert" and is_elementwise(instruction)
 
     def _is_exact(self, instruction: Instruction, kinds: Sequence[DType]) -> bool:
         return instruction.opcode in EXACT or (

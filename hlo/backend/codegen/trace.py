@@ -13,10 +13,11 @@ from math import prod
 
 from hlo.attributes.window import Window
 from hlo.backend.codegen import indexing
-from hlo.backend.codegen.elemental import EXACT, Elemental, Path, is_elementwise, keeps_elements
+from hlo.backend.codegen.elemental import Elemental, Path, is_elementwise, keeps_elements
 from hlo.backend.codegen.indexing import Expr, Index, Opaque, Variable
 from hlo.backend.codegen.types import is_narrow_float
-from hlo.backend.emitters.floats import FUNCTIONS
+from hlo.backend.emitters import code_tables
+from hlo.backend.emitters.floats import EXACT, FUNCTIONS
 from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -105,12 +106,17 @@ class _Tracer:
         self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
     ) -> None:
         self.found.ops += 1
-        self.found.work.append((HEAVY_FLOPS if instruction.opcode in HEAVY else 1, index))
-        if instruction.opcode in HEAVY:
+        chain = code_tables.chain_to(self.elemental, instruction)
+        is_heavy = chain is not None or instruction.opcode in HEAVY
+        self.found.work.append((HEAVY_FLOPS if is_heavy else 1, index))
+        if is_heavy:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
         elif is_narrow_float(instruction.shape.dtype) and instruction.opcode not in EXACT:
             self.found.rounded_at.setdefault(instruction, []).append(index)
+        if chain is not None:
+            self.stack.append((chain.source[0], index, chain.source[1], folded))
+            return
         for operand in instruction.operands:
             self.stack.append((operand, index if operand.shape.dims else (), (), folded))
 

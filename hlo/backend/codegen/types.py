@@ -19,6 +19,8 @@ from hlo.ir.dtype import DType
 
 Lanes = Value | tuple[Value, Value]
 
+BF16_CODE = "code of bf16"  # what is noted of lanes that were decoded
+
 _FLOATS = {"f32": "float", "f64": "double"}
 
 
@@ -70,7 +72,9 @@ def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
         return w.cast("trunc", raw, vector_of(f"i{component.bits}", lanes))
     if component is dt.BF16:
         if halves.applies(target, lanes):
-            return halves.spread(w, raw)
+            value = halves.spread(w, raw)
+            w.note(value, BF16_CODE, raw)
+            return value
         wide = w.cast("zext", raw, vector_of("i32", lanes))
         shifted = w.binary("shl", wide, w.int(16, wide.type))
         return w.cast("bitcast", shifted, vector_of("float", lanes))

@@ -1,0 +1,186 @@
+"""Code tables: a chain of ops from a float of 16 bits to another is looked up, by its code.
+
+    code of the root = table[code of the source]: all that is between rests on these two alone
+
+The table is filled at a kernel's first call, by the chain itself, so that the bits are those of
+the ops. Sixteen entries take 9 cycles of the load ports (normally distributed numbers touch a few
+KB); an exponential rounded to bf16 takes 14 of the arithmetic ones, each sum or product 2.5.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hlo.backend.codegen import halves, types
+from hlo.backend.codegen.indexing import Index
+from hlo.backend.codegen.nest import Nest
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.emitters import constants
+from hlo.backend.emitters.chains import Chain, chain_of, uniform
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import call_attributes
+
+if TYPE_CHECKING:
+    from hlo.backend.codegen.elemental import Elemental
+
+CODES = 1 << 16
+_LANES = 16
+_WORDS = f"<{_LANES} x i32>"
+_GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
+_BITS = f"<{_LANES} x i1>"
+# Entry c stands at c + 1: the upper half of the word that begins at c.
+_TABLE = "internal global [{size} x i16] zeroinitializer, align 64"
+_READY = """define internal void @{ready}() nounwind {{
+  %known = load atomic i8, ptr @{flag} acquire, align 1
+  %is_known = icmp ne i8 %known, 0
+  br i1 %is_known, label %done, label %fill
+fill:
+  call void @{fill}(ptr getelementptr (i8, ptr @{table}, i64 2))
+  store atomic i8 1, ptr @{flag} release, align 1
+  br label %done
+done:
+  ret void
+}}"""  # threads that come at once all write the same
+
+
+def chain_to(elemental: Elemental, root: Instruction) -> Chain | None:
+    """The chain to an op's result where it is looked up: the machine has to permute bytes."""
+    if root not in elemental.chains:
+        has_gathers = halves.applies(elemental.nest.target, _LANES)
+        elemental.chains[root] = chain_of(elemental, root) if has_gathers else None
+    return elemental.chains[root]
+
+
+def looked_up(elemental: Elemental, chain: Chain, indices: Sequence[Index]) -> list[Lanes]:
+    """Lanes of the chain's root at each index."""
+    instruction, path = chain.source
+    nest = elemental.nest
+    xs = elemental.lanes_at(instruction, indices, path)
+    table = _table(elemental, chain)
+    kinds = instruction.shape.dtype, chain.root.shape.dtype
+    return [_entries(nest, table, x, *kinds) for x in xs if isinstance(x, Value)]
+
+
+def _table(elemental: Elemental, chain: Chain) -> Value:
+    """The table's address; the kernel begins by seeing that it is filled."""
+    w = elemental.nest.w
+    with elemental.nest.at(0) as entry:
+        found = entry.memo.get(("table", chain.root, chain.source))
+        if found is None:
+            name = _defined(elemental, chain)
+            w.emit(f"call void @{name}.ready()")
+            found = entry.memo["table", chain.root, chain.source] = Value(f"@{name}", "ptr")
+    assert isinstance(found, Value), "an address under this key"
+    return found
+
+
+def _defined(elemental: Elemental, chain: Chain) -> str:
+    """Enter the table and what fills it beside the kernel; equal chains have equal names."""
+    w = elemental.nest.w
+    inner = _filling(elemental, chain)
+    body = "\n".join(inner.lines)
+    name = f"hlo.codes.{zlib.crc32(body.encode()):08x}"
+    if name not in w.globals:
+        w.declarations.update(inner.declarations)
+        w.globals.update(inner.globals)
+        w.globals[name] = f"@{name} = {_TABLE.format(size=CODES + 2)}"
+        w.globals[f"{name}.known"] = f"@{name}.known = internal global i8 0"
+        fill = f"{name}.fill"
+        w.globals[fill] = f"define internal void @{fill}(ptr %table) nounwind {{\n{body}\n}}"
+        names = {"ready": f"{name}.ready", "flag": f"{name}.known", "table": name, "fill": fill}
+        w.globals[names["ready"]] = _READY.format(**names)
+    return name
+
+
+def _filling(elemental: Elemental, chain: Chain) -> Writer:
+    """The lines of the function that evaluates the chain for every code."""
+    w = Writer()
+    nest = Nest(w, elemental.nest.target)
+    apart = type(elemental)(nest, _LANES)
+    counting = ", ".join(f"i16 {k}" for k in range(_LANES))
+    codes = f"<{_LANES} x i16>"
+
+    def round_of(i: Value, _: list[Value]) -> list[Value]:
+        first = w.splat(w.cast("trunc", i, "i16"), _LANES)
+        raw = w.binary("add", first, Value(f"<{counting}>", codes))
+        x = types.decoded(w, nest.target, raw, chain.source[0].shape.dtype)
+        result = _evaluated(elemental, apart, chain, x)
+        code = types.encoded(w, nest.target, result, chain.root.shape.dtype)
+        w.store(code, w.address(Value("%table", "ptr"), i, "i16"), 2)
+        return []
+
+    nest.loop(0, CODES, _LANES, [], round_of)
+    w.emit("ret void")
+    return w
+
+
+def _evaluated(elemental: Elemental, apart: Elemental, chain: Chain, x: Value) -> Value:
+    """The root's lanes for lanes of the source."""
+    values: dict[object, Lanes] = {chain.source: x}
+    for member in chain.members:
+        operands = []
+        for operand in member.operands:
+            node = elemental.source(operand, ())
+            if node not in values:
+                literal = uniform(elemental, node)
+                assert literal is not None, "what is not in the chain is constant"
+                values[node] = constants.scalar(apart.nest.w, literal)
+            operands.append(values[node])
+        kinds = [o.shape.dtype for o in member.operands]
+        result = apart.apply(member, operands, kinds, call_attributes(member))
+        values[member, ()] = apart.splat(result, _LANES)
+    root = values[chain.root, ()]
+    assert isinstance(root, Value), "a real number"
+    return root
+
+
+# -- looking up ----------------------------------------------------------------------------------
+
+
+def _entries(nest: Nest, table: Value, x: Value, source: DType, root: DType) -> Value:
+    """Lanes of the root for lanes of the source."""
+    w, target = nest.w, nest.target
+    code = _code(nest, x, source)
+    if x.lanes != _LANES:
+        return types.decoded(w, target, _one_by_one(w, table, code), root)
+    parameters = (_WORDS, "ptr", _WORDS, _BITS, "i32")
+    w.declare(_WORDS, _GATHER, parameters)
+    every = f"{_BITS} splat (i1 true)"
+    call = f"{_WORDS} poison, {table.typed}, {code.typed}, {every}, i32 2"
+    words = w.pure(_WORDS, f"call {_WORDS} @{_GATHER}({call})")
+    upper = w.cast("bitcast", words, f"<{_LANES} x float>")
+    if root.name != "bf16":
+        return types.decoded(w, target, halves.packed(w, upper), root)
+    kept = w.binary("and", words, w.int(-65536, _WORDS))
+    result = w.cast("bitcast", kept, upper.type)
+    w.note(result, root.name, upper)
+    return result
+
+
+def _code(nest: Nest, x: Value, source: DType) -> Value:
+    """i32 lanes of the codes of lanes that hold numbers of the type."""
+    w, words = nest.w, vector_of("i32", x.lanes)
+    if source.name != "bf16":
+        return w.cast("zext", types.encoded(w, nest.target, x, source), words)
+    raw = w.noted(x, types.BF16_CODE)
+    if raw is not None:
+        return w.cast("zext", raw, words)
+    bits = w.cast("bitcast", w.noted(x, source.name) or x, words)
+    return w.binary("lshr", bits, w.int(16, words))
+
+
+def _one_by_one(w: Writer, table: Value, code: Value) -> Value:
+    """i16 lanes of the table's entries."""
+    entries = w.address(table, w.int(1), "i16")
+    if code.lanes == 1:
+        return w.load(w.address(entries, code, "i16"), "i16", 2)
+    result = Value("poison", vector_of("i16", code.lanes))
+    for lane in range(code.lanes):
+        entry = w.load(w.address(entries, w.extract(code, lane), "i16"), "i16", 2)
+        text = f"insertelement {result.typed}, {entry.typed}, i64 {lane}"
+        result = w.pure(result.type, text)
+    return result

@@ -1,0 +1,104 @@
+"""Chains of ops on 16-bit floats that are looked up by their codes."""
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.driver import emit_stage, optimize
+from hlo.ir import dtype as dt
+from tests.support.lanes_jit import host_target
+
+CHAIN = """HloModule m
+ENTRY e {{
+  x = {t}[{n}] parameter(0)
+  c = {t}[] constant(0.75)
+  b = {t}[{n}] broadcast(c), dimensions={{}}
+  scaled = {t}[{n}] multiply(x, b)
+  wide = f32[{n}] convert(scaled)
+  e = f32[{n}] exponential(wide)
+  half = {t}[{n}] convert(e)
+  is_large = pred[{n}] compare(half, b), direction=GT
+  s = {t}[{n}] select(is_large, half, x)
+  ROOT r = {t}[{n}] add(s, b)
+}}
+"""
+
+TWO = """HloModule m
+ENTRY e {{
+  x = {t}[{n}] parameter(0)
+  y = {t}[{n}] parameter(1)
+  d = {t}[{n}] subtract(x, y)
+  t = {t}[{n}] tanh(d)
+  g = {t}[{n}] logistic(x)
+  p = {t}[{n}] multiply(t, g)
+  ROOT r = ({t}[{n}], {t}[{n}]) tuple(p, t)
+}}
+"""
+
+CHEAP = """HloModule m
+ENTRY e {{
+  x = {t}[{n}] parameter(0)
+  s = {t}[] parameter(1)
+  b = {t}[{n}] broadcast(s), dimensions={{}}
+  p = {t}[{n}] multiply(x, x)
+  e = {t}[{n}] add(p, b)
+  ROOT r = {t}[{n}] negate(e)
+}}
+"""
+ALL = 1 << 16
+TYPES = {"bf16": dt.BF16.numpy, "f16": dt.F16.numpy}
+needs_gathers = pytest.mark.skipif(not host_target().has("avx512vbmi"), reason="no such gathers")
+
+
+def run(text: str, *arguments: np.ndarray) -> list[np.ndarray]:
+    result = hlo.compile(hlo.parse(text), cache=False)(*arguments)
+    return [np.asarray(a) for a in (result if isinstance(result, tuple) else (result,))]
+
+
+def in_parts(text: str, name: str, *arguments: np.ndarray) -> list[np.ndarray]:
+    """The same in arrays too short for tables."""
+    size = 8000
+    text = text.format(t=name, n=size)
+    executable = hlo.compile(hlo.parse(text), cache=False)
+    found = []
+    for start in range(0, len(arguments[0]), size):
+        given = [np.resize(a[start : start + size], size) for a in arguments]
+        result = executable(*given)
+        found.append([np.asarray(a) for a in (result if isinstance(result, tuple) else (result,))])
+    return [np.concatenate(column)[: len(arguments[0])] for column in zip(*found, strict=True)]
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), nan)
+    np.testing.assert_array_equal(found.view(np.uint16)[~nan], expected.view(np.uint16)[~nan])
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("n", [ALL, ALL + 13])
+def test_every_code_gives_the_bits_of_the_ops(name: str, n: int) -> None:
+    x = np.resize(np.arange(ALL, dtype=np.uint16), n).view(TYPES[name])
+    (found,) = run(CHAIN.format(t=name, n=n), x)
+    (expected,) = in_parts(CHAIN, name, x)
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_chains_begin_at_what_two_operands_make(name: str) -> None:
+    rng = np.random.default_rng(5)
+    x, y = (rng.integers(0, ALL, 20011).astype(np.uint16).view(TYPES[name]) for _ in range(2))
+    found = run(TWO.format(t=name, n=20011), x, y)
+    for a, b in zip(found, in_parts(TWO, name, x, y), strict=True):
+        assert_same(a, b)
+
+
+@needs_gathers
+@pytest.mark.parametrize("name", TYPES)
+def test_dear_chains_of_large_arrays_are_looked_up(name: str) -> None:
+    def gathers(text: str, n: int) -> int:
+        module = optimize(hlo.parse(text.format(t=name, n=n)))
+        return emit_stage(module, "asm").count("vpgatherdd")
+
+    assert gathers(CHAIN, 1 << 14) > 0
+    assert gathers(CHAIN, 1 << 12) == 0
+    assert gathers(CHEAP, 1 << 14) == 0
