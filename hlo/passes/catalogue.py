@@ -27,6 +27,7 @@ from hlo.passes.scaled_dot_rewriter import scaled_dot_rewriter
 from hlo.passes.scan_expander import scan_expander
 from hlo.passes.sharding_remover import sharding_remover
 from hlo.passes.simplify_conditional import simplify_conditional
+from hlo.passes.table_lookup_mover import table_lookup_mover
 from hlo.passes.tuple_simplifier import tuple_simplifier
 from hlo.passes.while_loop_dot_batching import while_loop_dot_batching
 from hlo.passes.while_loop_invariant_code_motion import while_loop_invariant_code_motion
@@ -54,6 +55,7 @@ CATALOGUE: dict[str, Pass] = {
     "scan_expander": scan_expander,
     "sharding-remover": sharding_remover,
     "simplify-conditional": simplify_conditional,
+    "table-lookup-mover": table_lookup_mover,
     "tuple-simplifier": tuple_simplifier,
     "while-loop-dot-batching": while_loop_dot_batching,
     "while-loop-invariant-code-motion": while_loop_invariant_code_motion,
@@ -76,6 +78,7 @@ SIMPLIFY = (
 
 LOOPS = (
     "flatten-call-graph",
+    "table-lookup-mover",
     "while-loop-invariant-code-motion",
     "tuple-simplifier",
     "while-loop-dot-batching",
@@ -138,6 +141,11 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
+    (
+        "table-lookup-mover",
+        "while-loop-invariant-code-motion",
+        "the key that a search looks for leaves the loop",
+    ),
     (
         "flatten-call-graph",
         "while-loop-invariant-code-motion",

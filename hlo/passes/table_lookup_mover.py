@@ -1,0 +1,205 @@
+"""table-lookup-mover: a function of an element of a constant table is an element of another table.
+
+    loop: f(table[i])   =>   loop: f_of_table[i]
+
+A search in a sorted table looks up an element a step and prepares it for the comparison: that is
+longer than the look-up, and the table never changes. Totally ordered comparisons of such elements
+become comparisons of integers first, so that the order's keys are prepared as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hlo.errors import HloError
+from hlo.ir import dtype as dt
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callers, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.ops.making import make, make_constant
+from hlo.ops.table import OPS, evaluation_keywords
+from hlo.passes.fusibility import is_elementwise
+from hlo.passes.liveness import awaited
+from hlo.passes.loop_state import element_index, is_extensible, unchanged_elements
+
+MOST_BYTES = 1 << 15  # of a table: the old one and the new one stay in the cache
+_KEYS = {dt.F16: dt.S16, dt.BF16: dt.S16, dt.F32: dt.S32, dt.F64: dt.S64}
+
+Lookups = dict[Instruction, Instruction]  # what is computed from one look-up alone, and which
+
+
+def table_lookup_mover(module: Module) -> bool:
+    """Let loops look up functions of a constant table's elements in a table of their own.
+
+    O(instructions of loops that look something up).
+    """
+    changed = False
+    calls = callers(module)
+    for computation in module.computations:
+        for loop in computation.instructions:
+            if loop.opcode == "while" and is_extensible(loop, calls):
+                tables = _tables(loop)
+                if tables:
+                    body = next(iter(loop.called_computations()))
+                    changed |= _with_keys(body, tables)
+                    changed |= _moved(body, tables)
+    return changed
+
+
+def _tables(loop: Instruction) -> dict[Instruction, np.ndarray]:
+    """Values of the body that are one constant array in all iterations, looked up by slices."""
+    body = next(iter(loop.called_computations()))
+    sources = {i.operands[0] for i in body.instructions if i.opcode == "dynamic-slice"}
+    (start,) = loop.operands
+    kept = unchanged_elements(body) if sources and start.opcode == "tuple" else set()
+    found = {}
+    for source in sources:
+        origin = start.operands[element_index(source)] if source in kept else source
+        literal = origin.get("literal") if origin.opcode == "constant" else None
+        is_small = source.shape.size > 1 and source.shape.size_bytes <= MOST_BYTES
+        if is_small and isinstance(literal, Literal) and not literal.is_elided:
+            found[source] = literal.array
+    return found
+
+
+def _lookups(body: Computation, tables: dict[Instruction, np.ndarray]) -> Lookups:
+    """All that is computed from one look-up, elements that are constants, and nothing else."""
+    found: Lookups = {}
+    kept = awaited(body)
+    for i in post_order(body):
+        if i in kept or "control-predecessors" in i.attributes or not i.shape.is_array:
+            continue
+        if i.opcode == "dynamic-slice" and i.operands[0] in tables:
+            found[i] = i
+        elif i.opcode == "reshape" and i.operands[0] in found:
+            found[i] = found[i.operands[0]]
+        elif is_elementwise(i) or _rereads(i):
+            origins = {found.get(o) for o in i.operands if _constant(o) is None}
+            if len(origins) == 1 and None not in origins:
+                (origin,) = origins
+                assert origin is not None, "a look-up"
+                found[i] = origin
+    return found
+
+
+def _rereads(i: Instruction) -> bool:
+    """Whether bits of an element are read as another type of the same width."""
+    same = i.shape.is_array and i.operands and i.operands[0].shape.dims == i.shape.dims
+    return i.opcode == "bitcast-convert" and bool(same)
+
+
+def _constant(operand: Instruction) -> np.ndarray | None:
+    """The one value of all elements of a constant."""
+    if operand.opcode == "broadcast":
+        (operand,) = operand.operands
+    literal = operand.get("literal")
+    is_known = operand.opcode == "constant" and isinstance(literal, Literal)
+    if not is_known or not operand.shape.is_scalar:
+        return None
+    assert isinstance(literal, Literal), "a constant holds a literal"
+    return None if literal.is_elided else literal.array
+
+
+# -- keys of the total order -----------------------------------------------------------------------
+
+
+def _with_keys(body: Computation, tables: dict[Instruction, np.ndarray]) -> bool:
+    """x < y  =>  key(x) < key(y)  in the total order of floats, where one side is looked up."""
+    found = _lookups(body, tables)
+    compares = [
+        i
+        for i in body.instructions
+        if i.opcode == "compare"
+        and i.get("type") == "TOTALORDER"
+        and i not in found
+        and any(o in found for o in i.operands)
+        and i.operands[0].shape.dtype in _KEYS
+    ]
+    for compare in compares:
+        x, y = (_key(o) for o in compare.operands)
+        direction = compare["direction"]
+        body.replace_uses(compare, make(compare, "compare", x, y, direction=direction))
+        body.remove(compare)
+    return bool(compares)
+
+
+def _key(x: Instruction) -> Instruction:
+    """i ^ (i >> all, as bits without the sign): integers in the order of the floats x."""
+    key = _KEYS[x.shape.dtype]
+    most = np.iinfo(key.numpy).max
+    bits = make(x, "bitcast-convert", x, shape=x.shape.with_dtype(key))
+    sign = make(x, "shift-right-arithmetic", bits, _filled(bits, key.bits - 1))
+    return make(x, "xor", bits, make(x, "and", sign, _filled(bits, int(most))))
+
+
+def _filled(like: Instruction, value: int) -> Instruction:
+    scalar = Shape.array(like.shape.dtype, ())
+    one = make_constant(like, Literal.of(np.array(value, like.shape.dtype.numpy), scalar))
+    if like.shape.is_scalar:
+        return one
+    return make(like, "broadcast", one, shape=like.shape, dimensions=())
+
+
+# -- tables of functions ---------------------------------------------------------------------------
+
+
+def _moved(body: Computation, tables: dict[Instruction, np.ndarray]) -> bool:
+    """Each value that the rest of the body takes from a look-up, out of a table of its own."""
+    found = _lookups(body, tables)
+    changed = False
+    for last in [i for i in _ends(found) if i in found]:
+        lookup = found[last]
+        made = _function_of_table(last, lookup, found, tables[lookup.operands[0]])
+        if made is None:
+            continue
+        shape = Shape.array(last.shape.dtype, lookup.operands[0].shape.dims)
+        table = make_constant(last, Literal.of(made, shape))
+        _, *starts = lookup.operands
+        sizes = lookup["dynamic_slice_sizes"]
+        element = make(last, "dynamic-slice", table, *starts, dynamic_slice_sizes=sizes)
+        if element.shape != last.shape:
+            element = make(last, "reshape", element, shape=last.shape)
+        body.replace_uses(last, element)
+        changed = True
+    return changed
+
+
+def _ends(found: Lookups) -> Iterator[Instruction]:
+    """What is computed from a look-up and used by anything else."""
+    for instruction in found:
+        if instruction.opcode in ("dynamic-slice", "reshape"):
+            continue
+        if instruction.is_root or any(user not in found for user in instruction.users):
+            yield instruction
+
+
+def _function_of_table(
+    last: Instruction, lookup: Instruction, found: Lookups, table: np.ndarray
+) -> np.ndarray | None:
+    """`last` for every element of the table; None where the reference refuses."""
+    values: dict[Instruction, np.ndarray] = {lookup: table}
+    for i in found:
+        if found[i] is not lookup or i is lookup:
+            continue
+        arrays = []
+        for operand in i.operands:
+            value = values.get(operand)
+            constant = _constant(operand) if value is None else value
+            assert constant is not None, "an operand is known"
+            arrays.append(np.broadcast_to(constant, table.shape))
+        if i.opcode == "reshape":
+            values[i] = arrays[0]
+            continue
+        try:
+            with np.errstate(all="ignore"):
+                values[i] = np.asarray(OPS[i.opcode].evaluate(*arrays, **evaluation_keywords(i)))
+        except HloError:
+            return None
+        if i is last:
+            break
+    return values[last]
