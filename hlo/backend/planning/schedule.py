@@ -165,12 +165,21 @@ def unread(
                     for part in (body, condition)
                     for source in (
                         *(resolve(condition.root, 0),),
+                        *_handed_elsewhere(body),
                         *last_uses(orders[part]),
                     )
                     if source is not None and source[0] is part.parameters[0]
                 }
                 found[body] = invariant[body] - read
     return found
+
+
+def _handed_elsewhere(body: Computation) -> Iterator[Source]:
+    """The leaves of the state that become other leaves of it."""
+    for leaf in range(leaf_count(body.root.shape)):
+        source = resolve(body.root, leaf)
+        if source is not None and source != (body.parameters[0], leaf):
+            yield source
 
 
 def resolve_deep(
