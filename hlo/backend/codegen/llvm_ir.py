@@ -19,6 +19,7 @@ from functools import lru_cache
 from hlo.backend.codegen import region_ir
 from hlo.backend.codegen.aligning import aligned_address
 from hlo.backend.codegen.definitions import Definitions
+from hlo.backend.codegen.even_copies import even
 from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.codegen.shared_functions import shared
@@ -418,10 +419,9 @@ class _Entry:
         if not self.loops:
             return []
         shared = Definitions({f"declare void @{COPY}(ptr, ptr, i64, i1)": None})
-        parts = [
-            inlinable(shared.placed(f"{name}.in", kernel)) for name, kernel in self.inlined.items()
-        ]
-        body = "\n".join([*shared.lines(), *parts, *self.loops, ""])
+        parts = [shared.placed(f"{name}.in", kernel) for name, kernel in self.inlined.items()]
+        kernels = map(inlinable, even(parts))
+        body = "\n".join([*shared.lines(), *kernels, *self.loops, ""])
         return [IrModule(body, tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)]
 
     def _branch(self, function: _Function, step: BranchStep) -> None:
