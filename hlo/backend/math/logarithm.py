@@ -1,12 +1,15 @@
 """log, log1p: the natural logarithm and log(1 + x).
 
-x = m 2^k with m in [0.75, 1.5), so that x near 1 has k = 0 and nothing cancels; f = m - 1.
-f32: log(1+f) = f - f^2/2 + f^3 p(f). f64: with s = f/(2+f), log(1+f) = f - (f^2/2 - s (f^2/2 + R)),
-R = s^2 P(s^2) (the arrangement of Tang 1990 and fdlibm). p and P by Remez, weighted by their share.
+x = m 2^-n with m in [0.75, 1.5), so that x near 1 has n = 0 and nothing cancels; f = m - 1.
+f32: log(1+f) = f - f^2/2 + f^3 p(f); where a register holds a table f = m/c - 1 for one of 32 c and
+log(c) is added, at two thirds of the work. f64: with s = f/(2+f), log(1+f) is
+f - (f^2/2 - s (f^2/2 + R)), R = s^2 P(s^2) (the arrangement of Tang 1990 and fdlibm). p and P by
+Remez, weighted by their share.
 """
 
 from __future__ import annotations
 
+from hlo.backend.math import log_tables, pieces
 from hlo.backend.math.scaling import (
     avx512,
     avx512_suffix,
@@ -17,7 +20,7 @@ from hlo.backend.math.scaling import (
     split_near_one,
     split_of_any,
 )
-from hlo.backend.math.term import Term, fma, horner, two_sum
+from hlo.backend.math.term import Term, fma, horner
 
 # fmt: off
 _P = (
@@ -25,6 +28,8 @@ _P = (
     0.14269274473190308, -0.12502601742744446, 0.11395610868930817, -0.1056094542145729,
     0.08018942177295685, -0.031567081809043884,
 )  # relative error 2^-31.7
+_P_SHORT = (-0.5, 0.33334431052207947, -0.25007274746894836, 0.18865293264389038)
+# log(1 + f) = f + f^2 p(f) for f in [-1/32, 1/16], 2^-28 of it
 _R = (
     0.6666666666667282, 0.39999999996099583, 0.2857142940642422, 0.22222137592599445,
     0.1818639328201245, 0.15249444246122815, 0.15373978619083223,
@@ -39,36 +44,34 @@ _LN2 = {
 def log(x: Term) -> Term:
     """ln x, below 1 ulp for every positive x, subnormal too; 0 -> -inf, negative -> NaN."""
     if avx512_suffix(in_register(x)):  # its split carries zeros, infinities, signs, NaN through
-        m, k = split_of_any(x)
-        return _log_near_one(m - 1.0, k)
+        return _log_of_split(*split_of_any(x))
     usable = _positive_finite(x)
     m, k, _ = split_near_one(usable.select(x, 1.0))
-    y = _log_near_one(m - 1.0, k)
-    return usable.select(y, _outside(x, x))
+    return usable.select(_log_of_split(m, -k), _outside(x, x))
 
 
 def log1p(x: Term) -> Term:
     """ln(1 + x), below 1.5 ulp; the rounding error of 1 + x is added back to the mantissa.
 
-    k = 0 gives f = x exactly, so small x keeps its accuracy (and -0 its sign).
+    n = 0 gives m - 1 + rest = x exactly, so small x keeps its accuracy. Where 1 + x is 1 the result
+    is x, to half an ulp; the sign of -0 too.
     """
-    one_more = x + 1.0
-    usable = _positive_finite(one_more)
-    u, rest = two_sum(usable.select(x, 0.0), x.const(1.0))
-    m, k, exponent = split_near_one(u)
-    f = (m - 1.0) + _scaled_down(rest, k, exponent)
-    y = _log_near_one(f, k)
-    tiny = x.abs() < 2.0 ** -(format_of(x).mantissa + 2)
-    return tiny.select(x, usable.select(y, _outside(one_more, x)))
-
-
-def _scaled_down(rest: Term, k: Term, exponent: Term) -> Term:
-    """rest * 2^-k, which for the largest k is too small to count; exponent: k as integers."""
-    wide = in_register(rest)
-    if avx512_suffix(wide):
-        return first_of(rest, avx512("scalef", wide, in_register(-k)))
-    last = format_of(rest).bias - 1
-    return rest * power_of_two(-(exponent > last).select(last, exponent))
+    u = x + 1.0
+    rest = x.at_most(1.0) - (u - x.at_least(1.0))
+    is_tiny = u.eq(1.0)
+    rest = is_tiny.select(0.0, rest)  # whose square would be subnormal: slow
+    if avx512_suffix(in_register(x)):
+        m, n = split_of_any(u)
+        # 0 times the largest power is 0; NaN, for u = inf, times 2^-inf too.
+        scale = in_register(n.at_most(format_of(x).bias))
+        rest = first_of(x, avx512("scalef", in_register(rest), scale))
+        return is_tiny.select(x, _log_of_split(m, n, rest))
+    usable = _positive_finite(u)
+    m, k, exponent = split_near_one(usable.select(u, 1.0))
+    last = format_of(x).bias - 1  # which leaves too little to count
+    rest = usable.select(rest, 0.0) * power_of_two(-(exponent > last).select(last, exponent))
+    y = usable.select(_log_of_split(m, -k, rest), _outside(u, x))
+    return is_tiny.select(x, y)
 
 
 def _positive_finite(x: Term) -> Term:
@@ -81,15 +84,33 @@ def _outside(y: Term, x: Term) -> Term:
     return y.eq(0.0).select(float("-inf"), negative)
 
 
-def _log_near_one(f: Term, k: Term) -> Term:
-    """log(1 + f) + k ln 2 for f in [-0.25, 0.5); the parts are added smallest first."""
-    high, low = _LN2[f.scalar]
+def _log_of_split(m: Term, n: Term, rest: Term | None = None) -> Term:
+    """log(m + rest) - n ln 2 for m in [0.75, 1.5)."""
+    high, low = _LN2[m.scalar]
+    if pieces.has_tables(m):
+        return _log_by_tables(m, n, rest)
+    f = m - 1.0 if rest is None else (m - 1.0) + rest
     half_square = f * f * 0.5
     if f.is_double:
         s = f / (f + 2.0)
         z = s * s
-        rest = s * fma(z, horner(z, _R), half_square)
+        cubic = s * fma(z, horner(z, _R), half_square)
     else:
-        rest = f * f * f * horner(f, _P)
-    tail = half_square - fma(k, low, rest)
-    return fma(k, high, f - tail)
+        cubic = f * f * f * horner(f, _P)
+    tail = half_square - fma(n, -low, cubic)
+    return fma(n, -high, f - tail)
+
+
+def _log_by_tables(m: Term, n: Term, rest: Term | None) -> Term:
+    """The same for f32: log(1 + r) + log(c), r = m/c - 1; the parts are added smallest first."""
+    high, low = _LN2[m.scalar]
+    part = m.bits >> log_tables.INDEX_SHIFT
+    inverse = pieces.entry(log_tables.INVERSES, part)
+    r = fma(m, inverse, -1.0)
+    exact = fma(n, -high, pieces.entry(log_tables.LOGARITHMS, part))
+    if rest is None:
+        return exact + fma(n, -low, fma(r * r, horner(r, _P_SHORT), r))
+    rest = rest * inverse
+    whole = r + rest
+    tail = fma(whole * whole, horner(whole, _P_SHORT), rest)
+    return exact + (r + fma(n, -low, tail))

@@ -18,7 +18,6 @@ from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term, fma
 from hlo.records import dataclass
 
-_ENTRIES = 16
 _HALF = 8  # lanes of AVX2's permutations
 
 
@@ -43,25 +42,45 @@ def odd(x: Term, pieces: Pieces) -> Term:
     shifted = fma(t, 1 / pieces.step, magic)  # its low bits are k
     k = shifted - magic
     d = fma(k, -pieces.step, t)
-    first, *others = (_entry(row, shifted.bits) for row in pieces.rows)
+    first, *others = (entry(row, shifted.bits) for row in pieces.rows)
     q = others[-1]
     for coefficient in reversed(others[:-1]):
         q = fma(q, d, coefficient)
-    return fma(q, d, k.eq(0.0).select(t, first)).copysign(x)
+    return fma(q, d, k.ne(0.0).select(first, t)).copysign(x)  # a masked vpermps
 
 
-def _entry(row: tuple[float, ...], index: Term) -> Term:
-    """row[index % 16] in every lane."""
-    w, target = index.w, index.target
-    if index.lanes == _ENTRIES and target.has("avx512f"):
+def entry(row: tuple[float, ...], index: Term) -> Term:
+    """row[index % len(row)] in every lane, of 16 or 32 entries."""
+    w, lanes = index.w, index.lanes
+    widest = 2 * _HALF if index.target.has("avx512f") else _HALF
+    if lanes == 1:
+        return _loaded(row, index & (len(row) - 1))
+    if lanes < _HALF:
+        found = _of_halves(row, index.of(_stretched(w, index.value)))
+        return index.of(_part(w, found.value, 0, lanes))
+    if lanes > widest:
+        parts = [index.of(_part(w, index.value, k, lanes // 2)) for k in (0, lanes // 2)]
+        return index.of(_joined(w, *(entry(row, part).value for part in parts)))
+    return _of_halves(row, index) if lanes == _HALF else _of_register(row, index)
+
+
+def _of_register(row: tuple[float, ...], index: Term) -> Term:
+    """Sixteen lanes from one register or from two."""
+    w, low = index.w, _vector(row[:16])
+    if len(row) == 16:
         symbol = "llvm.x86.avx512.permvar.sf.512"
-        value = w.intrinsic(symbol, "<16 x float>", _vector(row), index.value, suffix="-")
-        return index.of(value)
-    if index.lanes not in (_HALF, _ENTRIES):
-        return _loaded(row, index & (_ENTRIES - 1))
-    chunks = range(0, index.lanes, _HALF)
-    found = [_of_eight(row, index.of(_part(w, index.value, k, _HALF))) for k in chunks]
-    return index.of(_joined(w, [t.value for t in found]))
+        return index.of(w.intrinsic(symbol, low.type, low, index.value, suffix="-"))
+    symbol, high = "llvm.x86.avx512.vpermi2var.ps.512", _vector(row[16:])
+    return index.of(w.intrinsic(symbol, low.type, low, index.value, high, suffix="-"))
+
+
+def _of_halves(row: tuple[float, ...], index: Term) -> Term:
+    """Eight lanes from a row, from its two halves where it is longer than one step takes."""
+    if len(row) == 2 * _HALF:
+        return _of_eight(row, index)
+    middle = len(row) // 2
+    low, high = _of_halves(row[:middle], index), _of_halves(row[middle:], index)
+    return (index & middle).ne(0).select(high, low)
 
 
 def _of_eight(row: tuple[float, ...], index: Term) -> Term:
@@ -87,21 +106,12 @@ def _text(row: tuple[float, ...]) -> str:
 
 
 def _loaded(row: tuple[float, ...], index: Term) -> Term:
-    """Lane after lane from memory."""
+    """One lane from memory."""
     w = index.w
     text = _text(row)
     name = f"hlo.row.{zlib.crc32(text.encode()):08x}"
     w.globals[name] = f"@{name} = internal constant [{len(row)} x float] [{text}], align 64"
-    table = Value(f"@{name}", "ptr")
-    if index.lanes == 1:
-        return index.of(w.load(w.address(table, index.value, "float"), "float", 4))
-    result = Value("poison", f"<{index.lanes} x float>")
-    for lane in range(index.lanes):
-        address = w.address(table, w.extract(index.value, lane), "float")
-        element = w.load(address, "float", 4)
-        text = f"insertelement {result.typed}, {element.typed}, i64 {lane}"
-        result = w.pure(result.type, text)
-    return index.of(result)
+    return index.of(w.load(w.address(Value(f"@{name}", "ptr"), index.value, "float"), "float", 4))
 
 
 def _part(w: Writer, value: Value, first: int, count: int) -> Value:
@@ -112,11 +122,15 @@ def _part(w: Writer, value: Value, first: int, count: int) -> Value:
     return w.pure(type, f"shufflevector {value.typed}, {value.type} poison, {_run(first, count)}")
 
 
-def _joined(w: Writer, values: list[Value]) -> Value:
-    """Vectors one behind the other: two or one."""
-    if len(values) == 1:
-        return values[0]
-    a, b = values
+def _stretched(w: Writer, value: Value) -> Value:
+    """The same lanes and others behind them, eight in all."""
+    type = vector_of(value.scalar_type, _HALF)
+    order = ", ".join(f"i32 {min(k, value.lanes)}" for k in range(_HALF))
+    return w.pure(type, f"shufflevector {value.typed}, {value.typed}, <{_HALF} x i32> <{order}>")
+
+
+def _joined(w: Writer, a: Value, b: Value) -> Value:
+    """Two vectors one behind the other."""
     type = vector_of(a.scalar_type, 2 * a.lanes)
     return w.pure(type, f"shufflevector {a.typed}, {b.typed}, {_run(0, 2 * a.lanes)}")
 

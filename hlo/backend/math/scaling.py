@@ -72,10 +72,10 @@ def split_near_one(x: Term) -> tuple[Term, Term, Term]:
 
 
 def split_of_any(x: Term) -> tuple[Term, Term]:
-    """AVX-512's m and k for every x: k is -inf for 0, inf for inf; m is NaN below 0 and for NaN."""
+    """AVX-512's x = m * 2^-n for every x: n is inf for 0, -inf for inf; m is NaN for x < 0, NaN."""
     wide = in_register(x)
     m = avx512("getmant", wide, immediates=(0b1011,))
-    return first_of(x, m), first_of(x, _getexp(wide) - _getexp(m))
+    return first_of(x, m), first_of(x, _getexp(m) - _getexp(wide))
 
 
 def in_register(x: Term) -> Term:
