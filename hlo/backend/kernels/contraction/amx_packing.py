@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
+from hlo.backend.kernels.contraction.lane_masks import below
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
@@ -16,14 +17,8 @@ from hlo.backend.kernels.contraction.loops import (
     strided,
     times,
 )
-from hlo.backend.kernels.contraction.packing import (
-    Block,
-    Packing,
-    Panels,
-    Source,
-    below,
-    pack,
-)
+from hlo.backend.kernels.contraction.packing import pack
+from hlo.backend.kernels.contraction.packing_form import Block, Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import element_address, read, ring_of
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir import dtype as dt

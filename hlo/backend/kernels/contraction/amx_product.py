@@ -13,6 +13,7 @@ from hlo.backend.kernels.contraction.amx import (
     TilePlan,
 )
 from hlo.backend.kernels.contraction.amx_packing import group_words
+from hlo.backend.kernels.contraction.lane_masks import below
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
@@ -27,7 +28,6 @@ from hlo.backend.kernels.contraction.loops import (
     times,
     when,
 )
-from hlo.backend.kernels.contraction.packing import below
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import element_address, read
 from hlo.backend.kernels.contraction.transpose import transposed

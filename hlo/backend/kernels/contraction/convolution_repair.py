@@ -16,6 +16,7 @@ from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.types import storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
+from hlo.backend.kernels.contraction.lane_masks import iota
 from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
@@ -26,7 +27,6 @@ from hlo.backend.kernels.contraction.loops import (
     times,
     when,
 )
-from hlo.backend.kernels.contraction.packing import iota
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, ring_of
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.instruction import Instruction

@@ -14,8 +14,16 @@ from dataclasses import fields, replace
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import REACH, has_assembly, write_assembly
-from hlo.backend.kernels.contraction.loops import add, advanced, loop, times
-from hlo.backend.kernels.contraction.packing import Block, Packing, each_vector, pack
+from hlo.backend.kernels.contraction.loops import (
+    add,
+    advanced,
+    divided,
+    loop,
+    times,
+    when_rest,
+)
+from hlo.backend.kernels.contraction.packing import each_vector, pack
+from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
 from hlo.backend.kernels.kernel import Kernel
 
@@ -145,32 +153,33 @@ def _write_rows(
 
 
 def _across(w: Writer, packing: Packing, block: Block) -> None:
-    """for panel: for group of lanes: squares."""
-    source = packing.source
+    """for panel: for group of lanes: squares; what is left of depth is in the one that ends it."""
+    source, step, size = packing.source, packing.square, block.depth_size
+    registers = [f"zmm{n}" for n in range(8)]
 
     def at_vector(start: Value, target: Value) -> None:
-        address = element_address(w, block.source, times(w, start, source.free[0][1]), source.dtype)
-        count = w.int(source.depth_size // packing.square)
-        places = (address, target, count)
-        write_assembly(w, _square_lines(packing), places, [], [f"zmm{n}" for n in range(8)])
+        offset = times(w, start, source.free[0][1])
+
+        def squares(first: Value, count: Value) -> None:
+            k = add(w, block.depth_begin, first)
+            address = element_address(w, block.source, add(w, offset, k), source.dtype)
+            to = advanced(w, target, times(w, k, packing.k_step), packing.ring.scalar)
+            write_assembly(w, _square_lines(packing), (address, to, count), [], registers)
+
+        squares(w.int(0), divided(w, size, step))
+        when_rest(w, size, step, lambda: squares(add(w, size, w.int(-step)), w.int(1)))
 
     each_vector(w, packing, block, at_vector)
 
 
 def _square_lines(packing: Packing) -> Iterator[str]:
-    """All squares of a group; the last one moves back to end with depth."""
-    size, square = packing.ring.scalar_bytes, packing.square
+    """Squares of a group, one after the other."""
     yield "1:"
     yield from _square(packing)
     yield "addq $$16, $0"
-    yield f"addq $${square * packing.k_step * size}, $1"
+    yield f"addq $${packing.square * packing.k_step * packing.ring.scalar_bytes}, $1"
     yield "decq $2"
     yield "jne 1b"
-    rest = packing.source.depth_size % square
-    if rest:
-        yield f"subq $${(square - rest) * size}, $0"
-        yield f"subq $${(square - rest) * packing.k_step * size}, $1"
-        yield from _square(packing)
     yield "vzeroupper"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
+from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
@@ -23,7 +24,6 @@ from hlo.backend.kernels.contraction.loops import (
     strided,
     times,
 )
-from hlo.backend.kernels.contraction.packing import below, iota
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.kernel import Kernel

@@ -118,6 +118,30 @@ def times(w: Writer, a: Value, factor: int) -> Value:
     return a if factor == 1 else w.binary("mul", a, w.int(factor))
 
 
+def divided(w: Writer, a: Value, divisor: int) -> Value:
+    """a // divisor, folded where known."""
+    if a.text.isdigit():
+        return w.int(int(a.text) // divisor)
+    return a if divisor == 1 else w.binary("udiv", a, w.int(divisor))
+
+
+def looped(w: Writer, count: Value, body: Callable[[Value], None]) -> None:
+    """for i in range(count): body(i). A count that is known may be 0, another has to be tested."""
+    if not count.text.isdigit():
+        ranged(w, w.int(0), count, body)
+    elif int(count.text):
+        each(w, w.int(0), count, body)
+
+
+def when_rest(w: Writer, size: Value, step: int, then: Callable[[], None]) -> None:
+    """if size % step: then()."""
+    if not size.text.isdigit():
+        left = w.binary("urem", size, w.int(step))
+        when(w, w.compare("icmp ne", left, w.int(0)), then)
+    elif int(size.text) % step:
+        then()
+
+
 def split_index(w: Writer, index: Value, sizes: Sequence[int]) -> list[Value]:
     """The multi-index of a linear one, outermost first."""
     parts: list[Value] = []
@@ -175,11 +199,11 @@ def advanced(w: Writer, base: Value, offset: Value | int, element: str) -> Value
     return base if index.text == "0" else w.address(base, index, element)
 
 
-def copied_bytes(w: Writer, target: Value, source: Value, size: int) -> None:
+def copied_bytes(w: Writer, target: Value, source: Value, size: Value) -> None:
     """Copy memory that does not overlap."""
     symbol = "llvm.memcpy.p0.p0.i64"
     w.declare("void", symbol, ["ptr", "ptr", "i64", "i1"])
-    w.emit(f"call void @{symbol}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+    w.emit(f"call void @{symbol}(ptr {target}, ptr {source}, {size.typed}, i1 false)")
 
 
 def kernel_text(w: Writer) -> str:

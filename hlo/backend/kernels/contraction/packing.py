@@ -1,11 +1,9 @@
 """Packing: one factor of a contraction copied into panels, in the product's order.
 
-    memory, any strides --> ring number (p, k, part, lane)
-    at ((p * depth + k) * parts + part) * width + lane
+    memory, any strides --> the packing's form
 
-A panel holds `width` consecutive indices of the free set (some more than a row tile needs, so that
-each k is whole vectors); what lies beyond the last index is never used. Three ways to read: along
-the free set where it is contiguous, along depth with a transpose in registers, by gathers.
+Four ways to read: along the free set where it is contiguous, along depth as it lies or with a
+transpose in registers, by gathers.
 """
 
 from __future__ import annotations
@@ -13,149 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
     copied_bytes,
+    divided,
     loop,
+    looped,
     split_index,
     strided,
     times,
+    void,
+    when_rest,
 )
+from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import (
     Parts,
-    Ring,
     element_address,
     gathered,
     is_plain,
     loaded,
 )
 from hlo.backend.kernels.contraction.transpose import end_to_end, transposed
-from hlo.ir.dtype import DType
-from hlo.records import dataclass
-
-CACHE_LINE = 64
-Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A factor in memory, seen from one batch."""
-
-    dtype: DType
-    free: Strides
-    depth: Strides
-
-    @property
-    def free_size(self) -> int:
-        return _product(self.free)
-
-    @property
-    def depth_size(self) -> int:
-        return _product(self.depth)
-
-    @property
-    def is_free_contiguous(self) -> bool:
-        return not self.free or (len(self.free) == 1 and self.free[0][1] == 1)
-
-    @property
-    def is_depth_contiguous(self) -> bool:
-        return bool(self.depth) and self.depth[-1][1] == 1
-
-
-@dataclass(frozen=True, slots=True)
-class Panels:
-    """count panels of `width` lanes; panel p begins at index start(p) of the free set.
-
-    Each has `step` indices; the last one moves back to end with the set, at `end`, so that all are
-    alike (what lies in two panels is computed twice, to the same bits).
-    """
-
-    count: int
-    width: int
-    step: int
-    end: int
-
-    def start(self, w: Writer, panel: Value) -> Value:
-        if self.count == 1:
-            return w.int(0)
-        at = times(w, panel, self.step)
-        if self.count * self.step <= self.end:
-            return at
-        return w.intrinsic("llvm.umin", "i64", at, w.int(self.end - self.step))
-
-    def exceeds(self, total: int) -> bool:
-        """Whether some panel has lanes beyond the set."""
-        last = min((self.count - 1) * self.step, max(self.end - self.step, 0))
-        return last + self.width > total
-
-
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """How one factor is packed; panel_depth: depths that a panel holds, 0 for all.
-
-    by_rows: a panel is its rows, one after the other along depth, and not depth after depth.
-    """
-
-    ring: Ring
-    source: Source
-    panels: Panels
-    panel_depth: int = 0
-    by_rows: bool = False
-
-    @property
-    def panel_size(self) -> int:
-        """Ring scalars of one panel."""
-        if self.by_rows:
-            return self.panels.step * self.row_step
-        return (self.panel_depth or self.source.depth_size) * self.k_step
-
-    @property
-    def k_step(self) -> int:
-        """Ring scalars to the next depth."""
-        return 1 if self.by_rows else self.ring.parts * self.panels.width
-
-    @property
-    def row_step(self) -> int:
-        """Ring scalars to the next row: an odd number of cache lines, so that rows lie in
-        different sets of the cache.
-        """
-        if not self.by_rows:
-            return 1
-        per_line = CACHE_LINE // self.ring.scalar_bytes
-        lines = -(-self.ring.parts * self.part_step // per_line)
-        return (lines | 1) * per_line
-
-    @property
-    def part_step(self) -> int:
-        """Ring scalars to the next part of a number."""
-        if not self.by_rows:
-            return self.panels.width
-        return (self.source.depth_size // self.ring.lanes + 2) * self.ring.lanes  # runs end past it
-
-    @property
-    def square(self) -> int:
-        """Depths that are transposed at once: 128 bits of ring scalars."""
-        return 16 // self.ring.scalar_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        return self.panels.count * self.panel_size * self.ring.scalar_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """What to pack: panels [first, first + count) to `target`, depth [begin, begin + size).
-
-    A part of the depth is for sources with one depth axis only; target is depth 0's place.
-    """
-
-    source: Value
-    target: Value
-    first: Value
-    count: Value
-    depth_begin: Value
-    depth_size: Value
 
 
 def pack(w: Writer, packing: Packing, block: Block) -> None:
@@ -165,7 +43,7 @@ def pack(w: Writer, packing: Packing, block: Block) -> None:
         _pack_rows(w, packing, block)
     elif source.is_free_contiguous:
         _pack_along_free(w, packing, block)
-    elif source.is_depth_contiguous and source.depth[-1][0] >= 4:
+    elif source.is_depth_contiguous and source.depth[-1][0] >= 4 and packing.is_in_runs:
         _pack_transposed(w, packing, block)
     else:
         _pack_gathered(w, packing, block)
@@ -205,32 +83,14 @@ def put(w: Writer, packing: Packing, parts: Parts, address: Value) -> None:
         w.store(part, to, packing.ring.scalar_bytes)
 
 
-def below(w: Writer, start: Value, total: int, lanes: int) -> Value:
-    """Which of `lanes` indices from start are less than total."""
-    type = f"<{lanes} x i64>"
-    if start.text.isdigit():
-        bits = ", ".join(f"i1 {int(int(start.text) + i < total)}" for i in range(lanes))
-        return Value(f"<{bits}>", f"<{lanes} x i1>") if lanes > 1 else Value(bits[3:], "i1")
-    each = w.splat(start, lanes)
-    index = w.binary("add", each, iota(lanes, "i64"))
-    return w.compare("icmp ult", index, w.int(total, type))
-
-
-def iota(lanes: int, scalar: str) -> Value:
-    """0, 1, 2, ... as a constant."""
-    if lanes == 1:
-        return Value("0", scalar)
-    text = ", ".join(f"{scalar} {i}" for i in range(lanes))
-    return Value(f"<{text}>", f"<{lanes} x {scalar}>")
-
-
 # -- along depth, as it lies -------------------------------------------------------------------
 
 
 def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
-    """for panel: for row: for run of depth: a copy."""
+    """for panel: for row: for run of depth: a copy. Rows go to the block's target as they come."""
     source, panels = packing.source, packing.panels
     run = source.depth[-1][0]
+    is_part = packing.is_in_one_run or (len(source.depth) == 1 and bool(packing.panel_depth))
 
     def at_row(i: Value, _: list[Value]) -> list[Value]:
         p, r = split_index(w, i, (1 << 40, panels.step))
@@ -239,23 +99,32 @@ def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
         at = element_address(w, block.source, row, source.dtype)
         to = advanced(w, block.target, times(w, i, packing.row_step), packing.ring.scalar)
 
-        def at_run(k: Value, _: list[Value]) -> list[Value]:
+        def at_run(i: Value, _: list[Value]) -> list[Value]:
+            k = add(w, first, i)
             begin = element_address(w, at, strided(w, k, source.depth[:-1]), source.dtype)
             moved = advanced(w, to, times(w, k, run), packing.ring.scalar)
-            _copy_run(w, packing, begin, moved, run)
+            _copy_run(w, packing, begin, moved, w.int(run))
             return []
 
-        loop(w, w.int(source.depth_size // run), [], at_run)
+        if is_part:
+            offset = strided(w, block.depth_begin, source.depth)
+            begin = element_address(w, at, offset, source.dtype)
+            moved = advanced(w, to, block.depth_begin, packing.ring.scalar)
+            _copy_run(w, packing, begin, moved, block.depth_size)
+            return []
+        loop(w, runs, [], at_run)
         return []
+
+    first, runs = (divided(w, v, run) for v in (block.depth_begin, block.depth_size))
 
     loop(w, times(w, block.count, panels.step), [], at_row)
 
 
-def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: int) -> None:
+def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: Value) -> None:
     """`run` neighbours as ring numbers."""
     ring, dtype = packing.ring, packing.source.dtype
     if is_plain(dtype, ring):
-        copied_bytes(w, target, source, run * ring.scalar_bytes)
+        copied_bytes(w, target, source, times(w, run, ring.scalar_bytes))
         return
 
     def copy(k: Value, mask: Value | None) -> list[Value]:
@@ -264,11 +133,19 @@ def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: in
         put(w, packing, parts, advanced(w, target, k, ring.scalar))
         return []
 
-    whole, rest = divmod(run, ring.lanes)
-    if whole:
-        loop(w, w.int(whole), [], lambda i, _: copy(times(w, i, ring.lanes), None))
+    whole, rest = _whole_and_rest(w, packing, run, ring.lanes)
+    looped(w, whole, lambda i: void(copy(times(w, i, ring.lanes), None)))
     if rest:
-        copy(w.int(whole * ring.lanes), below(w, w.int(0), rest, ring.lanes))
+        at = times(w, whole, ring.lanes)
+        mask = below(w, w.int(0), rest, ring.lanes)
+        when_rest(w, run, ring.lanes, lambda: void(copy(at, mask)))
+
+
+def _whole_and_rest(w: Writer, packing: Packing, size: Value, step: int) -> tuple[Value, int]:
+    """Steps of a run, and what is left at its end: of a part of depth, at the end of the last."""
+    run = packing.source.depth[-1][0]
+    rest = int(size.text) % step if size.text.isdigit() else run % step
+    return divided(w, size, step), rest
 
 
 # -- by vectors of the free set ----------------------------------------------------------------
@@ -303,24 +180,32 @@ def _pack_transposed(w: Writer, packing: Packing, block: Block) -> None:
         if len(packing.source.depth) == 1:
             _pack_run(w, packing, rows, target, block.depth_begin, block.depth_size)
         else:
-            _pack_runs(w, packing, rows, target)
+            _pack_runs(w, packing, rows, target, block)
 
     each_vector(w, packing, block, at_vector)
 
 
-def _pack_runs(w: Writer, packing: Packing, rows: list[Value], target: Value) -> None:
-    """All runs of the innermost depth axis."""
+def _pack_runs(w: Writer, packing: Packing, rows: list[Value], target: Value, block: Block) -> None:
+    """The block's runs of the innermost depth axis."""
     source, ring = packing.source, packing.ring
     run = source.depth[-1][0]
+    if packing.is_in_one_run:
+        offset = strided(w, block.depth_begin, source.depth)
+        moved = [element_address(w, row, offset, source.dtype) for row in rows]
+        to = advanced(w, target, times(w, block.depth_begin, packing.k_step), ring.scalar)
+        _pack_run(w, packing, moved, to, w.int(0), block.depth_size)
+        return
+    first = divided(w, block.depth_begin, run)
 
-    def at_run(i: Value, _: list[Value]) -> list[Value]:
+    def at_run(j: Value, _: list[Value]) -> list[Value]:
+        i = add(w, first, j)
         offset = strided(w, i, source.depth[:-1])
         moved = [element_address(w, row, offset, source.dtype) for row in rows]
         to = advanced(w, target, times(w, i, run * packing.k_step), ring.scalar)
         _pack_run(w, packing, moved, to, w.int(0), w.int(run))
         return []
 
-    loop(w, w.int(source.depth_size // run), [], at_run)
+    loop(w, divided(w, block.depth_size, run), [], at_run)
 
 
 def _row_addresses(w: Writer, packing: Packing, base: Value, start: Value) -> list[Value]:
@@ -346,16 +231,14 @@ def _pack_run(
 ) -> None:
     """depth [begin, begin + size) of one run: whole squares, then the rest with masks."""
     step = packing.square
+    whole, rest = _whole_and_rest(w, packing, size, step)
 
-    def whole_square(i: Value, _: list[Value]) -> list[Value]:
-        _pack_square(w, packing, rows, target, add(w, begin, times(w, i, step)), step)
-        return []
+    def square(i: Value, count: int) -> None:
+        _pack_square(w, packing, rows, target, add(w, begin, times(w, i, step)), count)
 
-    whole, rest = divmod(int(size.text), step)
-    if whole:
-        loop(w, w.int(whole), [], whole_square)
+    looped(w, whole, lambda i: square(i, step))
     if rest:
-        _pack_square(w, packing, rows, target, add(w, begin, w.int(whole * step)), rest)
+        when_rest(w, size, step, lambda: square(whole, rest))
 
 
 def _pack_square(
@@ -459,10 +342,3 @@ def _clamped_offsets(w: Writer, packing: Packing, start: Value) -> Value:
         moved = w.binary("mul", w.cast("zext", part, wide), w.int(stride, wide))
         offsets = w.binary("add", offsets, moved)
     return offsets
-
-
-def _product(axes: Strides) -> int:
-    result = 1
-    for size, _ in axes:
-        result *= size
-    return result

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
@@ -18,7 +19,6 @@ from hlo.backend.kernels.contraction.loops import (
     split_index,
     times,
 )
-from hlo.backend.kernels.contraction.packing import below, iota
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     Ring,

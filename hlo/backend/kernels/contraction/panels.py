@@ -18,7 +18,7 @@ from hlo.backend.kernels.contraction.loops import (
     strided,
     times,
 )
-from hlo.backend.kernels.contraction.packing import Block, Packing
+from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.kernel import Kernel
 

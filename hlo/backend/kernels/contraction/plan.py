@@ -10,19 +10,21 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
-from hlo.backend.kernels.contraction.packing import (
-    CACHE_LINE,
-    Packing,
-    Panels,
-    Source,
-)
+from hlo.backend.kernels.contraction.packing_form import CACHE_LINE, Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.ir.dtype import DType
 from hlo.records import dataclass
 
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
+SHORT_BYTES = 256 << 10  # of packed columns that rows meet where they lie: more is not faster
 DEPTH_BLOCK = 1024
+DEPTH_WHOLE = 2048  # depths that are not worth a second block
+GROUP_BYTES = 64 << 10  # of tiles that are packed at a time
+PACKED_AGAIN = 0.1  # what it costs to read a factor again, or to pack it, in part by another thread
+WINDOWS_WHOLE = 4096  # the same for windows that are read where they lie, by few columns
+LEAST_DEPTH = 16  # of a block; packing in squares needs more than one of them
+STAGE_BYTES = 512 << 10  # of sums that wait for further depth blocks
 UNIT_FLOPS = 1 << 20  # work below which splitting does not pay
 UNITS = 16
 LARGE_BYTES = 4 << 20  # of an rhs that is not read in place however few the rows
@@ -39,6 +41,7 @@ class Reading(Enum):
 
     IN_PLACE = auto()
     IN_UNIT = auto()  # packed into the thread's scratch by each unit
+    IN_TILE = auto()  # lhs: a group of tiles at a time, just before they meet their panels
     PACKED = auto()  # packed by a kernel of its own
 
 
@@ -57,6 +60,7 @@ class Plan:
     lhs: Reading = Reading.IN_PLACE
     rhs: Reading = Reading.IN_PLACE
     depth_first: bool = False
+    group: int = 0  # tiles that meet all panels of the unit before further ones do, 0: all
 
     @property
     def units(self) -> int:
@@ -74,7 +78,9 @@ class Plan:
         source = Source(c.lhs.dtype, free, depth)
         by_rows = source.is_depth_contiguous and depth[-1][0] >= LEAST_RUN
         by_rows = by_rows and not source.is_free_contiguous
-        return Packing(self.ring, source, self.rows, by_rows=by_rows)
+        panel_depth = self.depth_block if self.lhs is Reading.IN_TILE else 0
+        packing = Packing(self.ring, source, self.rows, panel_depth, by_rows)
+        return packing if packing.is_in_runs else replace(packing, by_rows=False)
 
     @property
     def rhs_packing(self) -> Packing:
@@ -132,6 +138,8 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
         return first
+    if plan.rhs is Reading.IN_UNIT and not _columns_first(plan):
+        return _in_groups(plan)
     return _with_depth_block(_with_packed(_with_blocks(plan)))
 
 
@@ -178,6 +186,78 @@ def _with_depth_first(plan: Plan) -> Plan:
         depth_block=-(-c.k // -(-c.k // depth)),
         depth_first=True,
     )
+
+
+def _in_groups(plan: Plan) -> Plan:
+    """Blocks of rhs that fit the second-level cache; tiles of lhs come to them, a few at a time.
+
+    Sums of several depth blocks wait in scratch. Units of one column block follow each other, so a
+    thread packs a block that is as deep as the product once.
+    """
+    block = _depth_block(plan)
+    first = block < plan.contraction.k
+    whole = plan.lhs is Reading.IN_PLACE and not first
+    lhs = Reading.IN_PLACE if whole or _rows_lie(plan) else Reading.IN_TILE
+    plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
+    rows, columns = _unit_blocks(plan)
+    tile_bytes = plan.lhs_packing.panel_size * plan.ring.scalar_bytes
+    group = max(1, min(GROUP_BYTES // tile_bytes, -(-plan.rows.count // rows)))
+    return replace(plan, row_blocks=rows, column_blocks=columns, group=group)
+
+
+def _unit_blocks(plan: Plan) -> tuple[int, int]:
+    """Blocks of rows and of columns, so that little is packed again."""
+    c, rows, panels = plan.contraction, plan.rows, plan.columns
+    in_place = plan.lhs is Reading.IN_PLACE
+    units = UNITS // 2 if plan.depth_first else UNITS
+    wanted = -(-max(1 + (c.flops >= UNIT_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
+    panel_bytes = plan.rhs_packing.panel_size * plan.ring.scalar_bytes
+    fewest = -(-panels.count // max(1, (SHORT_BYTES if in_place else L2_BYTES) // panel_bytes))
+    sums = rows.count * rows.step * panels.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
+    best: tuple[float, int, int] | None = None
+    for columns in range(fewest, max(fewest, min(panels.count, wanted)) + 1):
+        blocks = -(-wanted // columns)
+        if plan.depth_first:
+            blocks = max(blocks, sums // columns // STAGE_BYTES)
+        blocks = min(rows.count, blocks)
+        again = blocks if plan.depth_first else 1 + (blocks - 1) * PACKED_AGAIN
+        cost = columns * c.m * (PACKED_AGAIN if in_place else 1) + again * c.n
+        if best is None or cost < best[0]:
+            best = (cost, blocks, columns)
+    assert best is not None, "the range is not empty"
+    return best[1], best[2]
+
+
+def _depth_block(plan: Plan) -> int:
+    """Depths that are packed at a time: whole runs of lhs where they are short."""
+    k = plan.contraction.k
+    if k <= (
+        WINDOWS_WHOLE if plan.lhs is Reading.IN_PLACE and not _rows_lie(plan) else DEPTH_WHOLE
+    ):
+        return k
+    run = plan.lhs_packing.source.depth[-1][0]
+    if 1 < run < k:
+        return _whole_runs(run)
+    size = -(-k // -(-k // DEPTH_BLOCK))
+    size = -(-size // LEAST_DEPTH) * LEAST_DEPTH
+    while 0 < k % size < LEAST_DEPTH:
+        size += LEAST_DEPTH
+    return size
+
+
+def _whole_runs(run: int) -> int:
+    """About DEPTH_BLOCK depths: runs, or an even part of one."""
+    if run <= DEPTH_BLOCK:
+        return DEPTH_BLOCK // run * run
+    sizes = range(DEPTH_BLOCK, DEPTH_BLOCK // 4, -1)
+    return next((size for size in sizes if run % size == 0), DEPTH_BLOCK)
+
+
+def _rows_lie(plan: Plan) -> bool:
+    """Whether a tile of rows is read where it lies: numbers of the ring, one after the other."""
+    source = plan.lhs_packing.source
+    along = len(source.depth) == 1 and source.is_depth_contiguous
+    return along and len(source.free) <= 1 and is_plain(source.dtype, plan.ring)
 
 
 def tile_shape(m: int, n: int, ring: Ring, *, diagonal: bool = False) -> tuple[int, int]:

@@ -3,6 +3,8 @@
     for unit (batch, row block, column block):      in parallel
         pack what the plan packs in a unit
         for panel of columns: for depth block: for tile of rows: microkernel
+        or, where columns are packed by blocks that fit the cache,
+        for depth block: for tile of rows: for panel of columns: microkernel
 
 With one depth block a tile goes straight to the result, unless something is done to its sums
 first; then, and with several blocks, it waits on a stage in scratch. In a depth-first plan the
@@ -12,7 +14,7 @@ row-major rhs are read), and all their tiles wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hlo.backend.codegen.writer import Value, Writer
@@ -25,11 +27,13 @@ from hlo.backend.kernels.contraction.assembly import (
 )
 from hlo.backend.kernels.contraction.axes import merged
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
+from hlo.backend.kernels.contraction.lane_masks import below
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
     buffer_address,
     clipped,
+    divided,
     each,
     kernel_text,
     loop,
@@ -48,15 +52,14 @@ from hlo.backend.kernels.contraction.microkernel import (
     product,
     zero_tile,
 )
-from hlo.backend.kernels.contraction.packing import Block, Packing, below
+from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.panels import packed_strides
 from hlo.backend.kernels.contraction.plan import Plan, Reading, only
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, element_address, is_plain
+from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
 from hlo.backend.kernels.kernel import Kernel
 from hlo.records import dataclass
-
-Range = tuple[Value, Value]  # [first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +100,21 @@ class _Product:
         self.is_glue = self.is_direct
         self.functions: dict[str, Kernel] = {}
         tiles, panels = plan.tiles_per_block, plan.panels_per_block
-        panel_stage = tiles * plan.rows.step * self.packings["rhs"].k_step
-        self.panel_stage = panel_stage if plan.depth_first else 0
+        self.waiting = WaitingSums(self.w, plan)
+        packed_tiles = {Reading.IN_UNIT: tiles, Reading.IN_TILE: plan.group}.get(plan.lhs, 0)
         sizes = [
-            tiles * self.packings["lhs"].panel_size if plan.lhs is Reading.IN_UNIT else 0,
+            packed_tiles * self.packings["lhs"].panel_size,
             panels * self.packings["rhs"].panel_size if plan.rhs is Reading.IN_UNIT else 0,
-            self._stage_size(panel_stage, panels),
+            self._stage_size(panels),
         ]
         sizes = [-(-size * self.ring.scalar_bytes // 64) * 64 for size in sizes]
         self.scratch_at = [sum(sizes[:i]) for i in range(3)]
         self.scratch_bytes = sum(sizes)
 
-    def _stage_size(self, panel_stage: int, panels: int) -> int:
+    def _stage_size(self, panels: int) -> int:
         """Ring scalars that wait: a unit's, a panel's or a tile's sums."""
         if self.staged:
-            return (panels if self.plan.depth_first else 1) * panel_stage
+            return (panels if self.plan.depth_first else 1) * self.waiting.panel
         return 0 if self.is_direct else self.plan.rows.step * self.packings["rhs"].k_step
 
     def _is_direct(self) -> bool:
@@ -129,9 +132,7 @@ class _Product:
         scratch = lhs
         if self.scratch_bytes:
             scratch = buffer_address(w, 2 + self.result.buffers)
-        lhs_scratch, rhs_scratch, self.stage_base = (
-            advanced(w, scratch, at, "i8") for at in self.scratch_at
-        )
+        lhs_scratch, rhs_scratch, stage = (advanced(w, scratch, at, "i8") for at in self.scratch_at)
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
         if plan.lhs is not Reading.PACKED:
             lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
@@ -140,7 +141,7 @@ class _Product:
         self.base = {"lhs": lhs, "rhs": rhs}
         self.at = dict(self.base)
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}
-        self.stage = self.stage_base
+        self.waiting.place(stage)
         packed_before = [w.int(-1), w.int(-1)]
         remembering(w, Value("%begin", "i64"), Value("%end", "i64"), packed_before, self._unit)
         return Kernel(
@@ -165,9 +166,7 @@ class _Product:
     def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
         """One unit; what it packs is remembered, so that the next one need not pack it again."""
         w, c, plan = self.w, self.c, self.plan
-        b, row_block, column_block = split_index(
-            w, unit, (1 << 40, plan.row_blocks, plan.column_blocks)
-        )
+        b, row_block, column_block = self._numbers(unit)
         self.out_index = strided(w, b, [(a.size, a.out) for a in c.batch])
         tiles = shared(w, row_block, plan.rows.count, plan.row_blocks)
         panels = shared(w, column_block, plan.columns.count, plan.column_blocks)
@@ -179,9 +178,22 @@ class _Product:
         self._place("rhs", b, panels, w.compare("icmp ne", keys[1], packed_before[1]))
         if plan.depth_first:
             self._depth_first(panels, tiles)
+        elif plan.group:
+            self._groups(tiles, panels, Depths(w.int(c.k), w.int(0), w.int(0)))
         else:
             each(w, *panels, lambda p: self._panel(p, tiles))
         return keys
+
+    def _numbers(self, unit: Value) -> tuple[Value, Value, Value]:
+        """Batch, row block and column block; the factor that is packed once is the outer one's."""
+        w, plan, outer = self.w, self.plan, 1 << 40
+        if not plan.group:
+            b, row, column = split_index(w, unit, (outer, plan.row_blocks, plan.column_blocks))
+        elif any(a.rhs for a in self.c.batch):
+            b, column, row = split_index(w, unit, (outer, plan.column_blocks, plan.row_blocks))
+        else:
+            column, b, row = split_index(w, unit, (outer, self.c.batches, plan.row_blocks))
+        return b, row, column
 
     def _moves(self, b: Value, side: str) -> Value:
         """The batch, or 0 where the factor is the same in all of them."""
@@ -265,7 +277,7 @@ class _Product:
         if not self.staged:
             self._tiles(tiles, Depths(w.int(self.c.k), w.int(0), w.int(0)), at, columns)
             return
-        self._clear_stage(tiles)
+        self.waiting.clear(tiles)
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
             self._tiles(tiles, self._depths(block), at, columns)
@@ -274,37 +286,66 @@ class _Product:
         loop(w, w.int(plan.depth_blocks), [], at_block)
         self._finish_stage(tiles, columns)
 
+    def _groups(self, tiles: Range, panels: Range, depths: Depths) -> None:
+        """Groups of the unit's tiles. depths.lhs: the first one's number."""
+        w, size = self.w, self.plan.group
+
+        def at_group(first: Value) -> None:
+            end = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), tiles[1])
+            self._group((first, end), tiles, panels, depths)
+
+        if size == 1:
+            each(w, *tiles, lambda t: self._group((t, add(w, t, w.int(1))), tiles, panels, depths))
+            return
+        count = add(w, w.binary("sub", tiles[1], tiles[0]), w.int(size - 1))
+        groups = divided(w, count, size)
+        each(w, w.int(0), groups, lambda g: at_group(add(w, tiles[0], times(w, g, size))))
+
+    def _group(self, group: Range, tiles: Range, panels: Range, depths: Depths) -> None:
+        """Some tiles of rows, packed if they have to be, and all panels of the unit."""
+        w, base = self.w, self.at["lhs"]
+        if self.plan.lhs is Reading.IN_TILE:
+            self._pack("lhs", base, group, depths, None)
+            depths = replace(depths, lhs=w.int(0))
+        elif self.staged:
+            (axis,) = self.plan.nest
+            depths = replace(depths, lhs=times(w, depths.lhs, axis.lhs))
+        depths = replace(depths, rhs=w.int(0))
+
+        def at_panel(panel: Value) -> None:
+            columns = self._columns(panel)
+            at = self._address("rhs", panel, columns.start)
+            each(w, *group, lambda tile: self._tile(tile, tiles, depths, at, columns))
+
+        if self.staged:
+            self.waiting.each_panel(panels, at_panel)
+        else:
+            each(w, *panels, at_panel)
+        self.at["lhs"] = base
+
     def _depth_first(self, panels: Range, tiles: Range) -> None:
         w, base = self.w, self.at["rhs"]
-        self._each_stage(panels, lambda _: self._clear_stage(tiles))
+        self.waiting.each_panel(panels, lambda _: self.waiting.clear(tiles))
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
             (axis,) = self.plan.nest
             depths = self._depths(block)
             begin = times(w, block, self.plan.depth_block)
             self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
+            if self.plan.group:
+                self._groups(tiles, panels, Depths(depths.count, begin, begin))
+                return []
             local = replace(depths, rhs=w.int(0), lhs=times(w, begin, axis.lhs))
 
             def at_panel(panel: Value) -> None:
                 columns = self._columns(panel)
                 self._tiles(tiles, local, self._address("rhs", panel, columns.start), columns)
 
-            self._each_stage(panels, at_panel)
+            self.waiting.each_panel(panels, at_panel)
             return []
 
         loop(w, w.int(self.plan.depth_blocks), [], at_block)
-        self._each_stage(panels, lambda p: self._finish_stage(tiles, self._columns(p)))
-
-    def _each_stage(self, panels: Range, body: Callable[[Value], None]) -> None:
-        """body(panel) with the stage set to the panel's own."""
-        w = self.w
-
-        def at_panel(panel: Value) -> None:
-            moved = times(w, w.binary("sub", panel, panels[0]), self.panel_stage)
-            self.stage = advanced(w, self.stage_base, moved, self.ring.scalar)
-            body(panel)
-
-        each(w, *panels, at_panel)
+        self.waiting.each_panel(panels, lambda p: self._finish_stage(tiles, self._columns(p)))
 
     def _depths(self, block: Value) -> Depths:
         w, size = self.w, self.plan.depth_block
@@ -317,32 +358,34 @@ class _Product:
 
     def _tiles(self, tiles: Range, depths: Depths, rhs: Value, columns: Columns) -> None:
         """The microkernel over tiles of rows, for some depths."""
+        each(self.w, *tiles, lambda tile: self._tile(tile, tiles, depths, rhs, columns))
+
+    def _tile(
+        self, tile: Value, tiles: Range, depths: Depths, rhs: Value, columns: Columns
+    ) -> None:
+        """The microkernel for one tile of a unit's."""
         w, rows, dtype = self.w, self.plan.rows, self.c.lhs.dtype
         rhs = self._factor("rhs").moved(w, rhs, depths.rhs)
         form = self._assembly(depths, columns)
-
-        def at_tile(tile: Value) -> None:
-            start = rows.start(w, tile)
-            lhs = self._address("lhs", tile, start)
-            if self.c.is_diagonal:
-                lhs = element_address(w, lhs, columns.start, dtype)
-            lhs = self._factor("lhs").moved(w, lhs, depths.lhs)
-            local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
-            if form is not None:
-                write_tile(w, form, lhs, rhs, self._place_of_tile(start, local, columns))
-            else:
-                self.is_glue = False
-                self._in_registers(lhs, rhs, depths, start, local, columns)
-            if not self.staged and not self.is_direct:
-                self._finish_rows(start, columns)
-
-        each(w, *tiles, at_tile)
+        start = rows.start(w, tile)
+        lhs = self._address("lhs", tile, start)
+        if self.c.is_diagonal:
+            lhs = element_address(w, lhs, columns.start, dtype)
+        lhs = self._factor("lhs").moved(w, lhs, depths.lhs)
+        local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
+        if form is not None:
+            write_tile(w, form, lhs, rhs, self._place_of_tile(start, local, columns))
+        else:
+            self.is_glue = False
+            self._in_registers(lhs, rhs, depths, start, local, columns)
+        if not self.staged and not self.is_direct:
+            self._finish_rows(start, columns)
 
     def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
         """Where a tile's sums go: to the stage or straight to the result."""
         w, c = self.w, self.c
         if not self.is_direct:
-            return self.stage_base if local is None else self._stage_at(local)
+            return self.waiting.base if local is None else self.waiting.row(local)
         index = add(w, self.out_index, strided(w, start, self.row_axes))
         return element_address(w, self.result.address, add(w, index, columns.start), c.out)
 
@@ -383,17 +426,17 @@ class _Product:
         """The tile as LLVM's values."""
         w, micro, masks = self.w, self._microkernel(depths), list(columns.masks)
         first = w.int(0) if local is None else local
-        stages = [self._stage_at(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
+        stages = [self.waiting.row(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
         sums = zero_tile(w, micro)
         if local is not None:
-            sums = [self._staged_row(stage) for stage in stages]
+            sums = [self.waiting.sums(stage) for stage in stages]
         if self.c.k:
             sums = product(w, micro, lhs, rhs, sums, masks)
         if self.is_direct:
             self._finish_tile(sums, start, columns)
             return
         for stage, row in zip(stages, sums, strict=True):
-            self._put_stage(stage, row)
+            self.waiting.put(stage, row)
 
     def _microkernel(self, depths: Depths) -> Microkernel:
         w, plan, height = self.w, self.plan, self.plan.rows.step
@@ -405,27 +448,7 @@ class _Product:
             axes = tuple(DepthAxis(w.int(a.size), a.lhs, a.rhs) for a in plan.nest)
         return Microkernel(height, plan.vectors, lhs, rhs, axes, _unroll(height * plan.vectors))
 
-    # -- the stage: tiles that wait for further depth blocks -------------------------------------
-
-    def _stage_at(self, row: Value) -> Value:
-        step = self.packings["rhs"].k_step
-        return advanced(self.w, self.stage, times(self.w, row, step), self.ring.scalar)
-
-    def _each_stage_row(self, tiles: Range, body: Callable[[Value, Value], None]) -> None:
-        """body(row, where it waits) for all rows of the tiles."""
-        w, rows = self.w, self.plan.rows
-
-        def at_tile(tile: Value) -> None:
-            start = rows.start(w, tile)
-            local = times(w, w.binary("sub", tile, tiles[0]), rows.step)
-
-            def at_row(r: Value, _: list[Value]) -> list[Value]:
-                body(add(w, start, r), self._stage_at(add(w, local, r)))
-                return []
-
-            loop(w, w.int(rows.step), [], at_row)
-
-        each(w, *tiles, at_tile)
+    # -- the result ------------------------------------------------------------------------------
 
     def _finish_rows(self, start: Value, columns: Columns) -> None:
         """A tile that waits on the stage, to the result's rows from `start` on."""
@@ -433,44 +456,18 @@ class _Product:
 
         def at_row(r: Value, _: list[Value]) -> list[Value]:
             offset = strided(w, add(w, start, r), axes)
-            self._store_row(self._staged_row(self._stage_at(r)), offset, columns)
+            self._store_row(self.waiting.sums(self.waiting.row(r)), offset, columns)
             return []
 
         loop(w, w.int(self.plan.rows.step), [], at_row)
-
-    def _clear_stage(self, tiles: Range) -> None:
-        zeros = [self.ring.zero(self.w, self.ring.lanes)] * self.plan.vectors
-        self._each_stage_row(tiles, lambda _, stage: self._put_stage(stage, zeros))
 
     def _finish_stage(self, tiles: Range, columns: Columns) -> None:
         axes = self.row_axes
 
         def finish(row: Value, stage: Value) -> None:
-            self._store_row(self._staged_row(stage), strided(self.w, row, axes), columns)
+            self._store_row(self.waiting.sums(stage), strided(self.w, row, axes), columns)
 
-        self._each_stage_row(tiles, finish)
-
-    def _vector_addresses(self, stage: Value) -> list[list[Value]]:
-        ring, width = self.ring, self.plan.columns.width
-        places = [
-            [i * width + v * ring.lanes for i in range(ring.parts)]
-            for v in range(self.plan.vectors)
-        ]
-        return [[advanced(self.w, stage, at, ring.scalar) for at in row] for row in places]
-
-    def _put_stage(self, stage: Value, row: Sequence[Parts]) -> None:
-        for parts, addresses in zip(row, self._vector_addresses(stage), strict=True):
-            for part, address in zip(parts, addresses, strict=True):
-                self.w.store(part, address, self.ring.scalar_bytes)
-
-    def _staged_row(self, stage: Value) -> list[Parts]:
-        ring = self.ring
-        return [
-            tuple(self.w.load(a, ring.vector, ring.scalar_bytes) for a in addresses)
-            for addresses in self._vector_addresses(stage)
-        ]
-
-    # -- the result ------------------------------------------------------------------------------
+        self.waiting.each_row(tiles, finish)
 
     def _finish_tile(self, tile: Tile, start: Value, columns: Columns) -> None:
         """Rows from registers to the result."""

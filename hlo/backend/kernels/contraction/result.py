@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.kernels.contraction.lane_masks import iota
 from hlo.backend.kernels.contraction.loops import buffer_address
-from hlo.backend.kernels.contraction.packing import iota
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     Ring,

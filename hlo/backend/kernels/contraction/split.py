@@ -13,6 +13,7 @@ from dataclasses import replace
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction
 from hlo.backend.kernels.contraction.gemv import CHUNK, LEAST_UNITS, streams_columns
+from hlo.backend.kernels.contraction.lane_masks import below
 from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
@@ -22,7 +23,6 @@ from hlo.backend.kernels.contraction.loops import (
     ranged,
     times,
 )
-from hlo.backend.kernels.contraction.packing import below
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
 from hlo.backend.kernels.kernel import Kernel
@@ -31,7 +31,7 @@ from hlo.ir.dtype import DType
 
 LONG = 4096
 PART = 2048  # depths of a part, about
-MOST_BYTES = 64 << 20
+MOST_PARTS = 1 / 8  # of the factors' bytes, that the parts may take
 STREAMS = 8  # parts of a matrix with short rows
 LEAST_STREAM = 256
 UNIT = 4096  # sums of one unit of the last kernel, about
@@ -62,8 +62,7 @@ def split_stream(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, i
 
 def _split(c: Contraction, ring: Ring, place: int, parts: int) -> tuple[Contraction, int] | None:
     size = c.batches * c.m * c.n
-    bytes_each = size * ring.scalar_bytes * ring.parts
-    if parts * bytes_each > MOST_BYTES:
+    if parts * size > MOST_PARTS * c.batches * (c.m + c.n) * c.k:
         return None
     first = c.depth[0]
     length = first.size // parts
