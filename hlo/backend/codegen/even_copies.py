@@ -9,7 +9,7 @@ parts does worse than go through memory: it waits until all parts are there.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 MOST_PIECES = 4
@@ -23,16 +23,15 @@ _STORE = re.compile(r"^  store <(\d+) x (\w+)> (%[\w.]+), ptr (%[\w.]+), align 1
 def even(texts: Sequence[str]) -> list[str]:
     """The kernels' texts with their copies cut. O(length of the texts)."""
     copied = [_copied(text) for text in texts]
-    least: dict[str, int] = {}
+    others: dict[str, set[int]] = defaultdict(set)  # sizes of what is no copy
     for text, values in zip(texts, copied, strict=True):
         for line in text.split("\n"):
             found = _ACCESS.search(line)
             if found is None or not values.isdisjoint(_NAME.findall(line)):
                 continue
             lanes, element, scalar = found.groups()
-            kind = element or scalar
-            least[kind] = min(least.get(kind, 1 << 16), int(lanes or 1))
-    return [_cut(t, values, least) for t, values in zip(texts, copied, strict=True)]
+            others[element or scalar].add(int(lanes or 1))
+    return [_cut(t, values, others) for t, values in zip(texts, copied, strict=True)]
 
 
 def _copied(text: str) -> set[str]:
@@ -46,11 +45,10 @@ def _copied(text: str) -> set[str]:
     return {value for value in both if uses[value] == 2}
 
 
-def _cut(text: str, copied: set[str], least: dict[str, int]) -> str:
+def _cut(text: str, copied: set[str], others: dict[str, set[int]]) -> str:
     def pieces(lanes: str, element: str) -> int:
-        size = least.get(element, int(lanes))
-        count = int(lanes) // size
-        return count if int(lanes) % size == 0 and count <= MOST_PIECES else 1
+        sizes = [n for n in others.get(element, ()) if int(lanes) % n == 0]
+        return int(lanes) // max(sizes) if sizes and int(lanes) <= MOST_PIECES * max(sizes) else 1
 
     def part(value: str, element: str, size: int, address: str, n: int, what: str) -> list[str]:
         place, kind = f"{value}.{what}{n}", f"<{size} x {element}>" if size > 1 else element
