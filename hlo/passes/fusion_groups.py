@@ -176,7 +176,8 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
 
 def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
     """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
-    is_full = _is_full(group, max_size) and not views_memory(producer)
+    is_free = views_memory(producer) or _is_spread(producer)
+    is_full = not is_free and _is_full(group, max_size)
     if is_full or _operand_count(group, producer) > _MOST_OPERANDS:
         return False
     if producer.opcode == "constant":

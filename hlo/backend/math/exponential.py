@@ -11,7 +11,7 @@ softmax inputs would pay it in every vector. A subnormal result is rounded as an
 from __future__ import annotations
 
 from hlo.backend.math import piece_tables, pieces
-from hlo.backend.math.scaling import format_of, grown_by_power, power_of_two
+from hlo.backend.math.scaling import avx512_suffix, format_of, grown_by_power, power_of_two
 from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_sum
 from hlo.records import dataclass
 
@@ -54,7 +54,8 @@ _LOG2_E = 1.4426950408889634
 def exp(x: Term) -> Term:
     """e^x, below 1.05 ulp (f32 0.98, f64 1.0 seen); subnormal results rounded once."""
     c = _RANGES[x.scalar]
-    n, k, p = _reduced(x.at_most(c.full).at_least(c.dead))
+    # AVX-512 scales by any power; r beyond its range gives a polynomial of even degree, positive.
+    n, k, p = _reduced((x if avx512_suffix(x) else x.at_most(c.full)).at_least(c.dead))
     fmt = format_of(x)
     # In units of the least subnormal a small result is an integer, and this its code.
     least = fmt.bias - 1 + fmt.mantissa

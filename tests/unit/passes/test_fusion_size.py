@@ -57,3 +57,9 @@ def test_rows_of_arrays_in_memory_are_read_where_they_lie() -> None:
     assert len(fused) > 1
     made = [e for i in fused for e in (i.shape.elements if i.shape.is_tuple else (i.shape,))]
     assert all(e.size == 1 for e in made)
+
+
+def test_full_fusions_hold_their_numbers_too() -> None:
+    text = polynomial(70).replace("add(m65, b65)", "add(m65, b1)")  # one that two fusions add
+    module = driver.optimize(driver.parse(text), "fusion")
+    assert not any(i.opcode == "broadcast" for i in module.entry.instructions)
