@@ -7,12 +7,13 @@ Sizes that the program does not allow are the reference's to judge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.module import Module
+from hlo.ir.shape import Shape
 from hlo.ops.extents import filled_to
 from hlo.passes.dynamic_padder import Padded
 from hlo.runtime.arguments import checked_arguments
@@ -53,13 +54,20 @@ class PaddedExecutable:
             whole = (np.s_[:],) * dimension
             leaves[leaf] = leaves[leaf][(*whole, np.s_[: int(size)])]
         leaves = [np.ascontiguousarray(x) if x.ndim else x for x in leaves]
-        return tuple(leaves) if self._module.entry.root.shape.is_tuple else leaves[0]
+        return _value(iter(leaves), self._module.entry.root.shape)
 
     def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
         return [self(*given) for given in arguments]
 
     def memory_report(self) -> str:
         return self._static.memory_report()
+
+
+def _value(leaves: Iterator[np.ndarray], shape: Shape) -> object:
+    """The next leaves in the structure of a shape."""
+    if shape.is_tuple:
+        return tuple(_value(leaves, element) for element in shape.elements)
+    return next(leaves)
 
 
 def _dims(value: object) -> tuple[int, ...]:

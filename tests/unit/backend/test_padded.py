@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.padded import PaddedExecutable
 
 HEAD = """HloModule m
@@ -151,14 +150,6 @@ def test_static_sizes_at_the_boundary() -> None:
     for n in (0, 4, 6):
         given = (np.arange(6, dtype=np.float32), np.int32(n))
         assert_same(run(*given), hlo.evaluate(module, *given))
-
-
-def test_other_ops_of_dynamic_sizes_are_left_to_the_reference() -> None:
-    module = program("ROOT r = f32[<=6,4] sort(d), dimensions={0}, to_apply=less")
-    run = hlo.compile(module, cache=False)
-    assert isinstance(run, InterpretedExecutable)
-    given = (np.ones((6, 4), np.float32), np.int32(3), np.int32(1))
-    assert_same(run(*given), hlo.evaluate(module, *given))
 
 
 def test_results_lie_as_the_header_says() -> None:

@@ -2,6 +2,7 @@
 
     compare(g(a), g(b)), direction=LT or GT  =>  ascending or descending unsigned integers of g
     first | (tie & second)  =>  by the first key, equal ones by the second, and so on
+    select(tie, second, first)  =>  the same
 
 g: any expression of one operand's element (JAX maps -0 to 0 and every NaN to one NaN this way).
 Floats compared by FLOAT have -0 equal to +0; where NaN stands is free, as that is no weak order.
@@ -113,10 +114,14 @@ def recognised(comparator: Computation) -> tuple[Order, ...]:
 
 
 def _orders(root: Instruction, parameters: Sequence[Instruction]) -> tuple[Order, ...]:
-    """a < b, or (a < b) | ((a = b) & rest) with further orders in the rest."""
+    """a < b, or (a < b) | ((a = b) & rest), or a = b ? rest : a < b, further orders in the rest."""
     order = _order(root, parameters)
     if order is not None:
         return (order,)
+    if root.opcode == "select":
+        tie, rest, first = root.operands
+        order, further = _order(first, parameters), _orders(rest, parameters)
+        return (order, *further) if order and further and _is_tie(tie, first) else ()
     if root.opcode != "or":
         return ()
     for first, both in (root.operands, root.operands[::-1]):

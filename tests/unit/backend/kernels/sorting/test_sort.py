@@ -173,6 +173,13 @@ def test_ties_are_decided_by_the_next_key(count: int) -> None:
         check(sort_module(("s8", "f64"), dims, 1, TWO_KEYS.replace("f32", "f64")))
 
 
+def test_ties_are_decided_by_a_choice_as_well() -> None:
+    chosen = TWO_KEYS.replace("h = pred[] and(e, g)\n", "").replace("or(l, h)", "select(e, g, l)")
+    module = sort_module(("s8", "f32"), (3, 100), 1, chosen)
+    assert [o.operand for o in recognised(module.entry.root["to_apply"])] == [0, 1]
+    check(module)
+
+
 def test_a_comparator_without_order_still_permutes() -> None:
     root = sort_module(("s32",), (2, 300), 1, NO_ORDER).entry.root
     x = np.random.default_rng(0).integers(-50, 50, (2, 300)).astype(np.int32)

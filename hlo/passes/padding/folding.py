@@ -1,0 +1,206 @@
+"""Steps for reductions, contractions and windows: what lies beyond a size adds nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlo.attributes.dim_labels import DimLabels
+from hlo.attributes.window import Window, WindowDim
+from hlo.ir import dtype as dt
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.ops.making import make
+from hlo.ops.table import attribute
+from hlo.ops.windows import dilated
+from hlo.passes.padding.moving import spread_over
+from hlo.passes.padding.scope import FLAG, Made, Scope, Sizes, UnsupportedError, ints, static
+
+
+def reduce(p: Scope, old: Instruction) -> Made:
+    """What lies beyond a size is the identity of the reducer, or is marked as nothing."""
+    count = len(old.operands) // 2
+    xs, inits = old.operands[:count], [p.value(o) for o in old.operands[count:]]
+    reduced, rank = ints(old, "dimensions"), xs[0].shape.rank
+    given = p.common(xs, range(rank), xs[0].shape.dims)
+    gone = {d: size for d, size in given.items() if d in reduced}
+    kept = [d for d in range(rank) if d not in reduced]
+    sizes = {k: given[d] for k, d in enumerate(kept) if d in given}
+    values, unit = [p.value(x) for x in xs], _identity(old) if count == 1 else None
+    if gone and unit is None:
+        made = _reduced_if_valid(p, old, values, inits, p.valid(values[0], gone))
+        parts = p.sized_parts(made, sizes, count)
+        assert isinstance(parts, tuple), "a tuple's parts"
+        return (parts, {}) if old.shape.is_tuple else (parts[0], sizes)
+    for d, size in gone.items():
+        values = [p.masked(v, d, size, _identity_of(p, old, unit)) for v in values]
+    made = p.like(old, (*values, *inits), static(old.shape))
+    return (p.sized_parts(made, sizes), {}) if old.shape.is_tuple else (made, sizes)
+
+
+def _identity(old: Instruction) -> object:
+    """e with f(e, x) = x to the bit, f the reducer; None if it is not known."""
+    body, dtype = old["to_apply"], old.operands[0].shape.dtype
+    assert isinstance(body, Computation), "to_apply is a computation"
+    root = body.root
+    if set(root.operands) != set(body.parameters) or len(root.operands) != 2:
+        return None
+    if dtype.is_pred:
+        return {"or": False, "and": True}.get(root.opcode)
+    if dtype.is_integral:
+        least, greatest = dtype.int_range
+        return {"add": 0, "multiply": 1, "maximum": least, "minimum": greatest}.get(root.opcode)
+    known = {"add": -0.0, "multiply": 1.0}
+    if dtype.name in ("f16", "bf16", "f32", "f64"):
+        known |= {"maximum": -np.inf, "minimum": np.inf}
+    return known.get(root.opcode) if dtype.is_float else None
+
+
+def _identity_of(p: Scope, old: Instruction, unit: object) -> Instruction:
+    dtype = old.operands[0].shape.dtype
+    if unit is None or dtype.numpy is None:
+        raise UnsupportedError
+    return p.constant(old, np.asarray(unit).astype(dtype.numpy), dtype)
+
+
+def _reduced_if_valid(
+    p: Scope, old: Instruction, xs: list[Instruction], inits: list[Instruction], valid: Instruction
+) -> Instruction:
+    """The reduction of pairs of elements and whether they are valid: f meets valid ones only."""
+    f = old["to_apply"]
+    assert isinstance(f, Computation), "to_apply is a computation"
+    body = p.module.adopt(_of_valid(f))
+    true = p.constant(old, np.bool_(True), dt.PRED)
+    dims = tuple(n for d, n in enumerate(xs[0].shape.dims) if d not in ints(old, "dimensions"))
+    types = [x.shape.dtype for x in (*inits, valid)]
+    shape = Shape.tuple(tuple(Shape.array(t, dims) for t in types))
+    return p.like(old, (*xs, valid, *inits, true), shape, to_apply=body)
+
+
+def _of_valid(f: Computation) -> Computation:
+    """(a, is a valid, b, is b valid) -> f(a, b) if both are, else the one that is."""
+    body = Computation(f"{f.name}_of_valid")
+    shapes, count = [q.shape for q in f.parameters], len(f.parameters) // 2
+    numbered = [*shapes[:count], FLAG, *shapes[count:], FLAG]
+    given = [
+        body.new("parameter", s, (), {"parameter_number": n}, name=f"p{n}")
+        for n, s in enumerate(numbered)
+    ]
+    left, (has_left,) = given[:count], given[count : count + 1]
+    right, has_right = given[count + 1 : -1], given[-1]
+    found = body.new("call", f.root.shape, (*left, *right), {"to_apply": f})
+    parts = [found]
+    if f.root.shape.is_tuple:
+        parts = [make(found, "get-tuple-element", found, index=k) for k in range(count)]
+    both = make(found, "and", has_left, has_right)
+    chosen = [
+        make(found, "select", both, part, make(found, "select", has_left, a, b))
+        for part, a, b in zip(parts, left, right, strict=True)
+    ]
+    body.root = make(found, "tuple", *chosen, make(found, "or", has_left, has_right))
+    return body
+
+
+def dot(p: Scope, old: Instruction) -> Made:
+    """Zeros beyond contracted sizes, on both sides: zero times what means nothing may be NaN."""
+    sides = old.operands
+    values = [p.value(o) for o in sides]
+    names = [(f"{side}_batch_dims", f"{side}_contracting_dims") for side in ("lhs", "rhs")]
+    batch, contracted = ([ints(old, pair[k]) for pair in names] for k in (0, 1))
+    for pair in zip(*contracted, strict=True):
+        size = _paired(p, old, pair)
+        if size is not None:
+            values = [p.zeroed(v, d, size) for v, d in zip(values, pair, strict=True)]
+    sizes: Sizes = {}
+    for k, pair in enumerate(zip(*batch, strict=True)):
+        size = _paired(p, old, pair)
+        if size is not None:
+            sizes[k] = size
+    at = len(batch[0])
+    for side, b, c in zip(sides, batch, contracted, strict=True):
+        for d in (d for d in range(side.shape.rank) if d not in (*b, *c)):
+            if d in p.sizes_of(side):
+                sizes[at] = p.sizes_of(side)[d]
+            at += 1
+    return p.like(old, values, static(old.shape)), sizes
+
+
+def _paired(p: Scope, old: Instruction, dims: tuple[int, ...]) -> Instruction | None:
+    """The size of a pair of dimensions, which the program assumes to be one."""
+    pairs = list(zip(old.operands, dims, strict=True))
+    sized = [p.sizes_of(o)[d] for o, d in pairs if d in p.sizes_of(o)]
+    if not sized:
+        return None
+    whole = p.number(sized[0], old.operands[0].shape.dims[dims[0]])
+    p.agreed(sized[0], sized[1] if len(sized) > 1 else whole)
+    return sized[0]
+
+
+def convolution(p: Scope, old: Instruction) -> Made:
+    """Beyond a size come zeros, as in the padding; a kernel has its whole size."""
+    labels, window = attribute(old, "dim_labels"), attribute(old, "window")
+    assert isinstance(labels, DimLabels), "DIM_LABELS"
+    assert isinstance(window, Window), "WINDOW"
+    lhs, rhs = old.operands
+    left, right = p.sizes_of(lhs), p.sizes_of(rhs)
+    groups = attribute(old, "feature_group_count"), attribute(old, "batch_group_count")
+    if any(d in right for d in labels.rhs_spatial) or groups != (1, 1):
+        raise UnsupportedError
+    values = [p.value(lhs), p.value(rhs)]
+    features = labels.lhs_feature, labels.rhs_input_feature
+    size = _paired(p, old, features)
+    if size is not None:
+        values = [p.zeroed(v, d, size) for v, d in zip(values, features, strict=True)]
+    sizes: Sizes = {}
+    for d, place in zip(labels.lhs_spatial, labels.out_spatial, strict=True):
+        if d in left:
+            values[0] = p.zeroed(values[0], d, left[d])
+            sizes[place] = _slid(p, left[d], window.dims[labels.lhs_spatial.index(d)])
+    if sizes:
+        p.checks.append(_is_finite(p, values[1]))  # zero times infinity is no padding
+    if labels.lhs_batch in left:
+        sizes[labels.out_batch] = left[labels.lhs_batch]
+    if labels.rhs_output_feature in right:
+        sizes[labels.out_feature] = right[labels.rhs_output_feature]
+    return p.like(old, values, static(old.shape)), sizes
+
+
+def _is_finite(p: Scope, x: Instruction) -> Instruction:
+    """Whether all elements are finite, pred[]."""
+    true = p.constant(x, np.bool_(True), dt.PRED)
+    if not x.shape.dtype.is_float:
+        if x.shape.dtype.is_complex:
+            raise UnsupportedError
+        return true
+    body = Computation("both")
+    a, b = (body.new("parameter", FLAG, (), {"parameter_number": n}) for n in range(2))
+    body.root = body.new("and", FLAG, (a, b))
+    flags = make(x, "is-finite", x)
+    every = tuple(range(x.shape.rank))
+    return make(x, "reduce", flags, true, dimensions=every, to_apply=p.module.adopt(body))
+
+
+def reduce_window(p: Scope, old: Instruction) -> Made:
+    """Beyond a size comes what adds nothing, as in the padding."""
+    window, (x, *_) = attribute(old, "window"), old.operands
+    assert isinstance(window, Window), "WINDOW"
+    given = p.sizes_of(x)
+    whole = [w == WindowDim(1) for w in window.dims]
+    if len(old.operands) != 2:
+        raise UnsupportedError
+    value, sizes = p.value(x), Sizes()
+    for d, size in given.items():
+        sizes[d] = size
+        if not whole[d]:
+            value = p.masked(value, d, size, _identity_of(p, old, _identity(old)))
+            sizes[d] = _slid(p, size, window.dims[d])
+    return p.like(old, (value, p.value(old.operands[1])), static(old.shape)), sizes
+
+
+def _slid(p: Scope, size: Instruction, w: WindowDim) -> Instruction:
+    """How many windows fit along a dimension of that size."""
+    reach = dilated(w.size, w.window_dilation)
+    more = p.number(size, w.pad_low + w.pad_high - reach + w.stride)
+    room = make(size, "add", spread_over(p, size, w.base_dilation), more)
+    room = make(size, "maximum", room, p.number(size, 0))
+    return make(size, "divide", room, p.number(size, w.stride)) if w.stride > 1 else room
