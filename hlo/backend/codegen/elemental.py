@@ -20,14 +20,14 @@ from hlo.backend.codegen.conditions import for_one_lane, tested
 from hlo.backend.codegen.indexing import Expr, Index, Opaque
 from hlo.backend.codegen.marks import location
 from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.transposed import is_square, load_square
+from hlo.backend.codegen.transposed import are_rows, is_square, load_rows, load_square
 from hlo.backend.codegen.types import Lanes, parts
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import code_tables, constants, elementwise, exact_division
 from hlo.backend.emitters import half_arithmetic as by_halves
 from hlo.backend.emitters import uniform_division as by_one
 from hlo.backend.emitters.chains import Chain
-from hlo.backend.emitters.floats import EXACT
+from hlo.backend.emitters.exactness import is_exact
 from hlo.backend.emitters.movement import CASES, Case, Condition, cases
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
@@ -170,8 +170,11 @@ class Elemental:
     ) -> list[Lanes]:
         dims = self.dims(instruction, path)
         positions = [indexing.linear(index, dims) for index in indices]
-        if not self.guards and not memory.dtype.is_complex and is_square(positions):
-            return load_square(self.nest, memory, positions)
+        if len(positions) > 1 and not self.guards and not memory.dtype.is_complex:
+            if is_square(positions):
+                return load_square(self.nest, memory, positions)
+            if are_rows(self.nest, memory, positions):
+                return load_rows(self.nest, memory, positions)
         guard = self.test(self.guards) if self.guards else None
         results = []
         for position in positions:
@@ -265,7 +268,7 @@ class Elemental:
             dtype,
             attributes,
         )
-        if rounds and types.is_narrow_float(dtype) and not self._is_exact(instruction, kinds):
+        if rounds and types.is_narrow_float(dtype) and not is_exact(instruction, operands, kinds):
             keeps = instruction.opcode in _KEEPS_NANS
             result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
         return result
@@ -274,11 +277,6 @@ class Elemental:
     def is_op(instruction: Instruction) -> bool:
         """Whether `apply` computes it, lane by lane."""
         return instruction.opcode != "bitcast-convert" and is_elementwise(instruction)
-
-    def _is_exact(self, instruction: Instruction, kinds: Sequence[DType]) -> bool:
-        return instruction.opcode in EXACT or (
-            instruction.opcode == "convert" and kinds[0] is instruction.shape.dtype
-        )
 
     def splat(self, lanes: Lanes, count: int) -> Lanes:
         """Scalars in every lane; vectors as they are."""

@@ -17,7 +17,8 @@ from hlo.backend.codegen.elemental import Elemental, Path, is_elementwise, keeps
 from hlo.backend.codegen.indexing import Expr, Index, Opaque, Variable
 from hlo.backend.codegen.types import is_narrow_float
 from hlo.backend.emitters import code_tables
-from hlo.backend.emitters.floats import EXACT, FUNCTIONS
+from hlo.backend.emitters.exactness import EXACT
+from hlo.backend.emitters.floats import FUNCTIONS
 from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction

@@ -1,4 +1,4 @@
-"""Chains: elementwise ops that rest on one float of 16 bits and on constants.
+"""Chains: elementwise ops of floats that rest on one of 16 bits and on constants.
 
     chain_of(elemental, root) -> the ops from a source to the root, where looking the root's code
     up by the source's (code_tables.py) is less work than computing it
@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlo.backend.emitters.constants import is_uniform
-from hlo.backend.emitters.floats import EXACT, FUNCTIONS
+from hlo.backend.emitters.exactness import EXACT
+from hlo.backend.emitters.floats import FUNCTIONS
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from hlo.backend.codegen.elemental import Elemental
 
 CODE_TYPES = (dt.BF16, dt.F16)
-LEAST_ELEMENTS = 1 << 14  # for fewer a table is not worth its memory
+ROOT_TYPES = (*CODE_TYPES, dt.F32)
+LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 LEAST_COST = 24  # in vector instructions
 MOST_MEMBERS = 64
 
@@ -43,12 +45,16 @@ class Chain:
 
 def chain_of(elemental: Elemental, root: Instruction) -> Chain | None:
     """The longest chain to the root that is worth a table."""
-    if root.shape.dtype not in CODE_TYPES or root.shape.size < LEAST_ELEMENTS:
+    if root.shape.dtype not in ROOT_TYPES or root.shape.size < LEAST_ELEMENTS:
+        return None
+    if root.opcode == "convert" and root.operands[0].shape.dtype in CODE_TYPES:
+        return None  # a shift: the operand's table is half as long
+    if all(m.dtype not in CODE_TYPES for m in elemental.memory.values()):
         return None
     order, sources = _explored(elemental, root)
-    if len(sources[root, ()]) < 2:
+    source = next(iter(sources[root, ()]), (root, ()))
+    if source == (root, ()):
         return None
-    source = sources[root, ()][0]
     members = _between(elemental, source, root, order)
     if sum(map(_cost, members)) < LEAST_COST:
         return None

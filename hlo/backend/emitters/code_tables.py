@@ -1,4 +1,4 @@
-"""Code tables: a chain of ops from a float of 16 bits to another is looked up, by its code.
+"""Code tables: a chain of ops from a float of 16 bits to a float is looked up, by its code.
 
     code of the root = table[code of the source]: all that is between rests on these two alone
 
@@ -32,14 +32,14 @@ _LANES = 16
 _WORDS = f"<{_LANES} x i32>"
 _GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
 _BITS = f"<{_LANES} x i1>"
-# Entry c stands at c + 1: the upper half of the word that begins at c.
-_TABLE = "internal global [{size} x i16] zeroinitializer, align 64"
+# A short entry c stands at c + 1: the upper half of the word that begins at c.
+_TABLE = "internal global [{size} x {kind}] zeroinitializer, align 64"
 _READY = """define internal void @{ready}() nounwind {{
   %known = load atomic i8, ptr @{flag} acquire, align 1
   %is_known = icmp ne i8 %known, 0
   br i1 %is_known, label %done, label %fill
 fill:
-  call void @{fill}(ptr getelementptr (i8, ptr @{table}, i64 2))
+  call void @{fill}(ptr getelementptr (i8, ptr @{table}, i64 {start}))
   store atomic i8 1, ptr @{flag} release, align 1
   br label %done
 done:
@@ -87,11 +87,13 @@ def _defined(elemental: Elemental, chain: Chain) -> str:
     if name not in w.globals:
         w.declarations.update(inner.declarations)
         w.globals.update(inner.globals)
-        w.globals[name] = f"@{name} = {_TABLE.format(size=CODES + 2)}"
+        kind, extra = _layout(chain.root.shape.dtype)
+        w.globals[name] = f"@{name} = {_TABLE.format(size=CODES + 2 * extra, kind=kind)}"
         w.globals[f"{name}.known"] = f"@{name}.known = internal global i8 0"
         fill = f"{name}.fill"
         w.globals[fill] = f"define internal void @{fill}(ptr %table) nounwind {{\n{body}\n}}"
         names = {"ready": f"{name}.ready", "flag": f"{name}.known", "table": name, "fill": fill}
+        names["start"] = str(2 * extra)
         w.globals[names["ready"]] = _READY.format(**names)
     return name
 
@@ -110,7 +112,7 @@ def _filling(elemental: Elemental, chain: Chain) -> Writer:
         x = types.decoded(w, nest.target, raw, chain.source[0].shape.dtype)
         result = _evaluated(elemental, apart, chain, x)
         code = types.encoded(w, nest.target, result, chain.root.shape.dtype)
-        w.store(code, w.address(Value("%table", "ptr"), i, "i16"), 2)
+        w.store(code, w.address(Value("%table", "ptr"), i, code.scalar_type), 2)
         return []
 
     nest.loop(0, CODES, _LANES, [], round_of)
@@ -145,14 +147,18 @@ def _entries(nest: Nest, table: Value, x: Value, source: DType, root: DType) -> 
     """Lanes of the root for lanes of the source."""
     w, target = nest.w, nest.target
     code = _code(nest, x, source)
+    kind, first = _layout(root)
     if x.lanes != _LANES:
-        return types.decoded(w, target, _one_by_one(w, table, code), root)
+        entries = w.address(table, w.int(first), kind)
+        return types.decoded(w, target, _one_by_one(w, entries, code, kind), root)
     parameters = (_WORDS, "ptr", _WORDS, _BITS, "i32")
     w.declare(_WORDS, _GATHER, parameters)
     every = f"{_BITS} splat (i1 true)"
-    call = f"{_WORDS} poison, {table.typed}, {code.typed}, {every}, i32 2"
+    call = f"{_WORDS} poison, {table.typed}, {code.typed}, {every}, i32 {4 - 2 * first}"
     words = w.pure(_WORDS, f"call {_WORDS} @{_GATHER}({call})")
     upper = w.cast("bitcast", words, f"<{_LANES} x float>")
+    if not first:
+        return upper
     if root.name != "bf16":
         return types.decoded(w, target, halves.packed(w, upper), root)
     kept = w.binary("and", words, w.int(-65536, _WORDS))
@@ -173,14 +179,18 @@ def _code(nest: Nest, x: Value, source: DType) -> Value:
     return w.binary("lshr", bits, w.int(16, words))
 
 
-def _one_by_one(w: Writer, table: Value, code: Value) -> Value:
-    """i16 lanes of the table's entries."""
-    entries = w.address(table, w.int(1), "i16")
+def _one_by_one(w: Writer, entries: Value, code: Value, kind: str) -> Value:
+    """Lanes of the table's entries."""
     if code.lanes == 1:
-        return w.load(w.address(entries, code, "i16"), "i16", 2)
-    result = Value("poison", vector_of("i16", code.lanes))
+        return w.load(w.address(entries, code, kind), kind, 2)
+    result = Value("poison", vector_of(kind, code.lanes))
     for lane in range(code.lanes):
-        entry = w.load(w.address(entries, w.extract(code, lane), "i16"), "i16", 2)
+        entry = w.load(w.address(entries, w.extract(code, lane), kind), kind, 2)
         text = f"insertelement {result.typed}, {entry.typed}, i64 {lane}"
         result = w.pure(result.type, text)
     return result
+
+
+def _layout(root: DType) -> tuple[str, int]:
+    """The type of a table's entries, and where the first of them stands."""
+    return types.storage_scalar(root), int(root.item_bytes == 2)

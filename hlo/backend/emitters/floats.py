@@ -89,8 +89,3 @@ FUNCTIONS = frozenset(
         "acosh", "atanh",
     }
 )  # fmt: skip
-
-# Results are exact in the operands' type: nothing to round.
-EXACT = frozenset(
-    {"abs", "negate", "maximum", "minimum", "clamp", "select", "copy", "sign", "and", "or", "real"}
-)

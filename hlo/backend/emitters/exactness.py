@@ -1,0 +1,50 @@
+"""Exactness: ops whose results need no rounding, since their type holds them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+
+# Of every type: an operand's value, but for its sign, or a number that every type has.
+EXACT = frozenset(
+    {"abs", "negate", "maximum", "minimum", "clamp", "select", "copy", "sign", "and", "or", "real"}
+)
+# Of 16 bits: an integer next to a number has no more bits than it, nor has a remainder.
+_EXACT_HALVES = frozenset({"floor", "ceil", "round-nearest-even", "round-nearest-afz", "remainder"})
+_CONSTANT = re.compile(r"(?:splat \(float )?0x([0-9A-F]{16})\)?")
+
+
+def is_exact(instruction: Instruction, operands: Sequence[Lanes], kinds: Sequence[DType]) -> bool:
+    """Whether the op's result is of the type as it is computed in f32."""
+    opcode, dtype = instruction.opcode, instruction.shape.dtype
+    if opcode in EXACT:
+        return True
+    if opcode == "convert":
+        is_short = not kinds[0].is_float and kinds[0].bits <= 8
+        return kinds[0] is dtype or (is_short and dtype in (dt.BF16, dt.F16))
+    if dtype is dt.BF16 and opcode in ("add", "multiply"):
+        return _is_enlarged(opcode, *operands)
+    return opcode in _EXACT_HALVES and dtype in (dt.BF16, dt.F16)
+
+
+def _is_enlarged(opcode: str, x: Lanes, y: Lanes) -> bool:
+    """x + x, or a product with +-1, 2, 4, ..: bf16's greatest numbers are f32's."""
+    return x == y if opcode == "add" else _is_large_power(x) or _is_large_power(y)
+
+
+def _is_large_power(lanes: Lanes) -> bool:
+    assert isinstance(lanes, Value), "a real number"
+    found = _CONSTANT.fullmatch(lanes.text)
+    if found is None:
+        return False
+    number = abs(float(np.uint64(int(found[1], 16)).view(np.float64)))
+    return 1.0 <= number < math.inf and math.frexp(number)[0] == 0.5
