@@ -96,8 +96,10 @@ class Executable:
 
     @property
     def temporary_bytes(self) -> int:
-        """Bytes of the arena: what a run needs beside arguments, results and constants."""
-        return self.memory.arena_bytes
+        """Bytes of the arena and of all threads' scratch memory: what a run needs beside arguments,
+        results and constants.
+        """
+        return self.memory.temporary_bytes
 
     def memory_report(self) -> str:
         return str(self.memory)

@@ -22,7 +22,8 @@ class BufferRow:
 class MemoryReport:
     """Sizes in bytes; `peak`: the arena's buffers at the fullest moment, largest first.
 
-    spare_bytes: room for copies of arguments that do not begin a cache line.
+    spare_bytes: room for copies of arguments that do not begin a cache line. scratch_bytes: what
+    kernels work in, of all threads.
     """
 
     arena_bytes: int
@@ -32,6 +33,12 @@ class MemoryReport:
     peak_bytes: int
     peak: tuple[BufferRow, ...]
     spare_bytes: int = 0
+    scratch_bytes: int = 0
+
+    @property
+    def temporary_bytes(self) -> int:
+        """What a run needs beside arguments, results and constants."""
+        return self.arena_bytes + self.scratch_bytes
 
     def __str__(self) -> str:
         rows = [
@@ -44,6 +51,8 @@ class MemoryReport:
             rows.append(
                 f"  {row.size_bytes:>14,}  {row.name} = {row.shape} {row.opcode}  {row.line}"
             )
+        if self.scratch_bytes:
+            rows.append(f"scratch   {self.scratch_bytes:>14,} bytes, of all threads")
         if self.spare_bytes:
             rows.append(f"copies    {self.spare_bytes:>14,} bytes, of arguments not aligned")
         return "\n".join(rows) + "\n"

@@ -136,7 +136,7 @@ def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
         table.threads,
         table.wakes_pool,
         table.cost_us,
-        (*_plain(report)[:5], peak, report.spare_bytes),
+        (*_plain(report)[:5], peak, *_plain(report)[6:]),
         tuple(c.tobytes() for c in table.constants),
     )
     cache.store(name, marshal.dumps((plain, tuple(bodies))))
@@ -155,7 +155,7 @@ def load(name: str) -> Recalled | None:
     plain, bodies = marshal.loads(data)  # ours: the folder is private, the digest was right
     slots, arena_bytes, arena, cells, fixed, arguments, results, *rest = plain
     threads, wakes_pool, cost_us, memory, constants = rest
-    in_arena, given, made, held, at_peak, peak, spare_bytes = memory
+    in_arena, given, made, held, at_peak, peak, *others = memory
     rows = tuple(BufferRow(*row) for row in peak)
     table = LinkTable(
         slots,
@@ -168,7 +168,7 @@ def load(name: str) -> Recalled | None:
         threads,
         wakes_pool,
         cost_us,
-        MemoryReport(in_arena, given, made, held, at_peak, rows, spare_bytes),
+        MemoryReport(in_arena, given, made, held, at_peak, rows, *others),
         tuple(np.frombuffer(c, np.uint8) for c in constants),
     )
     return Recalled(table, list(bodies))

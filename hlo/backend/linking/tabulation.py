@@ -23,7 +23,7 @@ def link_table(program: Program) -> LinkTable:
     arena: list[tuple[int, int, int]] = []
     places: dict[Region, list[tuple[int, int]]] = {region: [] for region in Region}
     scratch_base = aligned(program.plan.arena_bytes)
-    spare_base = scratch_base + program.threads * program.scratch_bytes
+    spare_base = scratch_base + program.working_bytes
     for slot, number in enumerate(program.table, HEADER_SLOTS):
         cell = cells[number] if number >= 0 else None
         if cell is None:

@@ -27,6 +27,7 @@ def memory_report(program: Program, constant_bytes: int) -> MemoryReport:
         peak_bytes,
         tuple(buffer_row(c) for c in held),
         program.plan.spare_bytes,
+        program.working_bytes,
     )
 
 

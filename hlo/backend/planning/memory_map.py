@@ -150,7 +150,7 @@ def memory_map(module: Module, *, mode: str = "strict", threads: int | None = No
         result_bytes=sum(c.size for c in plan.cells if c.region is Region.RESULT),
         constant_bytes=constants(plan.cells).total_bytes,
         arena_bytes=plan.arena_bytes,
-        scratch_bytes=program.threads * program.scratch_bytes,
+        scratch_bytes=program.working_bytes,
         peak_bytes=peak_bytes,
         peak_moment=moment,
         peak_instruction="" if running is None else f"{running.name} {running.opcode}",

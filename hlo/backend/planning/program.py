@@ -108,6 +108,11 @@ class Program:
     cost_us: float
     wakes_pool: bool
 
+    @property
+    def working_bytes(self) -> int:
+        """Bytes of the scratch memory of all threads that have any: one alone where none split."""
+        return max((-number for number in self.table if number < 0), default=0) * self.scratch_bytes
+
     def __str__(self) -> str:
         head = [
             f"program: {len(self.kernels)} kernels, {len(self.table)} slots, arena "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from hlo.backend.planning.memory_map import Buffer, MemoryMap, lifetime_bar, memory_map
+from hlo.driver import compile, optimize
 from hlo.parser.parse import parse
 
 PLAIN = """HloModule m
@@ -117,3 +118,15 @@ def test_text_shows_every_buffer() -> None:
 def test_a_lifetime_s_picture() -> None:
     assert lifetime_bar(0, 63, 64) == "#" * 32
     assert lifetime_bar(32, 32, 64) == "." * 16 + "#" + "." * 15
+
+
+def test_scratch_counts_as_temporary() -> None:
+    text = """HloModule m
+    ENTRY e { x = f32[300,200] parameter(0)
+      y = f32[200,300] parameter(1)
+      ROOT r = f32[300,300] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
+    exe = compile(parse(text), threads=2, cache=False)
+    found = memory_map(optimize(parse(text)), threads=2)
+    assert found.scratch_bytes > 0
+    assert exe.temporary_bytes == found.arena_bytes + found.scratch_bytes
+    assert f"{found.scratch_bytes:,} bytes, of all threads" in exe.memory_report()
