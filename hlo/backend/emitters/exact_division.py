@@ -21,6 +21,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters.floats import FUNCTIONS
 from hlo.backend.math.scaling import FORMATS
+from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.records import dataclass
@@ -32,6 +33,7 @@ _INTEGER = {"float": "i32", "double": "i64"}
 _NUMPY: dict[str, Callable[[float], np.floating]] = {"float": np.float32, "double": np.float64}
 _NAMES = ("f32", "f64", "f16")  # bf16 has a shorter way (uniform_division.py)
 MANY = 4096  # elements; for fewer the code is not worth its compilation
+MANY_DOUBLES = 512  # whose vectors are half as long, and whose divisions take half as long again
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,11 @@ def divided(
 def _applies(
     nest: Nest, instruction: Instruction, xs: Sequence[Lanes], ys: Sequence[Lanes]
 ) -> bool:
-    if instruction.opcode != "divide" or instruction.shape.size < MANY:
+    dtype = instruction.shape.dtype
+    many = MANY_DOUBLES if dtype is dt.F64 else MANY
+    if instruction.opcode != "divide" or instruction.shape.size < many:
         return False
-    if instruction.shape.dtype.name not in _NAMES or not nest.target.has("fma"):
+    if dtype.name not in _NAMES or not nest.target.has("fma"):
         return False
     y = ys[0]
     if any(types.width(x) == 1 for x in xs) or any(other != y for other in ys):

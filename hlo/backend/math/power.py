@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from hlo.backend.math.exponential import EXP_F64
 from hlo.backend.math.known_power import known_power
-from hlo.backend.math.scaling import FORMATS, power_of_two, split_near_one, times_power
+from hlo.backend.math.scaling import (
+    FORMATS,
+    avx512_suffix,
+    in_register,
+    power_of_two,
+    split_near_one,
+    times_power,
+)
 from hlo.backend.math.term import (
     Term,
     fast_two_sum,
@@ -36,7 +43,7 @@ def power(x: Term, y: Term) -> Term:
 def _power_f32(x: Term, y: Term) -> Term:
     size = x.abs().to("double")
     usable = (size > 0.0) & (size < _INF)
-    exponent = y.to("double") * _log2(usable.select(size, 1.0))
+    exponent = y.to("double") * _log2(_splittable(usable, size))
     exponent = usable.select(exponent, _outside(size, y.to("double")))
     return _with_cases(x, y, _exp2(exponent).to("float"))
 
@@ -44,13 +51,18 @@ def _power_f32(x: Term, y: Term) -> Term:
 def _power_f64(x: Term, y: Term) -> Term:
     size = x.abs()
     usable = (size > 0.0) & (size < _INF)
-    high, low = _log_in_two(usable.select(size, 1.0))
+    high, low = _log_in_two(_splittable(usable, size))
     # Beyond 2^80 y decides by its sign alone; below, no product here overflows.
     bounded = y.at_most(2.0**80).at_least(-(2.0**80))
     product, rest = two_product(high, bounded)
     rest = fma(low, bounded, rest)
     product = usable.select(product, _outside(size, y))
     return _with_cases(x, y, _exp_of_two(product, usable.select(rest, 0.0)))
+
+
+def _splittable(usable: Term, size: Term) -> Term:
+    """AVX-512 splits zeros, infinities and NaN too: what comes of them is not used."""
+    return size if avx512_suffix(in_register(size)) else usable.select(size, 1.0)
 
 
 def _outside(size: Term, y: Term) -> Term:
@@ -112,7 +124,7 @@ def _log_in_two(x: Term) -> tuple[Term, Term]:
     f = m - 1.0
     d, d_low = two_sum(m, m.const(1.0))
     s = f / d
-    s_low = fma(-s, d_low, fma(-s, d, f)) / d
+    s_low = fma(-s, d_low, fma(-s, d, f)) * (1.0 / d)  # which does not wait for s
     z, z_low = two_product(s, s)
     z_low = fma(s * 2.0, s_low, z_low)
     t, t_low = fast_two_sum(z.const(_THIRD), z * horner(z, _Q))
