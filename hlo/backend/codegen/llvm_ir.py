@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from hlo.backend.codegen import region_ir
 from hlo.backend.codegen.aligning import aligned_address
+from hlo.backend.codegen.cutting import cut
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.even_copies import even
 from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
@@ -48,7 +49,9 @@ COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
 SETUP_LINES = 8  # what a function costs besides its own
-LEAST_LINES, MOST_LINES = 150, 2000  # of a module
+LEAST_LINES, MOST_LINES = 60, 2000  # of a module
+MOST_CUT = 400  # lines of a kernel that stay together, about 11 ms of code generation
+CUT_SHARE = 60  # per cent of a processor's share: smaller pieces fill the shares more evenly
 GLUE_LINES = 24  # of an entry that is no module of its own
 FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
 
@@ -77,6 +80,8 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
     glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
+    lines = sum(k.text.count("\n") for k in plain.values())
+    plain = cut(plain, min(MOST_CUT, CUT_SHARE * lines // (100 * _processors())))
     rest = [kernel_module(group, optimised=True) for group in grouped(scalar)]
     modules = [kernel_module(group) for group in grouped(plain)]
     glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]

@@ -150,19 +150,37 @@ class Nest:
     def scalar(self, e: Expr) -> Value:
         """The i64 value of an index; of lane 0 where a loop variable counts lanes."""
         total: Value | None = None
-        for depth in sorted({a.depth for a in e.terms}):
-            terms = [(a, k) for a, k in e.terms.items() if a.depth == depth]
-            with self.at(depth):
-                for atom, k in terms:
-                    term = self._times(self._atom(atom), k)
-                    total = term if total is None else self.w.binary("add nsw", total, term)
+        path = self.path
+        for depth, terms in _by_depth(e):
+            self._leave_to(depth, path)
+            total = self._sum(terms, total)
+            self._back_to(path)
         constant = self.w.int(e.constant)
         if total is None:
             return constant
         if not e.constant:
             return total
-        with self.at(e.depth):
-            return self.w.binary("add nsw", total, constant)
+        self._leave_to(e.depth, path)
+        total = self.w.binary("add nsw", total, constant)
+        self._back_to(path)
+        return total
+
+    def _leave_to(self, depth: int, path: list[Level]) -> None:
+        """Write into an outer loop's lines, as `at`, until `_back_to`: index code is hot."""
+        if depth + 1 < len(path):
+            self._enter(path[: depth + 1])
+
+    def _back_to(self, path: list[Level]) -> None:
+        if self.path is not path:
+            self._enter(path)
+
+    def _sum(self, terms: list[tuple[Atom, int]], total: Value | None) -> Value:
+        """The terms' sum, after `total`, here."""
+        for atom, k in terms:
+            term = self._times(self._atom(atom), k)
+            total = term if total is None else self.w.binary("add nsw", total, term)
+        assert total is not None, "there are terms"
+        return total
 
     def _times(self, value: Value, factor: int) -> Value:
         if factor == 1:
@@ -186,15 +204,15 @@ class Nest:
 
     def pointer(self, base: Value, position: Expr, element: str) -> Value:
         """base + position elements; what outer loops fix is added in them, the constant last."""
-        pointer = base
-        for depth in sorted({a.depth for a in position.terms}):
-            terms = {a: k for a, k in position.terms.items() if a.depth == depth}
-            offset = self.scalar(Expr(terms, 0))
-            with self.at(depth):
-                pointer = self.w.address(pointer, offset, element)
+        w, path, pointer = self.w, self.path, base
+        for depth, terms in _by_depth(position):
+            self._leave_to(depth, path)
+            pointer = w.address(pointer, self._sum(terms, None), element)
+            self._back_to(path)
         if position.constant:
-            with self.at(position.depth):
-                pointer = self.w.address(pointer, self.w.int(position.constant), element)
+            self._leave_to(position.depth, path)
+            pointer = w.address(pointer, w.int(position.constant), element)
+            self._back_to(path)
         return pointer
 
     def lane_values(self, e: Expr, lanes: int, scalar: str = "") -> Value:
@@ -237,6 +255,14 @@ class Nest:
             )
         opcode = "trunc" if scalar == "i32" else "sext"
         return self.w.cast(opcode, value, vector_of(scalar, value.lanes))
+
+
+def _by_depth(e: Expr) -> list[tuple[int, list[tuple[Atom, int]]]]:
+    """An index's terms, by the loop at whose depth each is known, outermost first."""
+    groups: dict[int, list[tuple[Atom, int]]] = {}
+    for term in e.terms.items():
+        groups.setdefault(term[0].depth, []).append(term)
+    return sorted(groups.items()) if len(groups) > 1 else list(groups.items())
 
 
 def fits(e: Expr, bits: int) -> bool:
