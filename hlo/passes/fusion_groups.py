@@ -207,8 +207,11 @@ def _is_full(group: Group, max_size: int) -> bool:
     """Whether a group has as many members as it may; of one instruction each, three times as many.
 
     Rounds of a random number generator or of a hash are long and plain. Numbers, and numbers as
-    arrays, are no instructions: a polynomial has as many of them as of products.
+    arrays, are no instructions: a polynomial has as many of them as of products. Without folds the
+    kernel is one loop, which may be longer: what else goes through memory costs more.
     """
+    if not group.folds:
+        max_size += max_size // 2
     if len(group.members) < max_size:
         return False
     counted = [m for m in group.members if not _is_spread(m)]

@@ -65,10 +65,9 @@ def exp(x: Term) -> Term:
 
 
 def _exp_of_few_subnormals(x: Term) -> Term:
-    """The same bits in less, but for the assists: where what follows would have them anyway."""
-    c = _RANGES[x.scalar]
-    dead = x < c.zero
-    n, k, p = _reduced(dead.select(0.0, x.at_most(c.full)))
+    """The same bits for x <= 0 in less, but for the assists, which what follows had anyway."""
+    dead = x < _RANGES[x.scalar].zero
+    n, k, p = _reduced(dead.select(0.0, x))
     return dead.select(0.0, grown_by_power(p, n, k))
 
 
