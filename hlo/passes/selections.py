@@ -15,7 +15,7 @@ zeros becomes the value may depend on how elements were grouped; which index may
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
@@ -145,15 +145,19 @@ def _is_ordered(computation: Computation, index: int) -> bool:
     if values is None:
         return False
     places = [-1, 0, 1, 3, 100] if kinds[index].is_signed else [0, 1, 3, 100]
-    starts = list(itertools.product(values, places))
-    table = list(itertools.product(starts, *(itertools.product(values, [k]) for k in range(3))))
-    turned = [[row if index else row[::-1] for row in rows] for rows in table]
-    z, *elements = (_taken([rows[k] for rows in turned], kinds) for k in range(4))
+    columns: list[Sequence[object]] = [values, places, *([values] * 3)]
+    counts = np.indices([len(c) for c in columns]).reshape(len(columns), -1)
+    value = [_column(c, kinds[1 - index])[n] for c, n in zip(columns, counts, strict=True)]
+    place = [np.full_like(counts[0], k).astype(kinds[index].numpy) for k in range(3)]
+    place.insert(0, _column(places, kinds[index])[counts[1]])
+    del value[1]
+    z, *elements = ([v, k] if index else [k, v] for v, k in zip(value, place, strict=True))
+    folded: dict[tuple[int, ...], Pairs] = {(): z}
 
-    def fold(start: Pairs, which: tuple[int, ...]) -> Pairs:
-        for k in which:
-            start = _run(computation, start, elements[k])
-        return start
+    def fold(which: tuple[int, ...]) -> Pairs:
+        if which not in folded:
+            folded[which] = _run(computation, fold(which[:-1]), elements[which[-1]])
+        return folded[which]
 
     def join(a: Pairs, b: Pairs) -> Pairs:
         swaps = b[index] < a[index]
@@ -161,16 +165,16 @@ def _is_ordered(computation: Computation, index: int) -> bool:
         right = [np.where(swaps, x, y) for x, y in zip(a, b, strict=True)]
         return _run(computation, left, right)
 
-    whole = fold(z, (0, 1, 2))
+    whole = fold((0, 1, 2))
     for size in range(4):
         for some in itertools.combinations(range(3), size):
             others = tuple(k for k in range(3) if k not in some)
-            if not _close(join(fold(z, some), fold(z, others)), whole):
+            if not _close(join(fold(some), fold(others)), whole):
                 return False
             earlier = not some or not others or max(some) < min(others)
-            if earlier and not _close(_run(computation, fold(z, some), fold(z, others)), whole):
+            if earlier and not _close(_run(computation, fold(some), fold(others)), whole):
                 return False
-    a, b, c = (fold(z, (k,)) for k in range(3))
+    a, b, c = (fold((k,)) for k in range(3))
     trees = [join(join(p, q), r) for p, q, r in itertools.permutations((a, b, c))]
     return all(_close(tree, whole) for tree in trees)
 
@@ -194,6 +198,13 @@ def _close(a: Pairs, b: Pairs) -> bool:
 
 
 # -- running it ------------------------------------------------------------------------------
+
+
+def _column(values: Sequence[object], kind: DType) -> np.ndarray:
+    """Values of a type. Of any float type as f32: they are exact there, and it is NumPy's own."""
+    with np.errstate(invalid="ignore"):  # a type without a NaN takes what the cast makes of it
+        column = np.array(values).astype(kind.numpy)
+    return column.astype(np.float32) if kind.is_float else column
 
 
 def _taken(rows: list, kinds: list[DType]) -> Pairs:  # type: ignore[type-arg]  # rows of scalars
