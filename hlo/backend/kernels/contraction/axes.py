@@ -103,6 +103,14 @@ def extent(axes: Axes) -> int:
     return math.prod(a.size for a in axes)
 
 
+def reach(c: Contraction, side: str) -> int:
+    """Elements of a factor's memory from the first that is read to the last."""
+    axes = (*c.batch, *c.rows, *c.columns, *c.depth)
+    if side == "lhs":
+        axes = tuple(a.swapped for a in axes)
+    return 1 + sum((a.size - 1) * abs(a.rhs) for a in axes)
+
+
 def merged(axes: Iterable[Axis]) -> Axes:
     """Fewer axes with the same meaning: unit axes go, axes join where strides allow."""
     result: list[Axis] = []

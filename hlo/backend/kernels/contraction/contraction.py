@@ -9,6 +9,7 @@ own list; without them the list is lhs, rhs, result, temporaries.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -16,8 +17,14 @@ from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.contraction.amx import tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
 from hlo.backend.kernels.contraction.amx_product import tile_product_kernel
-from hlo.backend.kernels.contraction.axes import Axes, Contraction, dot_contraction, extent, normal
-from hlo.backend.kernels.contraction.convolution import convolution_contraction
+from hlo.backend.kernels.contraction.axes import (
+    Axes,
+    Contraction,
+    dot_contraction,
+    extent,
+    normal,
+)
+from hlo.backend.kernels.contraction.convolution import Base, convolution_contraction
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.gemv import vector_kernel
 from hlo.backend.kernels.contraction.padding import padding_kernel
@@ -64,14 +71,10 @@ def contraction_kernels(
     if instruction.opcode == "dot":
         c = _placed(dot_contraction(instruction), places)
     else:
-        contraction, base = convolution_contraction(instruction)
+        contraction, *arrays = convolution_contraction(instruction)
         c = _placed(contraction, places)
-        if base.padded and min(c.batches, c.m, c.n, c.k) > 0:
-            source = instruction.operands[0].shape.dtype
-            kernel = padding_kernel(base.padded, source, base.dtype, target)
-            size = math.prod(base.dims) * base.dtype.item_bytes
-            place = sequence.add_before(kernel, places.lhs, size)
-            c = replace(c, lhs=replace(c.lhs, buffer=place))
+        if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
+            c = sequence.copied(instruction, c, arrays)
             repair = repair_kernel(instruction, target)
     made = sequence.finished(c)
     if repair is None:
@@ -129,6 +132,20 @@ class _Sequence:
         self.temporaries.append(size)
         self.calls.append(KernelCall(kernel, (source, place)))
         return place
+
+    def copied(
+        self, instruction: Instruction, c: Contraction, arrays: Sequence[Base]
+    ) -> Contraction:
+        """Kernels that put a convolution's factors between zeros, and it on those."""
+        factors = [c.lhs, c.rhs]
+        for n, (array, operand) in enumerate(zip(arrays, instruction.operands, strict=True)):
+            if array.padded:
+                source = operand.shape.dtype
+                kernel = padding_kernel(array.padded, source, array.dtype, self.target)
+                size = math.prod(array.dims) * array.dtype.item_bytes
+                place = self.add_before(kernel, factors[n].buffer, size)
+                factors[n] = replace(factors[n], buffer=place)
+        return replace(c, lhs=factors[0], rhs=factors[1])
 
     def finished(self, contraction: Contraction) -> KernelSequence:
         """Packing kernels, then the product. Nothing at all for an empty result."""

@@ -3,7 +3,10 @@
     out[n, y, c] = sum over w, i of padded[n, y * stride + w * dilation, i] * rhs[w, i, c]
 
 Where a window never leaves the base this is affine already; otherwise the base is first copied
-between zeros (padding, holes of base dilation), so that it is.
+between zeros (padding, holes of base dilation), so that it is. Along a dimension whose window is
+much larger than the base the two change roles: depth is the base, and the kernel lies between
+zeros. The window's size there says neither how much memory the copy takes nor how long the sums
+are.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from hlo.ops.table import attribute
 from hlo.records import dataclass
 
 Ints = tuple[int, ...]
+FAR_LARGER = 2  # times the base that a window has to be
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The array that windows read. padded: how to copy it between zeros first, () if not at all.
+    """An array that windows read. padded: how to copy it between zeros first, () if not at all.
 
     dims and strides are those after that copy; offset: of padded position 0.
     """
@@ -36,24 +40,82 @@ class Base:
     dtype: DType
 
 
-def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base]:
-    """The contraction, and the base that is its lhs."""
+@dataclass(frozen=True, slots=True)
+class _Spatial:
+    """A spatial dimension: its window, its places in base, kernel and result, and their sizes."""
+
+    window: WindowDim
+    lhs: int
+    rhs: int
+    out: int
+    base: int
+    outputs: int
+
+    @property
+    def swapped(self) -> bool:
+        """Whether depth runs over the base."""
+        return is_swapped(self.window, self.base)
+
+    @property
+    def swapped_size(self) -> int:
+        """Positions of the kernel that some element of the base meets at some output."""
+        w = self.window
+        return (self.base - 1) * w.base_dilation + (self.outputs - 1) * w.stride + 1
+
+    def swapped_kernel(self) -> PaddedDim:
+        """The kernel between zeros: tap t is met where t * dilation + stride * y = p * base + low;
+        a reversed one lies the other way round."""
+        w = self.window
+        first = w.pad_low - (self.outputs - 1) * w.stride
+        if w.reversed:
+            first = (w.size - 1) * w.window_dilation - (first + self.swapped_size - 1)
+        return PaddedDim(self.swapped_size, w.size, -first, w.window_dilation)
+
+    def axes(self, ls: Ints, rs: Ints, os: Ints) -> tuple[Axis, Axis]:
+        """The outputs' axis and depth's."""
+        w, out, k = self.window, os[self.out], rs[self.rhs]
+        if self.swapped:
+            sign = -1 if w.reversed else 1
+            outputs = Axis(self.outputs, rhs=-sign * w.stride * k, out=out)
+            return outputs, Axis(self.base, ls[self.lhs], sign * w.base_dilation * k)
+        depth = Axis(w.size, w.window_dilation * ls[self.lhs], -k if w.reversed else k)
+        return Axis(self.outputs, lhs=w.stride * ls[self.lhs], out=out), depth
+
+    def kernel_start(self) -> int:
+        """The kernel's position at the first output and the first depth."""
+        w = self.window
+        if self.swapped:
+            run = (self.base - 1) * w.base_dilation if w.reversed else 0
+            return run if w.reversed else (self.outputs - 1) * w.stride
+        return w.size - 1 if w.reversed else 0
+
+
+def is_swapped(w: WindowDim, base: int) -> bool:
+    """Whether a dimension's window is so much larger than the base that the base is walked."""
+    return 0 < FAR_LARGER * base <= w.size
+
+
+def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base, Base]:
+    """The contraction, the base that is its lhs, and its rhs likewise."""
     lhs, rhs = (o.shape for o in instruction.operands)
     labels: DimLabels = attribute(instruction, "dim_labels")  # type: ignore[assignment]  # its kind
     window: Window = attribute(instruction, "window") or Window()  # type: ignore[assignment]  # its kind
     groups: int = attribute(instruction, "feature_group_count")  # type: ignore[assignment]  # its kind
     batch_groups: int = attribute(instruction, "batch_group_count")  # type: ignore[assignment]  # its kind
     _check_supported(instruction)
-    out_dims = instruction.shape.dims
-    base = _base(lhs.dims, lhs.dtype, instruction.shape.dtype, labels, window, out_dims)
-    ls, rs, os = base.strides, row_major_strides(rhs.dims), row_major_strides(out_dims)
+    out = instruction.shape
+    places = zip(
+        window.dims, labels.lhs_spatial, labels.rhs_spatial, labels.out_spatial, strict=True
+    )
+    spatial = [_Spatial(w, d, k, y, lhs.dims[d], out.dims[y]) for w, d, k, y in places]
+    base = _base(lhs.dims, lhs.dtype, out.dtype, spatial)
+    kernel = _kernel(rhs.dims, rhs.dtype, out.dtype, spatial)
+    ls, rs, os = base.strides, kernel.strides, row_major_strides(out.dims)
     b, f = labels.lhs_batch, labels.lhs_feature
     i, o = labels.rhs_input_feature, labels.rhs_output_feature
     images, features = lhs.dims[b] // batch_groups, rhs.dims[i]
     outputs = rhs.dims[o] // (groups * batch_groups)
-    spatial = list(
-        zip(window.dims, labels.lhs_spatial, labels.rhs_spatial, labels.out_spatial, strict=True)
-    )
+    axes = [s.axes(ls, rs, os) for s in spatial]
     contraction = Contraction(
         batch=(
             Axis(groups, features * ls[f], outputs * rs[o], outputs * os[labels.out_feature]),
@@ -61,23 +123,18 @@ def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base
         ),
         rows=(
             Axis(images, lhs=ls[b], out=os[labels.out_batch]),
-            *(Axis(out_dims[y], lhs=w.stride * ls[d], out=os[y]) for w, d, _, y in spatial),
+            *(a for (a, _), s in zip(axes, spatial, strict=True) if not s.swapped),
         ),
-        columns=(Axis(outputs, rhs=rs[o], out=os[labels.out_feature]),),
-        depth=(
-            *(
-                Axis(w.size, w.window_dilation * ls[d], -rs[k] if w.reversed else rs[k])
-                for w, d, k, _ in spatial
-            ),
-            Axis(features, ls[f], rs[i]),
+        columns=(
+            Axis(outputs, rhs=rs[o], out=os[labels.out_feature]),
+            *(a for (a, _), s in zip(axes, spatial, strict=True) if s.swapped),
         ),
+        depth=(*(a for _, a in axes), Axis(features, ls[f], rs[i])),
         lhs=Operand(base.dtype, 0, base.offset),
-        rhs=Operand(
-            rhs.dtype, 1, sum((w.size - 1) * rs[k] for w, _, k, _ in spatial if w.reversed)
-        ),
-        out=instruction.shape.dtype,
+        rhs=Operand(kernel.dtype, 1, kernel.offset),
+        out=out.dtype,
     )
-    return contraction, base
+    return contraction, base, kernel
 
 
 def _check_supported(instruction: Instruction) -> None:
@@ -89,27 +146,46 @@ def _check_supported(instruction: Instruction) -> None:
         )  # fmt: skip
 
 
-def _base(
-    dims: Ints, dtype: DType, out: DType, labels: DimLabels, window: Window, out_dims: Ints
-) -> Base:
+def _base(dims: Ints, dtype: DType, out: DType, spatial: list[_Spatial]) -> Base:
     """Positions that windows reach, per dimension; a copy if any of them is not an element."""
     padded = [PaddedDim(n, n) for n in dims]
     skipped = [0] * len(dims)
     needed = False
-    for w, d, y in zip(window.dims, labels.lhs_spatial, labels.out_spatial, strict=True):
-        reach = _reach(w, out_dims[y])
-        if w.base_dilation == 1 and w.pad_low <= 0 and reach - w.pad_low <= dims[d]:
-            skipped[d] = -w.pad_low
+    for s in spatial:
+        w, reach = s.window, _reach(s.window, s.outputs)
+        if s.swapped:
+            continue
+        if w.base_dilation == 1 and w.pad_low <= 0 and reach - w.pad_low <= s.base:
+            skipped[s.lhs] = -w.pad_low
             continue
         needed = True
-        padded[d] = PaddedDim(reach, dims[d], w.pad_low, w.base_dilation)
+        padded[s.lhs] = PaddedDim(reach, s.base, w.pad_low, w.base_dilation)
     if not needed:
         strides = row_major_strides(dims)
         return Base((), dims, strides, _dot(skipped, strides), dtype)
+    return _copied(padded, skipped, dtype, out)
+
+
+def _kernel(dims: Ints, dtype: DType, out: DType, spatial: list[_Spatial]) -> Base:
+    """The kernel; a copy if the base is walked along some dimension."""
+    padded = [PaddedDim(n, n) for n in dims]
+    first = [0] * len(dims)
+    for s in spatial:
+        first[s.rhs] = s.kernel_start()
+        if s.swapped:
+            padded[s.rhs] = s.swapped_kernel()
+    if not any(s.swapped for s in spatial):
+        strides = row_major_strides(dims)
+        return Base((), dims, strides, _dot(first, strides), dtype)
+    return _copied(padded, first, dtype, out)
+
+
+def _copied(padded: list[PaddedDim], first: list[int], dtype: DType, out: DType) -> Base:
+    """An array between zeros, with position `first` as the one that counts from 0."""
     sizes = tuple(p.size for p in padded)
     strides = row_major_strides(sizes)
     wide = dt.F32 if dtype in (dt.BF16, dt.F16) and out.is_float else dtype
-    return Base(tuple(padded), sizes, strides, _dot(skipped, strides), wide)
+    return Base(tuple(padded), sizes, strides, _dot(first, strides), wide)
 
 
 def _reach(w: WindowDim, outputs: int) -> int:

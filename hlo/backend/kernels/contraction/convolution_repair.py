@@ -16,6 +16,7 @@ from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.types import storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
+from hlo.backend.kernels.contraction.convolution import is_swapped
 from hlo.backend.kernels.contraction.lane_masks import iota
 from hlo.backend.kernels.contraction.loops import (
     add,
@@ -107,7 +108,7 @@ class _Repair:
         """The positions in the result, from first to end, whose windows do not leave the base."""
         w, size = s.window, self.shapes[0].dims[s.lhs]
         outputs = self.instruction.shape.dims[s.out]
-        if w.base_dilation > 1:
+        if w.base_dilation > 1 or is_swapped(w, size):
             return outputs, outputs
         low = min(max(0, -(-w.pad_low // w.stride)), outputs)
         reach = (w.size - 1) * w.window_dilation

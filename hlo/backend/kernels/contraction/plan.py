@@ -138,7 +138,7 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
         return first
-    if plan.rhs is Reading.IN_UNIT and not _columns_first(plan):
+    if plan.rhs is Reading.IN_UNIT and (not _columns_first(plan) or c.k > DEPTH_WHOLE):
         return _in_groups(plan)
     return _with_depth_block(_with_packed(_with_blocks(plan)))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hlo.backend.codegen.writer import Value, Writer
-from hlo.backend.kernels.contraction.axes import Axis, Contraction
+from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
 from hlo.backend.kernels.contraction.gemv import CHUNK, LEAST_UNITS, streams_columns
 from hlo.backend.kernels.contraction.lane_masks import below
 from hlo.backend.kernels.contraction.loops import (
@@ -62,7 +62,7 @@ def split_stream(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, i
 
 def _split(c: Contraction, ring: Ring, place: int, parts: int) -> tuple[Contraction, int] | None:
     size = c.batches * c.m * c.n
-    if parts * size > MOST_PARTS * c.batches * (c.m + c.n) * c.k:
+    if parts * size > MOST_PARTS * (reach(c, "lhs") + reach(c, "rhs")):
         return None
     first = c.depth[0]
     length = first.size // parts
