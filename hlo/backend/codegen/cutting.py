@@ -51,7 +51,7 @@ def cut(kernels: dict[str, Kernel], lines: int) -> dict[str, Kernel]:
 
 def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     """The kernel without its largest loops, which are added to the pieces, cut again themselves."""
-    if kernel.text.count("\n") <= lines * _SLACK:
+    if kernel.text.count("\n") <= lines * _SLACK or _has_state(kernel):
         return kernel
     function = _Function.read(kernel.text)
     if function is None:
@@ -75,6 +75,11 @@ def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
         declarations=(*rest.declarations, *dict.fromkeys(declared)),
         globals=rest.globals,
     )
+
+
+def _has_state(kernel: Kernel) -> bool:
+    """Whether it holds memory of its own, of which each module would have another one."""
+    return any(" internal global " in line for line in kernel.globals)
 
 
 def _digest(kernel: Kernel) -> str:

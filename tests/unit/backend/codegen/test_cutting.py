@@ -148,3 +148,9 @@ def test_very_many_lines_without_a_branch_are_cut_where_few_values_are_alive() -
     assert len(heads) == 2
     assert all(head.startswith("define ") and head.count("float") < 5 for head in heads)
     assert found["k"].text.count(" call ") == 2
+
+
+def test_kernels_with_memory_of_their_own_stay_whole() -> None:
+    table = "@t = internal global [4 x i16] zeroinitializer, align 64"
+    assert list(cut({"k": Kernel(KERNEL, 1)}, 50)) != ["k"]
+    assert list(cut({"k": Kernel(KERNEL, 1, globals=(table,))}, 50)) == ["k"]
