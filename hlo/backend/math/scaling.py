@@ -39,13 +39,13 @@ def times_power(y: Term, n: Term, k: Term) -> Term:
     return y * power_of_two(half) * power_of_two(k - half)
 
 
-def grown_by_power(p: Term, n: Term, k: Term) -> Term:
-    """(1 + p) * 2^n as times_power has it: products with a power of two round nothing."""
-    if avx512_suffix(p):
-        return _scalef(p + 1.0, n)
+def grown_by_power(r: Term, s: Term, n: Term, k: Term) -> Term:
+    """(1 + r s) * 2^n as times_power has it: products with a power of two round nothing."""
+    if avx512_suffix(r):
+        return _scalef(fma(r, s, 1.0), n)
     half = k.ashr(1)
     first = power_of_two(half)
-    return fma(p, first, first) * power_of_two(k - half)
+    return fma(r * first, s, first) * power_of_two(k - half)
 
 
 def power_of_two(k: Term) -> Term:
