@@ -13,7 +13,7 @@ from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.types import Lanes
-from hlo.backend.kernels.part import Part
+from hlo.backend.kernels.part import Part, fixed_by
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
@@ -90,7 +90,7 @@ def _worth_a_row(part: Part) -> dict[Instruction, tuple[int, ...]]:
         inner = _inner(indices, instruction.shape.dims)
         if inner is None or instruction.shape.dtype.is_complex:
             continue
-        if not any(_is_across(part, index, inner) for index in indices):
+        if not any(_is_across(part, i, inner) or _is_partial(part, i, inner) for i in indices):
             found[instruction] = inner
     return {
         i: inner
@@ -122,3 +122,9 @@ def _is_across(part: Part, index: Index, inner: tuple[int, ...]) -> bool:
         return False
     lane = part.variables[-1]
     return any(e.depends_on(lane) for d, e in enumerate(index) if d not in inner)
+
+
+def _is_partial(part: Part, index: Index, inner: tuple[int, ...]) -> bool:
+    """Whether it is an element of the row at a place that is fixed where the folds are."""
+    depth = max((fixed_by(part, at) for _, at in part.trace.reductions), default=0)
+    return any(index[d].depends_on(v) for d in inner for v in part.variables[:depth])

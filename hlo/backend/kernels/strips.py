@@ -171,9 +171,10 @@ def _gathered(part: Part) -> dict[Instruction, list[Index]]:
     if part.trace.conditions:
         return {}
     lane = part.variables[part.lane_loop]
+    apart = {r.source for r in part.trace.reads if (r.position.coefficient(lane) or 0) > 1}
     found: dict[Instruction, list[Index]] = {}
     for read in part.trace.reads:
-        if read.source.shape.is_array and (read.position.coefficient(lane) or 0) > 1:
+        if read.source in apart and read.source.shape.is_array:
             found.setdefault(read.source, []).append(read.index)
     return found
 

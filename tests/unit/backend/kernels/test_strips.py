@@ -111,3 +111,29 @@ def test_short_rows_of_short_floats_are_the_reference(type: str, dims: tuple[int
     got = driver.compile(module, threads=1, cache=False)(x).astype(np.float32)
     wanted = driver.evaluate(module, x).astype(np.float32)
     assert np.allclose(got, wanted, rtol=2e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [(5, 40), (64, 16), (24, 40), (257, 16)])
+@pytest.mark.parametrize("opcode", ["tanh", "negate"])
+def test_rows_that_are_read_from_the_other_end_as_well(opcode: str, dims: tuple[int, int]) -> None:
+    large = f"f32[{braces(dims)}]"
+    text = f"""HloModule m
+{REDUCERS}
+both {{
+  x = {large} parameter(0)
+  zero = f32[] constant(0)
+  t = {large} {opcode}(x)
+  s = f32[{dims[0]}] reduce(t, zero), dimensions={{1}}, to_apply=sum
+  sb = {large} broadcast(s), dimensions={{0}}
+  other = {large} reverse(t), dimensions={{0}}
+  d = {large} subtract(t, sb)
+  ROOT r = {large} minimum(d, other)
+}}
+ENTRY e {{
+  x = {large} parameter(0)
+  ROOT r = {large} fusion(x), kind=kInput, calls=both
+}}"""
+    module = driver.parse(text)
+    x = np.random.default_rng(5).standard_normal(dims).astype(np.float32)
+    found = driver.compile(module, cache=False)(x)
+    assert np.allclose(found, driver.evaluate(module, x), rtol=1e-5, atol=1e-5)
