@@ -46,20 +46,20 @@ done10:
 
 SOFTMAX = """HloModule m
 
-max { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT m = bf16[] maximum(a, b) }
-sum { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT s = bf16[] add(a, b) }
+max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 
 ENTRY e {
-  x = bf16[3,50,70]{2,1,0} parameter(0)
-  low = bf16[] constant(-inf)
-  top = bf16[3,70]{1,0} reduce(x, low), dimensions={1}, to_apply=max
-  tops = bf16[3,50,70]{2,1,0} broadcast(top), dimensions={0,2}
-  d = bf16[3,50,70]{2,1,0} subtract(x, tops)
-  y = bf16[3,50,70]{2,1,0} exponential(d)
-  zero = bf16[] constant(0)
-  all = bf16[3,70]{1,0} reduce(y, zero), dimensions={1}, to_apply=sum
-  alls = bf16[3,50,70]{2,1,0} broadcast(all), dimensions={0,2}
-  ROOT r = bf16[3,50,70]{2,1,0} divide(y, alls)
+  x = f32[3,50,70]{2,1,0} parameter(0)
+  low = f32[] constant(-inf)
+  top = f32[3,70]{1,0} reduce(x, low), dimensions={1}, to_apply=max
+  tops = f32[3,50,70]{2,1,0} broadcast(top), dimensions={0,2}
+  d = f32[3,50,70]{2,1,0} subtract(x, tops)
+  y = f32[3,50,70]{2,1,0} exponential(d)
+  zero = f32[] constant(0)
+  all = f32[3,70]{1,0} reduce(y, zero), dimensions={1}, to_apply=sum
+  alls = f32[3,50,70]{2,1,0} broadcast(all), dimensions={0,2}
+  ROOT r = f32[3,50,70]{2,1,0} divide(y, alls)
 }
 """
 
