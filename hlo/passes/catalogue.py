@@ -18,6 +18,7 @@ from hlo.passes.cse import cse
 from hlo.passes.dce import dce
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
+from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.map_expander import map_expander
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
@@ -46,6 +47,7 @@ CATALOGUE: dict[str, Pass] = {
     "dce": dce,
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
+    "fusion-opener": fusion_opener,
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
@@ -63,6 +65,7 @@ CATALOGUE: dict[str, Pass] = {
 }
 
 SIMPLIFY = (
+    "fusion-opener",
     "scan_expander",
     "ragged-dot-rewriter",
     "scaled-dot-rewriter",
@@ -102,6 +105,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "block-fusion",
     ),
     "fast": (
+        "fusion-opener",
         "scan_expander",
         "ragged-dot-rewriter",
         "scaled-dot-rewriter",
@@ -127,6 +131,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
 
 # (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
 ORDER: tuple[tuple[str, str, str], ...] = (
+    ("fusion-opener", "scan_expander", "what is expanded stands outside of fusions"),
     ("conditional-to-select", "map-expander", "a map of both branches stays a map"),
     ("call-inliner", "map-expander", "a map that calls plain arithmetic stays a map"),
     ("scan_expander", "call-inliner", "the loop that a scan becomes calls its step"),

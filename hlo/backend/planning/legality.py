@@ -76,7 +76,7 @@ IDENTITY_TARGETS = frozenset(
         "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint",
         "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding",
         "MoveToHost", "MoveToDevice", "PinToDevice", "annotate_device_placement", "MaximalSharding",
-        "ShardBarrierFrom", "ShardBarrierTo",
+        "ShardBarrierFrom", "ShardBarrierTo", "SetBound",
     }
 )  # fmt: skip
 # Collectives whose result on one device is their operands.
@@ -182,7 +182,7 @@ def _stays_on_device(collective: Instruction) -> bool:
     if collective.opcode in ("collective-permute", "collective-permute-start"):
         return collective.get("source_target_pairs") == ((0, 0),)
     groups = attribute(collective, "replica_groups").groups()  # type: ignore[attr-defined]  # its kind
-    return groups in ((), ((0,),))
+    return not groups or next((g for g in groups if 0 in g), None) == (0,)
 
 
 def bitcast_keeps_order(instruction: Instruction) -> bool:

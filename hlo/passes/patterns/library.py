@@ -1,10 +1,14 @@
-"""Custom calls of XLA's library that are opcodes by another name."""
+"""Custom calls of XLA's library, and other rare ops, that are opcodes by another name."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
-from hlo.ops.making import make
+from hlo.ir.literal import Literal
+from hlo.ir.shape import Shape
+from hlo.ops.making import make, make_constant
 from hlo.passes.patterns.matching import is_plain
 from hlo.passes.rewriting import rewrite
 
@@ -25,3 +29,42 @@ def library_topk(root: Instruction) -> Instruction | None:
         return None
     k = values.dims[-1]
     return make(root, "topk", root.operands[0], shape=root.shape, k=k, largest=True)
+
+
+@rewrite("custom-call")
+def library_buffer(root: Instruction) -> Instruction | None:
+    """custom-call(), custom_call_target="AllocateBuffer"  =>  broadcast(0)"""
+    if root.get("custom_call_target") != "AllocateBuffer":
+        return None
+    if root.get("custom_call_has_side_effect") or not root.shape.is_array or root.shape.is_dynamic:
+        return None
+    return _zeros(root, root.shape)
+
+
+@rewrite("set-dimension-size")
+def library_whole_size(root: Instruction) -> Instruction | None:
+    """set-dimension-size(x, n)  =>  x  where neither x nor the result is dynamic"""
+    x = root.operands[0]
+    return x if x.shape == root.shape and not x.shape.is_dynamic else None
+
+
+@rewrite("collective-permute")
+def library_silence(root: Instruction) -> Instruction | None:
+    """collective-permute(x), source_target_pairs={}  =>  broadcast(0)"""
+    if root.get("source_target_pairs") or root.get("slice_sizes") or len(root.operands) != 1:
+        return None
+    return _zeros(root, root.shape) if is_plain(root.shape) else None
+
+
+@rewrite("gather")
+def library_empty_gather(root: Instruction) -> Instruction | None:
+    """gather(x, i)  =>  broadcast(0)  where x has no elements and the result has some"""
+    x = root.operands[0].shape
+    return _zeros(root, root.shape) if not x.size and is_plain(root.shape) else None
+
+
+def _zeros(like: Instruction, shape: Shape) -> Instruction:
+    assert shape.dtype.numpy is not None, "an array has a NumPy type"
+    zero = np.zeros((), shape.dtype.numpy)
+    scalar = make_constant(like, Literal.of(zero, Shape.array(shape.dtype, ())))
+    return make(like, "broadcast", scalar, shape=shape, dimensions=())
