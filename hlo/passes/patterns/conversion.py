@@ -72,7 +72,8 @@ def holds(wide: DType, narrow: DType) -> bool:
     if narrow.is_integral and wide.is_float and wide.float_format is not None:
         digits = narrow.bits - (1 if narrow.is_signed else 0)
         roomy = wide.float_format.bias > narrow.bits
-        return roomy and wide.float_format.mantissa + 1 >= digits
+        # without a sign, f8e8m0fnu has no zero either
+        return roomy and wide.float_format.has_sign and wide.float_format.mantissa + 1 >= digits
     return _float_holds(wide, narrow)
 
 
