@@ -19,7 +19,7 @@ from hlo.ir.dtype import DType
 
 Lanes = Value | tuple[Value, Value]
 
-BF16_CODE = "code of bf16"  # what is noted of lanes that were decoded
+BF16_CODE = "code of bf16"  # what is noted of lanes whose code is known
 
 _FLOATS = {"f32": "float", "f64": "double"}
 
@@ -98,6 +98,9 @@ def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
     if component.is_integral:
         return w.cast("sext" if component.is_signed else "zext", value, storage)
     if component is dt.BF16:
+        code = w.noted(value, BF16_CODE)
+        if code is not None:
+            return code
         if halves.applies(target, lanes):
             return halves.packed(w, w.noted(value, component.name) or value)
         bits = w.cast("bitcast", value, vector_of("i32", lanes))

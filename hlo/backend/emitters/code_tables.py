@@ -31,15 +31,16 @@ CODES = 1 << 16
 _LANES = 16
 _WORDS = f"<{_LANES} x i32>"
 _GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
+_WORD_BYTES = 4
 _BITS = f"<{_LANES} x i1>"
-# A short entry c stands at c + 1: the upper half of the word that begins at c.
+_EXTRA = 2  # entries behind the last: of short ones a word is read
 _TABLE = "internal global [{size} x {kind}] zeroinitializer, align 64"
 _READY = """define internal void @{ready}() nounwind {{
   %known = load atomic i8, ptr @{flag} acquire, align 1
   %is_known = icmp ne i8 %known, 0
   br i1 %is_known, label %done, label %fill
 fill:
-  call void @{fill}(ptr getelementptr (i8, ptr @{table}, i64 {start}))
+  call void @{fill}(ptr @{table})
   store atomic i8 1, ptr @{flag} release, align 1
   br label %done
 done:
@@ -87,13 +88,12 @@ def _defined(elemental: Elemental, chain: Chain) -> str:
     if name not in w.globals:
         w.declarations.update(inner.declarations)
         w.globals.update(inner.globals)
-        kind, extra = _layout(chain.root.shape.dtype)
-        w.globals[name] = f"@{name} = {_TABLE.format(size=CODES + 2 * extra, kind=kind)}"
+        kind = types.storage_scalar(chain.root.shape.dtype)
+        w.globals[name] = f"@{name} = {_TABLE.format(size=CODES + _EXTRA, kind=kind)}"
         w.globals[f"{name}.known"] = f"@{name}.known = internal global i8 0"
         fill = f"{name}.fill"
         w.globals[fill] = f"define internal void @{fill}(ptr %table) nounwind {{\n{body}\n}}"
         names = {"ready": f"{name}.ready", "flag": f"{name}.known", "table": name, "fill": fill}
-        names["start"] = str(2 * extra)
         w.globals[names["ready"]] = _READY.format(**names)
     return name
 
@@ -147,23 +147,21 @@ def _entries(nest: Nest, table: Value, x: Value, source: DType, root: DType) -> 
     """Lanes of the root for lanes of the source."""
     w, target = nest.w, nest.target
     code = _code(nest, x, source)
-    kind, first = _layout(root)
+    kind = types.storage_scalar(root)
     if x.lanes != _LANES:
-        entries = w.address(table, w.int(first), kind)
-        return types.decoded(w, target, _one_by_one(w, entries, code, kind), root)
-    parameters = (_WORDS, "ptr", _WORDS, _BITS, "i32")
-    w.declare(_WORDS, _GATHER, parameters)
-    every = f"{_BITS} splat (i1 true)"
-    call = f"{_WORDS} poison, {table.typed}, {code.typed}, {every}, i32 {4 - 2 * first}"
+        return types.decoded(w, target, _one_by_one(w, table, code, kind), root)
+    w.declare(_WORDS, _GATHER, (_WORDS, "ptr", _WORDS, _BITS, "i32"))
+    every, step = f"{_BITS} splat (i1 true)", root.item_bytes
+    call = f"{_WORDS} poison, {table.typed}, {code.typed}, {every}, i32 {step}"
     words = w.pure(_WORDS, f"call {_WORDS} @{_GATHER}({call})")
-    upper = w.cast("bitcast", words, f"<{_LANES} x float>")
-    if not first:
-        return upper
+    floats = vector_of("float", _LANES)
+    if step == _WORD_BYTES:
+        return w.cast("bitcast", words, floats)
+    raw = w.cast("trunc", words, vector_of(kind, _LANES))
     if root.name != "bf16":
-        return types.decoded(w, target, halves.packed(w, upper), root)
-    kept = w.binary("and", words, w.int(-65536, _WORDS))
-    result = w.cast("bitcast", kept, upper.type)
-    w.note(result, root.name, upper)
+        return types.decoded(w, target, raw, root)
+    result = w.cast("bitcast", w.binary("shl", words, w.int(16, _WORDS)), floats)
+    w.note(result, types.BF16_CODE, raw)
     return result
 
 
@@ -189,8 +187,3 @@ def _one_by_one(w: Writer, entries: Value, code: Value, kind: str) -> Value:
         text = f"insertelement {result.typed}, {entry.typed}, i64 {lane}"
         result = w.pure(result.type, text)
     return result
-
-
-def _layout(root: DType) -> tuple[str, int]:
-    """The type of a table's entries, and where the first of them stands."""
-    return types.storage_scalar(root), int(root.item_bytes == 2)
