@@ -46,8 +46,12 @@ _MOST_CONCATENATED = 8
 _LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run over it
 _MOST_FOLDED = 1024  # elements per lane of a strip, whose stages share what the cache holds
 _FEW_FOLDED = 256  # and so many wherever they lie
+_MOST_COSTLY = 4096  # of a strip that keeps what else were computed again, or written out
+_COSTLY = 10  # ops
 _WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
 _WAYS = 16  # ... which holds so many lines
+_MOST_ALONE = 1 << 17  # elements that a core or two may have to fold
+_LEAST_STRIPS = 8  # else: enough for all cores
 
 
 def plan(computation: Computation, max_size: int) -> list[Group]:
@@ -291,12 +295,39 @@ def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     return fixed > 0 or inputs.size <= _SMALL
 
 
+def _fits_strips(group: Group, producer: Instruction, folded: list[int], columns: int) -> bool:
+    """Whether columns of a strip stay in the cache, and strips are enough for all cores."""
+    length = prod(group.dims[d] for d in folded)
+    if length > _most_folded(group, folded) and not (
+        length <= _MOST_COSTLY and _folds_costly(producer)
+    ):
+        return False
+    return length * columns <= _MOST_ALONE or columns >= _LEAST_STRIPS * _LEAST_LANES
+
+
 def _most_folded(group: Group, folded: list[int]) -> int:
     """How long the columns of a strip may be, so that their lines stay in the cache together."""
     row = prod(group.dims[max(folded) + 1 :]) if folded else 1
     stride = max(1, row * group.root.shape.dtype.item_bytes)
     lines = _WAYS * (_WAY_BYTES // gcd(stride, _WAY_BYTES))
     return max(_FEW_FOLDED, min(_MOST_FOLDED, lines))
+
+
+def _folds_costly(producer: Instruction) -> bool:
+    """Whether the fold behind a producer is of elements that cost much, of use elsewhere too."""
+    stack, seen, fold = [producer], 0, None
+    while stack and seen < _MOST_SEARCHED:
+        top = stack.pop()
+        seen += 1
+        if fold is None and top.opcode == "reduce":
+            stack, fold = list(top.operands[:1]), top
+            continue
+        if fold is not None and top.shape.size < fold.operands[0].shape.size:
+            continue
+        if fold is not None and len(top.users) > 1 and op_cost(top) >= _COSTLY:
+            return True
+        stack += [o for o in top.operands if is_fusible(o)]
+    return False
 
 
 def _finishes_fold(producer: Instruction) -> bool:
@@ -334,9 +365,10 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     last = len(group.dims) - 1
     if last not in kept or group.dims[last] < _LEAST_LANES:
         return False
-    if prod(group.dims[d] for d in folded) > _most_folded(group, folded):
+    columns = prod(group.dims[d] for d in kept)
+    if not _fits_strips(group, producer, folded, columns):
         return False
-    if prod(group.dims[d] for d in kept) > producer.shape.size:
+    if columns > producer.shape.size:
         return False
     group.order, group.kept = (*kept, *folded), len(kept)
     repeated = sum(op_cost(m) for m, own in group.members.items() if not _is_once(group, m, own))

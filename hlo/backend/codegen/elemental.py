@@ -20,7 +20,7 @@ from hlo.backend.codegen.conditions import for_one_lane, tested
 from hlo.backend.codegen.indexing import Expr, Index, Opaque
 from hlo.backend.codegen.marks import location
 from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.transposed import is_square, load_square
+from hlo.backend.codegen.transposed import are_rows, is_square, load_rows, load_square
 from hlo.backend.codegen.types import Lanes, parts
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import code_tables, constants, elementwise, exact_division
@@ -170,8 +170,11 @@ class Elemental:
     ) -> list[Lanes]:
         dims = self.dims(instruction, path)
         positions = [indexing.linear(index, dims) for index in indices]
-        if not self.guards and not memory.dtype.is_complex and is_square(positions):
-            return load_square(self.nest, memory, positions)
+        if len(positions) > 1 and not self.guards and not memory.dtype.is_complex:
+            if is_square(positions):
+                return load_square(self.nest, memory, positions)
+            if are_rows(self.nest, memory, positions):
+                return load_rows(self.nest, memory, positions)
         guard = self.test(self.guards) if self.guards else None
         results = []
         for position in positions:

@@ -92,31 +92,33 @@ def lane_loop_between(
     copies: int,
     body: Callable[[list[Expr]], None],
     *,
-    rest_lanes: int,
+    rest: tuple[int, int] | None,
 ) -> None:
     """`body` over [low, high) known at run time, within [limits).
 
-    rest_lanes: of the vectors after the last full batch; 0: there are none.
+    rest: lanes and copies of the vectors after the last full batch, if there are any; fewer copies
+    than elements are left for run again and again.
     """
     step = lanes * copies
     least, greatest = limits[0], limits[1] - 1
     # The first vector of a full batch ends so early that the last one is within the limits.
-    first = greatest + lanes - step
+    latest = greatest + lanes - step
 
     def run(counter: Value, _: list[Value]) -> list[Value]:
-        v = nest.variable(counter, least, first, lanes)
+        v = nest.variable(counter, least, latest, lanes)
         body([v + k * lanes for k in range(copies)])
         return []
 
     if limits[1] - limits[0] >= step:
         nest.loop(low, high, step, [], run)
-    if not rest_lanes:
+    if rest is None:
         return
     w = nest.w
     start = low if isinstance(low, Value) else w.int(low)
     whole = w.binary("sub", high, start)
     done = w.binary("mul", w.binary("sdiv", whole, w.int(step)), w.int(step))
-    masked_loop(nest, w.binary("add", start, done), high, limits, rest_lanes, body)
+    first = w.binary("add", start, done)
+    masked_loop(nest, first, high, limits, rest[0], body, rest[1])
 
 
 def masked_loop(
@@ -126,18 +128,24 @@ def masked_loop(
     limits: tuple[int, int],
     lanes: int,
     body: Callable[[list[Expr]], None],
+    copies: int = 1,
 ) -> None:
-    """`body` over [low, high), one vector a round, all masked as the last one may have to be."""
+    """`body` over [low, high), `copies` vectors a round, all masked as the last may have to be."""
     w, (least, limit) = nest.w, limits
+    step = lanes * copies
 
-    def vector(counter: Value, _: list[Value]) -> list[Value]:
+    def batch(counter: Value, _: list[Value]) -> list[Value]:
         left = w.binary("sub", high, counter)
         type = vector_of("i32", lanes)
         left32 = w.splat(w.cast("trunc", left, "i32"), lanes)
-        counting = ", ".join(f"i32 {lane}" for lane in range(lanes))
-        mask = w.compare("icmp slt", Value(f"<{counting}>", type), Value(left32.text, type))
-        body([nest.variable(counter, least, limit - 1, lanes, mask)])
+        variables = []
+        for first in range(0, step, lanes):
+            counting = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
+            mask = w.compare("icmp slt", Value(f"<{counting}>", type), Value(left32.text, type))
+            greatest = max(least, limit - 1 - first)
+            variables.append(nest.variable(counter, least, greatest, lanes, mask) + first)
+        body(variables)
         return []
 
     # The last round may be cut short: it runs while one element is left.
-    nest.loop(low, w.binary("add", high, w.int(lanes - 1)), lanes, [], vector)
+    nest.loop(low, w.binary("add", high, w.int(step - 1)), step, [], batch)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from hlo.backend.codegen import indexing, spaces, types
+from hlo.backend.codegen.access import stride
 from hlo.backend.codegen.elemental import Elemental, Path, emits
-from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.lane_loops import lane_loop
+from hlo.backend.codegen.nest import Bound
 from hlo.backend.codegen.trace import HEAVY, trace
 from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value
@@ -27,9 +29,14 @@ from hlo.records import dataclass
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 BLOCK = 256  # elements that one accumulator takes before it is added to the total
+_FEW = 16  # elements that are summed first: all three levels of a sum are short
 _LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
 _MOST_SEARCHED = 32  # instructions after a fold
-UNROLLED = 8  # folds up to this length are written without a loop
+UNROLLED = 8  # folds up to this length are written without a loop,
+SHORT = 16  # and up to this one where each lane folds a row of its own,
+SHORT_PICKED = 24  # of which it picks elements
+FEWEST_TURNED = 4
+MOST_ROW_OPS = 96  # of such a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +121,38 @@ class Space:
         """Row-major over the reduced dimensions, f(acc, x), for all indices in one loop."""
         elemental = self.elemental
         start = [[elemental.splat(z, lanes) for z in self.inits] for _ in indices]
-        if prod(self.extents) <= UNROLLED:
+        is_turned = lanes > 1 and self._reads_rows(indices[0])
+        if prod(self.extents) <= UNROLLED or is_turned:
+            inner = [
+                indexing.delinearized(indexing.number(position), self.extents)
+                for position in range(prod(self.extents))
+            ]
+            if is_turned:
+                # Asked for together, rows are read from end to end; each is remembered.
+                self.element([self.full(index, at) for index in indices for at in inner])
             return [self.rounded(a) for a in self._unrolled(indices, start)]
         if self.reducer.sums and prod(self.extents) > BLOCK:
             return self._in_blocks(indices, lanes)
         extents = self.factored(indices[0])
         flat = self._nested(indices, extents, [], _flat(start))
         return [self.rounded(a) for a in self._regrouped(flat, len(indices))]
+
+    def _reads_rows(self, index: Index) -> bool:
+        """Whether each lane folds a short row of its own, neighbours in memory, by little code."""
+        length = prod(self.extents)
+        most = most_turned(self.instruction)
+        if not FEWEST_TURNED <= length <= most or len(self.extents) != 1:
+            return False
+        variable = Variable("row", 0, length - 1)
+        at = self.full(index, (indexing.of(variable),))
+        arrays = self.instruction.operands[: len(self.inits)]
+        found = trace(self.elemental, [(x, at, ()) for x in arrays])
+        if length * (1 + found.ops + 8 * found.heavy) > MOST_ROW_OPS or found.reductions:
+            return False
+        along = [r.position for r in found.reads if r.position.depends_on(variable)]
+        return bool(along) and all(
+            p.coefficient(variable) == 1 and (stride(p) or 0) > 1 for p in along
+        )
 
     def _unrolled(self, indices: list[Index], start: list[Accumulators]) -> list[Accumulators]:
         if self.reducer.sums and any(k.is_float or k.is_complex for k in self.kinds):
@@ -201,7 +233,7 @@ class Space:
         return nest.loop(0, extents[depth], 1, carried, body)
 
     def _in_blocks(self, indices: list[Index], lanes: int) -> list[Accumulators]:
-        """Sums of BLOCK elements, added to the total one after the other."""
+        """Sums of a few elements, of a few such sums each, added to the total one by one."""
         elemental, nest = self.elemental, self.elemental.nest
         extents = self.factored(indices[0])
         zero = [
@@ -209,26 +241,40 @@ class Space:
             for _ in indices
         ]
         length = extents[-1]
-        block = min(BLOCK, length)
+        sizes = [size for size in (BLOCK, _FEW) if size < length]
 
         def step(outer: list[Expr], carried: list[Value]) -> list[Value]:
             depth = len(outer)
-            if depth < len(extents) - 1:
+            if depth == len(extents) - 1:
+                return blocks(outer, sizes, (0, length), carried)
 
-                def deeper(counter: Value, values: list[Value]) -> list[Value]:
-                    variable = nest.variable(counter, 0, extents[depth] - 1)
-                    return step([*outer, variable], values)
+            def deeper(counter: Value, values: list[Value]) -> list[Value]:
+                variable = nest.variable(counter, 0, extents[depth] - 1)
+                return step([*outer, variable], values)
 
-                return nest.loop(0, extents[depth], 1, carried, deeper)
+            return nest.loop(0, extents[depth], 1, carried, deeper)
 
-            def blocks(counter: Value, totals: list[Value]) -> list[Value]:
-                end = nest.w.binary("add", counter, nest.w.int(block))
-                if length % block:
-                    end = nest.w.intrinsic("llvm.smin", "i64", end, nest.w.int(length))
-                partial = nest.loop(counter, end, 1, _flat(zero), lambda c, v: one(outer, c, v))
-                return self._joined(totals, partial, len(indices))
+        def blocks(
+            outer: list[Expr], left: list[int], limits: tuple[Bound, Bound], totals: list[Value]
+        ) -> list[Value]:
+            low, high = limits
+            if not left:
+                return nest.loop(low, high, 1, totals, lambda c, v: one(outer, c, v))
+            size, *smaller = left
 
-            return nest.loop(0, -(-length // block) * block, block, carried, blocks)
+            def block(counter: Value, values: list[Value]) -> list[Value]:
+                end = nest.w.binary("add", counter, nest.w.int(size))
+                if length % size:
+                    last = nest.w.int(high) if isinstance(high, int) else high
+                    end = nest.w.intrinsic("llvm.smin", "i64", end, last)
+                partial = blocks(outer, smaller, (counter, end), _flat(zero))
+                return self._joined(values, partial, len(indices))
+
+            # The last round may be cut short: it runs while one element is left.
+            most = high + size - 1 if isinstance(high, int) else high
+            if isinstance(most, Value) and length % size:
+                most = nest.w.binary("add", most, nest.w.int(size - 1))
+            return nest.loop(low, most, size, totals, block)
 
         def one(outer: list[Expr], counter: Value, values: list[Value]) -> list[Value]:
             variable = nest.variable(counter, 0, length - 1)
@@ -401,6 +447,11 @@ class Space:
         widths = [2 if kind.is_complex else 1 for kind in self.kinds]
         values = iter(flat)
         return [[joined([next(values) for _ in range(n)]) for n in widths] for _ in range(count)]
+
+
+def most_turned(reduce: Instruction) -> int:
+    """How long rows are at most that lanes fold for themselves."""
+    return SHORT_PICKED if reduce.shape.is_tuple else SHORT
 
 
 def _is_used_alone(reduce: Instruction) -> bool:

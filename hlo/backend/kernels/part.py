@@ -37,6 +37,7 @@ class Part:
     tile: the loop whose steps are taken `lanes` at a time, to turn squares in registers; squares:
     how these are ordered where they are many.
     rows: how many steps of the last loop around the lanes are taken side by side.
+    turned: each lane folds a short row; all of them are read end to end, and turned in registers.
     streams: folds over columns walk through memory row by row (kernels/streams.py).
     """
 
@@ -57,6 +58,7 @@ class Part:
     block: int = 0
     copies: int = 1
     in_one: bool = False
+    turned: bool = False
     streams: bool = False
     trace: Trace = field(default_factory=Trace)
     variables: list[Variable] = field(default_factory=list)

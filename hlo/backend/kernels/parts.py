@@ -13,9 +13,11 @@ from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.lane_loops import fitting, narrowed
 from hlo.backend.codegen.trace import Trace, trace
+from hlo.backend.codegen.transposed import MOST_LANES
 from hlo.backend.emitters import reducers
+from hlo.backend.emitters.reduction import FEWEST_TURNED, MOST_ROW_OPS, most_turned
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
+from hlo.backend.kernels.part import LIGHT, LINE_BYTES, Part, Squares
 from hlo.backend.kernels.units import UNITS, choose_units
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams
@@ -23,7 +25,7 @@ _BOX_OPS = 300  # and at most so many ops in all of them together
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
 _STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
 _SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
-_STRIP_ELEMENTS = 1 << 16  # of a strip's rows: what its stages share stays in the cache
+_LEAST_STRIPS = 4  # for a few cores, rather than full lines of every row
 
 
 def parts_of(elemental: Elemental, outputs: list[Output]) -> list[Part]:
@@ -138,7 +140,8 @@ def _planned(elemental: Elemental, part: Part) -> Part:
     part.lanes = elemental.lanes
     if _choose_strip(part, kept):
         return part
-    part.in_lanes = bool(part.extents) and not _is_row_fold(part, elemental)
+    part.turned = bool(part.extents) and _folds_short_rows(part)
+    part.in_lanes = part.turned or (bool(part.extents) and not _is_row_fold(part, elemental))
     _choose_tile(elemental, part)
     if part.in_lanes and part.tile is None:
         _choose_lanes(part)
@@ -179,15 +182,24 @@ def _choose_strip(part: Part, kept: int) -> bool:
         return False
     part.strip, part.lane_loop, part.prefix = True, count - 1, count - 1
     vectors = -(-part.extents[count - 1] // part.lanes)
-    most = max(1, _STRIP_ELEMENTS // (folded * part.lanes)) if is_contiguous else 1 + (folded > 8)
-    part.copies = min(4, most, vectors)
-    step = part.copies * part.lanes
     units = prod(part.extents[: count - 1])
+    most = min(4 if is_contiguous else 1 + (folded > 8), vectors)
+    while most > 1 and units * vectors < _LEAST_STRIPS * most:
+        most //= 2
+    part.in_one = part.weight > LIGHT
+    part.copies = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=part.in_one))
+    step = part.copies * part.lanes
     wanted = -(-UNITS // units)
     part.block = max(step, part.extents[count - 1] // wanted // step * step)
     if part.block >= part.extents[count - 1]:
         part.block = 0
     return True
+
+
+def _visits(vectors: int, copies: int, *, in_one: bool) -> int:
+    """Of rows' places by batches of vectors; to find the place costs as much as a vector."""
+    whole, rest = divmod(vectors, copies)
+    return whole * (copies + 1) + (copies + 1 if rest and in_one else rest + 1 if rest else 0)
 
 
 def _is_row_fold(part: Part, elemental: Elemental) -> bool:
@@ -208,6 +220,31 @@ def _is_row_fold(part: Part, elemental: Elemental) -> bool:
     if along <= across:
         return False
     return all(reducers.reducer(r).reassociates for r, _ in part.trace.reductions)
+
+
+def _folds_short_rows(part: Part) -> bool:
+    """Whether lanes may take a row each, which they read from end to end together."""
+    last = part.variables[-1]
+    if (
+        not 2 * part.lanes <= part.extents[-1]
+        or part.lanes > MOST_LANES
+        or part.trace.conditions
+        or not part.trace.reductions
+    ):
+        return False
+    most = min(most_turned(reduce) for reduce, _ in part.trace.reductions)
+    along = [r for r in part.trace.reads if r.folded]
+    if not along or not all(r.position.depends_on(last) for r in along):
+        return False
+    for read in along:
+        length = prod(v.high + 1 for v in read.folded)
+        if not FEWEST_TURNED <= length <= most or length * (1 + part.weight) > MOST_ROW_OPS:
+            return False
+        if len(read.folded) > 1 or read.position.coefficient(read.folded[0]) != 1:
+            return False
+        if (read.position.coefficient(last) or 0) < 2:
+            return False
+    return True
 
 
 def _choose_tile(elemental: Elemental, part: Part) -> None:

@@ -10,13 +10,14 @@ from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Atom, Expr
 from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_loop
 from hlo.backend.codegen.writer import Value
+from hlo.backend.kernels.kept_strips import strips_of
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.prefetching import fetch_ahead, fetched, folds_in_order
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
 from hlo.backend.kernels.streams import emit_streams
-from hlo.backend.kernels.strips import emit_strips, saved_strips
+from hlo.backend.kernels.strips import emit_strips
 from hlo.ir.instruction import Instruction
 
 Limits = tuple[Value, Value]  # of a loop, known at run time
@@ -29,7 +30,7 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
     elemental.lanes = part.lanes
     phases = () if part.strip else phases_of(elemental, part)
     if part.strip:
-        elemental.saved = dict(saved_strips(elemental, part))
+        elemental.saved = dict(strips_of(elemental, part))
     else:
         elemental.saved = dict(saved_rows(elemental, part))
         elemental.saved |= rows_of(elemental, part, phases)
@@ -203,8 +204,8 @@ class _Emission:
             shortens = part.is_light and length <= _FEW_VECTORS * lanes
             lane_loop(nest, 0, length, lanes, part.copies, [], static, shortens=shortens)
             return
-        rest = self._rest_lanes() if length % (lanes * part.copies) else 0
-        lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, rest_lanes=rest)
+        rest = (self._rest_lanes(), 1) if length % (lanes * part.copies) else None
+        lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, rest=rest)
 
     def _rest_lanes(self) -> int:
         """Lanes after the last full batch: elements that lie apart are gathered in 32 bits each."""

@@ -42,6 +42,7 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     elemental.is_raw = _only_moves(instruction)
     count = enter_operands(elemental, instruction)
     outputs = outputs_of(elemental, instruction, count)
+    elemental.scratch_slot = count + len(leaves_of(instruction.shape))
     parts = [p for p in parts_of(elemental, outputs) if p.size]
     for part in parts:
         plan_streams(elemental, part)
@@ -51,6 +52,7 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
+        scratch_bytes=elemental.scratch_bytes,
         in_place=with_repeats(in_place_pairs(elemental, outputs, parts, count), instruction),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
         bytes_moved=costs.bytes_moved(elemental, outputs, parts),

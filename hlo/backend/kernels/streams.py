@@ -263,9 +263,9 @@ class _Columns:
         part, nest = self.part, self.elemental.nest
         length, lanes = part.extents[-1], part.lanes
         if self.limits is not None:
-            rest = lanes if length % (lanes * part.copies) else 0
+            rest = (lanes, 1) if length % (lanes * part.copies) else None
             span = (0, length)
-            lane_loop_between(nest, *self.limits, span, lanes, part.copies, body, rest_lanes=rest)
+            lane_loop_between(nest, *self.limits, span, lanes, part.copies, body, rest=rest)
             return
 
         def static(variables: list[Expr], carried: list[Value]) -> list[Value]:

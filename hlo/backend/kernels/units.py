@@ -43,7 +43,7 @@ def choose_units(part: Part) -> None:
     if not part.in_lanes:
         return
     length, lanes = part.extents[-1], part.lanes
-    vertical = [n for n in levels if n > loops]
+    vertical = [n for n in levels if n > loops and not part.turned]
     part.copies = _copies(part, -(-length // lanes), is_fold=bool(vertical))
     is_long = part.weight > LIGHT and part.tile is None and not vertical
     part.in_one = is_long and length > lanes and length % lanes > 0
@@ -95,7 +95,7 @@ def _steps(index: Iterable[Expr], fixed: set[Variable]) -> int:
 
 def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:
     """Vectors per round of the lane loop; short folds written out in each are work enough."""
-    if part.tile is not None:
+    if part.tile is not None or part.turned:
         return 1
     if is_fold:
         return max(1, min(8, vectors))

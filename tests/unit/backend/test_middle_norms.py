@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from hlo.backend.backend import compile_module
-from hlo.driver import optimize
+from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.linking.toolchain import host_target
+from hlo.driver import compile, optimize
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
 
@@ -103,12 +105,35 @@ def test_they_are_one_kernel(name: str) -> None:
     assert module.entry.root.opcode == "fusion"
 
 
-@pytest.mark.parametrize(
-    ("n", "c", "is_one"), [(1000, 2000, True), (1024, 2048, False), (256, 2048, True)]
-)
-def test_long_columns_that_share_cache_sets_are_two_kernels(
-    n: int, c: int, *, is_one: bool
-) -> None:
-    module = optimize(parse((REDUCERS + SOFTMAX).format(v="f32", a=1, n=n, c=c)))
-    fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
-    assert (len(fusions) == 1) == is_one
+def fusion_count(source: str) -> int:
+    module = optimize(parse(source))
+    return [i.opcode for i in module.entry.instructions].count("fusion")
+
+
+def test_cheap_columns_that_share_cache_sets_are_several_kernels() -> None:
+    assert fusion_count((REDUCERS + NORM).format(v="f32", a=1, n=1024, c=2048)) > 1
+
+
+@pytest.mark.parametrize(("n", "c", "is_one"), [(1024, 2048, True), (9000, 2048, False)])
+def test_exponentials_are_kept_wherever_their_columns_lie(n: int, c: int, *, is_one: bool) -> None:
+    found = fusion_count((REDUCERS + SOFTMAX).format(v="f32", a=1, n=n, c=c))
+    assert (found == 1) == is_one
+
+
+def test_kept_columns_share_one_scratch_memory() -> None:
+    module = optimize(parse((REDUCERS + SOFTMAX).format(v="f32", a=1, n=1024, c=2048)))
+    (fusion,) = [i for i in module.entry.instructions if i.opcode == "fusion"]
+    kernel = staged_kernel(fusion, host_target())
+    assert kernel.scratch_bytes == 1024 * 4 * 64
+    assert kernel.bytes_moved == 2 * 1024 * 2048 * 4
+
+
+@pytest.mark.parametrize(("n", "c"), [(1024, 257), (1100, 1024), (4096, 130)])
+def test_softmax_of_long_columns(n: int, c: int) -> None:
+    source = (REDUCERS + SOFTMAX).format(v="f32", a=1, n=n, c=c)
+    x = np.random.default_rng(n).standard_normal((1, n, c)).astype(np.float32) * 4
+    module = parse(source)
+    results = [compile(module, threads=t, cache=False)(x) for t in (1, 2, 3)]
+    whole = np.exp((x - x.max(1, keepdims=True)).astype(np.float64))
+    np.testing.assert_allclose(results[0], whole / whole.sum(1, keepdims=True), rtol=3e-6)
+    assert all(np.array_equal(results[0], other) for other in results[1:])

@@ -1,0 +1,227 @@
+"""Kept strips: elements that several stages of a strip need, left by the first for the others.
+
+    part with a strip --kept_in_strips--> element: the dimensions of its columns
+
+What is expensive to compute or to gather is kept, and what is read from memory in rows so far apart
+that a cache cannot hold them together: lines whose addresses differ by a power of two share a set.
+Few bytes lie on the stack, more in the thread's scratch memory, all of them in its core's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import gcd, prod
+
+from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen.access import Memory
+from hlo.backend.codegen.elemental import Elemental, Path
+from hlo.backend.codegen.indexing import Expr, Index, Variable
+from hlo.backend.codegen.trace import Read, reduced_index, trace
+from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.reduction import UNROLLED
+from hlo.backend.kernels.part import Part
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.records import dataclass
+
+STRIP_BYTES = 1 << 20  # of all that a strip keeps: a core's second-level cache holds it
+_STACK_BYTES = 64 * 1024
+WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
+WAYS = 16  # ... which holds so many lines
+_MOST_LINES = WAYS // 2  # of one array in a set, beside those of others
+_LEFT = Memory(Value("null", "ptr"), dt.F32, 0)  # stands for what an earlier stage has left
+
+
+@dataclass(slots=True, eq=False)
+class KeptStrip:
+    """An element kept for a batch of columns: [folded dimensions][width]."""
+
+    row: Memory
+    sizes: tuple[int, ...]
+    folded: tuple[int, ...]
+    shift: int  # of the vectors' positions
+    width: int
+    is_touched: bool = False
+    is_filled: bool = False
+
+    def lanes_at(
+        self, elemental: Elemental, instruction: Instruction, indices: list[Index]
+    ) -> list[Lanes]:
+        """The lanes: read where a stage has left them, else computed and left there."""
+        nest = elemental.nest
+        places = [self._place(index) for index in indices]
+        if self.is_filled:
+            return [access.load(nest, self.row, place, None) for place in places]
+        results = elemental.computed(instruction, indices, ())
+        self.is_touched = True  # not before: what it needs may be stages that end meanwhile
+        for place, lanes in zip(places, results, strict=True):
+            access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
+        return results
+
+    def _place(self, index: Index) -> Expr:
+        """Vectors of a batch differ by constants: these, and the lane, are the place in a row."""
+        (across,) = [e for e in index if e.lanes > 1]
+        lane = Variable("0", 0, across.lanes - 1, 0, across.lanes, Value("0", "i64"))
+        place = indexing.linear([index[d] for d in self.folded], self.sizes)
+        return place * self.width + Expr({lane: 1}, (across.constant - self.shift) % self.width)
+
+
+def kept_in_strips(part: Part) -> dict[Instruction, tuple[tuple[int, ...], int]]:
+    """What is kept of a part whose lane loop is chosen, with the dimensions along its columns and
+    how far its columns are from the part's."""
+    found: dict[Instruction, tuple[tuple[int, ...], int]] = {}
+    folded = prod(part.extents[part.lane_loop + 1 :])
+    if folded <= UNROLLED:
+        return found
+    for instruction, indices in (part.trace.heavy_at | _read_apart(part)).items():
+        inner = _folded_dims(part, indices)
+        if inner is None or instruction.shape.dtype.is_complex:
+            continue
+        if prod(instruction.shape.dims[d] for d in inner) == folded:
+            (across,) = [e for e in indices[0] if e.depends_on(part.variables[part.lane_loop])]
+            found[instruction] = inner, across.constant
+    return found
+
+
+def strips_of(elemental: Elemental, part: Part) -> dict[Instruction, KeptStrip]:
+    """Memory for what is kept, as much as a cache holds."""
+    found: dict[Instruction, KeptStrip] = {}
+    folded, width = prod(part.extents[part.lane_loop + 1 :]), part.lanes * part.copies
+    wanted = kept_in_strips(part)
+    places, size_bytes = _places(elemental, part, wanted, folded * width)
+    base = _memory(elemental, size_bytes) if places else Value("null", "ptr")
+    for instruction, offset in places.items():
+        inner, shift = wanted[instruction]
+        sizes = tuple(instruction.shape.dims[d] for d in inner)
+        with elemental.nest.at(0):
+            start = elemental.nest.w.address(base, elemental.nest.w.int(offset), "i8")
+        memory = Memory(start, _kept_type(instruction), folded * width)
+        found[instruction] = KeptStrip(memory, sizes, inner, shift, width)
+    return found
+
+
+def _places(
+    elemental: Elemental, part: Part, wanted: Collection[Instruction], size: int
+) -> tuple[dict[Instruction, int], int]:
+    """Where each begins, in bytes, and how many they are: two may share a place."""
+    asked = _asked(elemental, part, wanted) if len(wanted) > 1 else {}
+    held: dict[int, list[Instruction]] = {}  # by where they begin
+    total = 0
+    for instruction in wanted:
+        dtype = _kept_type(instruction)
+        size_bytes = -(-size * dtype.item_bytes // 64) * 64
+        free = (
+            place
+            for place, others in held.items()
+            if not part.trace.conditions
+            and all(
+                _kept_type(o) is dtype and _take_turns(asked[o], asked[instruction]) for o in others
+            )
+        )
+        place = next(free, total)
+        if place < total or total + size_bytes <= STRIP_BYTES:
+            held.setdefault(place, []).append(instruction)
+            total = max(total, place + size_bytes)
+    return {i: place for place, held_there in held.items() for i in held_there}, total
+
+
+Asked = dict[int, set[Index]]  # the stages in which an element is asked for, and where
+
+
+def _take_turns(a: Asked, b: Asked) -> bool:
+    """Whether one value may be left where the other one lay: that is last asked for where it is
+    made, at the same place."""
+    first, second = sorted((a, b), key=lambda asked: min(asked, default=0))
+    last, begin = max(first, default=-1), min(second, default=-1)
+    is_same = last == begin and first[last] == second[begin] and len(first[last]) == 1
+    return last < begin or (is_same and max(second) > last)
+
+
+def _asked(
+    elemental: Elemental, part: Part, wanted: Collection[Instruction]
+) -> dict[Instruction, Asked]:
+    """What each stage asks for while what earlier stages left is there."""
+    found: dict[Instruction, Asked] = {i: {} for i in wanted}
+    index = part.index([indexing.of(v) for v in part.variables])
+    stages: list[list[tuple[Instruction, Index, Path]]] = []
+    for reduce, at in reversed(part.trace.reductions):
+        inner, _ = reduced_index(reduce, at)
+        stages.append([(o, inner, ()) for o in reduce.operands[: len(reduce.operands) // 2]])
+    stages.append([(o.source, index, o.path) for o in part.outputs])
+    folds = [reduce for reduce, _ in reversed(part.trace.reductions)]
+    own = elemental.memory
+    elemental.memory = dict(own)
+    for stage, roots in enumerate(stages):
+        traced = trace(elemental, roots)
+        met = [(r.source, r.index) for r in traced.reads]
+        met += [(i, at) for i, all_at in traced.heavy_at.items() for at in all_at]
+        for instruction, at in met:
+            if instruction in found:
+                found[instruction].setdefault(stage, set()).add(at)
+                elemental.memory.setdefault((instruction, ()), _LEFT)
+        for k in range(len(folds[stage].operands) // 2 if stage < len(folds) else 0):
+            elemental.memory[folds[stage], (k,) if folds[stage].shape.is_tuple else ()] = _LEFT
+    elemental.memory = own
+    return found
+
+
+def _memory(elemental: Elemental, size_bytes: int) -> Value:
+    """So many bytes on the stack or in the scratch memory."""
+    nest = elemental.nest
+    with nest.at(0):
+        w = nest.w
+        if size_bytes <= _STACK_BYTES:
+            return w.assign("ptr", f"alloca [{size_bytes} x i8], align 64")
+        elemental.scratch_bytes = max(elemental.scratch_bytes, size_bytes)
+        slot = w.address(Value("%buffers", "ptr"), w.int(elemental.scratch_slot), "ptr")
+        return w.pure("ptr", f"load ptr, ptr {slot}, align 8")
+
+
+def _kept_type(instruction: Instruction) -> DType:
+    """What lanes are: neither packed nor spread again."""
+    dtype = instruction.shape.dtype
+    return dt.F32 if types.is_narrow_float(dtype) else dtype
+
+
+def _read_apart(part: Part) -> dict[Instruction, list[Index]]:
+    """The operands whose elements lie apart for neighbouring lanes, or in rows that a cache cannot
+    hold together, with the indices of reads."""
+    if part.trace.conditions:
+        return {}
+    lane = part.variables[part.lane_loop]
+    apart: set[Instruction] = set()
+    for read in part.trace.reads:
+        step = read.position.coefficient(lane) or 0
+        if step > 1 or (step == 1 and _collides(part, read)):
+            apart.add(read.source)
+    found: dict[Instruction, list[Index]] = {}
+    for read in part.trace.reads:
+        if read.source in apart and read.source.shape.is_array:
+            found.setdefault(read.source, []).append(read.index)
+    return found
+
+
+def _collides(part: Part, read: Read) -> bool:
+    """Whether more rows of a column than a set has room for lie in one set of a cache."""
+    folded = {*read.folded, *part.variables[part.lane_loop + 1 :]}
+    steps = [(k, a) for a, k in read.position.terms.items() if a in folded]
+    rows = prod(a.high - a.low + 1 for _, a in steps)
+    step_bytes = gcd(*(k for k, _ in steps)) * read.dtype.item_bytes
+    return rows > _MOST_LINES * (WAY_BYTES // gcd(step_bytes, WAY_BYTES))
+
+
+def _folded_dims(part: Part, indices: list[Index]) -> tuple[int, ...] | None:
+    """The dimensions in which the stages' indices differ, if lanes are one other dimension."""
+    if len(indices) < 2:
+        return None
+    inner = [d for d in range(len(indices[0])) if any(i[d] != indices[0][d] for i in indices)]
+    lane = part.variables[part.lane_loop]
+    for index in indices:
+        across = [d for d, e in enumerate(index) if e.depends_on(lane)]
+        if len(across) != 1 or across[0] in inner or index[across[0]].coefficient(lane) != 1:
+            return None
+        if not all(isinstance(a, Variable) for d in inner for a in index[d].terms):
+            return None
+    return tuple(inner)
