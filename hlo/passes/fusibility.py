@@ -144,17 +144,27 @@ def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
     """The array updated in place stays an operand that nothing else in the kernel reads.
 
     What is computed from it by ops that fuse is left to a kernel of theirs, which reads it once:
-    only their last ones here would leave the first ones to be stored for themselves.
+    only their last ones here would leave the first ones to be stored for themselves. Where most of
+    it is updated, element by element, the kernel writes another array, which is fewer passes.
     """
     target = root.operands[0]
     seen: set[Instruction] = set()
     stack = [producer]
     while stack and len(seen) < _MOST_SEARCHED:
         top = stack.pop()
-        if top is target:
-            return False
         if top not in seen:
             seen.add(top)
-            if is_fusible(top):
+            if is_fusible(top) and top is not target:
                 stack += top.operands
-    return True
+    if target not in seen:
+        return True
+    seen = {i for i in seen if i is not target and i.operands}
+    is_plain = all(i.opcode in FINISHING or is_elementwise(i) or not is_fusible(i) for i in seen)
+    return is_plain and _is_mostly_updated(root)
+
+
+def _is_mostly_updated(root: Instruction) -> bool:
+    """Whether a window at a known place covers most of the array."""
+    target, update, *starts = root.operands
+    is_placed = all(s.opcode == "constant" for s in starts)
+    return is_placed and 2 * update.shape.size >= target.shape.size

@@ -109,9 +109,9 @@ def dynamic_update_nothing(root: Instruction) -> Instruction | None:
 
 @rewrite("scatter")
 def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
-    """scatter(x, c, u) => dynamic-update-slice(x, u, c)
+    """scatter(x, c, u) => dynamic-update-slice(x, u, c)  or  (x, f(slice(x, c), u), c)
 
-    One window at constant starts, wholly inside, that replaces what is there.
+    One window at constant starts, wholly inside, that replaces what is there or is one op with it.
     """
     if len(root.operands) != 3 or not is_plain(root.shape) or root.get("input_batching_dims"):
         return None
@@ -119,7 +119,9 @@ def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
     combine = root["to_apply"]
     assert isinstance(combine, Computation), "a scatter combines by a computation"
     starts = _window_start(root, indices)
-    if combine.root is not combine.parameters[1] or starts is None or not is_plain(u.shape):
+    if not _replaces(combine) and not _combines(combine, x, u):
+        return None
+    if starts is None or not is_plain(u.shape):
         return None
     sizes = iter(u.shape.dims[d] for d in ints(root, "update_window_dims"))
     inserted = ints(root, "inserted_window_dims")
@@ -130,9 +132,28 @@ def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
         return None
     if u.shape.dims != window:
         u = make(root, "reshape", u, shape=Shape.array(u.shape.dtype, window))
+    if not _replaces(combine):
+        u = _combined(root, combine.root.opcode, starts, u)
     scalar = Shape.array(indices.shape.dtype)
     places = [make_constant(root, Literal.of(np.asarray(s), scalar)) for s in starts]
     return make(root, "dynamic-update-slice", x, u, *places, shape=root.shape)
+
+
+def _replaces(combine: Computation) -> bool:
+    return combine.root is combine.parameters[1]
+
+
+def _combines(combine: Computation, x: Instruction, u: Instruction) -> bool:
+    """Whether it is one op of what is there and the update, all of one type."""
+    root = combine.root
+    is_op = root.opcode in _COMBINING and list(root.operands) == list(combine.parameters)
+    return is_op and len({x.shape.dtype, u.shape.dtype, root.shape.dtype}) == 1
+
+
+def _combined(scatter: Instruction, opcode: str, starts: list[int], u: Instruction) -> Instruction:
+    """What is in the window, combined with its update."""
+    taken = tuple(SliceDim(s, s + n) for s, n in zip(starts, u.shape.dims, strict=True))
+    return make(scatter, opcode, make(scatter, "slice", scatter.operands[0], slice=taken), u)
 
 
 def _window_start(scatter: Instruction, indices: Instruction) -> list[int] | None:
@@ -168,10 +189,7 @@ def scatter_one_per_row(root: Instruction) -> Instruction | None:
         return None
     combine = root["to_apply"]
     assert isinstance(combine, Computation), "a scatter combines by a computation"
-    kinds = {x.shape.dtype, u.shape.dtype, combine.root.shape.dtype}
-    combines = combine.root.opcode in _COMBINING
-    combines = combines and list(combine.root.operands) == list(combine.parameters)
-    if len(kinds) > 1 or not (combines or combine.root is combine.parameters[1]):
+    if not _replaces(combine) and not _combines(combine, x, u):
         return None
     rows = tuple(x.shape.dims[d] for d in batch)
     whole = Shape.array(kind, x.shape.dims)
@@ -179,7 +197,7 @@ def scatter_one_per_row(root: Instruction) -> Instruction | None:
     places = make(root, "broadcast", places, shape=whole, dimensions=batch)
     new = make(root, "reshape", u, shape=Shape.array(u.shape.dtype, rows))
     new = make(root, "broadcast", new, shape=root.shape, dimensions=batch)
-    if combines:
+    if not _replaces(combine):
         new = make(root, combine.root.opcode, x, new, shape=root.shape)
     numbers = make(root, "iota", shape=whole, iota_dimension=along)
     is_there = make(root, "compare", numbers, places, direction="EQ")
