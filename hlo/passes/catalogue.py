@@ -21,6 +21,7 @@ from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.map_expander import map_expander
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
+from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
 from hlo.passes.rng_expander import rng_expander
@@ -50,6 +51,7 @@ CATALOGUE: dict[str, Pass] = {
     "fusion-opener": fusion_opener,
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
+    "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
     "rng-expander": rng_expander,
@@ -67,6 +69,7 @@ CATALOGUE: dict[str, Pass] = {
 SIMPLIFY = (
     "fusion-opener",
     "scan_expander",
+    "ragged-all-to-all-rewriter",
     "ragged-dot-rewriter",
     "scaled-dot-rewriter",
     "call-inliner",
@@ -107,6 +110,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     "fast": (
         "fusion-opener",
         "scan_expander",
+        "ragged-all-to-all-rewriter",
         "ragged-dot-rewriter",
         "scaled-dot-rewriter",
         "call-inliner",
