@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 
 from hlo.backend.codegen.text_types import result_type
@@ -26,10 +26,11 @@ MOST_RUN = 400  # lines without a branch that stay together, about 12 ms
 UNKNOWN_ROUNDS = 4  # of a loop whose bounds come at run time
 MOST_VECTORS, MOST_VALUES, MOST_RESULTS = 8, 20, 6  # that a call passes, that it gives back
 _SLACK = 1.15  # a kernel so much longer than wanted stays whole
-_WHOLE = 0.85  # a loop that is so much of its function is not cut from it
+_WHOLE = 0.75  # a loop that is so much of its function is not cut from it
 
 _NAME = re.compile(r"%([\w.$-]+)")
 _HEAD = re.compile(r"define (?P<result>.+?) @KERNEL\((?P<parameters>.*)\) \{$")
+_VARIABLE = re.compile(r"@([\w.$-]+) = (?:\w+ )*global ")
 _BREAK = re.compile(r"[^ ]|  (?:br|ret|switch|unreachable)|.* = (?:phi|alloca|insertvalue) ")
 _LATCH = re.compile(r"  br i1 %[\w.$-]+\.c, label %(loop\d+), label %done\d+$")
 _LINE = re.compile(r"^(?:  %([^ ]+) = .*|([^ \n]+):$|.*)", re.MULTILINE)  # what it defines
@@ -39,26 +40,31 @@ _LAST = re.compile(r" = icmp sle i64 %\S+, (-?\d+)$")
 _SYMBOL = re.compile(r"@([\w.$-]+)")
 
 
-def cut(kernels: dict[str, Kernel], lines: int) -> dict[str, Kernel]:
-    """The kernels; those much longer than `lines` with loops cut out, after these loops."""
+def cut(kernels: dict[str, Kernel], lines: int, longest: int = 0) -> dict[str, Kernel]:
+    """The kernels; those of more than `longest` lines in pieces of about `lines`, which precede
+    them."""
     found: dict[str, Kernel] = {}
     for name, kernel in kernels.items():
+        if kernel.text.count("\n") <= longest:
+            found[name] = kernel
+            continue
         pieces: dict[str, Kernel] = {}
-        found[name] = _cut(kernel, lines, pieces)
-        found = {**found, **pieces}
+        rest = _cut(kernel, lines, pieces)
+        found |= {**pieces, name: rest}
     return found
 
 
 def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     """The kernel without its largest loops, which are added to the pieces, cut again themselves."""
-    if kernel.text.count("\n") <= lines * _SLACK or _has_state(kernel):
+    if kernel.text.count("\n") <= lines * _SLACK:
         return kernel
     function = _Function.read(kernel.text)
     if function is None:
         return kernel
     loops = function.chosen(lines)
-    wanted = [function.piece(x.first, x.end, function.defined[x.last + 1]) for x in loops]
-    wanted += [function.piece(*run) for run in function.runs(loops)]
+    state = _state(kernel.globals)
+    wanted = [function.piece(state, x.first, x.end, function.defined[x.last + 1]) for x in loops]
+    wanted += [function.piece(state, *run) for run in function.runs(loops)]
     chosen = [piece for piece in wanted if piece is not None]
     if not chosen:
         return kernel
@@ -77,16 +83,25 @@ def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     )
 
 
-def _has_state(kernel: Kernel) -> bool:
-    """Whether it holds memory of its own, of which each module would have another one."""
-    return any(" internal global " in line for line in kernel.globals)
-
-
 def _digest(kernel: Kernel) -> str:
     digest = hashlib.sha256(kernel.text.encode())
     for line in (*kernel.globals, *kernel.declarations):
         digest.update(line.encode())
     return digest.hexdigest()[:20]
+
+
+def _state(definitions: Iterable[str]) -> dict[str, bool]:
+    """Symbols that must be there once: data that changes (True), functions that use it (False)."""
+    found = {m[1]: True for line in definitions if (m := _VARIABLE.match(line))}
+    grows = bool(found)
+    while grows:
+        grows = False
+        for line in definitions:
+            own, *used = _SYMBOL.findall(line)
+            if own not in found and any(symbol in found for symbol in used):
+                found[own] = False
+                grows = True
+    return found
 
 
 def _with_needs(kernel: Kernel, text: str) -> Kernel:
@@ -144,15 +159,18 @@ class _Piece:
     text: str
     result: str
     parameters: list[tuple[str, str]]
+    data: list[str]  # symbols whose addresses follow the parameters
     results: list[tuple[str, str]]
     symbol: str = ""
 
     def declaration(self) -> str:
-        return f"declare {self.result} @{self.symbol}({', '.join(t for t, _ in self.parameters)})"
+        types = ", ".join([*(type for type, _ in self.parameters), *("ptr" for _ in self.data)])
+        return f"declare {self.result} @{self.symbol}({types})"
 
     def call(self) -> list[str]:
         """The lines that call it."""
-        values = ", ".join(f"{type} %{name}" for type, name in self.parameters)
+        own = [f"{type} %{name}" for type, name in self.parameters]
+        values = ", ".join([*own, *(f"ptr @{name}" for name in self.data)])
         called = f"call {self.result} @{self.symbol}({values})"
         if not self.results:
             return [f"  {called}"]
@@ -239,8 +257,8 @@ class _Function:
         places = [range(k * length - near, k * length + near) for k in range(1, count)]
         return [first + min(place, key=alive.__getitem__) for place in places]
 
-    def piece(self, first: int, end: int, done: str = "") -> _Piece | None:
-        """Lines as a function; None where their values or branches do not allow it.
+    def piece(self, state: dict[str, bool], first: int, end: int, done: str = "") -> _Piece | None:
+        """Lines as a function; None where their values, data or branches do not allow it.
 
         done: of a loop, the label that follows it.
         """
@@ -253,12 +271,22 @@ class _Function:
         results = self._typed(sorted(outside, key=self.place.__getitem__))
         if parameters is None or results is None or not _fits(parameters, results):
             return None
-        result, leave = _returning(results)
-        heads = ", ".join(f"{type} %{name}" for type, name in parameters)
         body = self.lines[first : end + 1]
+        data = [s for s in state if any(f"@{s}" in line for line in body)]
+        if data:
+            whole = "\n".join(body)
+            data = sorted(set(_SYMBOL.findall(whole)) & state.keys())
+            if not all(state[s] for s in data) or "(i8, ptr @" in whole:
+                return None
+            for symbol in data:
+                whole = re.sub(rf"@{re.escape(symbol)}(?![\w.$-])", f"%{symbol}", whole)
+            body = whole.split("\n")
+        result, leave = _returning(results)
+        own_heads = [f"{type} %{name}" for type, name in parameters]
+        heads = ", ".join([*own_heads, *(f"ptr %{name}" for name in data)])
         start = ["entry:", f"  br label %{body[0][:-1]}"] if done else ["entry:"]
         text = [f"define {result} @KERNEL({heads}) {{", *start, *body, *leave, "}", ""]
-        return _Piece(first, end, done, "\n".join(text), result, parameters, results)
+        return _Piece(first, end, done, "\n".join(text), result, parameters, data, results)
 
     def _typed(self, names: list[str]) -> list[tuple[str, str]] | None:
         """(type, name) of each; None where one is no value or of a type that the text hides."""

@@ -50,8 +50,8 @@ INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
 SETUP_LINES = 8  # what a function costs besides its own
 LEAST_LINES, MOST_LINES = 60, 2000  # of a module
-MOST_CUT = 400  # lines of a kernel that stay together, about 11 ms of code generation
-CUT_SHARE = 60  # per cent of a processor's share: smaller pieces fill the shares more evenly
+LEAST_CUT, MOST_CUT = 150, 400  # of a kernel that may stay whole; 400 are 11 ms
+LONG_SHARE, PIECE_SHARE = 140, 60  # per cent of a processor's: what is cut, and into which pieces
 GLUE_LINES = 24  # of an entry that is no module of its own
 FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
 
@@ -80,8 +80,7 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
     glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
-    lines = sum(k.text.count("\n") for k in plain.values())
-    plain = cut(plain, min(MOST_CUT, CUT_SHARE * lines // (100 * _processors())))
+    plain = _cut_to_shares(plain)
     rest = [kernel_module(group, optimised=True) for group in grouped(scalar)]
     modules = [kernel_module(group) for group in grouped(plain)]
     glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]
@@ -94,6 +93,13 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     functions = tuple(entry.functions)
     together = last.text + entry.text(functions, frozenset((*last.symbols, *declared)))
     return (*modules, replace(last, text=together, symbols=(*last.symbols, *functions)))
+
+
+def _cut_to_shares(kernels: dict[str, Kernel]) -> dict[str, Kernel]:
+    """The kernels, long ones in pieces, so that each processor has its share of the lines."""
+    share = sum(k.text.count("\n") for k in kernels.values()) // _processors()
+    longest = max(LEAST_CUT, min(MOST_CUT, LONG_SHARE * share // 100))
+    return cut(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
 
 
 def symbol(kernel: Kernel) -> str:
