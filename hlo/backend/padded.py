@@ -18,6 +18,7 @@ from hlo.ops.extents import filled_to
 from hlo.passes.dynamic_padder import Padded
 from hlo.runtime.arguments import checked_arguments
 from hlo.runtime.executable import Executable
+from hlo.runtime.native_calls import flattened
 
 
 class PaddedExecutable:
@@ -36,11 +37,12 @@ class PaddedExecutable:
     def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
         del donate  # nothing is ever in place
         given = list(checked_arguments(self._parameters, arguments))
-        sizes = [np.array(_dims(given[n])[d], np.int32) for n, d in self._padded.given]
-        for number, _ in self._padded.given:
-            value = given[number]
-            assert isinstance(value, np.ndarray), "an array has dimensions"
-            given[number] = filled_to(value, self._parameters[number].shape.dims)
+        sizes = [
+            np.array(_leaf(given[number], leaf).shape[d], np.int32)
+            for number, leaf, d in self._padded.given
+        ]
+        for number in dict.fromkeys(number for number, _, _ in self._padded.given):
+            given[number] = _filled(given[number], self._parameters[number].shape)
         result = self._static(*given, *sizes)
         assert isinstance(result, tuple), "leaves, sizes and the flag"
         if not result[-1]:
@@ -70,6 +72,15 @@ def _value(leaves: Iterator[np.ndarray], shape: Shape) -> object:
     return next(leaves)
 
 
-def _dims(value: object) -> tuple[int, ...]:
-    assert isinstance(value, np.ndarray), "an array has dimensions"
-    return tuple(value.shape)
+def _leaf(value: object, number: int) -> np.ndarray:
+    """One of a value's leaves, an array."""
+    found = list(flattened(value))[number]
+    assert found is not None, "an array has dimensions"
+    return found
+
+
+def _filled(value: object, shape: Shape) -> object:
+    """A value with arrays of their bounds."""
+    if isinstance(value, tuple):
+        return tuple(_filled(v, s) for v, s in zip(value, shape.elements, strict=True))
+    return filled_to(value, shape.dims) if isinstance(value, np.ndarray) else value

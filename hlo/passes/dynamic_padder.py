@@ -17,13 +17,15 @@ from hlo.ir import dtype as dt
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ops.custom_call import IDENTITIES
 from hlo.ops.making import make
 from hlo.ops.table import OPS, Trait
 from hlo.passes.padding import control, folding, indexing, moving, ordering, packing
-from hlo.passes.padding.scope import Scope, Step, UnsupportedError
+from hlo.passes.padding.scope import Scope, Step, UnsupportedError, flattened
 from hlo.records import dataclass
 
-Places = tuple[tuple[int, int], ...]  # (number of a parameter or of a leaf, dimension)
+Places = tuple[tuple[int, int], ...]  # (leaf of the result, dimension)
+Given = tuple[tuple[int, int, int], ...]  # (parameter, leaf of it, dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Padded:
     gives after the leaves of the result, before the flag."""
 
     module: Module
-    given: Places
+    given: Given
     found: Places
     leaves: int
 
@@ -48,7 +50,7 @@ def padded(module: Module) -> Padded | None:
 def _padded(module: Module) -> Padded:
     scope = Scope(module, module.entry, _step)
     scope.walk()
-    leaves = list(control.flattened(scope.tree(scope.root)))
+    leaves = list(flattened(scope.tree(scope.root)))
     if any(not leaf.shape.is_array for leaf in leaves):
         raise UnsupportedError
     found = [(n, d) for n, leaf in enumerate(leaves) for d in sorted(scope.sizes.get(leaf, {}))]
@@ -103,15 +105,18 @@ STEPS: dict[str, Step] = {
     "reshape": packing.reshape,
     "reverse": moving.reverse,
     "scatter": indexing.scatter,
+    "select-and-scatter": folding.select_and_scatter,
     "set-dimension-size": moving.set_size,
     "slice": moving.part,
     "sort": ordering.sort,
+    "topk": moving.best,
     "transpose": moving.transpose,
     "triangular-solve": moving.rows,
     "tuple": control.tuple_of,
     "while": control.loop,
 }
 CALLS: dict[str, Step] = {
+    **dict.fromkeys(IDENTITIES, moving.annotated),
     "PadToStatic": moving.pad_to_static,
     "SliceToDynamic": moving.slice_to_dynamic,
 }

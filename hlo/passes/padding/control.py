@@ -16,7 +16,17 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
-from hlo.passes.padding.scope import FLAG, SIZE, Made, Scope, Sizes, UnsupportedError, Value, static
+from hlo.passes.padding.scope import (
+    FLAG,
+    SIZE,
+    Made,
+    Scope,
+    Sizes,
+    UnsupportedError,
+    Value,
+    flattened,
+    static,
+)
 from hlo.records import dataclass
 
 BY_PREDICATE = ("true_computation", "false_computation")
@@ -161,15 +171,6 @@ def _packed(p: Scope, value: Instruction, form: Form) -> list[Instruction]:
             raise UnsupportedError
         sizes += [given[d] if d in given else p.number(leaf, leaf.shape.dims[d]) for d in dims]
     return leaves + sizes
-
-
-def flattened(value: Value) -> Iterator[Instruction]:
-    """The leaves of a value."""
-    if isinstance(value, Instruction):
-        yield value
-        return
-    for part in value:
-        yield from flattened(part)
 
 
 def _unpacked(p: Scope, whole: Instruction, form: Form, *, is_checked: bool) -> Value:

@@ -143,8 +143,10 @@ def convolution(p: Scope, old: Instruction) -> Made:
     assert isinstance(window, Window), "WINDOW"
     lhs, rhs = old.operands
     left, right = p.sizes_of(lhs), p.sizes_of(rhs)
-    groups = attribute(old, "feature_group_count"), attribute(old, "batch_group_count")
-    if any(d in right for d in labels.rhs_spatial) or groups != (1, 1):
+    whole = _whole_in_groups(old, labels)
+    if any(d in right for d in (*labels.rhs_spatial, *whole[1])) or any(
+        d in left for d in whole[0]
+    ):
         raise UnsupportedError
     values = [p.value(lhs), p.value(rhs)]
     features = labels.lhs_feature, labels.rhs_input_feature
@@ -165,6 +167,21 @@ def convolution(p: Scope, old: Instruction) -> Made:
     return p.like(old, values, static(old.shape)), sizes
 
 
+def _whole_in_groups(
+    old: Instruction, labels: DimLabels
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The dimensions of both sides that groups divide."""
+    left: tuple[int, ...] = ()
+    right: tuple[int, ...] = ()
+    if attribute(old, "feature_group_count") != 1:
+        left = (labels.lhs_feature,)
+        right = (labels.rhs_input_feature, labels.rhs_output_feature)
+    if attribute(old, "batch_group_count") != 1:
+        left = (*left, labels.lhs_batch)
+        right = (*right, labels.rhs_output_feature)
+    return left, right
+
+
 def _is_finite(p: Scope, x: Instruction) -> Instruction:
     """Whether all elements are finite, pred[]."""
     true = p.constant(x, np.bool_(True), dt.PRED)
@@ -182,19 +199,34 @@ def _is_finite(p: Scope, x: Instruction) -> Instruction:
 
 def reduce_window(p: Scope, old: Instruction) -> Made:
     """Beyond a size comes what adds nothing, as in the padding."""
-    window, (x, *_) = attribute(old, "window"), old.operands
-    assert isinstance(window, Window), "WINDOW"
-    given = p.sizes_of(x)
-    whole = [w == WindowDim(1) for w in window.dims]
-    if len(old.operands) != 2:
-        raise UnsupportedError
-    value, sizes = p.value(x), Sizes()
+    count = len(old.operands) // 2
+    xs, inits = old.operands[:count], [p.value(o) for o in old.operands[count:]]
+    given, windows = p.common(xs, range(xs[0].shape.rank), xs[0].shape.dims), _windows(old)
+    values, sizes = [p.value(x) for x in xs], dict(given)
     for d, size in given.items():
-        sizes[d] = size
-        if not whole[d]:
-            value = p.masked(value, d, size, _identity_of(p, old, _identity(old)))
-            sizes[d] = _slid(p, size, window.dims[d])
-    return p.like(old, (value, p.value(old.operands[1])), static(old.shape)), sizes
+        if windows[d] != WindowDim(1):
+            unit = _identity(old) if count == 1 else None
+            values = [p.masked(v, d, size, _identity_of(p, old, unit)) for v in values]
+            sizes[d] = _slid(p, size, windows[d])
+    made = p.like(old, (*values, *inits), static(old.shape))
+    return (p.sized_parts(made, sizes), {}) if old.shape.is_tuple else (made, sizes)
+
+
+def select_and_scatter(p: Scope, old: Instruction) -> Made:
+    """Windows that lie beside one another along a size."""
+    x, source, init = old.operands
+    windows, dims = _windows(old), range(x.shape.rank)
+    sizes = p.common((x, source), dims, x.shape.dims)
+    if any(windows[d] != WindowDim(1) for d in sizes):
+        raise UnsupportedError
+    operands = p.value(x), p.value(source), p.value(init)
+    return p.like(old, operands, static(old.shape)), sizes
+
+
+def _windows(old: Instruction) -> tuple[WindowDim, ...]:
+    window = attribute(old, "window")
+    assert isinstance(window, Window), "WINDOW"
+    return window.dims or (WindowDim(1),) * old.operands[0].shape.rank
 
 
 def _slid(p: Scope, size: Instruction, w: WindowDim) -> Instruction:

@@ -15,6 +15,7 @@ from hlo.passes.padding.scope import (
     Sizes,
     UnsupportedError,
     copied,
+    flattened,
     ints,
     static,
 )
@@ -23,19 +24,21 @@ from hlo.passes.padding.scope import (
 def parameter(p: Scope, old: Instruction) -> Made:
     """A parameter of the entry: its sizes are parameters of their own, after the others."""
     shape, number = old.shape, old.attributes["parameter_number"]
-    if not shape.is_array or UNBOUNDED in shape.dims:
+    if any(UNBOUNDED in leaf.dims for leaf in shape.leaves()):
         raise UnsupportedError
     assert isinstance(number, int), "parameter_number is an int"
-    place = {"parameter_number": number}
-    new = p.computation.new("parameter", static(shape), (), place, like=old)
-    sizes: Sizes = {}
-    for d, is_dynamic in enumerate(shape.dynamic):
-        if is_dynamic:
+    new = p.computation.new("parameter", static(shape), (), {"parameter_number": number}, like=old)
+    value = p.parts(new)
+    for n, (leaf, given) in enumerate(zip(shape.leaves(), flattened(value), strict=True)):
+        sizes: Sizes = {}
+        for d in (d for d, is_dynamic in enumerate(leaf.dynamic) if is_dynamic):
             place = {"parameter_number": p.next_parameter}
             sizes[d] = p.computation.new("parameter", SIZE, (), place, like=old, name="size")
-            p.given.append((number, d))
+            p.given.append((number, n, d))
             p.next_parameter += 1
-    return new, sizes
+        if sizes:
+            p.sizes[given] = sizes
+    return value, p.sizes.get(value, {}) if isinstance(value, Instruction) else {}
 
 
 def elementwise(p: Scope, old: Instruction) -> Made:
@@ -75,6 +78,13 @@ def same(p: Scope, old: Instruction) -> Made:
     """The value of the operand, which may be a tuple."""
     value = p.tree(old.operands[0])
     return value, p.sizes.get(value, {}) if isinstance(value, Instruction) else {}
+
+
+def annotated(p: Scope, old: Instruction) -> Made:
+    """Custom calls that give their operand."""
+    if len(old.operands) != 1 or old.operands[0].shape.dims != old.shape.dims:
+        raise UnsupportedError
+    return same(p, old)
 
 
 def reverse(p: Scope, old: Instruction) -> Made:
@@ -182,6 +192,15 @@ def slice_to_dynamic(p: Scope, old: Instruction) -> Made:
         limits = p.number(old, 0), p.number(old, x.shape.dims[d])
         found[d] = make(old, "clamp", limits[0], p.value(size), limits[1])
     return copied(x), found
+
+
+def best(p: Scope, old: Instruction) -> Made:
+    """topk of rows that are whole."""
+    (x,) = old.operands
+    sizes = p.sizes_of(x)
+    if x.shape.rank - 1 in sizes:
+        raise UnsupportedError
+    return p.sized_parts(p.again(old), sizes), {}
 
 
 def rows(p: Scope, old: Instruction) -> Made:

@@ -8,7 +8,7 @@ assumes of its sizes is checked at run time: `checks` are scalars that are true 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Scope:
         self.values: dict[Instruction, Value] = {}
         self.sizes: dict[Instruction, Sizes] = {}
         self.checks: list[Instruction] = []
-        self.given: list[tuple[int, int]] = []
+        self.given: list[tuple[int, int, int]] = []
         self.root = computation.root
         self.next_parameter = len(computation.parameters)
 
@@ -217,6 +217,15 @@ def is_dynamic(computation: Computation) -> bool:
         i.shape.is_dynamic or any(c.fact(is_dynamic) for c in i.called_computations())
         for i in computation.instructions
     )
+
+
+def flattened(value: Value) -> Iterator[Instruction]:
+    """The leaves of a value."""
+    if isinstance(value, Instruction):
+        yield value
+        return
+    for part in value:
+        yield from flattened(part)
 
 
 def static(shape: Shape) -> Shape:

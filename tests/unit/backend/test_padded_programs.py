@@ -32,6 +32,9 @@ arg { a = f32[] parameter(0)
 less { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT r = pred[] compare(a, b), direction=LT }
+more { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GE }
 less2 { a = f32[] parameter(0)
   b = f32[] parameter(1)
   c = s32[] parameter(2)
@@ -188,6 +191,32 @@ BODIES = {
         "  ROOT r = f32[1,<=6,3] convolution(dl, ww), window={size=2 pad=1_0}, "
         "dim_labels=b0f_0io->b0f"
     ),
+    "windows of pairs": (
+        "io = s32[6,4] iota(), iota_dimension=1\n"
+        "  iod = s32[<=6,4] set-dimension-size(io, n), dimensions={0}\n"
+        "  ninf = f32[] constant(-inf)\n"
+        "  ROOT r = (f32[<=6,3], s32[<=6,3]) reduce-window(d, iod, ninf, z32), "
+        "window={size=1x2}, to_apply=arg"
+    ),
+    "chosen": (
+        "s = f32[6,2] slice(x), slice={[0:6],[0:2]}\n"
+        "  ds = f32[<=6,2] set-dimension-size(s, n), dimensions={0}\n"
+        "  ROOT r = f32[<=6,4] select-and-scatter(d, ds, zero), "
+        "window={size=1x2 stride=1x2}, select=more, scatter=sum"
+    ),
+    "the best of rows": "ROOT r = (f32[<=6,2], s32[<=6,2]) topk(d), k=2, largest=true",
+    "annotated": (
+        'y = f32[<=6,4] custom-call(d), custom_call_target="Sharding"\n'
+        "  ROOT r = f32[<=6,4] negate(y)"
+    ),
+    "convolved in groups": (
+        "l = f32[6,1,4] reshape(x)\n"
+        "  dl = f32[<=6,1,4] set-dimension-size(l, n), dimensions={0}\n"
+        "  two = f32[] constant(2)\n"
+        "  w = f32[1,2,4] broadcast(two), dimensions={}\n"
+        "  ROOT r = f32[<=6,1,4] convolution(dl, w), window={size=1}, feature_group_count=2, "
+        "dim_labels=b0f_0io->b0f"
+    ),
     "bits": "ROOT r = s32[<=6,4] bitcast-convert(d)",
     "called": "ROOT r = f32[<=6,4] call(d), to_apply=no",
     "fused": "ROOT r = f32[<=6,4] fusion(d), kind=kLoop, calls=yes",
@@ -273,4 +302,22 @@ def test_windows_of_other_reducers_are_left_to_the_reference() -> None:
     run = hlo.compile(module, cache=False)
     assert isinstance(run, InterpretedExecutable)
     given = arguments(4, 1)
+    assert_same(run(*given), hlo.evaluate(module, *given))
+
+
+def test_parameters_that_are_tuples() -> None:
+    module = hlo.parse("""HloModule m
+ENTRY e { t = (f32[<=4,3], (s32[], f32[2,<=5])) parameter(0)
+  u = f32[<=4] parameter(1)
+  a = f32[<=4,3] get-tuple-element(t), index=0
+  b = (s32[], f32[2,<=5]) get-tuple-element(t), index=1
+  c = f32[2,<=5] get-tuple-element(b), index=1
+  g = s32[] get-dimension-size(c), dimensions={1}
+  v = f32[<=4,3] broadcast(u), dimensions={0}
+  w = f32[<=4,3] add(a, v)
+  ROOT r = (f32[<=4,3], s32[], (s32[], f32[2,<=5])) tuple(w, g, b) }""")
+    run = hlo.compile(module, cache=False)
+    assert isinstance(run, PaddedExecutable)
+    pair = np.ones((3, 3), np.float32), (np.array(4, np.int32), np.ones((2, 4), np.float32))
+    given = pair, np.arange(3, dtype=np.float32)
     assert_same(run(*given), hlo.evaluate(module, *given))
