@@ -46,7 +46,9 @@ def odd(x: Term, pieces: Pieces) -> Term:
     q = others[-1]
     for coefficient in reversed(others[:-1]):
         q = fma(q, d, coefficient)
-    return fma(q, d, k.ne(0.0).select(first, t)).copysign(x)  # a masked vpermps
+    # In lanes a masked vpermps; a scalar's entry had better be loaded while k is not known yet.
+    constant = k.eq(0.0).select(t, first) if x.lanes == 1 else k.ne(0.0).select(first, t)
+    return fma(q, d, constant).copysign(x)
 
 
 def entry(row: tuple[float, ...], index: Term) -> Term:
