@@ -114,20 +114,32 @@ def _quotient(dtype: DType, a: Term, b: Term) -> Term:
 
 
 def _shift_left(dtype: DType, x: Term, y: Term) -> Term:
+    if _is_within(y, dtype.bits):
+        return x << y
     fits, amount = _shift_amount(dtype, y)
     return fits.select(x << amount, 0)
 
 
 def _shift_right_logical(dtype: DType, x: Term, y: Term) -> Term:
+    if _is_within(y, dtype.bits):
+        return _zero_extended(x, dtype) >> y
     fits, amount = _shift_amount(dtype, y)
     return fits.select(_zero_extended(x, dtype) >> amount, 0)
 
 
 def _shift_right_arithmetic(dtype: DType, x: Term, y: Term) -> Term:
     """Shifting out of range leaves the sign; so does shifting by width - 1."""
+    if _is_within(y, dtype.bits):
+        return _sign_extended(x, dtype).ashr(y)
     fits, _ = _shift_amount(dtype, y)
     amount = fits.select(y, dtype.bits - 1)
     return _sign_extended(x, dtype).ashr(amount)
+
+
+def _is_within(y: Term, limit: int) -> bool:
+    """Whether y is a number in the code, the same in all lanes, with 0 <= y < limit."""
+    text = y.value.text.removeprefix(f"splat ({y.scalar} ").removesuffix(")")
+    return text.isdecimal() and int(text) < limit
 
 
 def _shift_amount(dtype: DType, y: Term) -> tuple[Term, Term]:

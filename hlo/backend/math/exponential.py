@@ -11,7 +11,13 @@ softmax inputs would pay it in every vector. A subnormal result is rounded as an
 from __future__ import annotations
 
 from hlo.backend.math import piece_tables, pieces
-from hlo.backend.math.scaling import avx512_suffix, format_of, grown_by_power, power_of_two
+from hlo.backend.math.scaling import (
+    avx512_suffix,
+    format_of,
+    grown_by_power,
+    power_of_two,
+    times_power,
+)
 from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_sum
 from hlo.records import dataclass
 
@@ -65,10 +71,13 @@ def exp(x: Term) -> Term:
 
 
 def _exp_of_few_subnormals(x: Term) -> Term:
-    """The same bits for x <= 0 in less, but for the assists, which what follows had anyway."""
+    """For x <= 0, in less but for the assists, which what follows had anyway.
+
+    1 is added last, so that e^x near 1, which logistic adds 1 to, is a little better than exp's.
+    """
     dead = x < _RANGES[x.scalar].zero
-    n, k, r = _remainder(dead.select(0.0, x))
-    return dead.select(0.0, _scaled(r, n, k))
+    n, k, p = _reduced(dead.select(0.0, x))
+    return dead.select(0.0, times_power(p + 1.0, n, k))
 
 
 def _scaled(r: Term, n: Term, k: Term) -> Term:

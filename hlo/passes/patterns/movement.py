@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
-from hlo.ir.shape import Ints
+from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
-from hlo.passes.patterns.matching import has_one_user, ints, is_plain, same_array, splat
+from hlo.passes.patterns.matching import (
+    has_one_user,
+    ints,
+    is_plain,
+    same_array,
+    splat,
+    splat_literal,
+)
 from hlo.passes.rewriting import rewrite
 
 
@@ -208,3 +217,53 @@ def iota_of_one(root: Instruction) -> Instruction | None:
     dimension = root["iota_dimension"]
     assert isinstance(dimension, int), "a dimension number"
     return splat(root, 0) if root.shape.dims[dimension] == 1 and is_plain(root.shape) else None
+
+
+@rewrite("add")
+def positions_in_one_iota(root: Instruction) -> Instruction | None:
+    """iota(0) s0 + .. + iota(k) sk => reshape(iota)  where s are the strides of root's array
+
+    One loop runs over the elements then, however few the last dimension has. The largest position
+    has to be a number of the type.
+    """
+    shape = root.shape
+    if not shape.dtype.is_integral or shape.rank < 2 or not is_plain(shape):
+        return None
+    if shape.size > 1 << (shape.dtype.bits - shape.dtype.is_signed):
+        return None
+    steps = _steps_along(root, 4 * shape.rank)
+    strides = [prod(shape.dims[d + 1 :]) for d in range(shape.rank)]
+    if steps is None or any(
+        n > 1 and s != t for n, s, t in zip(shape.dims, steps, strides, strict=True)
+    ):
+        return None
+    line = Shape.array(shape.dtype, (shape.size,))
+    return make(root, "reshape", make(root, "iota", shape=line, iota_dimension=0), shape=shape)
+
+
+def _steps_along(x: Instruction, most: int) -> Ints | None:
+    """How much the integers of x grow from one place to the next along each dimension.
+
+    None where they do not evenly, do not start at 0, or are made of more than `most` layers.
+    """
+    rank, operands = x.shape.rank, x.operands
+    if most == 0 or not x.shape.is_array:
+        return None
+    if x.opcode == "iota":
+        return tuple(int(d == x["iota_dimension"]) for d in range(rank))
+    if x.opcode == "broadcast":
+        inner = _steps_along(operands[0], most - 1)
+        if inner is None:
+            return None
+        found = dict(zip(ints(x, "dimensions"), inner, strict=True))
+        return tuple(found.get(d, 0) for d in range(rank))
+    if x.opcode not in ("add", "multiply"):
+        return None
+    first = _steps_along(operands[0], most - 1)
+    if first is None:
+        return None
+    if x.opcode == "multiply":
+        factor = splat_literal(operands[1])
+        return None if factor is None else tuple(int(factor) * step for step in first)
+    second = _steps_along(operands[1], most - 1)
+    return None if second is None else tuple(a + b for a, b in zip(first, second, strict=True))
