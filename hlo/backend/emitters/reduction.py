@@ -36,7 +36,7 @@ UNROLLED = 8  # folds up to this length are written without a loop,
 SHORT = 16  # and up to this one where each lane folds a row of its own,
 SHORT_PICKED = 24  # of which it picks elements
 FEWEST_TURNED = 4
-MOST_ROW_OPS = 96  # of such a row
+MOST_ROW_OPS, MOST_ROW_READS = 96, 24  # of such a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,14 @@ class Space:
         found = trace(self.elemental, [(x, at, ()) for x in arrays])
         if length * (1 + found.ops + 8 * found.heavy) > MOST_ROW_OPS or found.reductions:
             return False
-        along = [r.position for r in found.reads if r.position.depends_on(variable)]
+        along = [r for r in found.reads if r.position.depends_on(variable)]
+        if length > UNROLLED and len({r.source for r in along}) * length > MOST_ROW_READS:
+            return False
         return bool(along) and all(
-            p.coefficient(variable) == 1 and (stride(p) or 0) > 1 for p in along
+            r.position.coefficient(variable) == 1
+            and (stride(r.position) or 0) > 1
+            and r.source not in self.elemental.saved  # its elements are gathered once
+            for r in along
         )
 
     def _unrolled(self, indices: list[Index], start: list[Accumulators]) -> list[Accumulators]:

@@ -15,7 +15,13 @@ from hlo.backend.codegen.lane_loops import fitting, narrowed
 from hlo.backend.codegen.trace import Trace, trace
 from hlo.backend.codegen.transposed import MOST_LANES
 from hlo.backend.emitters import reducers
-from hlo.backend.emitters.reduction import FEWEST_TURNED, MOST_ROW_OPS, most_turned
+from hlo.backend.emitters.reduction import (
+    FEWEST_TURNED,
+    MOST_ROW_OPS,
+    MOST_ROW_READS,
+    UNROLLED,
+    most_turned,
+)
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LIGHT, LINE_BYTES, Part, Squares
 from hlo.backend.kernels.units import UNITS, choose_units
@@ -238,6 +244,8 @@ def _folds_short_rows(part: Part) -> bool:
         return False
     for read in along:
         length = prod(v.high + 1 for v in read.folded)
+        if length > UNROLLED and len({r.source for r in along}) * length > MOST_ROW_READS:
+            return False
         if not FEWEST_TURNED <= length <= most or length * (1 + part.weight) > MOST_ROW_OPS:
             return False
         if len(read.folded) > 1 or read.position.coefficient(read.folded[0]) != 1:

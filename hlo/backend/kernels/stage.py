@@ -197,6 +197,9 @@ class _Emission:
             return carried
 
         low, high = limits or (nest.w.int(0), nest.w.int(length))
+        if part.turned and length % lanes and _may_repeat(part):
+            self._overlapping(low, high, body)
+            return
         if part.in_one:
             masked_loop(nest, low, high, (0, length), lanes, body)
             return
@@ -206,6 +209,19 @@ class _Emission:
             return
         rest = (self._rest_lanes(), 1) if length % (lanes * part.copies) else None
         lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, rest=rest)
+
+    def _overlapping(self, low: Value, high: Value, body: Callable[[list[Expr]], None]) -> None:
+        """A vector a round; the last one ends where the loop's range does, instead of a mask."""
+        nest, w, length = self.elemental.nest, self.elemental.nest.w, self.part.extents[-1]
+        lanes = self.part.lanes
+
+        def vector(counter: Value, _: list[Value]) -> list[Value]:
+            start = w.intrinsic("llvm.smin", "i64", counter, w.int(length - lanes))
+            body([nest.variable(start, 0, length - 1, lanes)])
+            return []
+
+        # The last round may be cut short: it runs while one element is left.
+        nest.loop(low, w.binary("add", high, w.int(lanes - 1)), lanes, [], vector)
 
     def _rest_lanes(self) -> int:
         """Lanes after the last full batch: elements that lie apart are gathered in 32 bits each."""
@@ -247,3 +263,11 @@ class _Emission:
                 value = nest.w.intrinsic("llvm.smin", "i64", nest.scalar(start), nest.w.int(most))
                 start = nest.variable(value, 0, most)
         return [[*outer[:k], start + step, *outer[k + 1 :]] for step in range(part.lanes)]
+
+
+def _may_repeat(part: Part) -> bool:
+    """Whether lanes may be stored twice: they rest on nothing that a result may lie over."""
+    lane = part.variables[-1]
+    return all(o.alias is None for o in part.outputs) and all(
+        read.folded for read in part.trace.reads if read.position.depends_on(lane)
+    )

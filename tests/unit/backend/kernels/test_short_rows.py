@@ -76,3 +76,9 @@ def test_rows_are_loaded_and_turned_not_gathered(source: str) -> None:
     ]
     assert "load <4 x float>" in text
     assert "gather" not in text
+
+
+def test_a_last_vector_that_overlaps_needs_no_mask() -> None:
+    module = driver.optimize(driver.parse(filled(MAXIMUM, "f32", 4099, 10)))
+    texts = [m.text for m in backend.emit_llvm(backend.build_program(module))]
+    assert not any("masked" in text for text in texts)
