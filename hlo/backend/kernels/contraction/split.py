@@ -30,7 +30,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
 LONG = 4096
-PART = 2048  # depths of a part, about
+PART = 1024  # depths of a part, about
 MOST_PARTS = 1 / 8  # of the factors' bytes, that the parts may take
 STREAMS = 8  # parts of a matrix with short rows
 LEAST_STREAM = 256
