@@ -168,6 +168,8 @@ def _choose_order(elemental: Elemental, part: Part) -> int:
     long = [d for d, n in enumerate(part.dims) if n > 1]
     if len(sets) != 1 or not all(reducers.reducer(r).reassociates for r, _ in found.reductions):
         return 0
+    if not all(e.is_made_of(variables) for _, index in found.reductions for e in index):
+        return 0  # folds at an index known at run time only
     (kept,) = sets
     if not kept or set(kept) == set(long):
         return 0

@@ -137,3 +137,28 @@ ENTRY e {{
     x = np.random.default_rng(5).standard_normal(dims).astype(np.float32)
     found = driver.compile(module, cache=False)(x)
     assert np.allclose(found, driver.evaluate(module, x), rtol=1e-5, atol=1e-5)
+
+
+def test_folds_at_an_index_known_at_run_time() -> None:
+    text = f"""HloModule m
+{REDUCERS}
+window {{
+  x = f32[2,21] parameter(0)
+  n = s32[] parameter(1)
+  first = s32[] constant(0)
+  zero = f32[] constant(0)
+  s = f32[21] reduce(x, zero), dimensions={{0}}, to_apply=sum
+  sb = f32[2,21] broadcast(s), dimensions={{1}}
+  d = f32[2,21] subtract(x, sb)
+  ROOT r = f32[2,17] dynamic-slice(d, first, n), dynamic_slice_sizes={{2,17}}
+}}
+ENTRY e {{
+  x = f32[2,21] parameter(0)
+  n = s32[] parameter(1)
+  ROOT r = f32[2,17] fusion(x, n), kind=kLoop, calls=window
+}}"""
+    module = driver.parse(text)
+    x = np.random.default_rng(5).integers(-3, 4, (2, 21)).astype(np.float32)
+    executable = driver.compile(module, cache=False)
+    for n in (0, 3, 4, 9):
+        assert np.array_equal(executable(x, np.int32(n)), driver.evaluate(module, x, np.int32(n)))
