@@ -251,7 +251,8 @@ class Elemental:
     ) -> Lanes:
         """One elementwise op on lanes, rounded to the result's type."""
         w, target = self.nest.w, self.nest.target
-        if rounds and by_one.applies(instruction.opcode, instruction.shape.dtype, list(operands)):
+        opcode = instruction.opcode
+        if rounds and by_one.applies(self.nest, opcode, instruction.shape.dtype, list(operands)):
             quotient = by_one.quotient(self.nest, *operands)
             return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
         if rounds and by_halves.applies(instruction.opcode, instruction.shape.dtype, target):

@@ -18,12 +18,15 @@ FAR = 2.0**100  # beyond this, or below its inverse, 1/y may be subnormal or inf
 SHIFT = 2.0**64
 
 
-def applies(opcode: str, dtype: DType, operands: list[Lanes]) -> bool:
-    """Whether it is a bf16 division of a vector by one scalar."""
+def applies(nest: Nest, opcode: str, dtype: DType, operands: list[Lanes]) -> bool:
+    """Whether it is a bf16 division of a vector by one scalar, or by one for each lane that is
+    known outside of the loop."""
     if opcode != "divide" or dtype is not dt.BF16:
         return False
     x, y = operands
-    return isinstance(x, Value) and isinstance(y, Value) and x.lanes > 1 and y.lanes == 1
+    if not isinstance(x, Value) or not isinstance(y, Value) or x.lanes == 1:
+        return False
+    return y.lanes == 1 or (y.lanes == x.lanes and nest.depth_of(y) < nest.depth)
 
 
 def quotient(nest: Nest, x: Lanes, y: Lanes) -> Value:
@@ -39,12 +42,13 @@ def reciprocal(w: Writer, y: Value) -> tuple[Value, Value]:
     """(1 / (y s), s) for a power of two s that brings y near 1, so that zeros, infinities, NaN and
     subnormal y come out as IEEE says: what `product` needs once for all x.
     """
-    size = w.intrinsic("llvm.fabs", "float", y)
-    small = w.compare("fcmp olt", size, w.float(1 / FAR))
-    large = w.compare("fcmp ogt", size, w.float(FAR))
-    near = w.select(large, w.float(1 / SHIFT), w.float(1.0))
-    scale = w.select(small, w.float(SHIFT), near)
-    return w.binary("fdiv", w.float(1.0), w.binary("fmul", y, scale)), scale
+    type = y.type
+    size = w.intrinsic("llvm.fabs", type, y)
+    small = w.compare("fcmp olt", size, w.float(1 / FAR, type))
+    large = w.compare("fcmp ogt", size, w.float(FAR, type))
+    near = w.select(large, w.float(1 / SHIFT, type), w.float(1.0, type))
+    scale = w.select(small, w.float(SHIFT, type), near)
+    return w.binary("fdiv", w.float(1.0, type), w.binary("fmul", y, scale)), scale
 
 
 def product(w: Writer, x: Value, inverse: Value, scale: Value) -> Value:
