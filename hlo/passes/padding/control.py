@@ -49,6 +49,12 @@ class Form:
         )
         return Form(static(shapes[0]), sized)
 
+    def with_sizes(self, p: Scope, value: Value) -> Form:
+        """The form that passes on all sizes of a value as well."""
+        columns = zip(self.sized, flattened(value), strict=True)
+        sized = tuple(tuple(sorted({*dims, *p.sizes.get(leaf, ())})) for dims, leaf in columns)
+        return Form(self.shape, sized)
+
     @property
     def passed(self) -> tuple[Shape, ...]:
         """The shapes of what is passed."""
@@ -73,11 +79,13 @@ def call(p: Scope, old: Instruction) -> Made:
     """A call, or a fusion, as a call on leaves and sizes."""
     (callee,) = old.called_computations()
     forms = [
-        Form.of(o.shape, q.shape) for o, q in zip(old.operands, callee.parameters, strict=True)
+        Form.of(o.shape, q.shape).with_sizes(p, p.tree(o))
+        for o, q in zip(old.operands, callee.parameters, strict=True)
     ]
-    inner, result = p.inside(callee), Form.of(old.shape, callee.root.shape)
+    inner = p.inside(callee)
     _enter(inner, forms)
     inner.walk()
+    result = Form.of(old.shape, callee.root.shape).with_sizes(inner, inner.tree(inner.root))
     is_checked = bool(inner.checks)
     _leave(inner, result, is_checked=is_checked)
     given = [x for o, form in zip(old.operands, forms, strict=True) for x in _packed(p, o, form)]
@@ -95,9 +103,11 @@ def conditional(p: Scope, old: Instruction) -> Made:
     inners, packed = [], []
     for branch, operand in zip(branches, operands, strict=True):
         form = Form.of(operand.shape, branch.parameters[0].shape)
+        form = form.with_sizes(p, p.tree(operand))
         inner = p.inside(branch)
         _enter(inner, [form])
         inner.walk()
+        result = result.with_sizes(inner, inner.tree(inner.root))
         inners.append(inner)
         packed.append(make(old, "tuple", *_packed(p, operand, form)))
     is_checked = any(inner.checks for inner in inners)

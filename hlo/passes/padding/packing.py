@@ -95,12 +95,8 @@ def _packed(p: Scope, old: Instruction, sizes: Sizes) -> Instruction:
     if not shape.size:
         return make(old, "reshape", value, shape=shape)
     made = _Numbers(p, old, dt.S32 if shape.size <= LARGEST else dt.S64)
-    place = made.placed(
-        made.of([p.size(x, d) for d in range(x.shape.rank)], x.shape.dims),
-        made.of([sizes.get(d, p.number(old, n)) for d, n in enumerate(shape.dims)], shape.dims),
-        shape.dims,
-        x.shape.dims,
-    )
+    before, after = made.of(p.sizes_of(x), x.shape.dims), made.of(sizes, shape.dims)
+    place = made.placed(before, after, shape.dims, x.shape.dims)
     flat = make(old, "reshape", value, shape=Shape.array(shape.dtype, (shape.size,)))
     return make(
         old, "gather", flat, place, offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,),
@@ -114,16 +110,13 @@ class _Numbers:
     def __init__(self, p: Scope, old: Instruction, dtype: DType) -> None:
         self.p, self.old, self.dtype = p, old, dtype
 
-    def of(self, sizes: Sequence[Instruction], dims: Sequence[int]) -> list[Instruction | int]:
-        """Sizes in the type of numbers; those that are whole as plain integers."""
-        found: list[Instruction | int] = []
-        for size, n in zip(sizes, dims, strict=True):
-            if size.opcode == "constant":
-                found.append(n)
-                continue
+    def of(self, sizes: Sizes, dims: Sequence[int]) -> list[Instruction | int]:
+        """Sizes in the type of numbers; those of whole dimensions as plain integers."""
+        found: list[Instruction | int] = list(dims)
+        for d, size in sizes.items():
             scalar = Shape.array(self.dtype, ())
             at_least = make(self.old, "maximum", size, self.p.number(self.old, 1))
-            found.append(make(self.old, "convert", at_least, shape=scalar))
+            found[d] = make(self.old, "convert", at_least, shape=scalar)
         return found
 
     def placed(

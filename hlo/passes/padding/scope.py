@@ -16,11 +16,17 @@ import numpy as np
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
-from hlo.ir.graph import clone_computation, is_topological
+from hlo.ir.graph import (
+    clone_computation,
+    control_predecessors,
+    is_topological,
+    post_order,
+)
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.ops.effects import has_effect
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import OPS, attribute
 
@@ -59,7 +65,7 @@ class Scope:
         """Take one step for each instruction that dynamic sizes touch."""
         order = self.computation.instructions
         if not is_topological(order) or any("control-predecessors" in i.attributes for i in order):
-            raise UnsupportedError
+            order = post_order(self.computation)
         for instruction in order:
             if instruction not in self.values and self._is_touched(instruction):
                 self._take(instruction)
@@ -71,7 +77,8 @@ class Scope:
 
     def _take(self, instruction: Instruction) -> None:
         step = self.steps(instruction)
-        if step is None:
+        is_awaiting = "control-predecessors" in instruction.attributes
+        if step is None or (is_awaiting and has_effect(instruction)):
             raise UnsupportedError
         new, sizes = step(self, instruction)
         self.values[instruction] = new
@@ -87,9 +94,20 @@ class Scope:
         self.computation.root = root
         if self.root.opcode == "tuple" and self.root not in self.values and not self.root.users:
             self.computation.remove(self.root)
+        gone = {i for i in self.values if self.values[i] is not i}
         for instruction in reversed(list(self.values)):
-            if self.values[instruction] is not instruction:
+            if instruction in gone:
                 self.computation.remove(instruction)
+        for instruction in self.computation.instructions:
+            if not gone.isdisjoint(control_predecessors(instruction)):
+                self._forget(instruction, gone)
+
+    def _forget(self, instruction: Instruction, gone: set[Instruction]) -> None:
+        """Nothing waits for values: what has effects is not padded."""
+        rest = tuple(i for i in control_predecessors(instruction) if i not in gone)
+        kept = {k: v for k, v in instruction.attributes.items() if k != "control-predecessors"}
+        more = {"control-predecessors": rest} if rest else {}
+        self.computation.set_attributes(instruction, {**kept, **more})
 
     # -- what steps ask for ----------------------------------------------------------------------
 

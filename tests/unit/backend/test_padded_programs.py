@@ -98,6 +98,11 @@ BODIES = {
     "packed": "ROOT r = f32[<=24] reshape(c)",
     "packed in both": "ROOT r = f32[<=24] reshape(both)",
     "packed with another": "ROOT r = f32[2,<=12] reshape(c)",
+    "packed under a constant size": (
+        "two = s32[] constant(2)\n"
+        "  ct = f32[6,<=4] set-dimension-size(x, two), dimensions={1}\n"
+        "  ROOT r = f32[<=24] reshape(ct)"
+    ),
     "halved": "ROOT r = f32[<=3,8] reshape(d)",
     "sizes multiplied": (
         "s0 = s32[] multiply(n, k)\n  ROOT r = f32[<=24] dynamic-reshape(both, s0)"
