@@ -74,8 +74,10 @@ def are_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> bool:
     the batch, and reading them one by one would gather them."""
     first = positions[0]
     lanes, step = first.lanes, stride(first)
-    if lanes < _FEWEST_LANES or step is None or step < 2 or mask_of(first) is not None:
+    if lanes < _FEWEST_LANES or step is None or step < 2:
         return False
+    if any(p.lanes != lanes or stride(p) != step or mask_of(p) is not None for p in positions):
+        return False  # a batch's last vectors may be short ones
     item_bytes, target = memory.dtype.item_bytes, nest.target
     widths = [_width(memory, lanes, len(run)) for run in _runs(positions)]
     if not all(widths):
