@@ -49,7 +49,7 @@ COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
 STEPS_PER_FUNCTION = 500
 SETUP_LINES = 8  # what a function costs besides its own
-LEAST_LINES, MOST_LINES = 60, 500  # of a module: 500 are 14 ms of code generation
+LEAST_LINES, MOST_LINES = 60, 550  # of a module: 550 are 15 ms of code generation
 LEAST_CUT, MOST_CUT = 150, 400  # of a kernel that may stay whole; 400 are 11 ms
 LONG_SHARE, PIECE_SHARE = 140, 60  # per cent of a processor's: what is cut, and into which pieces
 GLUE_LINES = 24  # of an entry that is no module of its own
@@ -114,7 +114,8 @@ def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
     """Kernels in groups of like length, one for each processor: a module costs 1 ms of set-up."""
     lines = {name: k.text.count("\n") + SETUP_LINES for name, k in kernels.items()}
     total = sum(lines.values())
-    count = max(-(-total // MOST_LINES), min(_processors(), total // LEAST_LINES), 1)
+    rounds = -(-total // (MOST_LINES * _processors()))  # of modules, one on each processor
+    count = max(min(rounds * _processors(), total // LEAST_LINES), 1)
     groups: list[dict[str, Kernel]] = [{} for _ in range(min(count, len(kernels)))]
     lengths = [0] * len(groups)
     for name in sorted(lines, key=lines.__getitem__, reverse=True):
