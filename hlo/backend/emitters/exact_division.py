@@ -54,11 +54,14 @@ def divided(
     """The quotients where vectors are divided by one number that an outer loop knows."""
     if not _applies(nest, instruction, xs, ys):
         return None
-    y = ys[0]
-    assert isinstance(y, Value), "a real number"
-    with nest.at(nest.depth_of(y)):
-        divisor = prepared(nest.w, y) if _is_variable(y) else known(nest.w, y)
-    results = quotients(nest.w, [x for x in xs if isinstance(x, Value)], divisor)
+    divisors: dict[Lanes, Divisor] = {}
+    for y in ys:
+        assert isinstance(y, Value), "a real number"
+        if y not in divisors:
+            with nest.at(nest.depth_of(y)):
+                divisors[y] = prepared(nest.w, y) if _is_variable(y) else known(nest.w, y)
+    own = [divisors[y] for y in ys]
+    results = quotients(nest.w, [x for x in xs if isinstance(x, Value)], own)
     dtype = instruction.shape.dtype
     return [types.rounded(nest.w, nest.target, q, dtype, has_short_nans=True) for q in results]
 
@@ -73,15 +76,22 @@ def _applies(
     if dtype.name not in _NAMES or not nest.target.has("fma"):
         return False
     y = ys[0]
-    if any(types.width(x) == 1 for x in xs) or any(other != y for other in ys):
+    if any(types.width(x) == 1 for x in xs) or not isinstance(y, Value):
         return False
-    if not isinstance(y, Value) or y.lanes > 1:
+    if y.lanes > 1:
+        return all(isinstance(o, Value) and _is_column(nest, o) for o in ys)
+    if any(other != y for other in ys):
         return False
     computation = instruction.computation
     assert computation is not None, "compiled instructions stand in one"
     if y.type == "float" and (_is_variable(y) or computation.fact(_has_functions)):
         return False  # the divider works beside the other units, and they have more to do
     return nest.depth_of(y) < nest.depth if _is_variable(y) else _fits(y)
+
+
+def _is_column(nest: Nest, y: Value) -> bool:
+    """Whether each lane has a number of its own that an outer loop knows."""
+    return y.scalar_type == "double" and _is_variable(y) and nest.depth_of(y) < nest.depth
 
 
 def _has_functions(computation: Computation) -> bool:
@@ -115,9 +125,9 @@ def known(w: Writer, y: Value) -> Divisor:
 
 
 def prepared(w: Writer, y: Value) -> Divisor:
-    """The same for a number that the program computes; only positive ones are in range."""
-    low, high = _Y_RANGE[y.type]
-    one, integer = w.float(1.0, y.type), _INTEGER[y.type]
+    """The same for numbers that the program computes; only positive ones are in range."""
+    low, high = _Y_RANGE[y.scalar_type]
+    one, integer = w.float(1.0, y.type), vector_of(_INTEGER[y.scalar_type], y.lanes)
     near = w.binary("fdiv", one, y)
     left = _fma(w, w.unary("fneg", y), near, one)
     is_beyond = w.compare("fcmp olt", left, w.float(0.0, y.type))
@@ -127,25 +137,33 @@ def prepared(w: Writer, y: Value) -> Divisor:
     rest = w.binary("fmul", _fma(w, w.unary("fneg", y), down, one), near)
     enough = w.compare("fcmp oge", y, w.float(2.0**low, y.type))
     little = w.compare("fcmp olt", y, w.float(2.0**high, y.type))
-    return Divisor(y, near, down, rest, w.binary("and", enough, little))
+    fits = w.binary("and", enough, little)
+    if y.lanes > 1:
+        fits = w.intrinsic("llvm.vector.reduce.and", "i1", fits, suffix=f"v{y.lanes}i1")
+    return Divisor(y, near, down, rest, fits)
 
 
-def quotients(w: Writer, xs: Sequence[Value], divisor: Divisor) -> list[Value]:
-    """Vectors divided by the number; one test for all of them. Opens basic blocks."""
+def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> list[Value]:
+    """Vectors divided each by its number, or numbers; one test for all. Opens basic blocks."""
     quick, slow, done = (w.new_label(p) for p in ("quick", "slow", "done"))
     is_bad = _is_outside(w, xs)
-    if divisor.fits is not None:
-        is_bad = w.binary("or", is_bad, w.binary("xor", divisor.fits, Value("true", "i1")))
-    splats = [w.splat(v, xs[0].lanes) for v in (divisor.down, divisor.rest, divisor.near)]
-    y = w.splat(divisor.y, xs[0].lanes)
+    for fits in dict.fromkeys(d.fits for d in divisors if d.fits is not None):
+        is_bad = w.binary("or", is_bad, w.binary("xor", fits, Value("true", "i1")))
+    pairs = list(zip(xs, divisors, strict=True))
+    splats = [[w.splat(v, x.lanes) for v in (d.down, d.rest, d.near, d.y)] for x, d in pairs]
     w.branch_if(is_bad, slow, quick)
     known = w.scope()
     w.label(quick)
-    found = [_product(w, x, y, splats, is_negative=divisor.is_negative) for x in xs]
+    found = [
+        _product(w, x, y, parts, is_negative=d.is_negative)
+        for (x, d), (*parts, y) in zip(pairs, splats, strict=True)
+    ]
     w.branch(done)
     w.restore(known)
     w.label(slow)
-    divided = [w.assign(x.type, f"fdiv {x.typed}, {y}") for x in xs]
+    divided = [
+        w.assign(x.type, f"fdiv {x.typed}, {y}") for x, (*_, y) in zip(xs, splats, strict=True)
+    ]
     w.branch(done)
     w.label(done)
     return [

@@ -1,4 +1,4 @@
-"""bf16 columns divided by a fold of theirs: products that round as the divisions would."""
+"""bf16 and f64 columns divided by a fold of theirs: products that round as the divisions would."""
 
 import ml_dtypes
 import numpy as np
@@ -40,3 +40,18 @@ def test_columns_are_divided_once_each() -> None:
     inside = text[text.rindex("store") - 2000 : text.rindex("store")]
     assert "fdiv" in text
     assert "fdiv" not in inside
+
+
+def test_doubles_are_the_quotients_too() -> None:
+    rng = np.random.default_rng(1)
+    x, z = np.exp(rng.uniform(-40, 40, (2, 40, 96))) * rng.choice([-1.0, 1.0], (2, 40, 96))
+    z[:, 32:] = np.abs(z[:, 32:])
+    z[:, 40:44] = [0.0, np.inf, np.nan, 5e-324]
+    x[3, 64:70] = [0.0, -0.0, np.inf, np.nan, 5e-324, 1e308]
+    module = driver.parse(SOURCE.replace("bf16", "f64"))
+    with np.errstate(all="ignore"):
+        want = x / z.max(0)
+    for threads in (1, 2):
+        got = driver.compile(module, threads=threads, cache=False)(x, z)
+        assert np.array_equal(got, want, equal_nan=True)
+        assert np.array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
