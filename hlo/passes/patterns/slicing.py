@@ -29,7 +29,7 @@ def merge_slices(root: Instruction) -> Instruction | None:
     (x,) = inner.operands
     merged = tuple(
         SliceDim(
-            a.start + b.start * a.stride,
+            min(a.start + b.start * a.stride, a.limit),  # beyond it where nothing is taken
             min(a.start + b.limit * a.stride, a.limit),
             a.stride * b.stride,
         )
