@@ -83,7 +83,9 @@ def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
         value = w.cast("fpext", half, vector_of("float", lanes))
         w.note(value, dt.F16.name, raw)
         return value
-    return decoded_small(w, raw, component, has_halves=target.has("f16c"))
+    value = decoded_small(w, raw, component, has_halves=target.has("f16c"))
+    w.note(value, component.name, raw)
+    return value
 
 
 def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:

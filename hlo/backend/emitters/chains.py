@@ -1,4 +1,4 @@
-"""Chains: elementwise ops of floats that rest on one of 16 bits and on constants.
+"""Chains: elementwise ops of floats that rest on one of 8 or 16 bits and on constants.
 
     chain_of(elemental, root) -> the ops from a source to the root, where looking the root's code
     up by the source's (code_tables.py) is less work than computing it
@@ -22,14 +22,13 @@ from hlo.records import dataclass
 if TYPE_CHECKING:
     from hlo.backend.codegen.elemental import Elemental
 
-CODE_TYPES = (dt.BF16, dt.F16)
-ROOT_TYPES = (*CODE_TYPES, dt.F32)
 LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 LEAST_COST = 24  # in vector instructions
 MOST_MEMBERS = 64
 
 _COSTS = dict.fromkeys(FUNCTIONS, 24) | {"logistic": 40, "divide": 16, "sqrt": 20, "rsqrt": 20}
 _ROUNDING = {"bf16": 4, "f16": 2}
+_SMALL_ROUNDING = 16  # of 8 bits
 
 Node = tuple[Instruction, tuple[int, ...]]  # a value: an instruction, which element of a tuple
 
@@ -45,11 +44,12 @@ class Chain:
 
 def chain_of(elemental: Elemental, root: Instruction) -> Chain | None:
     """The longest chain to the root that is worth a table."""
-    if root.shape.dtype not in ROOT_TYPES or root.shape.size < LEAST_ELEMENTS:
+    dtype = root.shape.dtype
+    if not (dtype is dt.F32 or has_codes(dtype)) or root.shape.size < LEAST_ELEMENTS:
         return None
-    if root.opcode == "convert" and root.operands[0].shape.dtype in CODE_TYPES:
-        return None  # a shift: the operand's table is half as long
-    if all(m.dtype not in CODE_TYPES for m in elemental.memory.values()):
+    if root.opcode == "convert" and has_codes(root.operands[0].shape.dtype):
+        return None  # a shift or little more: the operand's table is half as long
+    if not any(has_codes(m.dtype) for m in elemental.memory.values()):
         return None
     order, sources = _explored(elemental, root)
     source = next(iter(sources[root, ()]), (root, ()))
@@ -59,6 +59,11 @@ def chain_of(elemental: Elemental, root: Instruction) -> Chain | None:
     if sum(map(_cost, members)) < LEAST_COST:
         return None
     return Chain(source, root, members)
+
+
+def has_codes(dtype: DType) -> bool:
+    """Whether a table may have an entry for every number of the type."""
+    return dtype.is_float and dtype.bits in (8, 16)
 
 
 def uniform(elemental: Elemental, node: Node) -> Literal | None:
@@ -86,7 +91,7 @@ def _explored(
             continue
         top = node[0]
         if not is_ready and top is not root and _ends(elemental, node, root, len(order)):
-            is_code = top.shape.dtype in CODE_TYPES and top.shape.dims == root.shape.dims
+            is_code = has_codes(top.shape.dtype) and top.shape.dims == root.shape.dims
             sources[node] = (node,) if is_code else ()
             continue
         below = [elemental.source(o, ()) for o in top.operands]
@@ -95,7 +100,7 @@ def _explored(
             stack += [(n, False) for n in below if n not in sources]
             continue
         sources[node] = _common(elemental, below, sources)
-        if top.shape.dtype in CODE_TYPES:
+        if has_codes(top.shape.dtype):
             sources[node] += (node,)
         order.append(top)
     return order, sources
@@ -144,6 +149,7 @@ def _between(
 
 def _cost(instruction: Instruction) -> int:
     """Vector instructions for sixteen elements, about."""
-    is_exact = instruction.opcode in EXACT
-    rounding = 0 if is_exact else _ROUNDING.get(instruction.shape.dtype.name, 0)
+    dtype, rounding = instruction.shape.dtype, 0
+    if instruction.opcode not in EXACT and has_codes(dtype):
+        rounding = _ROUNDING.get(dtype.name, _SMALL_ROUNDING)
     return _COSTS.get(instruction.opcode, 1) + rounding

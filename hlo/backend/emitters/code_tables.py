@@ -1,4 +1,4 @@
-"""Code tables: a chain of ops from a float of 16 bits to a float is looked up, by its code.
+"""Code tables: a chain of ops from a float of 8 or 16 bits to a float is looked up by its code.
 
     code of the root = table[code of the source]: all that is between rests on these two alone
 
@@ -27,13 +27,12 @@ from hlo.ops.table import call_attributes
 if TYPE_CHECKING:
     from hlo.backend.codegen.elemental import Elemental
 
-CODES = 1 << 16
 _LANES = 16
 _WORDS = f"<{_LANES} x i32>"
 _GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
 _WORD_BYTES = 4
 _BITS = f"<{_LANES} x i1>"
-_EXTRA = 2  # entries behind the last: of short ones a word is read
+_EXTRA = 4  # entries behind the last: of short ones a word is read
 _TABLE = "internal global [{size} x {kind}] zeroinitializer, align 64"
 _READY = """define internal void @{ready}() nounwind {{
   %known = load atomic i8, ptr @{flag} acquire, align 1
@@ -89,7 +88,8 @@ def _defined(elemental: Elemental, chain: Chain) -> str:
         w.declarations.update(inner.declarations)
         w.globals.update(inner.globals)
         kind = types.storage_scalar(chain.root.shape.dtype)
-        w.globals[name] = f"@{name} = {_TABLE.format(size=CODES + _EXTRA, kind=kind)}"
+        size = _count(chain) + _EXTRA
+        w.globals[name] = f"@{name} = {_TABLE.format(size=size, kind=kind)}"
         w.globals[f"{name}.known"] = f"@{name}.known = internal global i8 0"
         fill = f"{name}.fill"
         w.globals[fill] = f"define internal void @{fill}(ptr %table) nounwind {{\n{body}\n}}"
@@ -103,21 +103,27 @@ def _filling(elemental: Elemental, chain: Chain) -> Writer:
     w = Writer()
     nest = Nest(w, elemental.nest.target)
     apart = type(elemental)(nest, _LANES)
-    counting = ", ".join(f"i16 {k}" for k in range(_LANES))
-    codes = f"<{_LANES} x i16>"
+    source = chain.source[0].shape.dtype
+    scalar = types.storage_scalar(source)
+    counting = ", ".join(f"{scalar} {k}" for k in range(_LANES))
 
     def round_of(i: Value, _: list[Value]) -> list[Value]:
-        first = w.splat(w.cast("trunc", i, "i16"), _LANES)
-        raw = w.binary("add", first, Value(f"<{counting}>", codes))
-        x = types.decoded(w, nest.target, raw, chain.source[0].shape.dtype)
+        first = w.splat(w.cast("trunc", i, scalar), _LANES)
+        raw = w.binary("add", first, Value(f"<{counting}>", vector_of(scalar, _LANES)))
+        x = types.decoded(w, nest.target, raw, source)
         result = _evaluated(elemental, apart, chain, x)
         code = types.encoded(w, nest.target, result, chain.root.shape.dtype)
-        w.store(code, w.address(Value("%table", "ptr"), i, code.scalar_type), 2)
+        w.store(code, w.address(Value("%table", "ptr"), i, code.scalar_type), 1)
         return []
 
-    nest.loop(0, CODES, _LANES, [], round_of)
+    nest.loop(0, _count(chain), _LANES, [], round_of)
     w.emit("ret void")
     return w
+
+
+def _count(chain: Chain) -> int:
+    """How many codes the source has."""
+    return 1 << chain.source[0].shape.dtype.bits
 
 
 def _evaluated(elemental: Elemental, apart: Elemental, chain: Chain, x: Value) -> Value:
@@ -180,10 +186,10 @@ def _code(nest: Nest, x: Value, source: DType) -> Value:
 def _one_by_one(w: Writer, entries: Value, code: Value, kind: str) -> Value:
     """Lanes of the table's entries."""
     if code.lanes == 1:
-        return w.load(w.address(entries, code, kind), kind, 2)
+        return w.load(w.address(entries, code, kind), kind, 1)
     result = Value("poison", vector_of(kind, code.lanes))
     for lane in range(code.lanes):
-        entry = w.load(w.address(entries, w.extract(code, lane), kind), kind, 2)
+        entry = w.load(w.address(entries, w.extract(code, lane), kind), kind, 1)
         text = f"insertelement {result.typed}, {entry.typed}, i64 {lane}"
         result = w.pure(result.type, text)
     return result
