@@ -30,7 +30,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.contraction import DotDims, group_prefix
 from hlo.ops.making import inferred_shape, make, make_constant
-from hlo.ops.table import attribute
+from hlo.ops.table import OPS, attribute
 from hlo.passes.liveness import replace, replaceable
 from hlo.passes.loop_making import (
     INDEX,
@@ -59,17 +59,29 @@ def ragged_dot_rewriter(module: Module) -> bool:
     """
     found = [i for i in replaceable(module, "ragged-dot") if _is_rewritable(i)]
     for instruction in found:
-        replace(instruction, _rewritten(_Ragged.of(instruction), module))
+        replace(instruction, _value(instruction, module))
     return bool(found)
 
 
 def _is_rewritable(dot: Instruction) -> bool:
-    if dot.shape.dtype.is_pred:
-        return False
     shapes = [*(o.shape for o in dot.operands), dot.shape]
-    if any(s.is_dynamic or s.size == 0 for s in shapes):
-        return False
-    return max(shapes[0].dims) < LARGEST
+    return not any(s.is_dynamic for s in shapes) and max(shapes[0].dims) < LARGEST
+
+
+def _value(dot: Instruction, module: Module) -> Instruction:
+    """The loops; nothing is summed where there is nothing, and truth values are counted."""
+    shape = dot.shape.without_layout()
+    if 0 in (dot.shape.size, *(o.shape.size for o in dot.operands)):
+        return blank(dot, shape)
+    if not shape.dtype.is_pred:
+        return _rewritten(_Ragged.of(dot), module)
+    x, y, *sizes = dot.operands
+    sides = [make(dot, "convert", o, shape=o.shape.with_dtype(dt.S32)) for o in (x, y)]
+    own = {k: v for k, v in dot.attributes.items() if k in OPS[dot.opcode].attrs}
+    counted = make(dot, dot.opcode, *sides, *sizes, shape=shape.with_dtype(dt.S32), **own)
+    count = _rewritten(_Ragged.of(counted), module)
+    replace(counted, count)
+    return make(dot, "convert", count, shape=shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,7 @@ def scaled_dot_rewriter(module: Module) -> bool:
 
 def _is_rewritable(dot: Instruction) -> bool:
     shapes = [*(o.shape for o in dot.operands), dot.shape]
-    return not any(s.is_dynamic for s in shapes) and all(
-        s.dtype.is_float and s.size for s in shapes
-    )
+    return not any(s.is_dynamic for s in shapes) and all(s.dtype.is_float for s in shapes)
 
 
 def _rewritten(dot: Instruction) -> Instruction:

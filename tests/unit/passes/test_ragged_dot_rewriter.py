@@ -77,6 +77,26 @@ def test_ragged_dots_of_any_type(form: str, t: str, o: str, s: str, tolerance: f
         check(module, [x, y, np.array([m // 3, 0, 1, m // 2], g.dtype)], tolerance)
 
 
+TRUTHS = """HloModule m
+ENTRY e {{ x = {t}[9,{k}] parameter(0)
+  y = {t}[3,{k},5] parameter(1)
+  g = s32[3] parameter(2)
+  ROOT r = {t}[9,5] ragged-dot(x, y, g), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}},
+    lhs_ragged_dims={{0}}, rhs_group_dims={{0}} }}
+"""
+
+
+@pytest.mark.parametrize(("t", "k"), [("pred", 4), ("f32", 0)])
+def test_truth_values_and_nothing_are_summed(t: str, k: int) -> None:
+    module = hlo.parse(TRUTHS.format(t=t, k=k))
+    rng = np.random.default_rng(0)
+    dtype = module.entry.parameters[0].shape.dtype.numpy
+    arrays: list[object] = [
+        rng.integers(0, 2, p.shape.dims).astype(dtype) for p in module.entry.parameters[:2]
+    ]
+    check(module, [*arrays, np.array([2, 3, 3], np.int32)], 0.0)
+
+
 def test_rows_of_other_groups_do_not_reach_a_sum() -> None:
     module = hlo.parse(CONTRACTED.format(t="f32", o="f32", s="s32", m=40))
     x, y, _ = made_up_inputs(module, "normal", 3)
