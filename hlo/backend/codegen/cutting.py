@@ -21,7 +21,9 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.records import dataclass
 
 LEAST_LINES = 60  # of a loop that is worth a function, about 2 ms
-LEAST_WORK = 1500  # lines run in one call: a call costs about 30, and what it makes LLVM spill
+# Lines run in one call, which costs about 30, and what it makes LLVM spill; half of it where the
+# kernel would take too long otherwise.
+LEAST_WORK = 1500
 MOST_RUN = 400  # lines without a branch that stay together, about 12 ms
 UNKNOWN_ROUNDS = 4  # of a loop whose bounds come at run time
 MOST_VECTORS, MOST_VALUES, MOST_RESULTS = 8, 20, 6  # that a call passes, that it gives back
@@ -219,7 +221,8 @@ class _Function:
             if loop.size < LEAST_LINES:
                 break
             is_outermost = any(loop is x for x in self.loops)
-            if loop.size > _WHOLE * left or not (is_outermost or loop.work >= LEAST_WORK):
+            least = LEAST_WORK if left <= MOST_RUN else LEAST_WORK // 2
+            if loop.size > _WHOLE * left or not (is_outermost or loop.work >= least):
                 candidates += loop.inner
             else:
                 found.append(loop)
