@@ -125,6 +125,7 @@ class _Sequence:
         self.places = places
         self.calls: list[KernelCall] = []
         self.temporaries: list[int] = []
+        self.stores_once = True  # each result
 
     def add_before(self, kernel: Kernel, source: int, size: int) -> int:
         """A kernel that writes a new temporary from a buffer; the temporary's place."""
@@ -165,7 +166,8 @@ class _Sequence:
             self._call(product, c.lhs.buffer, blocks, *others)
         else:
             self._add_product(c, ring, others)
-        return KernelSequence(tuple(self.calls), tuple(self.temporaries))
+        pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
+        return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs)
 
     def _call(self, kernel: Kernel, *buffers: int) -> None:
         self.calls.append(KernelCall(kernel, buffers))
@@ -181,6 +183,7 @@ class _Sequence:
             self._add_parts(c, ring, split, others)
             return
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+        self.stores_once = not plan.columns.overlaps
         self._call(product_kernel(plan, self.epilogue), *factors, *others)
 
     def _add_parts(

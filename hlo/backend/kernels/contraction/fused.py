@@ -21,6 +21,7 @@ from hlo.backend.emitters import random, reduction, values, windows  # noqa: F40
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.passes.fusibility import is_elementwise
 
 
 class Fused:
@@ -46,7 +47,33 @@ class Fused:
             return self._applied(w, sums, lanes, columns)
 
         others = tuple(fusion_number(p) for p in self.read)
-        return Epilogue(self.body.root.shape.dtype, apply, others)
+        return Epilogue(self.body.root.shape.dtype, apply, others, self._in_place())
+
+    def _in_place(self) -> frozenset[tuple[int, int]]:
+        """Operands of the result's size of which each element is read where its result goes."""
+        root = self.body.root.shape
+        bits = root.dtype.item_bytes
+        return frozenset(
+            (fusion_number(p), 0)
+            for p in self.read
+            if p not in self.contraction.operands
+            and p.shape.dtype.item_bytes == bits
+            and self._is_read_in_place(p)
+        )
+
+    def _is_read_in_place(self, parameter: Instruction) -> bool:
+        """Whether nothing between it and the root moves elements."""
+        dims, waiting, seen = self.body.root.shape.dims, [parameter], {parameter}
+        while waiting:
+            reader = waiting.pop()
+            if not reader.shape.is_array or reader.shape.dims != dims:
+                return False
+            if reader is not parameter and not is_elementwise(reader):
+                return False
+            new = [user for user in reader.users if user not in seen]
+            seen.update(new)
+            waiting += new
+        return True
 
     def _applied(
         self, w: Writer, sums: tuple[Value, ...], lanes: Lanes, columns: int

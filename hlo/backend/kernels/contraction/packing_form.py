@@ -64,6 +64,17 @@ class Panels:
             return at
         return w.intrinsic("llvm.umin", "i64", at, w.int(self.end - self.step))
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether the last panel begins before the one before it ends."""
+        return self.count > 1 and self.count * self.step > self.end
+
+    def again(self, w: Writer, panel: Value, start: Value) -> Value:
+        """How many of a panel's first indices lie in the one before it too."""
+        if not self.overlaps:
+            return w.int(0)
+        return w.binary("sub", times(w, panel, self.step), start)
+
     def exceeds(self, total: int) -> bool:
         """Whether some panel has lanes beyond the set."""
         last = min((self.count - 1) * self.step, max(self.end - self.step, 0))

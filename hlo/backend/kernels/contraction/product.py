@@ -379,7 +379,7 @@ class _Product:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)
         if not self.staged and not self.is_direct:
-            self._finish_rows(start, columns)
+            self._finish_rows(tile, start, columns)
 
     def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
         """Where a tile's sums go: to the stage or straight to the result."""
@@ -450,16 +450,17 @@ class _Product:
 
     # -- the result ------------------------------------------------------------------------------
 
-    def _finish_rows(self, start: Value, columns: Columns) -> None:
-        """A tile that waits on the stage, to the result's rows from `start` on."""
-        w, axes = self.w, self.row_axes
+    def _finish_rows(self, tile: Value, start: Value, columns: Columns) -> None:
+        """A tile that waits on the stage, to the result's rows from `start` on, each once: what an
+        epilogue reads may lie there.
+        """
+        w, axes, rows = self.w, self.row_axes, self.plan.rows
 
-        def at_row(r: Value, _: list[Value]) -> list[Value]:
+        def at_row(r: Value) -> None:
             offset = strided(w, add(w, start, r), axes)
             self._store_row(self.waiting.sums(self.waiting.row(r)), offset, columns)
-            return []
 
-        loop(w, w.int(self.plan.rows.step), [], at_row)
+        each(w, rows.again(w, tile, start), w.int(rows.step), at_row)
 
     def _finish_stage(self, tiles: Range, columns: Columns) -> None:
         axes = self.row_axes
@@ -467,7 +468,7 @@ class _Product:
         def finish(row: Value, stage: Value) -> None:
             self._store_row(self.waiting.sums(stage), strided(self.w, row, axes), columns)
 
-        self.waiting.each_row(tiles, finish)
+        self.waiting.each_row(tiles, finish, once=True)
 
     def _finish_tile(self, tile: Tile, start: Value, columns: Columns) -> None:
         """Rows from registers to the result."""

@@ -45,11 +45,14 @@ class Epilogue:
     apply(w, sums, lanes): the sums are components as out's own arithmetic has them (f32 for bf16),
     not rounded to the contraction's type yet; it returns components in memory form (LLVM type of
     `dtype`'s storage). others: the sequence's buffers that it reads, after lhs, rhs and the result.
+    in_place: pairs of a fusion's operand and result that may be the same memory where each result
+    is stored once.
     """
 
     dtype: DType
     apply: Callable[[Writer, Parts, Lanes], Parts]
     others: tuple[int, ...] = ()
+    in_place: frozenset[tuple[int, int]] = frozenset()
 
 
 class Result:

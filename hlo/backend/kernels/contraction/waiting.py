@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hlo.backend.codegen.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import add, advanced, each, loop, times
+from hlo.backend.kernels.contraction.loops import add, advanced, each, times
 from hlo.backend.kernels.contraction.plan import Plan
 from hlo.backend.kernels.contraction.ring import Parts
 
@@ -44,19 +44,22 @@ class WaitingSums:
         """Where a row of the current panel's waits."""
         return advanced(self.w, self.at, times(self.w, row, self.step), self.ring.scalar)
 
-    def each_row(self, tiles: Range, body: Callable[[Value, Value], None]) -> None:
-        """body(row, where it waits) for all rows of the tiles."""
+    def each_row(
+        self, tiles: Range, body: Callable[[Value, Value], None], *, once: bool = False
+    ) -> None:
+        """body(row, where it waits) for all rows of the tiles. once: not for those of a tile that
+        the one before it has as well.
+        """
         w, rows = self.w, self.plan.rows
 
         def at_tile(tile: Value) -> None:
             start = rows.start(w, tile)
             local = times(w, w.binary("sub", tile, tiles[0]), rows.step)
 
-            def at_row(r: Value, _: list[Value]) -> list[Value]:
+            def at_row(r: Value) -> None:
                 body(add(w, start, r), self.row(add(w, local, r)))
-                return []
 
-            loop(w, w.int(rows.step), [], at_row)
+            each(w, rows.again(w, tile, start) if once else w.int(0), w.int(rows.step), at_row)
 
         each(w, *tiles, at_tile)
 

@@ -90,3 +90,24 @@ def test_scratch_does_not_grow_with_the_factors() -> None:
         return compile(parse(text), threads=1, cache=False).temporary_bytes
 
     assert temporary(4096) <= 4 * temporary(1024) < 4 << 20
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(45, 64, 70), (128, 128, 64), (30, 64, 2500)])
+def test_what_is_added_gives_its_memory_to_the_sum(m: int, n: int, k: int) -> None:
+    text = f"""HloModule m
+    less {{ p = f32[] parameter(0)
+      q = f32[] parameter(1)
+      ROOT l = pred[] compare(p, q), direction=LT }}
+    ENTRY e {{ x = f32[{m},{k}] parameter(0)
+      y = f32[{k},{n}] parameter(1)
+      z = f32[{m},{n}] parameter(2)
+      s = f32[{m},{n}] sort(z), dimensions={{1}}, to_apply=less
+      d = f32[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+      r = f32[{m},{n}] subtract(d, s)
+      ROOT t = f32[{m},{n}] sort(r), dimensions={{1}}, to_apply=less }}"""
+    numbers = np.random.default_rng(0)
+    shapes = ((m, k), (k, n), (m, n))
+    x, y, z = (numbers.integers(-4, 5, s).astype(np.float32) for s in shapes)
+    exe = compile(parse(text), threads=2, cache=False)
+    np.testing.assert_array_equal(exe(x, y, z), np.sort(x @ y - np.sort(z), axis=1))
+    assert exe.memory.peak_bytes < 2 * exe.memory.result_bytes
