@@ -9,6 +9,8 @@ program's. The runtime shows the array to the caller under its own dimensions ag
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
@@ -28,8 +30,16 @@ def in_memory_order(module: Module) -> Module:
     entry = changed.entry
     entry.root = _ordered(entry, entry.root, layout.result)
     header = {"entry_computation_layout": ProgramShape(layout.parameters, result)}
-    changed.attributes = {**changed.attributes, **header}
+    changed.attributes = {**changed.attributes, **header, **_aliases(module)}
     return changed
+
+
+def _aliases(module: Module) -> dict[str, object]:
+    """Aliases that only ask for the same memory: a result's dimensions may be others now."""
+    aliases = module.attributes.get("input_output_alias")
+    if not isinstance(aliases, tuple):
+        return {}
+    return {"input_output_alias": tuple(replace(a, kind="may-alias") for a in aliases)}
 
 
 def _stored_tree(shape: Shape) -> Shape:

@@ -24,6 +24,7 @@ DONATED = """HloModule m, input_output_alias={ {}: (0, {}, may-alias) },
   entry_computation_layout={(f32[4,5]{1,0})->f32[4,5]{0,1}}
 ENTRY e { x = f32[4,5] parameter(0)
   ROOT n = f32[4,5]{0,1} negate(x) }"""
+BOUND = DONATED.replace("may-alias", "must-alias")
 CALLED = """HloModule m, entry_computation_layout={(f32[4,5]{1,0})->(f32[4,5]{0,1}, f32[4,5]{1,0})}
 ENTRY e { x = f32[4,5] parameter(0)
   p = pred[] constant(true)
@@ -40,7 +41,7 @@ def leaves(value: object) -> list[np.ndarray]:
     return [value]
 
 
-@pytest.mark.parametrize("text", [TRANSPOSED, NESTED, TURNED, DONATED, CALLED])
+@pytest.mark.parametrize("text", [TRANSPOSED, NESTED, TURNED, DONATED, BOUND, CALLED])
 def test_layouts_of_results(text: str) -> None:
     module = driver.parse(text)
     dims = module.entry.parameters[0].shape.dims
