@@ -8,11 +8,12 @@ from hlo.ir.module import Module
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.liveness import awaited, wrapped_operations
 
-# Ops that passes expand, none of which looks into fusions.
+# Ops that passes expand, none of which looks into fusions; and convolutions, not all of which
+# have a kernel that finishes them with what a fusion holds beside.
 EXPANDED = frozenset(
     {
-        "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "custom-call",
-        "ragged-dot", "rng", "rng-get-and-update-state", "scaled-dot", "scan",
+        "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "convolution",
+        "custom-call", "ragged-dot", "rng", "rng-get-and-update-state", "scaled-dot", "scan",
     }
 )  # fmt: skip
 
