@@ -146,3 +146,8 @@ def reduce_dims(reduce: Instruction) -> tuple[int, ...]:
     """Dimensions of the result of a reduce (of each of its results)."""
     shape = reduce.shape
     return shape.elements[0].dims if shape.is_tuple else shape.dims
+
+
+def is_within(index: Index, dims: tuple[int, ...]) -> bool:
+    """Whether an index is one of an array's for all values of the loop variables."""
+    return all(e.low >= 0 and e.high < n for e, n in zip(index, dims, strict=True))

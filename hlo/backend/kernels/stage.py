@@ -11,7 +11,7 @@ from hlo.backend.codegen.indexing import Atom, Expr
 from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_loop
 from hlo.backend.codegen.writer import Value
 from hlo.backend.kernels.kept_strips import strips_of
-from hlo.backend.kernels.part import Part
+from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.prefetching import fetch_ahead, fetched, folds_in_order
 from hlo.backend.kernels.rows import saved_rows
@@ -109,6 +109,8 @@ class _Emission:
         for reduce, index in folds:
             if reduce in self.folded or not all(e.is_made_of(fixed) for e in index):
                 continue
+            if not is_within(index, reduce_dims(reduce)):
+                continue  # beside a pad's operand, say: where it is asked for, a test stands before
             self.folded.add(reduce)
             path = (0,) if reduce.shape.is_tuple else ()
             wanted = [tuple(e.substituted(place) for e in index) for place in places]

@@ -162,3 +162,22 @@ ENTRY e {{
     executable = driver.compile(module, cache=False)
     for n in (0, 3, 4, 9):
         assert np.array_equal(executable(x, np.int32(n)), driver.evaluate(module, x, np.int32(n)))
+
+
+def test_folds_beside_a_padded_operand_read_nothing() -> None:
+    text = f"""HloModule m
+{REDUCERS}
+padded {{
+  x = f32[7,257] parameter(0)
+  zero = f32[] constant(0)
+  m = f32[7] reduce(x, zero), dimensions={{1}}, to_apply=max
+  ROOT r = f32[9] pad(m, zero), padding=-1_3
+}}
+ENTRY e {{
+  x = f32[7,257] parameter(0)
+  ROOT r = f32[9] fusion(x), kind=kLoop, calls=padded
+}}"""
+    module = driver.parse(text)
+    x = np.random.default_rng(5).standard_normal((7, 257)).astype(np.float32)
+    found = driver.compile(module, cache=False).run_guarded(x)
+    assert np.array_equal(found, driver.evaluate(module, x))
