@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.records import dataclass
+from msgspec import Struct
+
 from hlo.source import Span, caret_picture
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A further place or sentence that explains an error."""
 
     message: str
@@ -87,7 +87,6 @@ class HloErrors(HloError):
         return "\n\n".join(str(error) for error in self.errors)
 
 
-@dataclass(eq=False)
 class Violation(Exception):
     """A broken rule, said by code that knows no source text.
 
@@ -95,12 +94,16 @@ class Violation(Exception):
     or "" for the instruction as a whole. constraint: the label in the op's docstring, e.g. "C2".
     """
 
-    code: str
-    at: str
-    found: str
-    expected: str
-    constraint: str = ""
-    help: str = ""
+    def __init__(
+        self, code: str, at: str, found: str, expected: str, constraint: str = "", help: str = ""
+    ) -> None:
+        super().__init__(code, at, found, expected, constraint, help)
+        self.code = code
+        self.at = at
+        self.found = found
+        self.expected = expected
+        self.constraint = constraint
+        self.help = help
 
     def __str__(self) -> str:
         label = f" ({self.constraint})" if self.constraint else ""

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import field
 
-from hlo.records import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class Source(Struct, frozen=True, eq=False):
     """A named text."""
 
     name: str
     text: str
-    _starts: list[int] = field(default_factory=list, repr=False)  # of the lines, once one is asked
+    _starts: list[int] = field(default_factory=list)  # of the lines, once one is asked
 
     def line_column(self, offset: int) -> tuple[int, int]:
         """1-based line and column of an offset (columns count characters after the last LF)."""
@@ -36,8 +34,7 @@ class Source:
         return self.text[start : end if end >= 0 else len(self.text)]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A half-open range of characters of a source."""
 
     source: Source

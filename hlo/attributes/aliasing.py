@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.ints import ints_text
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, int64, ints_of, subtrees, tokens
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 _KINDS = ("may-alias", "must-alias")
 
 
-@dataclass(frozen=True, slots=True)
-class OperandAlias:
+class OperandAlias(Struct, frozen=True):
     """The output at `output` uses the memory of operand number `operand` at `index`."""
 
     output: Ints
@@ -21,8 +21,7 @@ class OperandAlias:
     index: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class InputAlias:
+class InputAlias(Struct, frozen=True):
     """The module's output at `output` may or must use the memory of a parameter at `index`."""
 
     output: Ints
@@ -31,8 +30,7 @@ class InputAlias:
     kind: str = "may-alias"
 
 
-@dataclass(frozen=True, slots=True)
-class Donation:
+class Donation(Struct, frozen=True):
     """A parameter's buffer at `index` that the program may overwrite."""
 
     parameter: int

@@ -7,16 +7,16 @@ debug_attributes={
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.origin import OriginalArray, array_text, build_array
 from hlo.attributes.scalars import bool_text
 from hlo.attributes.tree import Tree, fields, has, int64, subtrees, tokens, unknown_field
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class DebugAttributes:
+class DebugAttributes(Struct, frozen=True):
     """Only what was written is held; None is absent."""
 
     log_mode: str | None = None
@@ -25,8 +25,7 @@ class DebugAttributes:
     partitioned: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DebugEntry:
+class DebugEntry(Struct, frozen=True):
     """What is logged about one original value."""
 
     original: OriginalArray

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, tokens
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DimLabels:
+class DimLabels(Struct, frozen=True):
     """Which dimension of each array is what; `lhs_spatial[k]` is where spatial dimension k lies."""
 
     lhs_batch: int

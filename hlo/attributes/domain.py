@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.escape import unquoted
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.sharding import Sharding, build_sharding, sharding_text
 from hlo.attributes.tree import Tree, fields, subtrees, tokens, unknown_field
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(Struct, frozen=True):
     """The shardings on both sides of a domain boundary."""
 
     entry: Sharding

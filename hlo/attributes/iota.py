@@ -6,16 +6,15 @@ import itertools
 import math
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.tree import Tree, ints_of, subtrees, tokens
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Iota:
+class Iota(Struct, frozen=True):
     """transpose(reshape(0 .. n-1, dims), permutation), flattened; made by `canonical_iota`."""
 
     dims: Ints

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AttributeKind:
+class AttributeKind(Struct, frozen=True, eq=False):
     """rule: the start rule of the grammar that its text follows.
 
     build(tree) -> value, raising Violation("attribute-value", at, found, expected) on a bad value;

@@ -6,18 +6,17 @@ import itertools
 import math
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.escape import unquoted
 from hlo.attributes.iota import Iota, build_iota
 from hlo.attributes.tree import Tree, has, ints_of, key_of, subtrees, tokens
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mesh:
+class Mesh(Struct, frozen=True):
     """Axes with names and sizes, and which device stands where (row-major over the axes).
 
     device: set for a maximal mesh (one device); axes is empty then.
@@ -40,8 +39,7 @@ class Mesh:
         return flat.reshape(sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class AxisRef:
+class AxisRef(Struct, frozen=True):
     """An axis of a mesh (its number), or a part of it: `'y':(1)2` is (pre-size)size."""
 
     axis: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.mesh import (
     AxisRef,
     Mesh,
@@ -16,22 +18,19 @@ from hlo.attributes.mesh import (
 from hlo.attributes.metadata import Metadata, build_metadata, metadata_text
 from hlo.attributes.tree import Tree, has, is_empty, key_of, subtrees, tokens, unknown_field
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 _REDUCTIONS = ("max", "min")
 _AXES = ("replicated", "unreduced", "manual")
 
 
-@dataclass(frozen=True, slots=True)
-class MeshDim:
+class MeshDim(Struct, frozen=True):
     """The axes that cut one dimension; open: more may be added (`?`)."""
 
     axes: tuple[AxisRef, ...] = ()
     open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MeshSharding:
+class MeshSharding(Struct, frozen=True):
     """kind: "replicated", "manual", "unreduced", "maximal" or "tiled" (by `dims`)."""
 
     mesh: Mesh

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.ints import ints_text
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.scalars import checked_int32
 from hlo.attributes.tree import Tree, fields, has, int64, ints_of, subtrees, tokens, unknown_field
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True):
     """Fields in the order in which they are printed; "" and 0 mean absent."""
 
     op_type: str = ""
@@ -79,7 +79,7 @@ def metadata_text(metadata: Metadata, *, raw_scheduling_name: bool = False) -> s
 
 
 def _field_texts(m: Metadata, *, raw_scheduling_name: bool) -> Iterator[str]:
-    for key in Metadata.__slots__:
+    for key in Metadata.__struct_fields__:
         value = getattr(m, key)
         if key == "metadata_payload":
             if value is not None:

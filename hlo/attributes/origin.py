@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from hlo.attributes.escape import quoted, unquoted
 from hlo.attributes.ints import ints_text
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, ints_of, subtrees, token_type, tokens
 from hlo.errors import HloError, Violation
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 SYNTHETIC_CALL = "synthetic_call"
@@ -18,16 +19,14 @@ _BYTES = "surrogateescape"
 DEEPEST = 200  # levels of tuples; no program comes near
 
 
-@dataclass(frozen=True, slots=True)
-class OriginalArray:
+class OriginalArray(Struct, frozen=True):
     """A leaf: an instruction of the original program, and where in its tuple."""
 
     name: str
     index: Ints = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """tree: a leaf, None (unknown), or a tuple of trees; or a call that no program text holds."""
 
     tree: object = ()
@@ -150,8 +149,7 @@ def array_text(array: OriginalArray | None, *, escape: bool = True) -> str:
     return f"{{{name}{index}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """How to get a lost original value from another: by a module, or as it is.
 
     module: the text of a module in the form that reads back, or "".

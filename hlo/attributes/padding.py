@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, int64, tokens
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class PaddingDim:
+class PaddingDim(Struct, frozen=True):
     """One dimension. Edges may be negative (they crop); interior stands between two elements."""
 
     low: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.ints import ints_list_text, ints_text
 from hlo.attributes.iota import Iota, build_group_iota
@@ -21,14 +22,12 @@ from hlo.attributes.mesh import (
 )
 from hlo.attributes.tree import Tree, ints_of, subtrees
 from hlo.errors import HloError, Violation
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 LARGEST = 1 << 24  # devices that are listed one by one
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(Struct, frozen=True):
     """Groups as written; none: all devices are one group."""
 
     lists: tuple[Ints, ...] = ()
@@ -44,8 +43,7 @@ class ListGroups:
         return ints_list_text(self.lists)
 
 
-@dataclass(frozen=True, slots=True)
-class IotaGroups:
+class IotaGroups(Struct, frozen=True):
     """count groups of size devices each, cut from an iota."""
 
     count: int
@@ -69,8 +67,7 @@ class IotaGroups:
         return f"[{self.count},{self.size}]<={self.iota}"
 
 
-@dataclass(frozen=True, slots=True)
-class MeshGroups:
+class MeshGroups(Struct, frozen=True):
     """Devices that differ only in the named axes are a group."""
 
     mesh: Mesh

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.scalars import general_text
 from hlo.attributes.tree import (
@@ -15,14 +17,12 @@ from hlo.attributes.tree import (
     unknown_field,
 )
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 _MODES = ("default", "highest")
 _TOLERANCES = ("atol", "rtol", "ulps")
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(Struct, frozen=True):
     """Largest errors allowed: absolute, relative, in units of the last place."""
 
     atol: float = 0.0
@@ -30,8 +30,7 @@ class Tolerance:
     ulps: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ResultAccuracy:
+class ResultAccuracy(Struct, frozen=True):
     """A mode, or a tolerance."""
 
     mode: str = "default"

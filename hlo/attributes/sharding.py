@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from hlo.attributes.iota import Iota, build_iota
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.mesh_sharding import MeshSharding, build_mesh_sharding, mesh_sharding_text
@@ -17,14 +19,12 @@ from hlo.attributes.subgroups import LARGEST, SUBGROUP_TYPES, Tile, canonical_ti
 from hlo.attributes.tree import Tree, has, ints_of, is_empty, key_of, subtrees, token_type
 from hlo.errors import Violation
 from hlo.ir.shape import Shape, join_indexed
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 _WORDS = ("REPLICATED", "MAXIMAL", "MANUAL", "UNKNOWN", "UNREDUCED")  # the first written one wins
 
 
-@dataclass(frozen=True, slots=True)
-class TileSharding:
+class TileSharding(Struct, frozen=True):
     """kind: "replicated", "manual", "unknown", "unreduced", "maximal" (on `device`) or "tiled".
 
     shard_group: ("shard_as" or "shard_like", number).
@@ -37,8 +37,7 @@ class TileSharding:
     metadata: tuple[Metadata, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TupleSharding:
+class TupleSharding(Struct, frozen=True):
     """One sharding per leaf of a tuple shape."""
 
     elements: tuple[TileSharding | MeshSharding, ...]
@@ -67,8 +66,7 @@ def repeated(sharding: Sharding, shape: Shape) -> Sharding:
     return TupleSharding((sharding,) * max(1, sum(1 for _ in shape.leaves())))
 
 
-@dataclass(slots=True)
-class _Items:
+class _Items(Struct):
     """The items of a tile form as they were written, the last of each kind."""
 
     words: set[str]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, ints_of, subtrees
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SliceDim:
+class SliceDim(Struct, frozen=True):
     """One dimension: start <= index < limit, every stride-th."""
 
     start: int

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, fields, int64, tokens, unknown_field
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Sparsity:
+class Sparsity(Struct, frozen=True):
     """n of m elements are kept along a dimension; idx: the operand of indices (newer XLA)."""
 
     n: int = 0
@@ -19,8 +19,7 @@ class Sparsity:
     idx: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SparsityConfig:
+class SparsityConfig(Struct, frozen=True):
     """What is sparse: the input, the kernel."""
 
     lhs: Sparsity | None = None

@@ -6,22 +6,22 @@ Frames are numbered from 1 by position; a metadata's stack_frame_id points at on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.attributes.escape import unquoted
 from hlo.attributes.scalars import checked_int32
 from hlo.attributes.tree import Tree, ints_of, key_of, token_type
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 T = TypeVar("T")
 _LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
 _FRAME = ("file_location_id", "parent_frame_id")
 
 
-@dataclass(frozen=True, slots=True)
-class FileLocation:
+class FileLocation(Struct, frozen=True):
     """A range of a file inside a function; ids are places in the tables, from 1."""
 
     file_name_id: int
@@ -32,16 +32,14 @@ class FileLocation:
     end_column: int
 
 
-@dataclass(frozen=True, slots=True)
-class StackFrame:
+class StackFrame(Struct, frozen=True):
     """A location and the frame that called it; parent 0: none (text says parent_frame_id=1)."""
 
     location: int
     parent: int
 
 
-@dataclass(frozen=True, slots=True)
-class StackFrames:
+class StackFrames(Struct, frozen=True):
     """The four tables."""
 
     file_names: tuple[str, ...] = ()

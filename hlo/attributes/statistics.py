@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.scalars import general_text
 from hlo.attributes.tree import Tree, double, has, int64, key_of, subtrees, tokens
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """Named numbers, and which of them a viewer shows first."""
 
     visualizing_index: int = 0

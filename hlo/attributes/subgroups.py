@@ -7,10 +7,10 @@ import math
 import operator
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.iota import Iota, iota_of
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 LARGEST = 1 << 24  # places that are listed one by one
@@ -18,8 +18,7 @@ SUBGROUP_TYPES = ("maximal", "manual", "unreduced", "replicated")  # in canonica
 _WHOLE = ("manual", "replicated", "unreduced")  # types that may take all the devices
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Struct, frozen=True):
     """dims: how often each dimension is cut, then one entry per subgroup type.
 
     devices in row-major order of dims; XLA takes an iota of any size.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.tree import Tree, fields, has, int64, tokens, unknown_field
 from hlo.errors import Violation
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class WindowDim:
+class WindowDim(Struct, frozen=True):
     """One dimension. Pads may be negative (they crop); base_dilation is text's lhs_dilate."""
 
     size: int
@@ -23,8 +23,7 @@ class WindowDim:
     reversed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A window over all dimensions that it moves in."""
 
     dims: tuple[WindowDim, ...] = ()

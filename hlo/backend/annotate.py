@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlo.backend.codegen import marks
 from hlo.backend.codegen.ir_module import IrModule
@@ -26,7 +28,6 @@ from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.records import dataclass
 from hlo.runtime.threads import thread_count
 
 KINDS = ("load", "store", "fma", "vector", "branch", "other")
@@ -89,16 +90,14 @@ def _kernel_text(number: int, kernel: Kernel, instructions: list[Instruction]) -
     return "\n".join([*head, *listing.summary(), *listing.lines, ""])
 
 
-@dataclass(slots=True)
-class Loop:
+class Loop(Struct):
     """One loop: its depth, and how many instructions of each kind stand in it, not deeper."""
 
     depth: int
     mix: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(Struct):
     """The annotated lines of one function, and its loops by header ("" is outside of all)."""
 
     lines: list[str] = field(default_factory=list)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.llvm_ir import emit
 from hlo.backend.host import HostCalls
@@ -28,7 +30,6 @@ from hlo.ir.shape import Shape
 from hlo.passes.dynamic_padder import padded
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
-from hlo.records import dataclass
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
 
@@ -93,8 +94,7 @@ def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]
     return emit(program, flushes=mode == "fast" and can_flush)
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """A stage that --emit shows: its name, the file ending of its text, and how it is made."""
 
     name: str

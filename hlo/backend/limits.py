@@ -11,10 +11,10 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.linking.compile import objects
@@ -27,8 +27,7 @@ CHAINS = 12  # independent sums: more than a processor's latency times its units
 ROUNDS = 5  # the best counts: whatever else the machine does makes it slower only
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Bytes per second out of main memory, read and copied (read + written), and f32
     multiply-adds (two operations each) per second, all with `threads` threads.
     """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.backend import backend
 from hlo.backend.codegen.llvm_ir import TimedStep, emit_timed
@@ -22,12 +23,10 @@ from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.records import dataclass
 from hlo.runtime.threads import thread_count
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRow:
+class ProfileRow(Struct, frozen=True):
     """One step. us: all its calls in one run together; bytes_moved, flops: of one call."""
 
     name: str
@@ -48,8 +47,7 @@ class ProfileRow:
         return self.flops * self.calls / self.us / 1000 if self.us else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """us: one run; rows: its steps, most time first; limits: what the machine can do."""
 
     us: float

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 
 import click
+from msgspec.structs import fields, replace
 
 from hlo.printer.options import PrintOptions
 
@@ -43,4 +43,4 @@ def print_options(form: str, flags: Mapping[str, object]) -> PrintOptions:
     """The form's options with the flags that were given."""
     given = {name: value for name, value in flags.items() if value is not None}
     options = FORMS[form]()
-    return replace(options, **given) if given else options  # type: ignore[arg-type]  # fields by name
+    return replace(options, **given) if given else options

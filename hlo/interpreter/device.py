@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 
 import numpy as np
+from msgspec import Struct, field
 
 from hlo.errors import HloError
 from hlo.interpreter.rendezvous import Rendezvous
@@ -13,7 +13,6 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.numerics.generators import philox_words
 from hlo.ops.random import FIRST_STATE
-from hlo.records import dataclass
 from hlo.runtime.arguments import checked_argument
 
 Infeed = Iterable[object] | Callable[[int, Shape], object]
@@ -21,16 +20,14 @@ Progress = Callable[[int, int], None]  # steps of the entry done, and all of the
 Outfeed = list[object] | Callable[[int, object], None]
 
 
-@dataclass(frozen=True)
-class HostChannel:
+class HostChannel(Struct, frozen=True):
     """The host's end of a send or recv with is_host_transfer: either may be missing."""
 
     receive: Callable[[], object] | None = None  # gives what the program's recv returns
     send: Callable[[object], None] | None = None  # takes what the program's send gives
 
 
-@dataclass
-class Surroundings:
+class Surroundings(Struct):
     """What all devices of a run share: counts, limits, seed, host queues, the meeting point."""
 
     replicas: int = 1

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 Group = tuple[int, ...]
 MailKey = tuple[object, int, int]  # channel, source, target
@@ -23,16 +23,14 @@ class Abandoned(Exception):
     """Raised in the other devices once one has failed."""
 
 
-@dataclass
-class Meeting:
+class Meeting(Struct):
     """One exchange of a group: the values so far, by device."""
 
     values: dict[int, object] = field(default_factory=dict)
     left: int = 0
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Why a device stands still."""
 
     instruction: Instruction

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.errors import HloError, Violation
 from hlo.interpreter.device import Device, Progress
@@ -22,14 +23,12 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import ProgramShape
 from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.table import OPS, Trait, evaluation_keywords
-from hlo.records import dataclass
 
 MOST_DIMENSIONS = 64  # of a NumPy array
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """One instruction to evaluate: its function, and the slots that it reads, fills and frees."""
 
     instruction: Instruction
@@ -40,8 +39,7 @@ class Step:
     dead: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """The steps of a computation: `inputs` are the slots of its parameters by number.
 
     `closed` steps need no parameter: they run at the first call, which leaves `start`, the slots

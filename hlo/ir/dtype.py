@@ -9,8 +9,7 @@ from enum import Enum, auto
 
 import ml_dtypes
 import numpy as np
-
-from hlo.records import dataclass
+from msgspec import Struct
 
 
 class Kind(Enum):
@@ -27,8 +26,7 @@ class Kind(Enum):
     BUFFER = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class FloatFormat:
+class FloatFormat(Struct, frozen=True):
     """Layout of a binary float: sign, exponent, mantissa (stored bits), bias, and its specials.
 
     nan: "ieee" (exponent all ones, mantissa non-zero), "ones" (all exponent and mantissa bits one),
@@ -43,8 +41,7 @@ class FloatFormat:
     has_sign: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DType:
+class DType(Struct, frozen=True, eq=False):
     """One element type. `bits` is the logical width; arrays hold `numpy` items, one per element."""
 
     name: str

@@ -6,22 +6,21 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from msgspec import Struct
+
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 COMBINE = -1  # a tile dimension written `*`
 
 
-@dataclass(frozen=True, slots=True)
-class SplitConfig:
+class SplitConfig(Struct, frozen=True):
     """`SC(dimension:i,j)`: where a dimension is split."""
 
     dimension: int
     indices: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """minor_to_major[0] is the fastest-varying logical dimension. Text: HLO_TEXT.md 3.3.
 
     index_type and pointer_type hold a DType, or None where text has no such property.

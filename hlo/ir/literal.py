@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.ir.dtype import DType, from_numpy
 from hlo.ir.shape import Shape
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Literal:
+class Literal(Struct, frozen=True, eq=False):
     """A shape with its value: a read-only array in logical order, a tuple of Literals, or None.
 
     None: the text said `{...}` (elided); such a literal can be printed and verified, never run.

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.layout import Layout, default_layout
-from hlo.records import dataclass
 
 UNBOUNDED = -1  # the size of a dimension written `?`
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """dims holds the bound of a dynamic dimension (`<=n`), UNBOUNDED for `?`; `dynamic` one flag
     each.
 
@@ -235,8 +235,7 @@ def stored(shape: Shape) -> Shape:
     return shape.with_dims([shape.dims[d] for d in reversed(shape.layout.minor_to_major)])
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramShape:
+class ProgramShape(Struct, frozen=True):
     """Parameters and result of a computation."""
 
     parameters: tuple[Shape, ...]

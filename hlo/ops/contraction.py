@@ -6,6 +6,7 @@ import math
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.enums import DOT_ALGORITHM, OPERAND_PRECISION
 from hlo.attributes.ints import INTS
@@ -18,7 +19,6 @@ from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.products import product
 from hlo.ops.shape_rules import Ints, braces, check_arrays, dims_agree, higher_precision, text
 from hlo.ops.table import Attr, Op
-from hlo.records import dataclass
 
 Array = np.ndarray
 
@@ -34,8 +34,7 @@ HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DotDims:
+class DotDims(Struct, frozen=True):
     """Which dimensions of both sides pair up."""
 
     lhs_batch: Ints

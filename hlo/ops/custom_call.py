@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
 from hlo.attributes.dim_labels import DIM_LABELS
@@ -24,13 +25,11 @@ from hlo.ir.shape import Shape, shape_text
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
 from hlo.ops.table import REQUIRED, Attr, Op
-from hlo.records import dataclass
 
 Array = np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class CustomCall:
+class CustomCall(Struct, frozen=True):
     """What a target's function learns beside the operand values."""
 
     target: str

@@ -6,10 +6,10 @@ Source: shared/OP_SEMANTICS.md section 7.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from hlo.attributes.ints import INTS
 from hlo.errors import Violation

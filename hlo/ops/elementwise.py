@@ -7,10 +7,10 @@ error budgets: section 17.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from hlo.attributes.enums import COMPARISON_TYPE, DIRECTION
 from hlo.attributes.result_accuracy import RESULT_ACCURACY

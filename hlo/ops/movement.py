@@ -5,10 +5,10 @@ Source: shared/OP_SEMANTICS.md section 7.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from hlo.attributes.ints import INTS
 from hlo.attributes.padding import PADDING, PaddingDim

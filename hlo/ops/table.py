@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from enum import Flag, auto
 from typing import ClassVar
 
+from msgspec import Struct
+
 from hlo.attributes.kind import AttributeKind
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 REQUIRED = object()  # Attr.default of an attribute that must be written
 
@@ -35,8 +36,7 @@ class Trait(Flag):
     RANDOM = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Attr:
+class Attr(Struct, frozen=True):
     """One attribute of an op.
 
     default REQUIRED: must be written. printed: "given" (whenever held), "unless-default" (held and

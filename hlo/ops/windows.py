@@ -6,12 +6,12 @@ Source: shared/OP_SEMANTICS.md section 10.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.window import Window, WindowDim
 from hlo.errors import Violation
 from hlo.ir.shape import UNBOUNDED
 from hlo.ops.shape_rules import Ints
-from hlo.records import dataclass
 
 Array = np.ndarray
 NO_WINDOW = Window(())
@@ -50,8 +50,7 @@ def result_sizes(dims: Ints, window: Window) -> Ints:
     return tuple(result_size(n, w) for n, w in zip(dims, window.dims, strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reads:
+class Reads(Struct, frozen=True, eq=False):
     """What one window position reads in every window: an index per dimension, and if it exists."""
 
     indices: tuple[Array, ...]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hlo.attributes.sparsity import SparsityConfig
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
@@ -15,11 +17,9 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.making import inferred_shape
-from hlo.records import dataclass
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """An instruction before it is made; shape None: the text has none."""
 
     opcode: str

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from hlo.parser.lexer import END, Lexer
-from hlo.records import dataclass
 
 # `/*index=5*/` and `/*i0=0*/` are left out: the printer writes those itself.
 _COMMENT = re.compile(r"/\*(?!index=\d+\*/|i\d+=\d+\*/)(?s:.*?)\*/|//[^\r\n]*")
 _PRINTED = re.compile(r"/\*(?:index|i\d+)=\d+\*/")
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """text: with its marks. starts_line: nothing but blanks and comments stands before it there."""
 
     text: str

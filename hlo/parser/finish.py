@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hlo.attributes.aliasing import InputAlias
 from hlo.attributes.metadata import Metadata

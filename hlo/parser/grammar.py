@@ -14,7 +14,6 @@ import os
 import pickle
 import sys
 import tempfile
-from dataclasses import fields
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import lark
 from lark import Lark
+from msgspec.structs import fields
 
 from hlo.parser.kinds import all_kinds
 from hlo.parser.tables import FORM, Plain, plain

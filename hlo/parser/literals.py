@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
+from msgspec.structs import replace
 
 from hlo.errors import Violation
 from hlo.ir import dtype as dt

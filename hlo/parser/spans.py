@@ -5,13 +5,13 @@ Instructions keep only where they begin and end; their text is lexed again here.
 
 from __future__ import annotations
 
-from dataclasses import field
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from hlo.ir.instruction import Instruction
 from hlo.parser.kinds import attribute_kind
 from hlo.parser.lexer import END, Lexer, Token
-from hlo.records import dataclass
 from hlo.source import Source, Span
 
 _OPENING = frozenset(("LPAR", "LBRACE", "LSQB", "LAYOUT"))
@@ -19,8 +19,7 @@ _CLOSING = frozenset(("RPAR", "RBRACE", "RSQB"))
 Place = tuple[int, int]
 
 
-@dataclass(slots=True)
-class _Parts:
+class _Parts(Struct):
     """The places of an instruction's parts."""
 
     shape: Place | None = None

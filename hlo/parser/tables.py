@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Any
 
 from lark import Lark
 from lark.grammar import Rule
 from lark.parsers.lalr_analysis import Reduce, Shift
+from msgspec import Struct, field
 
 from hlo.parser.lexer import END
-from hlo.records import dataclass
 
 Step = tuple[object, object]  # of Lark: Shift and a state, Reduce and a rule
 FORM = "1"  # of what is kept
 
 
-@dataclass(slots=True)
-class Plain:
+class Plain(Struct):
     """states: state -> terminal or rule -> the next state, or -1 - the number of a rule to reduce
     by. rules: name, length, the rest. asks: states that want a marker or a DICT; finals: states
     that only the end can follow.

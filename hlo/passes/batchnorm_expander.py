@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
@@ -13,7 +14,6 @@ from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited, fused_computations
-from hlo.records import dataclass
 
 
 def batchnorm_expander(module: Module) -> bool:
@@ -62,8 +62,7 @@ def _adder(module: Module, caller: Computation, norm: Instruction) -> Computatio
     return added
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(Struct, frozen=True):
     """One batch normalisation: its operands in the arithmetic's type, and what it is made of."""
 
     norm: Instruction

@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 
+from msgspec import Struct
+
 from hlo.attributes.dim_labels import DimLabels
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
@@ -21,7 +23,6 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
 from hlo.passes.fusibility import is_elementwise
-from hlo.records import dataclass
 
 MOST_REPEATED = 4096  # elements of a value that every block computes anew
 Span = tuple[int, int]  # of the block's leading dimensions
@@ -29,8 +30,7 @@ Cut = tuple[Instruction, Span]
 WHOLE: Span = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """lead: the sizes of the leading dimensions that blocks part; sizes: a block's in them.
 
     Where a block's last size does not divide the whole one, the last two blocks overlap: both write

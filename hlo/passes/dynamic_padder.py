@@ -12,6 +12,7 @@ Source: OP_SEMANTICS_CONTROL section 4.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.ir import dtype as dt
 from hlo.ir.graph import clone_module, reachable_computations
@@ -22,14 +23,12 @@ from hlo.ops.making import make
 from hlo.ops.table import OPS, Trait
 from hlo.passes.padding import control, folding, indexing, moving, ordering, packing
 from hlo.passes.padding.scope import Scope, Step, UnsupportedError, flattened
-from hlo.records import dataclass
 
 Places = tuple[tuple[int, int], ...]  # (leaf of the result, dimension)
 Given = tuple[tuple[int, int, int], ...]  # (parameter, leaf of it, dimension)
 
 
-@dataclass(frozen=True, slots=True)
-class Padded:
+class Padded(Struct, frozen=True):
     """The static program; given: sizes that it takes after its parameters; found: sizes that it
     gives after the leaves of the result, before the flag."""
 

@@ -9,13 +9,13 @@ row. Does not know: what is worth fusing (fusion_groups.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from math import prod
+
+from msgspec import Struct, field
 
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 from hlo.passes.fusibility import is_elementwise
-from hlo.records import dataclass
 
 # Per dimension of a value: the root dimension it is (a part of), a folded one's number, or unknown.
 Axis = tuple[str, int]
@@ -27,8 +27,7 @@ STAGES: Axis = ("s", 0)  # a folded or inner dimension, run over by several stag
 _MOST_CUT = 40  # members of a kernel whose loops are cut at the seams of a concatenate
 
 
-@dataclass(slots=True, eq=False)
-class Group:
+class Group(Struct, eq=False):
     """roots: the kernel's results, root the first. members: all, roots too, with their axes.
 
     order: root dimensions as loops run over them, first the `kept` ones that all folds keep; None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
-from hlo.records import dataclass
 
 
 def is_extensible(loop: Instruction, calls: dict[Computation, list[Instruction]]) -> bool:
@@ -95,8 +96,7 @@ def _replace(loop: Instruction, state: Instruction, shape: Shape) -> None:
     computation.remove(loop)
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """A loop's counter: its element of the state takes the values of range(first, limit)."""
 
     element: int

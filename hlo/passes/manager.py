@@ -6,20 +6,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.module import Module
 from hlo.passes.catalogue import CATALOGUE
 from hlo.passes.pipeline import Fixpoint, Step, Steps
-from hlo.records import dataclass
 
 Verify = Callable[[Module], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PassRun:
+class PassRun(Struct, frozen=True):
     """One run of one pass."""
 
     step: Step
@@ -29,8 +28,7 @@ class PassRun:
     instructions_after: int
 
 
-@dataclass(slots=True)
-class Manager:
+class Manager(Struct):
     """verify: called after each pass that changed the module; its HloError is laid to that pass.
 
     before, after: observers, called with the module around each run (for dumps and diffs).

@@ -9,16 +9,16 @@ import difflib
 import re
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from hlo.errors import HloError
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, option_types
-from hlo.records import dataclass
 
 TOKEN = re.compile(r"\s*([A-Za-z0-9_.\-]+|[(),{}=])")
 MOST_ROUNDS = 8  # of a fixpoint group: a further round has never changed a module of the corpus
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One pass with its options."""
 
     name: str
@@ -31,8 +31,7 @@ class Step:
         return f"{self.name}{{{inside}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class Fixpoint:
+class Fixpoint(Struct, frozen=True):
     """Steps run again and again until none changes the module, at most `rounds` times."""
 
     steps: tuple[Step | Fixpoint, ...]

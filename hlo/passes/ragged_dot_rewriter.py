@@ -15,10 +15,10 @@ does the whole dot for each, and masks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from hlo.attributes.window import Window, WindowDim
 from hlo.ir import dtype as dt
@@ -44,7 +44,6 @@ from hlo.passes.loop_making import (
     reducer,
     row,
 )
-from hlo.records import dataclass
 
 LEAST_BLOCK, MOST_BLOCK = 16, 256  # rows
 LARGEST = 2**30  # rows, so that their numbers fit s32
@@ -84,8 +83,7 @@ def _value(dot: Instruction, module: Module) -> Instruction:
     return make(dot, "convert", count, shape=shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ragged:
+class _Ragged(Struct, frozen=True):
     """A ragged dot's parts. ragged: the dimension of lhs; dims: those of the dot by role."""
 
     dot: Instruction
@@ -277,8 +275,7 @@ def _condition(r: _Ragged, state: Shape) -> Computation:
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """A block: its group, its first row, and the first row of the part that is read for it."""
 
     group: Instruction

@@ -13,6 +13,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -21,15 +23,13 @@ from hlo.ir.shape import compatible
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited, fused_computations, is_removable
 from hlo.passes.settling import is_settled, reach_states, settle
-from hlo.records import dataclass
 
 log = logging.getLogger(__name__)
 
 Rewrite = Callable[[Instruction], Instruction | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One equation. exact: bit-equal in IEEE arithmetic for every input (NaN payloads aside)."""
 
     name: str
@@ -66,8 +66,7 @@ def rewrite(
     return register
 
 
-@dataclass(slots=True)
-class Limits:
+class Limits(Struct):
     """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only,
     without:
     names of rules to use alone, or to leave out."""

@@ -10,6 +10,7 @@ branches that draw take and give it. Programs that draw in other callees are lef
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.padding import PaddingDim
 from hlo.ir import dtype as dt
@@ -24,7 +25,6 @@ from hlo.ops.random import FIRST_STATE
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.loop_state import extend, is_extensible
 from hlo.passes.rng_numbers import constant, drawn
-from hlo.records import dataclass
 
 WORDS_PER_BLOCK = 4
 MOST_WORDS = 2**40
@@ -107,8 +107,7 @@ def _words(instruction: Instruction) -> int:
 # -- rewriting -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Counter:
+class _Counter(Struct, frozen=True):
     """Blocks drawn so far: a u64[] of the program's, and a number known here."""
 
     base: Instruction | None

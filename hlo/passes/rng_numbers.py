@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.slices import SliceDim
 from hlo.ir import dtype as dt
@@ -17,7 +18,6 @@ from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 
 def drawn(rng: Instruction, state: Instruction) -> Instruction:
@@ -41,8 +41,7 @@ def constant(like: Instruction, value: np.ndarray, dtype: DType) -> Instruction:
     return make_constant(like, Literal.of(value, Shape.array(dtype, value.shape)))
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """The numbers of one rng: its words of 32 bits as u64, two for each element."""
 
     rng: Instruction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.attributes.window import Window, WindowDim
 from hlo.ir import dtype as dt
@@ -24,7 +25,6 @@ from hlo.passes.loop_making import (
     reducer,
     row,
 )
-from hlo.records import dataclass
 
 # Reducers of growing windows, and what they begin with.
 _IDENTITIES = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "multiply": 1.0}
@@ -70,8 +70,7 @@ def _result(scan: Instruction, values: list[Instruction]) -> Instruction:
     return make(scan, "tuple", *done, shape=shape) if shape.is_tuple else done[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Scan:
+class _Scan(Struct, frozen=True):
     """A scan's parts. outputs: the shapes of what it collects, in default layouts."""
 
     scan: Instruction

@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers
@@ -28,14 +29,12 @@ from hlo.passes.loop_state import (
     is_extensible,
     unchanged_elements,
 )
-from hlo.records import dataclass
 
 LEAST_ITERATIONS = 4
 SIDES = ("lhs", "rhs")
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """A dot of the body that moves: its operand `side` is x[i], for x and w elements of the state.
 
     index: the counter, as the dynamic-slice has it.

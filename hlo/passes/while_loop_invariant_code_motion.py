@@ -8,6 +8,8 @@ unchanged. Ops are pure, so that computing them for a loop without iterations do
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -16,7 +18,6 @@ from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_state import element_index, extend, is_extensible, unchanged_elements
-from hlo.records import dataclass
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user.
 FOLLOWING = frozenset({
@@ -25,8 +26,7 @@ FOLLOWING = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What moves out of one loop: all values in order, and those that the loop goes on reading."""
 
     moved: tuple[Instruction, ...]

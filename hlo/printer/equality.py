@@ -7,7 +7,8 @@ pair is equal when its own text (opcode, shape, attributes without names) is. No
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hlo.attributes.metadata import Metadata
 from hlo.attributes.stack_frames import StackFrames, call_chain

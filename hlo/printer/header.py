@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hlo.attributes.escape import quoted
 from hlo.attributes.frontend import frontend_attributes_text

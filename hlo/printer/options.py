@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hlo.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PrintOptions:
+class PrintOptions(Struct, frozen=True):
     """What a module's text shows; field names are XLA's.
 
     PrintOptions() is our own form: XLA's default form with all constants in full, changed just

@@ -6,8 +6,9 @@ A plan is made once per printing and opcode; the text of a value once per value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from functools import partial
+
+from msgspec import Struct, field
 
 from hlo.attributes.backend_config import BACKEND_CONFIG, string_or_dict_text
 from hlo.attributes.dim_labels import DIM_LABELS, dim_labels_text
@@ -33,14 +34,12 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.table import OPS, Attr
 from hlo.printer.options import PrintOptions
-from hlo.records import dataclass
 
 TextOf = Callable[..., str]
 REFERRING = ("computation", "computations")  # kinds whose values are printed by name or in full
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """One attribute of a plan. pieces: `, key=text` by the value's identity, "" where not shown.
 
     kept: the values that have pieces, so that no other value gets their identity.
@@ -76,8 +75,7 @@ class Entry:
         return self.attr.printed == "given" or value != self.attr.default
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """own: the opcode's attributes; calls: the keys of those that hold computations, and whether
     they hold several; last: what follows them (is_composite); always: whether something is printed
     of an instruction without attributes."""

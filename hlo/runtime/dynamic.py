@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 import numpy as np
+from msgspec import Struct, field
 
-from hlo.records import dataclass
 
-
-@dataclass(frozen=True, eq=False)
-class Dynamic:
+class Dynamic(Struct, frozen=True, eq=False):
     """An array as large as the bounds; only elements below sizes[d] in each dimension d count."""
 
     array: np.ndarray

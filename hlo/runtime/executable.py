@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.errors import HloError
 from hlo.ir.shape import Shape, stored
-from hlo.records import dataclass
 from hlo.runtime.frames import Frame, FrameLayout, FramePool
 from hlo.runtime.native_calls import (
     FastCall,
@@ -240,8 +240,7 @@ def _seen_as(memory: np.ndarray, shape: Shape) -> np.ndarray:
     return memory.reshape(-1).view(element).reshape(shape.dims)
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(Struct, frozen=True):
     """An argument leaf. is_kept: the caller goes on using its memory."""
 
     array: np.ndarray | None

@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from hlo.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from hlo.runtime.guard import GuardedMemory
@@ -22,8 +21,7 @@ NUMBER_SLOT = 1  # of the header: what a host call is told
 POISON = 0xFF  # every float type's NaN, every integer's -1
 
 
-@dataclass(frozen=True, slots=True)
-class FrameLayout:
+class FrameLayout(Struct, frozen=True):
     """What a frame's table holds, per slot (header included), as parallel arrays.
 
     arena: slots and their offsets, and which cell they are (sizes by cell): the cells only matter

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hlo.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class BufferRow:
+class BufferRow(Struct, frozen=True):
     """One buffer of the arena: the instruction that made it, its HLO line and text line."""
 
     name: str
@@ -18,8 +17,7 @@ class BufferRow:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReport:
+class MemoryReport(Struct, frozen=True):
     """Sizes in bytes; `peak`: the arena's buffers at the fullest moment, largest first.
 
     spare_bytes: room for copies of arguments that do not begin a cache line. scratch_bytes: what

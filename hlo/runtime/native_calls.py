@@ -17,10 +17,10 @@ from importlib import import_module
 from types import ModuleType
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, stored
-from hlo.records import dataclass
 from hlo.runtime.frames import FramePool
 
 MOST_TRIES = 8  # of a call whose frame another thread may take first
@@ -28,8 +28,7 @@ MOST_FRAMES = 64  # idle ones that the native functions keep; further calls at o
 Native = Callable[..., object]
 
 
-@dataclass(frozen=True, slots=True)
-class FastCall:
+class FastCall(Struct, frozen=True):
     """make: a native function from (what it calls for what it declines, the address of its stack of
     frames, the numbers of the argument leaves that are given away). push: puts a frame's address on
     a stack of frames, in one step beside the calls of other threads.
@@ -39,8 +38,7 @@ class FastCall:
     push: Callable[[int, int], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """The entry's parameters and result; donated: result leaf -> argument leaf it may be in."""
 
     parameters: tuple[Instruction, ...]
@@ -246,8 +244,7 @@ def form_of(shape: Shape) -> Form:
     return Form(axes=tuple(order.index(d) for d in range(len(order))), dims=stored(shape).dims)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """A tuple of parts, or a leaf.
 
     axes: which of the dimensions `dims` of memory each of the leaf's is, None for 0, 1, ...

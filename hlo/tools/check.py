@@ -9,9 +9,10 @@ by its last bit. Integers and predicates must be equal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo import driver
 from hlo.errors import HloError
@@ -30,8 +31,7 @@ NUDGE_FACTOR = 8.0  # a program rounds at every step, not only at its inputs
 Run = Callable[..., object]
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """Whether two results agree, and the report a person reads."""
 
     passed: bool

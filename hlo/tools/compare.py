@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.errors import HloError
 from hlo.ir.dtype import from_numpy
@@ -22,8 +22,7 @@ WORST = 5  # elements listed
 BUCKETS = ((0, "0"), (1, "1"), (2, "2"), (4, "3-4"), (16, "5-16"), (math.inf, ">16"))
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """How far floats may be apart; integers and predicates must be equal."""
 
     ulp: float = 0.0
@@ -36,8 +35,10 @@ class Budget:
         return " or ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+EXACT = Budget()
+
+
+class Element(Struct, frozen=True):
     """One element that differs."""
 
     index: tuple[int, ...]
@@ -48,8 +49,7 @@ class Element:
     relative: float
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayReport:
+class ArrayReport(Struct, frozen=True):
     """One array of the result."""
 
     path: tuple[int, ...]
@@ -74,8 +74,7 @@ class ArrayReport:
         return self.over == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """All arrays of a result, and the text that a person reads."""
 
     arrays: tuple[ArrayReport, ...]
@@ -95,7 +94,7 @@ class Report:
         return "\n".join(rows or ["PASS (no arrays)"])
 
 
-def compare(actual: object, expected: object, budget: Budget = Budget()) -> Report:
+def compare(actual: object, expected: object, budget: Budget = EXACT) -> Report:
     """Compares values of one structure; HloError `comparison` when structures or types differ."""
     pairs = list(_leaves(actual, expected, ()))
     with np.errstate(all="ignore"):

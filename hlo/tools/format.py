@@ -12,7 +12,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hlo.ir.module import Module
 from hlo.parser.comments import Comment, comments
@@ -27,8 +28,7 @@ _HEAD = re.compile(r"(?:ENTRY )?%?([^\s({]+) .*\{$")
 _INSTRUCTION = re.compile(r"  (?:ROOT )?%?([^\s=]+) = ")
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """The comments of one printed line."""
 
     over: list[Comment] = field(default_factory=list)

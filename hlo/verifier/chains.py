@@ -9,12 +9,12 @@ so that one start may meet several dones there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.records import dataclass
 from hlo.verifier.report import Report
 
 # A chain may pass through these on its way (2026 form).
@@ -27,8 +27,7 @@ Place = tuple[Instruction, tuple[int, ...]]  # a value, and where in it the chai
 Callers = Mapping[Computation, list[Instruction]]
 
 
-@dataclass
-class Ends:
+class Ends(Struct):
     """Where a chain ends. wrong: what else takes it; lost: it leaves the module."""
 
     dones: list[Instruction] = field(default_factory=list)

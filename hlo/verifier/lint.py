@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator
 
+from msgspec import Struct
+
 from hlo.ir.computation import Computation
 from hlo.ir.graph import reachable_computations
 from hlo.ir.instruction import Instruction
@@ -16,7 +18,6 @@ from hlo.ir.module import Module
 from hlo.ir.shape import shape_text
 from hlo.ops.folding import operations
 from hlo.ops.table import OPS, Trait
-from hlo.records import dataclass
 from hlo.source import Span, caret_picture
 
 LONG_SUM = 256  # elements whose sum a bf16 accumulator may no longer resolve
@@ -33,8 +34,7 @@ WARNINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Struct, frozen=True):
     """Something a person would want to look at."""
 
     code: str

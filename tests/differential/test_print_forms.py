@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hlo.errors import HloError
 from hlo.parser.parse import parse

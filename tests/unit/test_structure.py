@@ -10,7 +10,6 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 
 # Each layer may import itself and what stands before it.
 LAYERS = (
-    ("records",),
     ("source", "garbage"),
     ("errors", "error_codes"),
     ("ir",),

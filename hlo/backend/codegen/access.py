@@ -8,17 +8,17 @@ a few elements loads and shuffles, otherwise a gather. A masked-off lane touches
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.backend.codegen import strided, types
 from hlo.backend.codegen.indexing import Atom, Expr, Part, Variable
 from hlo.backend.codegen.nest import Nest, fits
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, mangled, vector_of
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """An array in memory: base address, element type, number of elements, entry in the table."""
 
     base: Value

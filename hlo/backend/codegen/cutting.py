@@ -14,11 +14,12 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlo.backend.codegen.text_types import result_type
 from hlo.backend.kernels.kernel import Kernel
-from hlo.records import dataclass
 
 LEAST_LINES = 60  # of a loop that is worth a function, about 2 ms
 # Lines run in one call, which costs about 30, and what it makes LLVM spill; half of it where the
@@ -129,8 +130,7 @@ def _with_needs(kernel: Kernel, text: str) -> Kernel:
     )
 
 
-@dataclass(slots=True, eq=False)
-class _Loop:
+class _Loop(Struct, eq=False):
     """Lines [first, last] of a function: from its label `pre` to its latch's branch.
 
     end: the last of the phis that follow its label `done`. work: lines that one entry runs.
@@ -148,8 +148,7 @@ class _Loop:
         return self.last - self.first + 1
 
 
-@dataclass(slots=True, eq=False)
-class _Piece:
+class _Piece(Struct, eq=False):
     """Lines [first, end] as a function's text. symbol: its name, once its text is final.
 
     done: the label after a loop, whose label `pre` is the first line; "" of lines without branches.
@@ -186,8 +185,7 @@ class _Piece:
         return [f"  {whole} = {called}", *parts]
 
 
-@dataclass(slots=True, eq=False)
-class _Function:
+class _Function(Struct, eq=False):
     """A function's lines, its loops, what each line defines and which names it holds."""
 
     lines: list[str]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from hlo.backend.kernels.kernel import Kernel
-from hlo.records import dataclass
 
 
-@dataclass(slots=True)
-class Definitions:
+class Definitions(Struct):
     """Declarations, constants and helper functions of a module's kernels.
 
     Equal ones are there once; a symbol that two kernels define differently is renamed in one.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from hlo.records import dataclass
+from msgspec import Struct
 
 ENTRY = "hlo_entry"
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/codegen/pool_ir.py
 WAKE = "hlo_wake"
 
 
-@dataclass(frozen=True, slots=True)
-class IrModule:
+class IrModule(Struct, frozen=True):
     """One compilation unit. optimised: whether LLVM's middle-end should see it; is_glue: whether
     it holds no loop that LLVM should optimise, so that plain code generation serves.
     """

@@ -13,8 +13,10 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
 from functools import lru_cache
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlo.backend.codegen import region_ir
 from hlo.backend.codegen.aligning import aligned_address
@@ -42,7 +44,6 @@ from hlo.backend.planning.slots import (
     SLOT_HOST,
     SLOT_THREADS,
 )
-from hlo.records import dataclass
 
 TimedStep = KernelStep | CopyStep | HostStep
 COPY = "llvm.memcpy.p0.p0.i64"
@@ -141,8 +142,7 @@ def kernel_module(
     return IrModule(text, tuple(group), optimised, is_glue)
 
 
-@dataclass(slots=True)
-class _Function:
+class _Function(Struct):
     """The lines of one function of the entry."""
 
     lines: list[str] = field(default_factory=list)

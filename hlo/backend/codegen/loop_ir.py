@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from hlo.backend.linking.constants import constant_array
 from hlo.backend.planning.cells import Cell, Region
@@ -29,7 +30,6 @@ from hlo.backend.planning.program import (
     Step,
 )
 from hlo.backend.planning.slots import HEADER_SLOTS
-from hlo.records import dataclass
 
 MOST_STEPS = 48
 MOST_LINES = 1600  # of all inlined kernels together
@@ -117,8 +117,7 @@ def local_cells(program: Program, loop: LoopStep, uses: Counter[int]) -> set[int
     }
 
 
-@dataclass(slots=True)
-class LoopFunction:
+class LoopFunction(Struct):
     """Writes one loop. symbols: the inlined copies' names; uses: of cells in the whole program."""
 
     program: Program

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from hlo.backend.codegen import indexing
 from hlo.backend.codegen.indexing import Atom, Expr, Opaque, Part, Variable
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer, vector_of
-from hlo.records import dataclass
 
 Bound = int | Value
 Carried = list[Value]
 
 
-@dataclass(slots=True)
-class Level:
+class Level(Struct):
     """One loop body (level 0: the function's entry). own: names of its counter and of what it
     carries, which none of its lines define.
     """

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hlo.backend.kernels.kernel import Kernel
 

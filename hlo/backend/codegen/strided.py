@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.writer import Value, vector_of
-from hlo.records import dataclass
 
 _CHUNKS = 4  # beyond, a gather touches fewer bytes than it takes instructions
 _NARROW_CHUNKS = 8  # of bytes and of pairs of them: a gather takes several steps for each
 _FEWEST = 4  # lanes
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Where chunks of `width` elements begin, and (chunk, place in it) of every lane."""
 
     width: int

@@ -5,12 +5,12 @@ Chosen by features, never by the CPU's name (a hypervisor may mask it: BACKEND_F
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """vector_bytes: 64 with AVX-512, 32 with AVX2, 16 otherwise. features:
     LLVM's names that are on. marks: lines of IR say which instruction they come from.
     """

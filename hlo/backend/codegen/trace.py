@@ -8,8 +8,9 @@ where to split. Does not know LLVM.
 
 from __future__ import annotations
 
-from dataclasses import field
 from math import prod
+
+from msgspec import Struct, field
 
 from hlo.attributes.window import Window
 from hlo.backend.codegen import indexing
@@ -23,11 +24,9 @@ from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """One array element used: its index, as a position, and the variables of the reductions around
     it."""
 
@@ -39,8 +38,7 @@ class Read:
     index: Index = ()
 
 
-@dataclass(slots=True)
-class Trace:
+class Trace(Struct):
     """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
     once per index; heavy: those of them that cost more than a few cycles; rounded_at: those of the
     others that round to a narrow type. work: operations for every value of an index."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import field
 from functools import lru_cache
 
-from hlo.records import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """An SSA value or a constant, as it is written in an operand position."""
 
     text: str
@@ -71,8 +69,7 @@ def float_bits(value: float, scalar: str) -> str:
 Count = int  # inside Writer `int` is its method
 
 
-@dataclass(slots=True)
-class Writer:
+class Writer(Struct):
     """The body of one function. Names are `%1`-style with a letter: `%v12`; labels `b3`."""
 
     lines: list[str] = field(default_factory=list)

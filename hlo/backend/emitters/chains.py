@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hlo.backend.emitters.constants import is_uniform
 from hlo.backend.emitters.exactness import EXACT
 from hlo.backend.emitters.floats import FUNCTIONS
@@ -17,7 +19,6 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.records import dataclass
 
 if TYPE_CHECKING:
     from hlo.backend.codegen.elemental import Elemental
@@ -33,8 +34,7 @@ _SMALL_ROUNDING = 16  # of 8 bits
 Node = tuple[Instruction, tuple[int, ...]]  # a value: an instruction, which element of a tuple
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """members: the ops between source and root, operands first, the root the last."""
 
     source: Node

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.backend.codegen import types
 from hlo.backend.codegen.nest import Nest
@@ -24,7 +25,6 @@ from hlo.backend.math.scaling import FORMATS
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 # Exponents of y and of x within which no step leaves the normal numbers.
 _Y_RANGE = {"float": (-24, 30), "double": (-60, 60)}
@@ -36,8 +36,7 @@ MANY = 4096  # elements; for fewer the code is not worth its compilation
 MANY_DOUBLES = 512  # whose vectors are half as long, and whose divisions take half as long again
 
 
-@dataclass(frozen=True, slots=True)
-class Divisor:
+class Divisor(Struct, frozen=True):
     """y, its reciprocal rounded (z), the same in two parts, and whether y is in range."""
 
     y: Value

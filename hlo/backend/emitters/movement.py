@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from hlo.backend.codegen import indexing
 from hlo.backend.codegen.indexing import ZERO, Expr, Index
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """low <= index <= high."""
 
     index: Expr
@@ -36,8 +36,7 @@ class Condition:
         return self.index.high < self.low or self.index.low > self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """The result's element is that of the operand at the index, if all conditions hold."""
 
     operand: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.types import Lanes, joined, parts
@@ -12,7 +14,6 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.passes.selections import is_symmetric_selection, ordering_index
-from hlo.records import dataclass
 
 # Associative and commutative up to rounding; the second column: f(x, x) = x.
 _KNOWN = {
@@ -21,8 +22,7 @@ _KNOWN = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Reducer:
+class Reducer(Struct, frozen=True):
     """opcodes: the op per result where each result k is op(acc_k, x_k), else empty.
 
     reassociates: elements may be taken in any order. idempotent: and the initial value often.

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from msgspec import Struct
+
 from hlo.backend.codegen import indexing, spaces, types
 from hlo.backend.codegen.access import stride
 from hlo.backend.codegen.elemental import Elemental, Path, emits
@@ -25,7 +27,6 @@ from hlo.backend.emitters.reducers import Reducer
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 BLOCK = 256  # elements that one accumulator takes before it is added to the total
@@ -39,8 +40,7 @@ FEWEST_TURNED = 4
 MOST_ROW_OPS, MOST_ROW_READS = 96, 24  # of such a row
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Struct, frozen=True):
     """Folds of equal extents, made in one loop: (reduce, its reducer) pairs."""
 
     members: tuple[tuple[Instruction, Reducer], ...]
@@ -102,8 +102,7 @@ def space_of(elemental: Elemental, instruction: Instruction, reducer: Reducer) -
     return Space(elemental, reducer, kinds, inits, extents, full, element, instruction)
 
 
-@dataclass(slots=True)
-class Space:
+class Space(Struct):
     """One fold: what it starts from, what it runs over, how an element is read."""
 
     elemental: Elemental

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.build import HostCall, implementations
@@ -28,7 +30,6 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_size import CACHED_BYTES_PER_US, MEMORY_BYTES_PER_US, block_of
 from hlo.passes.blocking import WHOLE, Block, Cut, Span, cut_computation, number
-from hlo.records import dataclass
 
 MOST_CONSTANT_BYTES = 4096
 INTRINSICS = (
@@ -59,8 +60,7 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     return _Writer(instruction, block, parameters, program).kernel()
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """Where a block's bytes of a buffer begin: `stride` bytes for every unit of `index`."""
 
     buffer: int

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 
+from msgspec import Struct
+
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.fingerprint import fingerprint
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
@@ -21,14 +23,12 @@ from hlo.backend.planning.legality import CONTROL, SOURCES, Way, is_forwarding, 
 from hlo.backend.planning.schedule import Schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 Pairs = frozenset[tuple[int, int]]
 _NO_PAIRS: Pairs = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class HostCall:
+class HostCall(Struct, frozen=True):
     """The reference's evaluate, called back from native code; correct, and slow."""
 
     temporaries: tuple[int, ...] = ()

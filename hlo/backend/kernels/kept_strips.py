@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import gcd, prod
 
+from msgspec import Struct
+
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental, Path
@@ -24,7 +26,6 @@ from hlo.backend.kernels.part import Part
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 STRIP_BYTES = 1 << 20  # of all that a strip keeps: a core's second-level cache holds it
 _STACK_BYTES = 64 * 1024
@@ -34,8 +35,7 @@ _MOST_LINES = WAYS // 2  # of one array in a set, beside those of others
 _LEFT = Memory(Value("null", "ptr"), dt.F32, 0)  # stands for what an earlier stage has left
 
 
-@dataclass(slots=True, eq=False)
-class KeptStrip:
+class KeptStrip(Struct, eq=False):
     """An element kept for a batch of columns: [folded dimensions][width]."""
 
     row: Memory

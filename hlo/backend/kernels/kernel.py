@@ -8,11 +8,10 @@ when scratch_bytes > 0); [begin, end) is a range of parallel units out of `units
 
 from __future__ import annotations
 
-from hlo.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """text: a whole function named @KERNEL (renamed when it is placed in a module), so that equal
     texts are equal kernels and are compiled once.
 
@@ -39,8 +38,7 @@ class Kernel:
     is_glue: bool = False  # its inner loops are assembly: plain code around them serves
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCall:
+class KernelCall(Struct, frozen=True):
     """One kernel of a sequence. buffers: its address table, as indices into operand leaves, then
     result leaves, then the sequence's temporaries (counted through, in this order)."""
 
@@ -48,8 +46,7 @@ class KernelCall:
     buffers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSequence:
+class KernelSequence(Struct, frozen=True):
     """Kernels that run one after the other for one instruction.
 
     temporaries: their sizes in bytes; they live only while the sequence runs, 64-aligned.

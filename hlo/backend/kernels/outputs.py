@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hlo.backend.codegen import indexing
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental, Path
@@ -12,11 +14,9 @@ from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.movement import window_starts
 from hlo.backend.planning.leaves import leaves_of
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """memory[place(index)] = source (its tuple element by path) at index, for all index in dims.
 
     frame: the dimensions of the whole array in memory, whose steps the place takes.
@@ -68,8 +68,7 @@ def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: i
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Linear:
+class _Linear(Struct, frozen=True):
     dims: tuple[int, ...]
 
     def __call__(self, index: Index) -> Expr:

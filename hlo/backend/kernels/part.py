@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from math import prod
+
+from msgspec import Struct, field
 
 from hlo.backend.codegen import indexing
 from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.trace import Trace
 from hlo.backend.kernels.outputs import Output
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 LEAST_STREAM_BYTES = 1 << 18  # of arrays that come from memory, or go there
 LINE_BYTES = 64
 LIGHT = 60  # the weight of an expression of which code may be there several times
 
 
-@dataclass(frozen=True, slots=True)
-class Squares:
+class Squares(Struct, frozen=True):
     """Blocks of a part with a tile loop: `rows` steps of that loop by `columns` of the last."""
 
     rows: int
     columns: int
 
 
-@dataclass(slots=True)
-class Part:
+class Part(Struct):
     """low + [0, dims): the box. Loops: extents[:prefix] are parallel, then blocks of the last, ...
 
     outputs: written in the innermost loop; outer: written where their fewer dimensions are fixed.

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
@@ -21,7 +23,6 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
-from hlo.records import dataclass
 
 
 def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
@@ -37,8 +38,7 @@ def finish_squares(nest: Nest) -> None:
         nest.w.emit("call void @llvm.x86.sse.sfence()")
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     """One block being written; others: the loops but the tile's and the last."""
 
     elemental: Elemental

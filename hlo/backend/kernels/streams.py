@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
 from math import prod
+
+from msgspec import Struct
 
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
@@ -30,7 +31,6 @@ from hlo.backend.kernels.part import Part, reduce_dims
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 _ROWS = 8  # side by side: streams that the prefetcher follows
 _COPIES = 2  # vectors of columns at a time
@@ -45,8 +45,7 @@ _WEIGHT = 24  # of an element's code: it is there eight times
 _COLUMN_WEIGHT = 40  # of what is done again for every eight rows
 
 
-@dataclass(slots=True, eq=False)
-class Stream:
+class Stream(Struct, eq=False):
     """A fold whose results one unit keeps in memory: where, and what its columns start from."""
 
     reduce: Instruction
@@ -249,8 +248,7 @@ def _memories(elemental: Elemental, part: Part, space: Space) -> tuple[list[Memo
     return found[0], found[-1]
 
 
-@dataclass(slots=True)
-class _Columns:
+class _Columns(Struct):
     """Loops over a unit's columns. outer: what the loops around them stand at."""
 
     elemental: Elemental
@@ -280,13 +278,12 @@ class _Columns:
         return tuple(e.substituted(place) for e in index)
 
 
-@dataclass(slots=True)
-class _Emission:
+class _Emission(Struct):
     """A group of folds being written."""
 
     columns: _Columns
     streams: list[Stream]
-    extents: tuple[int, ...] = field(default=())
+    extents: tuple[int, ...] = ()
 
     def run(self) -> None:
         """Blocks of rows inside the loops over the other folded dimensions."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from math import prod
 
+from msgspec import Struct
+
 from hlo.backend.codegen import access, indexing
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr
@@ -19,7 +21,6 @@ from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.parts import traced
-from hlo.records import dataclass
 
 
 def emit_strips(elemental: Elemental, part: Part, outer: list[Expr], block: Expr) -> None:
@@ -43,8 +44,7 @@ def emit_strips(elemental: Elemental, part: Part, outer: list[Expr], block: Expr
     )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Strip:
+class _Strip(Struct):
     """A batch of vectors being written; outer: values of the loops around it."""
 
     elemental: Elemental

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from math import prod
 
+from msgspec import Struct
+
 from hlo.attributes.window import Window
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.elemental import Elemental
@@ -26,13 +28,11 @@ from hlo.backend.kernels.outputs import Output, outputs_of
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
 from hlo.backend.kernels.window_row import RowFold, suits
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 _BLOCK = 128  # elements that one partial sum takes before it is added to the total
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Struct, frozen=True):
     """The dimension that is folded along, and from which end."""
 
     dimension: int

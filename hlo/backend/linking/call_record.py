@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.backend.codegen import call_ir, scalar_ir
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
-from hlo.records import dataclass
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.native_calls import FastCall, Native, Signature
 
@@ -85,8 +85,7 @@ class Record(np.ndarray):
     kept: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeRows:
+class ShapeRows(Struct, frozen=True):
     """Rows of the call record for shapes, and the sizes that they point to."""
 
     words: np.ndarray

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.backend.planning.cells import Cell, Region
 from hlo.errors import HloError
 from hlo.ir.literal import Literal
-from hlo.records import dataclass
 
 SHARED_BYTES = 4096  # constants up to this size are compared
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Constants:
+class Constants(Struct, frozen=True, eq=False):
     """numbers: which array each constant cell is; equal small ones are one array."""
 
     numbers: dict[int, int]

@@ -10,17 +10,16 @@ It holds no node of the module and no address, so that it can be kept on disk
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.backend.planning.slots import HEADER_SLOTS, SLOT_COUNTERS, SLOT_THREADS
-from hlo.records import dataclass
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.memory import MemoryReport
 
 Pairs = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTable:
+class LinkTable(Struct, frozen=True):
     """arena: (slot, offset, cell); cells: (cell, bytes); fixed: (slot, number of the constant);
     arguments, results: (slot, number of the leaf). constants: their arrays, bytes only."""
 

@@ -15,11 +15,12 @@ import marshal
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import fields
 
 import hlo
 from hlo.backend.linking import cache
@@ -27,7 +28,6 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
-from hlo.records import dataclass
 from hlo.runtime.memory import BufferRow, MemoryReport
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
@@ -36,8 +36,7 @@ UNASKED = frozenset({"cli", "parser", "printer", "tools", "__pycache__"})
 UNREAD = frozenset({"metadata", "statistics", "origin"})  # attributes that nothing looks at
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True):
     """What was kept of a program."""
 
     table: LinkTable

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.math import exponential, logarithm
@@ -16,14 +18,12 @@ from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
 from hlo.backend.math.term import Term, Text, two_product, two_sum
 from hlo.backend.math.trigonometric import cos, sin
-from hlo.records import dataclass
 
 _INF = float("inf")
 _LN4 = 1.3862943611198906
 
 
-@dataclass(frozen=True, slots=True)
-class Complex:
+class Complex(Struct, frozen=True):
     """real + i imag, lanes of one float type."""
 
     real: Term

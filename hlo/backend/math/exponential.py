@@ -10,6 +10,8 @@ softmax inputs would pay it in every vector. A subnormal result is rounded as an
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.backend.math import piece_tables, pieces
 from hlo.backend.math.scaling import (
     avx512_suffix,
@@ -19,11 +21,9 @@ from hlo.backend.math.scaling import (
     times_power,
 )
 from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_sum
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(Struct, frozen=True):
     """Constants of one float type: e^x is 0 below `zero` (`dead`: far below), inf above `full`."""
 
     ln2_high: float

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import zlib
 
+from msgspec import Struct
+
 from hlo.backend.codegen.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term, fma
-from hlo.records import dataclass
 
 _HALF = 8  # lanes of AVX2's permutations
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
+class Pieces(Struct, frozen=True):
     """h, the bound from which on f is flat, and c0, c1, ..: one row of sixteen per coefficient."""
 
     step: float

@@ -5,13 +5,13 @@ AVX-512 has instructions for both (vgetexp, vgetmant, vscalef); integer forms gi
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.math.term import Term, fma
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """What integer code needs to know of a float type. `magic` + x rounds x to an integer."""
 
     mantissa: int

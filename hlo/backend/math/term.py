@@ -12,17 +12,17 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from msgspec import Struct
+
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer, mangled, scalar_of, vector_of
-from hlo.records import dataclass
 
 Number = float | int
 FLOATS = {"float": "i32", "double": "i64"}
 REALS = {"i32": "float", "i64": "double"}
 
 
-@dataclass(slots=True, eq=False)  # not frozen: thousands are made, and freezing costs a third
-class Term:
+class Term(Struct, frozen=True, eq=False):
     """Float lanes, integer lanes or a mask (i1 lanes) and the writer that computes with them."""
 
     w: Writer

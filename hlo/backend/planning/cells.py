@@ -7,13 +7,13 @@ which they are in use; the plan draws them as a table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from hlo.backend.kernels.build import Implementation
 from hlo.backend.planning.schedule import Schedule
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 
 class Region(Enum):
@@ -28,8 +28,7 @@ class Region(Enum):
     SPARE = "spare"  # room for a copy of an argument that does not begin a line
 
 
-@dataclass(slots=True, eq=False)
-class Cell:
+class Cell(Struct, eq=False):
     """index: the number of the argument leaf, result leaf or constant leaf that it is.
 
     start, end: the plan's clock at its first and last use; offset: in the arena.
@@ -66,8 +65,7 @@ class Cell:
         return f"{place:<22} {self.size:>12} bytes  live [{self.start}, {self.end}]  {owner}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class Run(Struct, frozen=True, eq=False):
     """An instruction's kernels: one cell per operand leaf, result leaf and temporary."""
 
     instruction: Instruction
@@ -81,8 +79,7 @@ class Run:
         return (*self.operands, *self.results, *self.temporaries)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """Copy the bytes of one cell to another."""
 
     source: int
@@ -90,8 +87,7 @@ class Move:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Align:
+class Align(Struct, frozen=True):
     """Let an aligned cell be the source's memory, or the spare's with a copy of the source."""
 
     source: int
@@ -100,8 +96,7 @@ class Align:
     size: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loop:
+class Loop(Struct, frozen=True, eq=False):
     """Repeat: run `condition`; end when the predicate's cell holds false; run `body`.
 
     iterations: of the HLO loop in one run of `body`; the inner ones end it by a Branch.
@@ -114,8 +109,7 @@ class Loop:
     iterations: int = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Branch:
+class Branch(Struct, frozen=True, eq=False):
     """Run the branch that the selector says.
 
     by_predicate: it is a pred, true is branch 0; else an s32, out of range is the last branch.
@@ -130,8 +124,7 @@ class Branch:
 Node = Run | Move | Align | Loop | Branch
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BufferPlan:
+class BufferPlan(Struct, frozen=True, eq=False):
     """The program's nodes, its cells, and the size of the arena.
 
     moments: what runs at each time of the plan's clock. spare_bytes: of all spares together.

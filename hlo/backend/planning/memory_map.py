@@ -10,7 +10,8 @@ an instruction works in place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+
+from msgspec import Struct, to_builtins
 
 from hlo.backend import backend
 from hlo.backend.linking.constants import constants
@@ -19,7 +20,6 @@ from hlo.backend.planning.memory import peak
 from hlo.backend.planning.packing import aligned
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.records import dataclass
 from hlo.runtime.threads import thread_count
 
 BAR = 32  # characters of a lifetime's picture
@@ -27,8 +27,7 @@ WIDEST_SHAPE = 40  # characters of a shape in the table
 SHOWN = 4  # names and buffers that a row of the table lists
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(Struct, frozen=True):
     """One buffer. offset: in the arena, None elsewhere; start, end: first and last moment of use.
 
     holds: the instructions whose values stand in it, in order; shares: the arena's buffers that
@@ -53,8 +52,7 @@ class Buffer:
         return self.region if self.offset is None else f"+{self.offset}"
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryMap:
+class MemoryMap(Struct, frozen=True):
     """Sizes in bytes. scratch_bytes: of all threads; peak_moment: when most of the arena is in
     use; peak_instruction: what runs then; live: the buffers of the arena in use, largest first.
     """
@@ -79,7 +77,7 @@ class MemoryMap:
 
     def to_json(self) -> dict[str, object]:
         """The map as plain data."""
-        return {**asdict(self), "total_bytes": self.total_bytes}
+        return {**to_builtins(self), "total_bytes": self.total_bytes}
 
     def __str__(self) -> str:
         by_number = {b.number: b for b in self.buffers}

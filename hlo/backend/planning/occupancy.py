@@ -6,18 +6,16 @@ are all dead may be written again.
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct, field
 
 from hlo.backend.planning.cells import Cell, Node, Region
 from hlo.backend.planning.schedule import Source
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 NOTHING = 0  # the cell of values without bytes
 
 
-@dataclass(slots=True, eq=False)
-class Scope:
+class Scope(Struct, eq=False):
     """One call site's run of a computation while it is planned.
 
     last_use: the position of the last reader of each value. position: the instruction at hand.
@@ -38,8 +36,7 @@ class Scope:
 PINNED = Scope({}, position=-2)  # never dead: holds cells that a condition may not write
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A moment of planning: per cell its interval and number of values, and its holders."""
 
     rows: list[tuple[int, int, int]]

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.cells import BufferPlan
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelStep:
+class KernelStep(Struct, frozen=True, eq=False):
     """Run all units of a kernel on a row of `width` addresses.
 
     chunks > 1: split over the threads; stride: slots between the rows of two threads (0: one row).
@@ -37,8 +37,7 @@ class KernelStep:
     us: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CopyStep:
+class CopyStep(Struct, frozen=True):
     """Copy bytes between the cells in two slots."""
 
     source: int
@@ -46,8 +45,7 @@ class CopyStep:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class AlignStep:
+class AlignStep(Struct, frozen=True):
     """Put the address in `source` into all slots of a cell where it begins a line, else `spare`'s,
     and there a copy of the bytes.
     """
@@ -58,8 +56,7 @@ class AlignStep:
     size: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostStep:
+class HostStep(Struct, frozen=True, eq=False):
     """Evaluate an instruction in Python on the arrays of a row: operand leaves, result leaves."""
 
     number: int
@@ -67,8 +64,7 @@ class HostStep:
     instruction: Instruction
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoopStep:
+class LoopStep(Struct, frozen=True, eq=False):
     """Run `condition`, leave when the byte in the predicate's slot is 0, run `body`, repeat."""
 
     condition: tuple[Step, ...]
@@ -77,8 +73,7 @@ class LoopStep:
     instruction: Instruction
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BranchStep:
+class BranchStep(Struct, frozen=True, eq=False):
     """Run one of the branches; by_predicate: a byte chooses (0: the second), else an s32."""
 
     selector: int
@@ -90,8 +85,7 @@ class BranchStep:
 Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class Program(Struct, frozen=True, eq=False):
     """table: the cell of every slot after the header; a negative entry -1-t is thread t's scratch.
 
     kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of

@@ -10,19 +10,18 @@ not. Does not know: how long a kernel takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from hlo.backend.kernels.kernel import KernelSequence
 from hlo.backend.planning.cells import Cell, Node, Region, Run
 from hlo.backend.planning.legality import Way, way
-from hlo.records import dataclass
 
 MOST = 64  # kernels of a region: each is compared with the others
 _SIMPLE = frozenset({Region.ARENA, Region.ARGUMENT, Region.RESULT, Region.DONATED, Region.CONSTANT})
 
 
-@dataclass(slots=True)
-class _Uses:
+class _Uses(Struct):
     """Memory that kernels use: bytes of the arena, and other cells by number."""
 
     numbers: set[int] = field(default_factory=set)
@@ -44,8 +43,7 @@ class _Uses:
         )
 
 
-@dataclass(slots=True)
-class Together:
+class Together(Struct):
     """A region: its kernels, and their time in microseconds."""
 
     nodes: list[Run] = field(default_factory=list)

@@ -9,7 +9,7 @@ program's. The runtime shows the array to the caller under its own dimensions ag
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_module

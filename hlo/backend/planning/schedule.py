@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.backend.planning.legality import CONTROL, SOURCES, alias, is_forwarding
@@ -25,7 +27,6 @@ from hlo.ir.graph import callees_first, control_predecessors, is_topological, po
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
-from hlo.records import dataclass
 
 DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
 LARGE_PEAK = 1 << 18  # bytes from which a further order is tried
@@ -33,8 +34,7 @@ CALLERS = CONTROL | {"fusion", "custom-call"}
 Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class Schedule(Struct, frozen=True, eq=False):
     """orders: per computation, every instruction that runs or stands for a value, in order.
 
     invariant: per while body, the leaves of the state that it hands on untouched.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
@@ -27,13 +28,11 @@ from hlo.passes.padding.scope import (
     flattened,
     static,
 )
-from hlo.records import dataclass
 
 BY_PREDICATE = ("true_computation", "false_computation")
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """How a value is passed on: its shape, and the dimensions of each leaf whose sizes go along."""
 
     shape: Shape

@@ -1,8 +1,7 @@
 """The printer's own form, equality and limits; XLA's forms are in tests/differential."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from hlo.errors import HloError
 from hlo.ir.computation import Computation

@@ -15,10 +15,11 @@ import ctypes
 import sys
 from functools import cache
 
+from msgspec import Struct
+
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir import dtype as dt
-from hlo.records import dataclass
 
 TILE = 16  # rows and columns of a tile of sums
 STEP_BYTES = 64
@@ -44,8 +45,7 @@ def is_permitted() -> bool:
     return int(call(*PERMISSION_CALL)) == 0
 
 
-@dataclass(frozen=True, slots=True)
-class TilePlan:
+class TilePlan(Struct, frozen=True):
     """A contraction for the matrix units. group: depths in 32 bits; instruction: its name."""
 
     c: Contraction

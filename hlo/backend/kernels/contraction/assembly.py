@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Ring
-from hlo.records import dataclass
 
 REACH = 1 << 31  # bytes that a displacement spans
 MOST_LOOPS = 3
 UNROLLED = 16  # products of a round of the inner loop, at least
 
 
-@dataclass(frozen=True, slots=True)
-class DepthLoop:
+class DepthLoop(Struct, frozen=True):
     """One loop over depth: rounds (a Value where known at run time only), bytes to step."""
 
     count: int | Value
@@ -29,8 +29,7 @@ class DepthLoop:
     rhs: int
 
 
-@dataclass(frozen=True, slots=True)
-class AssemblyTile:
+class AssemblyTile(Struct, frozen=True):
     """rows x vectors of sums. lhs_row, out_row: bytes from row to row.
 
     loops: outermost first. adds: start from what is stored. last_lanes: lanes of the last vector

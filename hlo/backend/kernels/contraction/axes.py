@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One index: its size and its stride in each array."""
 
     size: int
@@ -37,8 +37,7 @@ Axes = tuple[Axis, ...]
 FEW_ROWS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Struct, frozen=True):
     """One factor in memory. buffer: its place in the sequence's buffers; offset: of element 0."""
 
     dtype: DType
@@ -46,8 +45,7 @@ class Operand:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Contraction:
+class Contraction(Struct, frozen=True):
     """The index sets, outermost axis first, and the arrays."""
 
     batch: Axes

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import import_module
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.contraction.amx import tile_plan
@@ -38,11 +40,9 @@ from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.passes.fusibility import contraction_of
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where the arrays stand in the sequence's list of buffers; temporaries come from there on."""
 
     lhs: int = 0

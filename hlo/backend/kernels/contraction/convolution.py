@@ -11,6 +11,8 @@ are.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window, WindowDim
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, Operand, row_major_strides
@@ -20,14 +22,12 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 Ints = tuple[int, ...]
 FAR_LARGER = 2  # times the base that a window has to be
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """An array that windows read. padded: how to copy it between zeros first, () if not at all.
 
     dims and strides are those after that copy; offset: of padded position 0.
@@ -40,8 +40,7 @@ class Base:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
-class _Spatial:
+class _Spatial(Struct, frozen=True):
     """A spatial dimension: its window, its places in base, kernel and result, and their sizes."""
 
     window: WindowDim

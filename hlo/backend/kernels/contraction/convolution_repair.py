@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from math import prod
 
+from msgspec import Struct
+
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window, WindowDim
 from hlo.backend.codegen.target import Target
@@ -32,11 +34,9 @@ from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded,
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class _Spatial:
+class _Spatial(Struct, frozen=True):
     """A spatial dimension: its window, and its places in base, kernel and result."""
 
     window: WindowDim

@@ -9,7 +9,8 @@ For AVX-512; other forms, types and targets are contraction_packing's loops.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+
+from msgspec.structs import replace
 
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.writer import Value, Writer
@@ -48,7 +49,7 @@ def packed(w: Writer, packing: Packing, block: Block) -> None:
 def called(w: Writer, packing: Packing, block: Block) -> Kernel:
     """Like `pack`, by a function: LLVM's time grows faster than a function, and a product with
     tiles of assembly is left without loops of its own. What is called."""
-    given = {field.name: getattr(block, field.name) for field in fields(block)}
+    given = {name: getattr(block, name) for name in block.__struct_fields__}
     moved = {name: value for name, value in given.items() if value.text.startswith("%")}
     names = {name: Value(f"%{name}", value.type) for name, value in moved.items()}
     inner = Writer()

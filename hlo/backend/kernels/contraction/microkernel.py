@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import advanced, loop
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 Tile = list[list[Parts]]  # [row][vector]
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Struct, frozen=True):
     """How the microkernel reads one factor.
 
     dtype: of the elements in memory, None for a panel of ring numbers. unit: elements to the next
@@ -75,8 +75,7 @@ class Factor:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DepthAxis:
+class DepthAxis(Struct, frozen=True):
     """One loop over depth; steps of both factors in their own units."""
 
     size: Value
@@ -84,8 +83,7 @@ class DepthAxis:
     rhs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Microkernel:
+class Microkernel(Struct, frozen=True):
     """A tile of rows x (vectors * lanes). masks: of the columns' vectors, where they end early."""
 
     rows: int

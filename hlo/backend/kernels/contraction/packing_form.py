@@ -8,18 +8,18 @@ each k is whole vectors); what lies beyond the last index is never used.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import times
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 CACHE_LINE = 64
 Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A factor in memory, seen from one batch."""
 
     dtype: DType
@@ -43,8 +43,7 @@ class Source:
         return bool(self.depth) and self.depth[-1][1] == 1
 
 
-@dataclass(frozen=True, slots=True)
-class Panels:
+class Panels(Struct, frozen=True):
     """count panels of `width` lanes; panel p begins at index start(p) of the free set.
 
     Each has `step` indices; the last one moves back to end with the set, at `end`, so that all are
@@ -81,8 +80,7 @@ class Panels:
         return last + self.width > total
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Struct, frozen=True):
     """How one factor is packed; panel_depth: depths that a panel holds, 0 for all.
 
     by_rows: a panel is its rows, one after the other along depth, and not depth after depth.
@@ -146,8 +144,7 @@ class Packing:
         return self.panels.count * self.panel_size * self.ring.scalar_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """What to pack: panels [first, first + count) to `target`, depth [begin, begin + size).
 
     A part of the depth is a panel's (panel_depth, the last one less); target is depth 0's place.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.lane_masks import below, iota
@@ -30,11 +32,9 @@ from hlo.backend.kernels.contraction.ring import (
 )
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class PaddedDim:
+class PaddedDim(Struct, frozen=True):
     """size positions made of `source` elements, `base` apart, the first at position `low`."""
 
     size: int

@@ -6,14 +6,15 @@ Contraction, Ring --planned--> Plan; everything follows from shapes and the targ
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from enum import Enum, auto
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
 from hlo.backend.kernels.contraction.packing_form import CACHE_LINE, Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 L1_BYTES = 32 << 10
 L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
@@ -45,8 +46,7 @@ class Reading(Enum):
     PACKED = auto()  # packed by a kernel of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """rows: tiles as panels (width: lanes of a packed one); columns: panels of vectors."""
 
     contraction: Contraction

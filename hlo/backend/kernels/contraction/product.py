@@ -15,7 +15,9 @@ row-major rhs are read), and all their tiles wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import (
@@ -59,19 +61,16 @@ from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, element_address, is_plain
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
 from hlo.backend.kernels.kernel import Kernel
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """The columns of a panel: the first one's index; which lanes of each vector there are."""
 
     start: Value
     masks: tuple[Value | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Depths:
+class Depths(Struct, frozen=True):
     """The depths of one pass: how many, and how far into each factor they begin."""
 
     count: Value

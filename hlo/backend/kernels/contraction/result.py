@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.lane_masks import iota
 from hlo.backend.kernels.contraction.loops import buffer_address
@@ -19,11 +21,9 @@ from hlo.backend.kernels.contraction.ring import (
     written,
 )
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
+class Lanes(Struct, frozen=True):
     """Lanes that leave the registers: lane i is element index + i * stride of out, row-major.
 
     With stride 1 they lie within one run of the contraction's columns: of the trailing dimensions
@@ -38,8 +38,7 @@ class Lanes:
     others: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Epilogue:
+class Epilogue(Struct, frozen=True):
     """What is done to each sum before it is stored.
 
     apply(w, sums, lanes): the sums are components as out's own arithmetic has them (f32 for bf16),

@@ -9,19 +9,19 @@ wrapping all along), pred with and/or. Does not know loops.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.types import compute_scalar, decoded, encoded, rounded, storage_scalar
 from hlo.backend.codegen.types import parts as parts_of
 from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 Parts = tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
+class Ring(Struct, frozen=True):
     """result: the type whose arithmetic it is; lanes: of one machine vector of `scalar`."""
 
     target: Target

@@ -8,7 +8,7 @@ of parts follows from the shapes alone.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach

@@ -8,8 +8,9 @@ place. Source: Cooley and Tukey 1965; for long lines Bailey's four steps, 1990.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
+
+from msgspec.structs import replace
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.fourier.lines import lines_kernel

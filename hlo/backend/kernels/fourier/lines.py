@@ -11,9 +11,9 @@ lines never meet: any split of the units gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.nest import Nest

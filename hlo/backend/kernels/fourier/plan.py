@@ -11,16 +11,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.ir.dtype import DType
-from hlo.records import dataclass
 
 LARGEST_FACTOR = 13
 SMOOTH = (2, 3, 5)  # factors of a convolution's length
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """Scalars from an outer line, a lane, an element of a line to the next; parts: 1 if real."""
 
     outer: int
@@ -29,8 +28,7 @@ class Side:
     parts: int = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """`outer` x `lanes` transforms of `size` numbers.
 
     kind: FFT or IFFT; RFFT and IRFFT with `size` real numbers on one side and half on the other.

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from msgspec import Struct
+
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
@@ -26,14 +28,12 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 MOST_SCRATCH_BYTES = 1 << 26
 GROUP = 64  # rows: what lies above them in a tile's columns is read once for all
 
 
-@dataclass(frozen=True, slots=True)
-class Factor:
+class Factor(Struct, frozen=True):
     """`batch` matrices of `size` rows. reports: as LAPACK does, the other triangle is copied and a
     number says which pivot failed; otherwise it is zero, and a failure makes everything NaN."""
 

@@ -11,8 +11,10 @@ Source: the blocked forward substitution of any text on dense linear algebra (Go
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
@@ -33,13 +35,11 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 MOST_SCRATCH_BYTES = 1 << 23
 
 
-@dataclass(frozen=True, slots=True)
-class System:
+class System(Struct, frozen=True):
     """`batch` systems of `size` unknowns with `count` right-hand sides.
 
     m[i, p] is element origin + i row + p column of a, conjugated if `conjugates` and taken as 1 on

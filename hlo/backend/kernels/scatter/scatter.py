@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.nest import Nest
@@ -25,7 +27,6 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.records import dataclass
 
 _PART = 128  # elements of the innermost window dimension that are worth a unit
 _MOST_PARTS = 16
@@ -51,8 +52,7 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Loop:
+class _Loop(Struct, frozen=True):
     """A dimension of the window: its size and the strides in operand and updates, in elements."""
 
     size: int
@@ -60,8 +60,7 @@ class _Loop:
     update: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
+class _Start(Struct, frozen=True):
     """Where operand dimension `dim` starts: an index component, or a batch coordinate.
 
     limit: the greatest start with the window inside; negative: the window never fits.
@@ -73,8 +72,7 @@ class _Start:
     position: int  # of the batch coordinate among the scatter loops
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop."""
 
     positions: tuple[int, ...]

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from msgspec import Struct
+
 from hlo.attributes.window import Window, WindowDim
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
@@ -26,7 +28,6 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.staged import function_text, lanes_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.records import dataclass
 
 
 def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kernel | None:
@@ -51,8 +52,7 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """A dimension with windows: its size in x and in the source, strides there, the window's."""
 
     size: int
@@ -69,8 +69,7 @@ class Axis:
         return w.pad_low <= 0 and last < self.size
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """units; x_size, source_size: elements of one unit; row: trailing elements without windows."""
 
     units: int
@@ -94,8 +93,7 @@ class Plan:
         return Plan(prod(x[:first]), prod(x[first:]), prod(source[first:]), axes, prod(x[last:]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(Struct, frozen=True):
     """One axis of the window at hand: where it begins in x, and which of its steps are inside."""
 
     axis: Axis

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from hlo.backend.codegen import types
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.types import Lanes
@@ -22,13 +24,11 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
-from hlo.records import dataclass
 
 _DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """operand: which operand holds the key. root: g, of `parameter`; None: the element itself."""
 
     operand: int

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.kernels.control import repeat_while, when
-from hlo.records import dataclass
 
 _INSERTION = 40  # rows up to this length are not worth the counters
 _LONG = 1024  # rows from this length on are worth digits of 11 bits
@@ -30,8 +31,7 @@ def plan(count: int, bits: int, *, with_position: bool) -> Plan:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """record: LLVM's type of the first column; joined: it holds the position in its low 32 bits;
     beside: a second column of i32 holds it."""
 

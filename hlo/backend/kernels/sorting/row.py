@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from hlo.backend.codegen.writer import Value, Writer
-from hlo.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """rows: how many there are; count: elements of each; inner: elements between neighbours."""
 
     rows: int
