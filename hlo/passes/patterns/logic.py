@@ -119,6 +119,54 @@ def compare_with_truth(root: Instruction) -> Instruction | None:
     return p if keeps is not None and is_splat(c, keeps) else None
 
 
+EXTREMES = {"GT": "maximum", "LE": "maximum", "LT": "minimum", "GE": "minimum"}
+MIRRORED = {"GT": "LT", "LE": "GE", "LT": "GT", "GE": "LE"}
+
+
+@rewrite("compare")
+def compare_extreme(root: Instruction) -> Instruction | None:
+    """x > c => max(x, c) > c,  x <= c => max(x, c) <= c,  x < c => min(x, c) < c,
+    x >= c => min(x, c) >= c,  also with c on the left;  where only that extreme and comparisons
+    with c read x, so that a computed x need not be kept beside it
+
+    An x above c is the maximum; else that is c, which is not above c. A NaN of either is the
+    maximum and compares false, as before. Not in total order, where a NaN has a place.
+    """
+    direction = str(root["direction"])
+    if direction not in EXTREMES or root.get("type") == "TOTALORDER":
+        return None
+    a, b = root.operands
+    if (extreme := _only_extreme(a, b, EXTREMES[direction])) is not None:
+        return make(root, "compare", extreme, b, shape=root.shape, **root.attributes)
+    if (extreme := _only_extreme(b, a, EXTREMES[MIRRORED[direction]])) is not None:
+        return make(root, "compare", a, extreme, shape=root.shape, **root.attributes)
+    return None
+
+
+def _only_extreme(x: Instruction, c: Instruction, opcode: str) -> Instruction | None:
+    """The one extreme of x and c in use, where what else reads x compares it with c."""
+    if x.opcode in ("parameter", "constant", "get-tuple-element") or x.is_root or x is c:
+        return None
+    others = [u for u in x.users if u.opcode != "compare"]
+    if len(others) != 1 or others[0].opcode != opcode or not all(_pairs(u, x, c) for u in x.users):
+        return None
+    (extreme,) = others
+    in_use = bool(extreme.users) or extreme.is_root
+    return extreme if in_use and same_array(extreme.shape, x.shape) else None
+
+
+def _pairs(reader: Instruction, x: Instruction, c: Instruction) -> bool:
+    """Whether a binary operation reads x and c, or what is c everywhere."""
+    a, b = reader.operands
+    other = b if a is x else a
+    if other is c:
+        return True
+    value, expected = splat_literal(other), splat_literal(c)
+    if value is None or expected is None:
+        return False
+    return value.dtype == expected.dtype and value.tobytes() == expected.tobytes()
+
+
 @rewrite("select")
 def select_same(root: Instruction) -> Instruction | None:
     """select(p, x, x) => x"""
