@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from math import prod
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hlo.backend.codegen import access, indexing
 from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr
+from hlo.backend.codegen.indexing import Expr, Index
 from hlo.backend.codegen.lane_loops import lane_loop_between, masked_loop
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
+from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.parts import traced
 
@@ -45,11 +46,16 @@ def emit_strips(elemental: Elemental, part: Part, outer: list[Expr], block: Expr
 
 
 class _Strip(Struct):
-    """A batch of vectors being written; outer: values of the loops around it."""
+    """A batch of vectors being written.
+
+    outer: values of the loops around it; deeper: results of fewer dimensions that the loops over
+    what is folded store.
+    """
 
     elemental: Elemental
     part: Part
     outer: list[Expr]
+    deeper: list[Output] = field(default_factory=list)
 
     def emit(self, columns: list[Expr]) -> None:
         """Folds as stages, results of fewer dimensions, then the loops over what is folded."""
@@ -65,9 +71,10 @@ class _Strip(Struct):
             if not any(e.depends_on(v) for e in wanted[0] for v in part.variables):
                 elemental.lanes_at(reduce, wanted, (0,) if reduce.shape.is_tuple else ())
                 elemental.end_stage()
+        self.deeper = [o for o in part.outer if _depends(o.row_index(at[0]), free)]
         for output in part.outer:
-            for column in columns:
-                place = output.row_index(part.index([*self.outer, column, *free]))
+            for index in at if output not in self.deeper else ():
+                place = output.row_index(index)
                 (lanes,) = elemental.lanes_at(output.source, [place], output.path)
                 access.store(elemental.nest, output.memory, output.place(place), lanes)
         self._inner([], columns)
@@ -95,7 +102,14 @@ class _Strip(Struct):
         """Everything is evaluated before the first store: an output may lie over an operand."""
         elemental, part = self.elemental, self.part
         indices = [part.index([*self.outer, column, *inner]) for column in columns]
-        found = [elemental.lanes_at(o.source, indices, o.path) for o in part.outputs]
-        for output, lanes in zip(part.outputs, found, strict=True):
-            for value, index in zip(lanes, indices, strict=True):
+        places = [(o, indices) for o in part.outputs]
+        places += [(o, [o.row_index(index) for index in indices]) for o in self.deeper]
+        found = [elemental.lanes_at(o.source, at, o.path) for o, at in places]
+        for (output, at), lanes in zip(places, found, strict=True):
+            for value, index in zip(lanes, at, strict=True):
                 access.store(elemental.nest, output.memory, output.place(index), value)
+
+
+def _depends(index: Index, free: list[Expr]) -> bool:
+    """Whether an index names loops that are not open yet: folds keep other dimensions than it."""
+    return any(e.depends_on(v) for e in index for f in free for v in f.terms)

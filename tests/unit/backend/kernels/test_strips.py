@@ -181,3 +181,28 @@ ENTRY e {{
     x = np.random.default_rng(5).standard_normal((7, 257)).astype(np.float32)
     found = driver.compile(module, cache=False).run_guarded(x)
     assert np.array_equal(found, driver.evaluate(module, x))
+
+
+def test_a_result_of_fewer_dimensions_may_run_over_what_is_folded() -> None:
+    text = f"""HloModule m
+{REDUCERS}
+both {{
+  x = f32[3,17] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[17] reduce(x, zero), dimensions={{0}}, to_apply=sum
+  sb = f32[3,17] broadcast(s), dimensions={{1}}
+  d = f32[3,17] subtract(x, sb)
+  turned = f32[3,17] reverse(x), dimensions={{0,1}}
+  longer = f32[3,17,1] reshape(d)
+  ROOT r = (f32[3,17], f32[3,17,1]) tuple(turned, longer)
+}}
+ENTRY e {{
+  x = f32[3,17] parameter(0)
+  ROOT r = (f32[3,17], f32[3,17,1]) fusion(x), kind=kLoop, calls=both
+}}"""
+    module = driver.parse(text)
+    x = np.random.default_rng(5).integers(-3, 4, (3, 17)).astype(np.float32)
+    found = driver.compile(module, cache=False).run_guarded(x)
+    assert isinstance(found, tuple)
+    for ours, expected in zip(found, driver.evaluate(module, x), strict=True):  # type: ignore[arg-type]
+        assert np.array_equal(ours, expected)
