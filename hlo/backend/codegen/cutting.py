@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from hlo.backend.codegen.definitions import only_needed
 from hlo.backend.codegen.text_types import result_type
 from hlo.backend.kernels.kernel import Kernel
 
@@ -33,14 +34,12 @@ _WHOLE = 0.75  # a loop that is so much of its function is not cut from it
 
 _NAME = re.compile(r"%([\w.$-]+)")
 _HEAD = re.compile(r"define (?P<result>.+?) @KERNEL\((?P<parameters>.*)\) \{$")
-_VARIABLE = re.compile(r"@([\w.$-]+) = (?:\w+ )*global ")
 _BREAK = re.compile(r"[^ ]|  (?:br|ret|switch|unreachable)|.* = (?:phi|alloca|insertvalue) ")
 _LATCH = re.compile(r"  br i1 %[\w.$-]+\.c, label %(loop\d+), label %done\d+$")
 _LINE = re.compile(r"^(?:  %([^ ]+) = .*|([^ \n]+):$|.*)", re.MULTILINE)  # what it defines
 _LOW = re.compile(r"  %\S+ = phi i64 \[ (-?\d+), ")
 _STEP = re.compile(r" = add nsw i64 %\S+, (\d+)$")
 _LAST = re.compile(r" = icmp sle i64 %\S+, (-?\d+)$")
-_SYMBOL = re.compile(r"@([\w.$-]+)")
 
 
 def cut(kernels: dict[str, Kernel], lines: int, longest: int = 0) -> dict[str, Kernel]:
@@ -65,19 +64,18 @@ def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     if function is None:
         return kernel
     loops = function.chosen(lines)
-    state = _state(kernel.globals)
-    wanted = [function.piece(state, x.first, x.end, function.defined[x.last + 1]) for x in loops]
-    wanted += [function.piece(state, *run) for run in function.runs(loops)]
+    wanted = [function.piece(x.first, x.end, function.defined[x.last + 1]) for x in loops]
+    wanted += [function.piece(*run) for run in function.runs(loops)]
     chosen = [piece for piece in wanted if piece is not None]
     if not chosen:
         return kernel
     declared: list[str] = []
     for piece in chosen:
-        made = _cut(_with_needs(kernel, piece.text), lines, pieces)
+        made = _cut(_part(kernel, piece.text), lines, pieces)
         piece.symbol = f"p_{_digest(made)}"
         pieces[piece.symbol] = made
         declared.append(piece.declaration())
-    rest = _with_needs(kernel, function.without(chosen))
+    rest = only_needed(kernel, function.without(chosen))
     return replace(
         kernel,
         text=rest.text,
@@ -86,48 +84,16 @@ def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     )
 
 
+def _part(kernel: Kernel, text: str) -> Kernel:
+    """A piece of a kernel, which calls itself what it needs."""
+    return replace(only_needed(kernel, text), functions=())
+
+
 def _digest(kernel: Kernel) -> str:
     digest = hashlib.sha256(kernel.text.encode())
     for line in (*kernel.globals, *kernel.declarations):
         digest.update(line.encode())
     return digest.hexdigest()[:20]
-
-
-def _state(definitions: Iterable[str]) -> dict[str, bool]:
-    """Symbols that must be there once: data that changes (True), functions that use it (False)."""
-    found = {m[1]: True for line in definitions if (m := _VARIABLE.match(line))}
-    grows = bool(found)
-    while grows:
-        grows = False
-        for line in definitions:
-            own, *used = _SYMBOL.findall(line)
-            if own not in found and any(symbol in found for symbol in used):
-                found[own] = False
-                grows = True
-    return found
-
-
-def _with_needs(kernel: Kernel, text: str) -> Kernel:
-    """A function as a kernel, with what it uses of the original's declarations and globals."""
-    by_symbol = {
-        line[line.index("@") + 1 :].split("(")[0].split(" ")[0]: line
-        for line in (*kernel.declarations, *kernel.globals)
-        if "@" in line
-    }
-    used: set[str] = set()
-    waiting = [text]
-    while waiting:
-        new = set(_SYMBOL.findall(waiting.pop())) & by_symbol.keys() - used
-        used |= new
-        waiting += [by_symbol[s] for s in new if not by_symbol[s].startswith("declare ")]
-    kept = {by_symbol[s] for s in used}
-    return replace(
-        kernel,
-        text=text,
-        declarations=tuple(x for x in kernel.declarations if x in kept or "@" not in x),
-        globals=tuple(x for x in kernel.globals if x in kept),
-        functions=(),
-    )
 
 
 class _Loop(Struct, eq=False):
@@ -160,18 +126,16 @@ class _Piece(Struct, eq=False):
     text: str
     result: str
     parameters: list[tuple[str, str]]
-    data: list[str]  # symbols whose addresses follow the parameters
     results: list[tuple[str, str]]
     symbol: str = ""
 
     def declaration(self) -> str:
-        types = ", ".join([*(type for type, _ in self.parameters), *("ptr" for _ in self.data)])
+        types = ", ".join(type for type, _ in self.parameters)
         return f"declare {self.result} @{self.symbol}({types})"
 
     def call(self) -> list[str]:
         """The lines that call it."""
-        own = [f"{type} %{name}" for type, name in self.parameters]
-        values = ", ".join([*own, *(f"ptr @{name}" for name in self.data)])
+        values = ", ".join(f"{type} %{name}" for type, name in self.parameters)
         called = f"call {self.result} @{self.symbol}({values})"
         if not self.results:
             return [f"  {called}"]
@@ -258,7 +222,7 @@ class _Function(Struct, eq=False):
         places = [range(k * length - near, k * length + near) for k in range(1, count)]
         return [first + min(place, key=alive.__getitem__) for place in places]
 
-    def piece(self, state: dict[str, bool], first: int, end: int, done: str = "") -> _Piece | None:
+    def piece(self, first: int, end: int, done: str = "") -> _Piece | None:
         """Lines as a function; None where their values, data or branches do not allow it.
 
         done: of a loop, the label that follows it.
@@ -273,21 +237,11 @@ class _Function(Struct, eq=False):
         if parameters is None or results is None or not _fits(parameters, results):
             return None
         body = self.lines[first : end + 1]
-        data = [s for s in state if any(f"@{s}" in line for line in body)]
-        if data:
-            whole = "\n".join(body)
-            data = sorted(set(_SYMBOL.findall(whole)) & state.keys())
-            if not all(state[s] for s in data) or "(i8, ptr @" in whole:
-                return None
-            for symbol in data:
-                whole = re.sub(rf"@{re.escape(symbol)}(?![\w.$-])", f"%{symbol}", whole)
-            body = whole.split("\n")
         result, leave = _returning(results)
-        own_heads = [f"{type} %{name}" for type, name in parameters]
-        heads = ", ".join([*own_heads, *(f"ptr %{name}" for name in data)])
+        heads = ", ".join(f"{type} %{name}" for type, name in parameters)
         start = ["entry:", f"  br label %{body[0][:-1]}"] if done else ["entry:"]
         text = [f"define {result} @KERNEL({heads}) {{", *start, *body, *leave, "}", ""]
-        return _Piece(first, end, done, "\n".join(text), result, parameters, data, results)
+        return _Piece(first, end, done, "\n".join(text), result, parameters, results)
 
     def _typed(self, names: list[str]) -> list[tuple[str, str]] | None:
         """(type, name) of each; None where one is no value or of a type that the text hides."""

@@ -1,4 +1,4 @@
-"""Definitions: what the kernels of a module need beside their texts, once each."""
+"""Definitions: what kernels need beside their texts, in a module once each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlo.backend.kernels.kernel import Kernel
+
+_SYMBOL = re.compile(r"@([\w.$-]+)")
 
 
 class Definitions(Struct):
@@ -35,18 +38,38 @@ class Definitions(Struct):
 
     def drop_declared(self, symbols: Iterable[str]) -> None:
         """Forget declarations of symbols that the module defines."""
-        defined = set(symbols)
+        defined = {*symbols, *self.by_symbol}
         for line in list(self.declarations):  # debug locations stand among them
-            if line.startswith("declare ") and symbol_of(line) in defined:
+            if line.startswith(("declare ", "@")) and symbol_of(line) in defined:
                 del self.declarations[line]
 
     def lines(self) -> list[str]:
         return [*self.declarations, *self.by_symbol.values()]
 
 
+def only_needed(kernel: Kernel, text: str) -> Kernel:
+    """A function as a kernel, with what it uses of the original's declarations and globals."""
+    by_symbol = {
+        symbol_of(line): line for line in (*kernel.declarations, *kernel.globals) if "@" in line
+    }
+    used: set[str] = set()
+    waiting = [text]
+    while waiting:
+        new = set(_SYMBOL.findall(waiting.pop())) & by_symbol.keys() - used
+        used |= new
+        waiting += [by_symbol[s] for s in new if not by_symbol[s].startswith("declare ")]
+    kept = {by_symbol[s] for s in used}
+    return replace(
+        kernel,
+        text=text,
+        declarations=tuple(x for x in kernel.declarations if x in kept or "@" not in x),
+        globals=tuple(x for x in kernel.globals if x in kept),
+    )
+
+
 def symbol_of(line: str) -> str:
     """The symbol that a global or a function definition defines."""
-    found = re.search(r"@([\w.$-]+)", line)
+    found = _SYMBOL.search(line)
     assert found, f"a definition has a symbol: {line[:60]}"
     return found[1]
 

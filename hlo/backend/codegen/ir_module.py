@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 ENTRY = "hlo_entry"
+FILL = "hlo_fill"  # fills the tables, where a program has any: hlo/backend/codegen/filling.py
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/codegen/pool_ir.py
 WAKE = "hlo_wake"
 

@@ -3,8 +3,8 @@
     Program --emit--> IrModule ... (text, the symbols that it defines)
 
 `i32 @hlo_entry(ptr %frame)` runs the steps on a frame's table and gives 0, or what a host call
-that failed gave. Long lists of steps are cut into functions, because LLVM's time grows faster than
-a function's length.
+that failed gave; `i32 @hlo_fill(ptr)` fills the tables that kernels read, where there are any. Long
+lists of steps are cut into functions, because LLVM's time grows faster than a function's length.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from hlo.backend.codegen.aligning import aligned_address
 from hlo.backend.codegen.cutting import cut
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.even_copies import even
-from hlo.backend.codegen.ir_module import ENTRY, PARALLEL, WAKE, IrModule
+from hlo.backend.codegen.filling import apart
+from hlo.backend.codegen.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.codegen.shared_functions import shared
+from hlo.backend.codegen.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.program import (
     AlignStep,
@@ -48,7 +50,6 @@ from hlo.backend.planning.slots import (
 TimedStep = KernelStep | CopyStep | HostStep
 COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
-STEPS_PER_FUNCTION = 500
 SETUP_LINES = 8  # what a function costs besides its own
 LEAST_LINES, MOST_LINES = 60, 550  # of a module: 550 are 15 ms of code generation
 LEAST_CUT, MOST_CUT = 150, 400  # of a kernel that may stay whole; 400 are 11 ms
@@ -78,6 +79,10 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
     for kernel in (*called.values(), *entry.inlined.values()):
         called |= {symbol(function): function for function in kernel.functions}
+    fills: dict[str, Kernel] = {}
+    called, entry.inlined = apart(called, fills), apart(entry.inlined, fills)
+    entry.fill_tables(fills)
+    called |= fills
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
     glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
@@ -201,6 +206,22 @@ class _Entry:
             body.lines.append("  ret i32 0")
         head = f"define i32 @{ENTRY}(ptr %frame) {{"
         self.functions[ENTRY] = "\n".join([head, *body.lines, "}"])
+
+    def fill_tables(self, fills: Iterable[str]) -> None:
+        """Write the function that makes all tables ready, in the mode in which kernels run."""
+        body = _Function()
+        for name in fills:
+            self._declare(name, f"void @{name}()")
+            body.lines.append(f"  call void @{name}()")
+        if not body.lines:
+            return
+        name = f"{FILL}_all" if self.flushes else FILL
+        head = f"define i32 @{name}(ptr %frame) {{"
+        self.functions[name] = "\n".join([head, *body.lines, "  ret i32 0", "}"])
+        if self.flushes:
+            body = _Function()
+            self._flushing(body, name)
+            self.functions[FILL] = "\n".join([head.replace(name, FILL), *body.lines, "}"])
 
     def modules(self) -> list[IrModule]:
         """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""
@@ -450,43 +471,3 @@ class _Entry:
             self._steps(function, branch)
             function.lines.append(f"  br label %{end}")
         function.lines.append(f"{end}:")
-
-
-def weight(step: Step) -> int:
-    """The number of steps in a step."""
-    match step:
-        case LoopStep():
-            return 2 + sum(map(weight, step.condition)) + sum(map(weight, step.body))
-        case BranchStep():
-            return 2 + sum(weight(s) for branch in step.branches for s in branch)
-    return 1
-
-
-def may_fail(steps: Iterable[Step]) -> bool:
-    """Whether a host call is among the steps."""
-    stack = list(steps)
-    while stack:
-        step = stack.pop()
-        match step:
-            case HostStep():
-                return True
-            case LoopStep():
-                stack += (*step.condition, *step.body)
-            case BranchStep():
-                stack += [s for branch in step.branches for s in branch]
-    return False
-
-
-def parts(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    """The steps cut into runs of at most STEPS_PER_FUNCTION, or of one heavier step."""
-    part: list[Step] = []
-    size = 0
-    for step in steps:
-        added = weight(step)
-        if part and size + added > STEPS_PER_FUNCTION:
-            yield tuple(part)
-            part, size = [], 0
-        part.append(step)
-        size += added
-    if part:
-        yield tuple(part)

@@ -41,7 +41,7 @@ class _Split:
         self.original = kernel
         self.functions = functions
         self.definitions = {_SYMBOL.search(line)[1]: line for line in kernel.globals}  # type: ignore[index]
-        self.declared = [line for line in kernel.declarations if line.startswith("declare ")]
+        self.declared = [x for x in kernel.declarations if x.startswith(("declare ", "@"))]
         self.declarations = {_SYMBOL.search(line)[1]: line for line in self.declared}  # type: ignore[index]
         self.moved: dict[str, tuple[str, str]] = {}  # symbol: the new one, its declaration
 

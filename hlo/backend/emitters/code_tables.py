@@ -2,18 +2,19 @@
 
     code of the root = table[code of the source]: all that is between rests on these two alone
 
-The table is filled at a kernel's first call, by the chain itself, so that the bits are those of
-the ops. Sixteen entries take 9 cycles of the load ports (normally distributed numbers touch a few
-KB); an exponential rounded to bf16 takes 14 of the arithmetic ones, each sum or product 2.5.
+The table is filled when the executable is made (codegen/filling.py), by the chain itself, so that
+the bits are those of the ops. Sixteen entries take 9 cycles of the load ports (normally distributed
+numbers touch a few KB); an exponential rounded to bf16 takes 14 of the arithmetic ones, each sum or
+product 2.5.
 """
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hlo.backend.codegen import halves, types
+from hlo.backend.codegen import filling, halves, types
 from hlo.backend.codegen.indexing import Index
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.types import Lanes
@@ -33,18 +34,6 @@ _GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
 _WORD_BYTES = 4
 _BITS = f"<{_LANES} x i1>"
 _EXTRA = 4  # entries behind the last: of short ones a word is read
-_TABLE = "internal global [{size} x {kind}] zeroinitializer, align 64"
-_READY = """define internal void @{ready}() nounwind {{
-  %known = load atomic i8, ptr @{flag} acquire, align 1
-  %is_known = icmp ne i8 %known, 0
-  br i1 %is_known, label %done, label %fill
-fill:
-  call void @{fill}(ptr @{table})
-  store atomic i8 1, ptr @{flag} release, align 1
-  br label %done
-done:
-  ret void
-}}"""  # threads that come at once all write the same
 
 
 def chain_to(elemental: Elemental, root: Instruction) -> Chain | None:
@@ -66,36 +55,19 @@ def looked_up(elemental: Elemental, chain: Chain, indices: Sequence[Index]) -> l
 
 
 def _table(elemental: Elemental, chain: Chain) -> Value:
-    """The table's address; the kernel begins by seeing that it is filled."""
-    w = elemental.nest.w
+    """The table's address. Equal chains have equal names, in all kernels of a program."""
     with elemental.nest.at(0) as entry:
         found = entry.memo.get(("table", chain.root, chain.source))
         if found is None:
-            name = _defined(elemental, chain)
-            w.emit(f"call void @{name}.ready()")
+            inner = _filling(elemental, chain)
+            digest = hashlib.sha256("\n".join(inner.lines).encode())
+            name = f"hlo.codes.{digest.hexdigest()[:20]}"
+            kind = types.storage_scalar(chain.root.shape.dtype)
+            size = _count(chain) + _EXTRA
+            filling.enter(elemental.nest.w, name, f"[{size} x {kind}]", inner)
             found = entry.memo["table", chain.root, chain.source] = Value(f"@{name}", "ptr")
     assert isinstance(found, Value), "an address under this key"
     return found
-
-
-def _defined(elemental: Elemental, chain: Chain) -> str:
-    """Enter the table and what fills it beside the kernel; equal chains have equal names."""
-    w = elemental.nest.w
-    inner = _filling(elemental, chain)
-    body = "\n".join(inner.lines)
-    name = f"hlo.codes.{zlib.crc32(body.encode()):08x}"
-    if name not in w.globals:
-        w.declarations.update(inner.declarations)
-        w.globals.update(inner.globals)
-        kind = types.storage_scalar(chain.root.shape.dtype)
-        size = _count(chain) + _EXTRA
-        w.globals[name] = f"@{name} = {_TABLE.format(size=size, kind=kind)}"
-        w.globals[f"{name}.known"] = f"@{name}.known = internal global i8 0"
-        fill = f"{name}.fill"
-        w.globals[fill] = f"define internal void @{fill}(ptr %table) nounwind {{\n{body}\n}}"
-        names = {"ready": f"{name}.ready", "flag": f"{name}.known", "table": name, "fill": fill}
-        w.globals[names["ready"]] = _READY.format(**names)
-    return name
 
 
 def _filling(elemental: Elemental, chain: Chain) -> Writer:

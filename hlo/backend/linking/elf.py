@@ -31,6 +31,7 @@ SYMBOL = np.dtype(
 RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 SYMTAB, RELA, NOBITS, UNWIND = 2, 4, 8, 0x70000001  # section types
 WRITE, ALLOC = 1, 2  # section flags
+NOWHERE, FIXED, VARIABLE, ZERO = range(4)  # kinds of sections: ZERO are variables without bytes
 ABSOLUTE_64, PC_32, PLT_32, PC_64 = 1, 2, 4, 24  # relocations
 FROM_GOT = (9, 41, 42)  # a distance to a slot that holds the symbol's address
 STUB = b"\xff\x25\x02\x00\x00\x00\xcc\xcc"  # jmp [rip + 2]; what follows is the address
@@ -58,15 +59,17 @@ class Image:
 
     def __init__(self, objects: Sequence[bytes], outside: Outside) -> None:
         parts = [_Object(data) for data in objects]
-        size = _placed(parts, 0, writable=False)
+        size = _placed(parts, 0, FIXED)
         stubs = -(-size // STUB_BYTES) * STUB_BYTES
         size = stubs + STUB_BYTES * sum(len(part.globals) for part in parts)
         fixed = -(-size // PAGE) * PAGE  # variables begin on a page of their own
-        size = _placed(parts, fixed, writable=True)
-        self._whole = bytearray(size)
+        used = _placed(parts, fixed, VARIABLE)
+        size = _placed(parts, used, ZERO)  # as fresh memory is
+        self._whole = bytearray(used)
         self.base = _mapped(size)
         self._end = weakref.finalize(self, _system().munmap, self.base, size)
         self._end.atexit = False  # threads may be inside to the very end
+        self._variables = self.base + fixed, size - fixed
         self.symbols: dict[str, int] = {}
         for part in parts:
             part.copy(self._whole)
@@ -74,13 +77,22 @@ class Image:
         self._stubs: dict[str, int] = {}
         for part in parts:
             part.relocate(self._whole, self.base, lambda name: self._slot(name, stubs, outside))
-        ctypes.memmove(self.base, bytes(self._whole), size)
-        _make_executable(self.base, fixed)
+        ctypes.memmove(self.base, bytes(self._whole), used)
+        _protect(self.base, fixed, MAY_READ | MAY_RUN)
         del self._whole
 
     def address(self, symbol: str) -> int:
         """Where a symbol that an object defines lies."""
         return self.symbols[symbol]
+
+    def find(self, symbol: str) -> int:
+        """Where a symbol lies; 0 where no object defines it."""
+        return self.symbols.get(symbol, 0)
+
+    def seal(self) -> None:
+        """From now on no variable changes."""
+        if self._variables[1]:
+            _protect(*self._variables, MAY_READ)
 
     def keep_forever(self) -> None:
         """Never unmap: threads of the process may be inside."""
@@ -98,10 +110,10 @@ class Image:
         return address, self.base + at
 
 
-def _placed(parts: Sequence[_Object], size: int, *, writable: bool) -> int:
+def _placed(parts: Sequence[_Object], size: int, kind: int) -> int:
     """Lay the sections of one kind behind the first `size` bytes; gives the new size."""
     for part in parts:
-        size = part.place(size, writable=writable)
+        size = part.place(size, kind)
     return size
 
 
@@ -113,6 +125,15 @@ class Section:
     def __init__(self, row: tuple[int, ...]) -> None:
         _, self.type, self.flags, _, self.offset, self.size, self.link, self.info, *rest = row
         self.align = rest[0]
+
+    @property
+    def kind(self) -> int:
+        """What memory it wants; NOWHERE: none."""
+        if not self.flags & ALLOC or self.type == UNWIND:
+            return NOWHERE
+        if not self.flags & WRITE:
+            return FIXED
+        return ZERO if self.type == NOBITS else VARIABLE
 
 
 class _Object:
@@ -136,11 +157,10 @@ class _Object:
         start += self.names_at
         return self.data[start : self.data.index(b"\0", start)].decode()
 
-    def place(self, size: int, *, writable: bool) -> int:
+    def place(self, size: int, kind: int) -> int:
         """Lay the sections of one kind behind the first `size` bytes; gives the new size."""
         for number, section in enumerate(self.sections):
-            flags = section.flags
-            if not flags & ALLOC or section.type == UNWIND or bool(flags & WRITE) is not writable:
+            if section.kind != kind:
                 continue
             align = max(1, section.align)
             size = -(-size // align) * align
@@ -234,7 +254,7 @@ def _mapped(size: int) -> int:
     return int(base)
 
 
-def _make_executable(base: int, size: int) -> None:
-    """From now on the memory may be run and not written."""
-    if _system().mprotect(base, size, MAY_READ | MAY_RUN):
-        raise OSError(ctypes.get_errno(), "memory cannot be made executable")
+def _protect(base: int, size: int, allowed: int) -> None:
+    """From now on the memory may be used in these ways only."""
+    if _system().mprotect(base, size, allowed):
+        raise OSError(ctypes.get_errno(), "the protection of memory for code cannot be changed")

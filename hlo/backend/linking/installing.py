@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hlo.backend.codegen.ir_module import ENTRY
+from hlo.backend.codegen.ir_module import ENTRY, FILL
 from hlo.backend.linking import call_record as linking
 from hlo.backend.linking import native, recall
 from hlo.backend.linking.jit import Code
@@ -62,6 +62,7 @@ def link(
     if pool is not None:
         pool.grow(table.threads)
     code = Code(bodies)
+    code.run_once(FILL)
     entry = code.address(ENTRY)
     layout = table.frame_layout(counters)
     call = native.native_call()

@@ -31,6 +31,13 @@ class Code:
         """Where a function or a variable lies."""
         return self._linked.address(symbol)
 
+    def run_once(self, symbol: str) -> None:
+        """Call a function of the objects, if they define it; variables never change after it."""
+        address = self._linked.find(symbol)
+        if address:
+            ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)(None)
+            self._linked.seal()
+
     def keep_forever(self) -> Code:
         """Never unload: threads of the process may be inside."""
         self._linked.keep_forever()
@@ -64,6 +71,13 @@ class Engine:
         """Where a function or a variable lies."""
         found = self._engine.get_function_address(symbol)
         return int(found or self._engine.get_global_value_address(symbol))
+
+    def find(self, symbol: str) -> int:
+        """Where a function lies; 0 where no object defines it."""
+        return int(self._engine.get_function_address(symbol))
+
+    def seal(self) -> None:
+        """Variables stay as they are: MCJIT does not say where they lie."""
 
     def keep_forever(self) -> None:
         """Never unload."""

@@ -1,0 +1,132 @@
+"""Tables are there once in a program, and full before anything can call it."""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.backend import backend
+from hlo.backend.linking import elf, jit
+from hlo.driver import optimize
+from hlo.ir import dtype as dt
+from tests.support.lanes_jit import host_target
+
+N = 1 << 16
+TWO = f"""HloModule m
+ENTRY e {{
+  x = bf16[{N}] parameter(0)
+  y = bf16[{N // 2}] parameter(1)
+  e = bf16[{N}] exponential(x)
+  f = bf16[{N // 2}] exponential(y)
+  ROOT r = (bf16[{N}], bf16[{N // 2}]) tuple(e, f)
+}}
+"""
+CHAIN = f"""HloModule m
+ENTRY e {{
+  x = bf16[{N}] parameter(0)
+  ROOT e = bf16[{N}] logistic(x)
+}}
+"""
+PROGRAM = """
+import sys
+import numpy as np
+import hlo
+from hlo.ir import dtype as dt
+x = np.arange(1 << 16, dtype=np.uint16).view(dt.BF16.numpy)
+made = np.asarray(hlo.compile(hlo.parse(sys.argv[1]))(x))
+print(made.view(np.uint16).astype(np.uint64).sum(), "llvmlite.binding" in sys.modules)
+"""
+pytestmark = pytest.mark.skipif(not host_target().has("avx512vbmi"), reason="no such gathers")
+
+
+def every_code() -> np.ndarray:
+    return np.arange(N, dtype=np.uint16).view(dt.BF16.numpy)
+
+
+def expected(x: np.ndarray, text: str = CHAIN, mode: str = "strict") -> np.ndarray:
+    """In arrays too short for tables."""
+    size = 2048
+    short = hlo.compile(hlo.parse(text.replace(str(N), str(size))), mode=mode, cache=False)
+    return np.concatenate([np.asarray(short(part)) for part in np.split(x, N // size)])
+
+
+def test_kernels_share_a_table_and_one_function_fills_all() -> None:
+    program = backend.build_program(optimize(hlo.parse(TWO)))
+    text = "\n".join(m.text for m in backend.emit_llvm(program))
+    (table,) = set(re.findall(r"@hlo\.codes\.[0-9a-f]+\b", text))
+    assert text.count(f"{table} = global [65540 x i16] zeroinitializer") == 1
+    declared = ["".join(k.declarations).count(f"{table} = external") for k in program.kernels]
+    assert declared == [1, 1]
+    assert text.count("define i32 @hlo_fill(ptr %frame)") == 1
+    assert text.count(f"call void {table}.fill()") == 1
+
+
+@pytest.mark.parametrize("mode", ["strict", "fast"])
+def test_the_first_call_finds_tables_full(mode: str) -> None:
+    x = every_code()
+    executable = hlo.compile(hlo.parse(CHAIN), mode=mode, cache=False)
+    found = np.asarray(executable.run_guarded(x))
+    np.testing.assert_array_equal(found.view(np.uint16), expected(x, mode=mode).view(np.uint16))
+
+
+def test_many_threads_may_make_the_first_call() -> None:
+    x = every_code()
+    executable = hlo.compile(hlo.parse(CHAIN), cache=False)
+    together = Barrier(4)
+
+    def called(_: int) -> np.ndarray:
+        together.wait()
+        return np.asarray(executable(x))
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(called, range(4)):
+            np.testing.assert_array_equal(found.view(np.uint16), expected(x).view(np.uint16))
+
+
+def test_a_kept_program_fills_its_tables_in_every_process(tmp_path: Path) -> None:
+    surroundings = {**os.environ, "HLO_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", PROGRAM, CHAIN]
+    outputs = [
+        subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    wanted = expected(every_code()).view(np.uint16).astype(np.uint64).sum()
+    assert outputs == [f"{wanted} True\n", f"{wanted} False\n"]
+
+
+@pytest.mark.skipif(not elf.is_supported(), reason="elsewhere always")
+def test_tables_are_full_where_llvm_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = every_code()
+    wanted = expected(x).view(np.uint16)
+    monkeypatch.setattr(jit.elf, "is_supported", lambda: False)
+    executable = hlo.compile(hlo.parse(CHAIN), cache=False)
+    np.testing.assert_array_equal(np.asarray(executable(x)).view(np.uint16), wanted)
+
+
+@pytest.mark.skipif(not elf.is_supported(), reason="our own loader")
+def test_nothing_can_write_to_a_full_table() -> None:
+    program = backend.build_program(optimize(hlo.parse(CHAIN)))
+    code = jit.Code(backend.objects(backend.emit_llvm(program), cache=False))
+    (table,) = re.findall(r"@(hlo\.codes\.[0-9a-f]+) =", "".join(program.kernels[0].declarations))
+    at = code.address(table)
+    assert _allowed(at) == "rw-p"
+    code.run_once("hlo_fill")
+    assert _allowed(at) == "r--p"
+    code.run_once("no_such_function")
+
+
+def _allowed(address: int) -> str:
+    """What this process may do with the memory there."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        ends, allowed, *_ = line.split()
+        low, high = (int(end, 16) for end in ends.split("-"))
+        if low <= address < high:
+            return allowed
+    return ""
