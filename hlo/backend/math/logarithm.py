@@ -20,7 +20,7 @@ from hlo.backend.math.scaling import (
     split_near_one,
     split_of_any,
 )
-from hlo.backend.math.term import Term, fma, horner
+from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner
 
 # fmt: off
 _P = (
@@ -91,14 +91,15 @@ def _log_of_split(m: Term, n: Term, rest: Term | None = None) -> Term:
         return _log_by_tables(m, n, rest)
     f = m - 1.0 if rest is None else (m - 1.0) + rest
     half_square = f * f * 0.5
-    if f.is_double:
-        s = f / (f + 2.0)
-        z = s * s
-        cubic = s * fma(z, horner(z, _R), half_square)
-    else:
-        cubic = f * f * f * horner(f, _P)
-    tail = half_square - fma(n, -low, cubic)
-    return fma(n, -high, f - tail)
+    if not f.is_double:
+        tail = half_square - fma(n, -low, f * f * f * horner(f, _P))
+        return fma(n, -high, f - tail)
+    s = f / (m + 1.0 if rest is None else f + 2.0)  # the same, without waiting for f
+    z = s * s
+    # Beside the division: the sum of what is known before it.
+    known, lost = fast_two_sum(f, -half_square)
+    last = fma(s, fma(z, estrin(z, _R), half_square), fma(n, -low, lost))
+    return fma(n, -high, known + last)
 
 
 def _log_by_tables(m: Term, n: Term, rest: Term | None) -> Term:

@@ -7,21 +7,22 @@ the sign and the cases of C99 F.9.4.4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlo.backend.math.exponential import EXP_F64
 from hlo.backend.math.known_power import known_power
 from hlo.backend.math.scaling import (
     FORMATS,
-    avx512_suffix,
-    in_register,
     power_of_two,
     split_near_one,
+    splits_any,
     times_power,
 )
 from hlo.backend.math.term import (
     Term,
+    estrin,
     fast_two_sum,
     fma,
-    horner,
     outlined,
     two_product,
     two_sum,
@@ -29,6 +30,7 @@ from hlo.backend.math.term import (
 
 _INF = float("inf")
 _MAGIC = FORMATS["double"].magic
+_LN2, _LN2_REST = 0.6931471805599453, 2.3190468138462996e-17
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
@@ -41,33 +43,34 @@ def power(x: Term, y: Term) -> Term:
 
 
 def _power_f32(x: Term, y: Term) -> Term:
-    size = x.abs().to("double")
-    usable = (size > 0.0) & (size < _INF)
-    exponent = y.to("double") * _log2(_splittable(usable, size))
-    exponent = usable.select(exponent, _outside(size, y.to("double")))
-    return _with_cases(x, y, _exp2(exponent).to("float"))
+    size, exponent = x.abs().to("double"), y.to("double")
+    magnitude = _of_usable(
+        size, exponent, lambda positive: _exp2_of_product(_log2(positive), exponent)
+    )
+    return _with_cases(x, y, magnitude.to("float"))
 
 
 def _power_f64(x: Term, y: Term) -> Term:
     size = x.abs()
-    usable = (size > 0.0) & (size < _INF)
-    high, low = _log_in_two(_splittable(usable, size))
     # Beyond 2^80 y decides by its sign alone; below, no product here overflows.
     bounded = y.at_most(2.0**80).at_least(-(2.0**80))
-    product, rest = two_product(high, bounded)
-    rest = fma(low, bounded, rest)
-    product = usable.select(product, _outside(size, y))
-    return _with_cases(x, y, _exp_of_two(product, usable.select(rest, 0.0)))
+
+    def magnitude(positive: Term) -> Term:
+        high, low = _log_in_two(positive)
+        product, rest = two_product(high, bounded)
+        return _exp_of_two(product, fma(low, bounded, rest))
+
+    return _with_cases(x, y, _of_usable(size, bounded, magnitude))
 
 
-def _splittable(usable: Term, size: Term) -> Term:
-    """AVX-512 splits zeros, infinities and NaN too: what comes of them is not used."""
-    return size if avx512_suffix(in_register(size)) else usable.select(size, 1.0)
-
-
-def _outside(size: Term, y: Term) -> Term:
-    """The exponent for |x| = 0 or inf (an infinity of the right sign) and for NaN."""
-    return size.eq(0.0).select(-y, y) * size.eq(0.0).select(_INF, size)
+def _of_usable(size: Term, y: Term, magnitude: Callable[[Term], Term]) -> Term:
+    """|x|^y for y other than 0 and |x|, y other than NaN, by a function of positive finite |x|."""
+    if splits_any(size):  # an infinite logarithm of 0 and inf makes the power 0 or infinite
+        return magnitude(size)
+    usable = (size > 0.0) & (size < _INF)
+    grows = (size < 1.0) ^ (y > 0.0)
+    limit = grows.select(size.const(_INF), 0.0)
+    return usable.select(magnitude(usable.select(size, 1.0)), limit)
 
 
 def _with_cases(x: Term, y: Term, magnitude: Term) -> Term:
@@ -96,38 +99,44 @@ _EXP2 = (
 def _log2(x: Term) -> Term:
     m, k, _ = split_near_one(x)
     s = (m - 1.0) / (m + 1.0)
-    return fma(s, horner(s * s, _LOG2), k)
+    return fma(s, estrin(s * s, _LOG2), k)
 
 
-def _exp2(x: Term) -> Term:
-    """2^x in double, for x whose result as f32 matters: beyond +-200 it is 0 or infinite."""
-    bounded = x.at_most(200.0).at_least(-200.0)
-    shifted = bounded + _MAGIC
+def _exp2_of_product(x: Term, y: Term) -> Term:
+    """2^(x y) in double, for an f32 result: beyond 2^200 and 2^-200 it is infinite or 0."""
+    exponent = x * y
+    shifted = fma(x, y, _MAGIC)
     n = shifted - _MAGIC
-    f = bounded - n
-    return fma(f, horner(f, _EXP2), 1.0) * power_of_two(shifted.bits - x.const(_MAGIC).bits)
+    f = fma(x, y, -n)
+    power = power_of_two(shifted.bits - x.const(_MAGIC).bits)
+    value = fma(f * power, estrin(f, _EXP2), power)
+    return _within(exponent, 200.0, value)
 
 
-# ln m = 2s + s^3 (2/3 + z Q(z)), z = s^2 <= 0.0295 (Q: Remez, 2^-54 of its share).
+def _within(exponent: Term, most: float, value: Term) -> Term:
+    """The value, or what it is where the exponent is beyond: 0 or infinite."""
+    limit = (exponent > 0.0).select(value.const(_INF), 0.0)
+    return (exponent.abs() > most).select(limit, value)
+
+
+# ln m = 2s + s^3 (2/3 + z Q(z)), z = s^2 <= 0.04 (Q: Remez, 2^-54 of its share).
 _THIRD, _THIRD_LOW = 0.6666666666666666, 3.700743415417188e-17
 _Q = (
-    0.4, 0.28571428571421537, 0.22222222225844304, 0.18181817492155394, 0.1538467600083357,
-    0.13330799855115574, 0.11804502188935805, 0.10775026172954795,
+    0.4, 0.2857142857143566, 0.2222222221850842, 0.1818181892203913, 0.1538454306304287,
+    0.133371588860766, 0.11653261089692431, 0.12192274412994768,
 )  # fmt: skip
 
 
 def _log_in_two(x: Term) -> tuple[Term, Term]:
-    """ln x as a sum of two doubles, relative error about 2^-64."""
+    """ln x as a sum of two doubles, relative error about 2^-64; the second below 2^-40 of it."""
     m, k, _ = split_near_one(x)
-    upper = m > 1.4142135623730951
-    m, k = upper.select(m * 0.5, m), upper.select(k + 1.0, k)
     f = m - 1.0
     d, d_low = two_sum(m, m.const(1.0))
     s = f / d
     s_low = fma(-s, d_low, fma(-s, d, f)) * (1.0 / d)  # which does not wait for s
     z, z_low = two_product(s, s)
     z_low = fma(s * 2.0, s_low, z_low)
-    t, t_low = fast_two_sum(z.const(_THIRD), z * horner(z, _Q))
+    t, t_low = fast_two_sum(z.const(_THIRD), z * estrin(z, _Q))
     t_low = t_low + _THIRD_LOW
     # u = z t, v = s u: the cubic term and what follows
     u, u_low = two_product(z, t)
@@ -136,19 +145,20 @@ def _log_in_two(x: Term) -> tuple[Term, Term]:
     v_low = v_low + fma(s, u_low, s_low * u)
     high, low = fast_two_sum(s * 2.0, v)
     low = low + (v_low + s_low * 2.0)
-    total, rest = two_sum(k * _LN2_HIGH, high)
-    return fast_two_sum(total, rest + fma(k, _LN2_LOW, low))
+    power, power_low = two_product(k, k.const(_LN2))
+    total, rest = two_sum(power, high)
+    return total, rest + (fma(k, _LN2_REST, power_low) + low)
 
 
 def _exp_of_two(x: Term, low: Term) -> Term:
-    """e^(x + low), rounded nearly once."""
-    low = (x.abs() > 800.0).select(0.0, low)
-    bounded = x.at_most(800.0).at_least(-800.0)
-    shifted = fma(bounded, 1.4426950408889634, _MAGIC)
+    """e^(x + low), rounded nearly once; |low| < 2^-40 |x| enters last, as it is known last."""
+    shifted = fma(x, 1.4426950408889634, _MAGIC)
     n = shifted - _MAGIC
     k = shifted.bits - x.const(_MAGIC).bits
-    r = fma(n, -_LN2_HIGH, bounded)
-    r, r_low = two_sum(r, fma(n, -_LN2_LOW, low))
+    part = fma(n, -_LN2_HIGH, x)
+    r = fma(n, -_LN2_LOW, part)
+    low = low + fma(n, -_LN2_LOW, part - r)
     one, lost = fast_two_sum(r.const(1.0), r)
-    tail = lost + fma(r * r, horner(r, EXP_F64), fma(r_low, r, r_low))
-    return times_power(one + tail, n, k)
+    tail = fma(r * r, estrin(r, EXP_F64), lost)
+    tail = fma(low, one + tail, tail)
+    return _within(x, 800.0, times_power(one + tail, n, k))

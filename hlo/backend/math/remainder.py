@@ -27,20 +27,18 @@ def _remainder_f64(x: Term, y: Term) -> Term:
 
 
 def _remainder(x: Term, y: Term, *, leaps: bool) -> Term:
-    divisor = y.abs()
-    defined = (x.abs() < float("inf")) & (divisor > 0.0) & (divisor < float("inf"))
-    size = defined.select(x.abs(), 0.0)
-    d = defined.select(divisor, 1.0)
+    size, d = x.abs(), y.abs()
+    defined = (size < float("inf")) & (d > 0.0) & (d < float("inf"))
 
     def step(rest: Term) -> tuple[list[Term], Term]:
         unit = _leaping(rest, d) if leaps else d
         quotient = (rest / unit).truncated()
         rest = fma(-quotient, unit, rest)
-        return [rest], rest.abs() >= d
+        return [rest], rest.abs() >= d  # no more where it is NaN: of infinities and zeros
 
     (rest,) = do_while([size], step)
     rest = (rest < 0.0).select(rest + d, rest).abs()
-    whole = divisor.eq(float("inf")) & (x.abs() < float("inf"))
+    whole = d.eq(float("inf")) & (size < float("inf"))
     undefined = whole.select(x, x.const(float("nan")))
     return defined.select(rest.copysign(x), undefined)
 

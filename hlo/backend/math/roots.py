@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hlo.backend.math.estimates import has_estimates, reciprocal_root
-from hlo.backend.math.scaling import power_of_two, split_near_one
-from hlo.backend.math.term import Term, fma, outlined, two_product
+from hlo.backend.math.scaling import format_of, power_of_two, split_near_one, splits_any
+from hlo.backend.math.term import Term, estrin, fma, horner, outlined, two_product
 
 
 def rsqrt(x: Term) -> Term:
@@ -68,33 +68,51 @@ def double_root(x: Term) -> Term:
 def _cbrt_f32(x: Term) -> Term:
     size = x.abs().to("double")
     usable = (size > 0.0) & (size < float("inf"))
-    root = _approximation(usable.select(size, 1.0))
-    return usable.select(root.to("float"), x).copysign(x)
+    _, root, _, power = _cbrt_of_split(_splittable(usable, size), _THIRD_SHORT)
+    return usable.select((root * power).to("float"), x).copysign(x)
 
 
 def _cbrt_f64(x: Term) -> Term:
     size = x.abs()
     usable = (size > 0.0) & (size < float("inf"))
-    m, k, _ = split_near_one(usable.select(size, 1.0))
-    third = (k * (1.0 / 3.0)).rounded()
-    rest = (k - third * 3.0).to("i64")
-    scaled = m * power_of_two(rest)
-    t = _approximation(scaled)
+    scaled, t, slope, power = _cbrt_of_split(_splittable(usable, size), _THIRD)
     # One Newton step with t^3 - x computed in twice the precision.
     square, square_low = two_product(t, t)
     cube, cube_low = two_product(square, t)
     excess = (cube - scaled) + fma(square_low, t, cube_low)
-    root = (t - excess / (square * 3.0)) * power_of_two(third.to("i64"))
-    return usable.select(root, x).copysign(x)
+    return usable.select(fma(-excess, slope, t) * power, x).copysign(x)
 
 
-def _approximation(x: Term) -> Term:
-    """x^(1/3) to 2^-45, x normal and below 2^300: a third of the exponent, then Halley twice."""
-    encoded = (x.bits >> 32).to("i32").to("double")
-    # The code of 2^e(1+m) grows like log2: a third of it, and the bias put back (Kahan 1991).
-    guess = fma(encoded, 1.0 / 3.0, 715094163.0).to("i32").to("i64", signed=False) << 32
-    t = guess.real
-    for _ in range(2):
-        cube = t * t * t
-        t = t * (cube + x * 2.0) / (cube * 2.0 + x)
-    return t
+def _splittable(usable: Term, size: Term) -> Term:
+    return size if splits_any(size) else usable.select(size, 1.0)
+
+
+# m^(-1/3) on [0.75, 1.5) (Remez: 2^-11.9, 2^-14.7).
+_THIRD_SHORT = (1.6970711033792714, -1.1886488409832863, 0.6217662571606245, -0.13028518211422466)
+_THIRD = (
+    1.8380779407416719, -1.7212196246060216, 1.3608355981544005, -0.5771855354793219,
+    0.09945401349272283,
+)  # fmt: skip
+# 2^(i/3) and 2^(-2i/3)/3 for i = -1, 0, 1.
+_POWERS = (1.0, 0.23311026195538673, 0.02681078793948645)
+_SLOPES = (0.3333333333333333, -0.15957342117012716, 0.03622692948593936)
+
+
+def _cbrt_of_split(x: Term, inverse: tuple[float, ...]) -> tuple[Term, Term, Term, Term]:
+    """x = s 2^3j: s, its cube root to 2^-33 or 2^-41, 1/(3 root^2) and 2^j; x positive, finite.
+
+    x = m 2^(3j + i), |i| <= 1. y ~ m^(-1/3) by a polynomial, then y (1 + e/3 + 2/9 e^2) with
+    e = 1 - m y^3: no division. m y^2 is m's root, and 2^(i/3) does not wait for it.
+    """
+    m, k, _ = split_near_one(x)
+    magic = format_of(x).magic
+    shifted = fma(k, 1.0 / 3.0, magic)
+    i = fma(shifted - magic, -3.0, k)
+    y = estrin(m, inverse)
+    e = fma(-(m * y), y * y, 1.0)
+    y = fma(y * e, fma(e, 2.0 / 9.0, 1.0 / 3.0), y)
+    square = y * y
+    root = (m * horner(i, _POWERS)) * square
+    scaled = m * power_of_two(i.to("i64"))
+    third = power_of_two(shifted.bits - x.const(magic).bits)
+    return scaled, root, square * horner(i, _SLOPES), third

@@ -71,6 +71,11 @@ def split_near_one(x: Term) -> tuple[Term, Term, Term]:
     return m, k.to(x.scalar), k
 
 
+def splits_any(x: Term) -> bool:
+    """Whether the split takes every x >= 0: k is -inf for 0, inf for inf, and m is 1."""
+    return bool(avx512_suffix(in_register(x)))
+
+
 def split_of_any(x: Term) -> tuple[Term, Term]:
     """AVX-512's x = m * 2^-n for every x: n is inf for 0, -inf for inf; m is NaN for x < 0, NaN."""
     wide = in_register(x)

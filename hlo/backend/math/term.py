@@ -277,6 +277,22 @@ def horner(x: Term, coefficients: Sequence[float]) -> Term:
     return result
 
 
+def estrin(x: Term, coefficients: Sequence[float]) -> Term:
+    """The same by halves, for chains that are waited for: log2 n steps, and as many products more.
+
+    (c0 + c1 x) + x^2 (c2 + c3 x) + x^4 (..): pairs first, then pairs of pairs.
+    """
+    pairs = zip(coefficients[::2], coefficients[1::2], strict=False)
+    parts = [fma(x, b, x.const(a)) for a, b in pairs]
+    if len(coefficients) % 2:
+        parts.append(x.const(coefficients[-1]))
+    while len(parts) > 1:
+        x = x * x
+        joined = [fma(b, x, a) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = joined + parts[len(joined) * 2 :]
+    return parts[0]
+
+
 def two_sum(a: Term, b: Term) -> tuple[Term, Term]:
     """a + b as rounded sum and exact error (Knuth)."""
     total = a + b

@@ -7,8 +7,10 @@ f32 is computed in double and rounded once: 0.51 ulp. f64 carries r in two parts
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from hlo.backend.math.quadrant import reduced, reduced_in_double
-from hlo.backend.math.term import Term, fast_two_sum, fma, horner, outlined
+from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner, outlined
 
 _S_SHORT = (
     -0.16666666641427033, 0.008333329362340373, -0.00019839327156326598, 2.7182374694861096e-06,
@@ -84,22 +86,24 @@ def _cos_f64(x: Term) -> Term:
 def _tan_f64(x: Term) -> Term:
     """The quotient of the two-part sine and cosine, corrected by its remainder."""
     r, low, quadrant = reduced(x)
-    s, c = (fast_two_sum(*parts) for parts in _long(r, low))
+    s, c = (fast_two_sum(*parts) for parts in _long(r, low, estrin))
     odd = (quadrant & 1).ne(0)
     over, over_low = (odd.select(-b, a) for a, b in zip(s, c, strict=True))
     under, under_low = (odd.select(a, b) for a, b in zip(s, c, strict=True))
-    quotient = over / under
+    quotient, inverse = over / under, 1.0 / under  # which waits for nothing
     rest = fma(-quotient, under, over) + (over_low - quotient * under_low)
-    return _odd(quotient + rest / under, x)
+    return _odd(fma(rest, inverse, quotient), x)
 
 
-def _long(r: Term, low: Term) -> tuple[tuple[Term, Term], tuple[Term, Term]]:
+def _long(
+    r: Term, low: Term, polynomial: Callable[[Term, Sequence[float]], Term] = horner
+) -> tuple[tuple[Term, Term], tuple[Term, Term]]:
     """Sine and cosine of r + low, each as its leading part and what is to be added to it."""
     z = r * r
     half = z * 0.5
-    s_rest = fma(low, 1.0 - half, z * r * horner(z, _S))
+    s_rest = fma(low, 1.0 - half, z * r * polynomial(z, _S))
     c = 1.0 - half
-    c_rest = ((1.0 - c) - half) + fma(z * z, horner(z, _C), -(r * low))
+    c_rest = ((1.0 - c) - half) + fma(z * z, polynomial(z, _C), -(r * low))
     return (r, s_rest), (c, c_rest)
 
 
