@@ -25,6 +25,7 @@ from hlo.backend.emitters.movement import CASES
 from hlo.backend.kernels import costs
 from hlo.backend.kernels.in_place import in_place_pairs, with_repeats
 from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.numbering import spans_of, total_of
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.parts import parts_of
@@ -128,19 +129,13 @@ def _buffer(elemental: Elemental, number: int) -> Value:
 
 
 def _emit_parts(elemental: Elemental, parts: list[Part]) -> int:
-    """Units of all parts, numbered through."""
+    """The code of all parts; how many units they have together."""
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
-    nest, w = elemental.nest, elemental.nest.w
-    first = 0
-    for part in parts:
-        count = part.units
-        low, high = begin, end
-        if len(parts) > 1:
-            zero, most = w.int(0), w.int(count)
-            low = w.intrinsic("llvm.smax", "i64", w.binary("sub", begin, w.int(first)), zero)
-            high = w.intrinsic("llvm.smin", "i64", w.binary("sub", end, w.int(first)), most)
+    spans = spans_of(parts)
+    units = total_of(spans)
+    for part, span in zip(parts, spans, strict=True):
+        low, high = span.limits(elemental.nest.w, begin, end, units)
         emit_part(elemental, part, low, high)
         end_streams(elemental, part)
-        first += count
-    assert nest.depth == 0, "all loops are closed"
-    return first
+    assert elemental.nest.depth == 0, "all loops are closed"
+    return units
