@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hlo.backend.emitters import half_arithmetic
 from hlo.backend.emitters.constants import is_uniform
 from hlo.backend.emitters.exactness import EXACT
 from hlo.backend.emitters.floats import FUNCTIONS
@@ -22,12 +23,21 @@ from hlo.ir.literal import Literal
 
 if TYPE_CHECKING:
     from hlo.backend.codegen.elemental import Elemental
+    from hlo.backend.codegen.target import Target
 
 LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
-LEAST_COST = 24  # in vector instructions
+# In vector instructions. Looking up numbers of a few exponents takes as long as computing for 24.
+# Codes spread over a whole table of 16 bits, which the nearest cache does not hold, take as long as
+# 33; where subnormal numbers make arithmetic wait, as among bf16's codes, computing takes longer
+# still.
+LEAST_COST, LEAST_COST_SPREAD = 24, 33
 MOST_MEMBERS = 64
 
-_COSTS = dict.fromkeys(FUNCTIONS, 24) | {"logistic": 40, "divide": 16, "sqrt": 20, "rsqrt": 20}
+_COSTS = dict.fromkeys(FUNCTIONS, 40) | {
+    "exponential": 24, "exponential-minus-one": 32, "log": 21, "tanh": 34, "erf": 31, "divide": 18,
+    "sqrt": 22, "rsqrt": 17,
+}  # fmt: skip
+_STEADY = EXACT | {"log", "convert"}  # what subnormal numbers do not keep waiting
 _ROUNDING = {"bf16": 4, "f16": 2}
 _SMALL_ROUNDING = 16  # of 8 bits
 
@@ -56,7 +66,9 @@ def chain_of(elemental: Elemental, root: Instruction) -> Chain | None:
     if source == (root, ()):
         return None
     members = _between(elemental, source, root, order)
-    if sum(map(_cost, members)) < LEAST_COST:
+    target = elemental.nest.target
+    cost = sum(_cost(member, target) for member in members)
+    if cost < _least_cost(source[0].shape.dtype, members, target):
         return None
     return Chain(source, root, members)
 
@@ -147,9 +159,18 @@ def _between(
     return tuple(op for op in order if op in met)
 
 
-def _cost(instruction: Instruction) -> int:
+def _least_cost(source: DType, members: tuple[Instruction, ...], target: Target) -> int:
+    """Of a chain that is not slower as a table, however spread the codes are."""
+    waits = target.mode == "strict" and any(m.opcode not in _STEADY for m in members)
+    is_spread = source.bits > 8 and not (source is dt.BF16 and waits)
+    return LEAST_COST_SPREAD if is_spread else LEAST_COST
+
+
+def _cost(instruction: Instruction, target: Target) -> int:
     """Vector instructions for sixteen elements, about."""
     dtype, rounding = instruction.shape.dtype, 0
+    if half_arithmetic.applies(instruction.opcode, dtype, target):
+        return 1
     if instruction.opcode not in EXACT and has_codes(dtype):
         rounding = _ROUNDING.get(dtype.name, _SMALL_ROUNDING)
     return _COSTS.get(instruction.opcode, 1) + rounding

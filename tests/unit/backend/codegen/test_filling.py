@@ -17,6 +17,7 @@ from hlo.backend.linking import elf, jit
 from hlo.driver import optimize
 from hlo.ir import dtype as dt
 from tests.support.lanes_jit import host_target
+from tests.support.memory_map import allowed
 
 N = 1 << 16
 TWO = f"""HloModule m
@@ -116,17 +117,7 @@ def test_nothing_can_write_to_a_full_table() -> None:
     code = jit.Code(backend.objects(backend.emit_llvm(program), cache=False))
     (table,) = re.findall(r"@(hlo\.codes\.[0-9a-f]+) =", "".join(program.kernels[0].declarations))
     at = code.address(table)
-    assert _allowed(at) == "rw-p"
+    assert allowed(at) == "rw-"
     code.run_once("hlo_fill")
-    assert _allowed(at) == "r--p"
+    assert allowed(at) == "r--"
     code.run_once("no_such_function")
-
-
-def _allowed(address: int) -> str:
-    """What this process may do with the memory there."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        ends, allowed, *_ = line.split()
-        low, high = (int(end, 16) for end in ends.split("-"))
-        if low <= address < high:
-            return allowed
-    return ""

@@ -15,7 +15,7 @@ ENTRY e {{
   b = {t}[{n}] broadcast(c), dimensions={{}}
   scaled = {t}[{n}] multiply(x, b)
   wide = f32[{n}] convert(scaled)
-  e = f32[{n}] exponential(wide)
+  e = f32[{n}] logistic(wide)
   half = {t}[{n}] convert(e)
   is_large = pred[{n}] compare(half, b), direction=GT
   s = {t}[{n}] select(is_large, half, x)
@@ -115,14 +115,38 @@ def test_chains_begin_and_end_within_larger_expressions(name: str, text: str) ->
         assert_same(a, b)
 
 
+ALONE = """HloModule m
+ENTRY e {{
+  x = {t}[{n}] parameter(0)
+  ROOT r = {t}[{n}] {op}(x)
+}}
+"""
+
+
+def gathers(text: str, mode: str = "strict", **words: object) -> int:
+    """Vector look-ups in the program's code."""
+    return emit_stage(optimize(hlo.parse(text.format(**words))), "asm", mode).count("vpgatherdd")
+
+
 @needs_gathers
 @pytest.mark.parametrize("name", TYPES)
 def test_dear_chains_of_large_arrays_are_looked_up(name: str) -> None:
-    def gathers(text: str, n: int) -> int:
-        module = optimize(hlo.parse(text.format(t=name, n=n)))
-        return emit_stage(module, "asm").count("vpgatherdd")
+    assert gathers(CHAIN, t=name, n=1 << 14) > 0
+    assert gathers(WIDE, t=name, n=1 << 14) > 0
+    assert gathers(CHAIN, t=name, n=1 << 11) == 0
+    assert gathers(CHEAP, t=name, n=1 << 14) == 0
 
-    assert gathers(CHAIN, 1 << 14) > 0
-    assert gathers(WIDE, 1 << 14) > 0
-    assert gathers(CHAIN, 1 << 11) == 0
-    assert gathers(CHEAP, 1 << 14) == 0
+
+@needs_gathers
+def test_codes_spread_over_a_whole_table_are_not_looked_up_for_less() -> None:
+    """Only where subnormal numbers, of which there are many among such codes, keep ops waiting."""
+    looked_up = {
+        (name, op, mode): gathers(ALONE, mode, t=name, n=1 << 14, op=op) > 0
+        for name in ("bf16", "f16", "f8e5m2")
+        for op in ("exponential", "log")
+        for mode in ("strict", "fast")
+    }
+    assert {key for key, found in looked_up.items() if found} == {
+        ("bf16", "exponential", "strict"),
+        *(("f8e5m2", op, mode) for op in ("exponential", "log") for mode in ("strict", "fast")),
+    }
