@@ -34,14 +34,16 @@ def _holds(nest: Nest, condition: Condition) -> Value:
     return nest.w.compare("icmp ult", value, nest.w.int(span, value.type))
 
 
-def for_one_lane(nest: Nest, condition: Condition) -> Condition:
-    """A scalar's condition: it holds for some lane, so an index that all lanes share is right."""
-    if condition.index.lanes == 1:
-        return condition
+def for_one_lane(nest: Nest, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Scalars' conditions: all hold for one lane, so an index that all lanes share is right."""
     w = nest.w
-    with nest.at(condition.index.depth) as level:
-        holds = _holds(nest, condition)
+    found = tuple(c for c in conditions if c.index.lanes == 1)
+    along = [c for c in conditions if c.index.lanes > 1]
+    if not along:
+        return found
+    with nest.at(max(c.index.depth for c in along)) as level:
+        holds = tested(nest, along)
         some = w.intrinsic("llvm.vector.reduce.or", "i1", holds, suffix=f"v{holds.lanes}i1")
         number = w.cast("zext", some, "i64")
         index = Opaque(number.text, 0, 1, (), depth=level.depth, lanes=1, value=number)
-    return Condition(indexing.of(index), 1, 1)
+    return (*found, Condition(indexing.of(index), 1, 1))

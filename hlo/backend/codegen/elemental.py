@@ -352,7 +352,7 @@ class Elemental:
     def in_other_lanes(self) -> Iterator[None]:
         """Evaluate along lanes of one's own: what holds for lanes outside holds for one of them."""
         outer = self.guards
-        self.guards = tuple(for_one_lane(self.nest, c) for c in outer)
+        self.guards = for_one_lane(self.nest, outer)
         try:
             yield
         finally:

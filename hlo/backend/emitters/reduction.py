@@ -76,7 +76,7 @@ def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accu
         results = space.across_lanes(indices)
     else:
         results = space.in_order(indices, lanes)
-    if lanes == 1:
+    if lanes == 1 and not elemental.guards:
         elemental.end_stage()
     return results
 

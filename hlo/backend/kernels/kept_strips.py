@@ -22,7 +22,7 @@ from hlo.backend.codegen.trace import Read, reduced_index, trace
 from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
-from hlo.backend.kernels.part import Part
+from hlo.backend.kernels.part import Part, covers
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -45,6 +45,7 @@ class KeptStrip(Struct, eq=False):
     width: int
     is_touched: bool = False
     is_filled: bool = False
+    is_partial: bool = False  # asked for under conditions before it was filled
 
     def lanes_at(
         self, elemental: Elemental, instruction: Instruction, indices: list[Index]
@@ -55,7 +56,12 @@ class KeptStrip(Struct, eq=False):
         if self.is_filled:
             return [access.load(nest, self.row, place, None) for place in places]
         results = elemental.computed(instruction, indices, ())
-        self.is_touched = True  # not before: what it needs may be stages that end meanwhile
+        if elemental.guards:
+            # Where these do not hold it may be anything.
+            self.is_partial, self.is_touched = True, False
+            return results
+        # Not before: what it needs may be stages that end meanwhile.
+        self.is_touched = not self.is_partial
         for place, lanes in zip(places, results, strict=True):
             access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
         return results
@@ -76,7 +82,7 @@ def kept_in_strips(part: Part) -> dict[Instruction, tuple[tuple[int, ...], int]]
     if folded <= UNROLLED:
         return found
     for instruction, indices in (part.trace.heavy_at | _read_apart(part)).items():
-        inner = _folded_dims(part, indices)
+        inner = _folded_dims(part, indices, instruction.shape.dims)
         if inner is None or instruction.shape.dtype.is_complex:
             continue
         if prod(instruction.shape.dims[d] for d in inner) == folded:
@@ -212,7 +218,7 @@ def _collides(part: Part, read: Read) -> bool:
     return rows > _MOST_LINES * (WAY_BYTES // gcd(step_bytes, WAY_BYTES))
 
 
-def _folded_dims(part: Part, indices: list[Index]) -> tuple[int, ...] | None:
+def _folded_dims(part: Part, indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | None:
     """The dimensions in which the stages' indices differ, if lanes are one other dimension."""
     if len(indices) < 2:
         return None
@@ -222,6 +228,7 @@ def _folded_dims(part: Part, indices: list[Index]) -> tuple[int, ...] | None:
         across = [d for d, e in enumerate(index) if e.depends_on(lane)]
         if len(across) != 1 or across[0] in inner or index[across[0]].coefficient(lane) != 1:
             return None
-        if not all(isinstance(a, Variable) for d in inner for a in index[d].terms):
-            return None
+        sizes = [dims[d] for d in inner]
+        if not covers(indexing.linear([index[d] for d in inner], sizes), prod(sizes)):
+            return None  # a stage that leaves, or wants, other elements than the others
     return tuple(inner)

@@ -146,6 +146,18 @@ def reduce_dims(reduce: Instruction) -> tuple[int, ...]:
     return shape.elements[0].dims if shape.is_tuple else shape.dims
 
 
+def covers(place: Expr, size: int) -> bool:
+    """Whether a position is each of [0, size) once, as the loop variables in it run."""
+    if not all(isinstance(a, Variable) for a in place.terms) or place.low != 0:
+        return False
+    count = 1
+    for step, atom in sorted((abs(k), a.high - a.low + 1) for a, k in place.terms.items()):
+        if step != count:
+            return False
+        count *= atom
+    return count == size
+
+
 def is_within(index: Index, dims: tuple[int, ...]) -> bool:
     """Whether an index is one of an array's for all values of the loop variables."""
     return all(e.low >= 0 and e.high < n for e, n in zip(index, dims, strict=True))

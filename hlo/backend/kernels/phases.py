@@ -29,6 +29,7 @@ _MOST_KEPT = 6  # rows
 _CHEAP = 3  # ops that are done again rather than kept
 _HEAVY = 10  # as many as a function costs
 _FEWEST = 8  # vectors
+_IN_PLACE = frozenset({"tuple", "copy", "opt-barrier"})  # users at the same index
 BLOCK = 2048  # elements that the phases take in turn, so that rows stay in the first cache
 
 _LATENCY = {
@@ -144,9 +145,22 @@ def _kept(
                 at = asked if work[member] <= _CHEAP else phase[member]
                 last[operand] = max(last.get(operand, 0), at)
     kept = [m for m in order if last.get(m, 0) > phase[m] and work[m] > _CHEAP]
-    if not kept or len(kept) > _MOST_KEPT:
+    if not kept or len(kept) > _MOST_KEPT or _is_moved(kept):
         return ()
     return tuple(tuple(m for m in kept if phase[m] == k) for k in range(count - 1))
+
+
+def _is_moved(kept: Sequence[Instruction]) -> bool:
+    """Whether elements may be asked for at other places than those of a phase's own lanes."""
+    stack, seen = list(kept), set(kept)
+    while stack:
+        for user in stack.pop().users:
+            if not is_elementwise(user) and user.opcode not in _IN_PLACE:
+                return True
+            if user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return False
 
 
 def rows_of(elemental: Elemental, part: Part, phases: Phases) -> dict[Instruction, KeptRow]:

@@ -11,9 +11,9 @@ from math import prod
 from hlo.backend.codegen import access, indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index, Variable
+from hlo.backend.codegen.indexing import Expr, Index
 from hlo.backend.codegen.types import Lanes
-from hlo.backend.kernels.part import Part, fixed_by
+from hlo.backend.kernels.part import Part, covers, fixed_by
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
@@ -36,6 +36,7 @@ class SavedRow:
         self.rows: dict[Index, int] = {}  # the other dimensions' indices: which row it is
         self.is_touched = False
         self.is_filled = False
+        self.is_partial = False  # asked for under conditions before it was filled
 
     def lanes_at(
         self, elemental: Elemental, instruction: Instruction, indices: list[Index]
@@ -45,7 +46,12 @@ class SavedRow:
         if self.is_filled:
             return [access.load(nest, self.row, place, None) for place in places]
         results = elemental.computed(instruction, indices, ())
-        self.is_touched = True  # not before: what it needs may be stages that end meanwhile
+        if elemental.guards:
+            # Where these do not hold it may be anything.
+            self.is_partial, self.is_touched = True, False
+            return results
+        # Not before: what it needs may be stages that end meanwhile.
+        self.is_touched = not self.is_partial
         for place, lanes in zip(places, results, strict=True):
             access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
         return results
@@ -106,9 +112,7 @@ def _inner(indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | Non
     inner = tuple(d for d in range(len(dims)) if any(i[d] != indices[0][d] for i in indices))
     for index in indices:
         place = indexing.linear([index[d] for d in inner], [dims[d] for d in inner])
-        if not all(isinstance(a, Variable) for a in place.terms):
-            return None
-        if (place.low, place.high) != (0, prod(dims[d] for d in inner) - 1):
+        if not covers(place, prod(dims[d] for d in inner)):
             return None
         outer = {a for d in range(len(dims)) if d not in inner for a in index[d].terms}
         if outer & set(place.terms):

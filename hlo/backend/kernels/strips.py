@@ -9,6 +9,8 @@ find it in the cache in later stages; what two stages need may be kept (kernels/
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from msgspec import Struct, field
@@ -17,11 +19,14 @@ from hlo.backend.codegen import access, indexing
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index
 from hlo.backend.codegen.lane_loops import lane_loop_between, masked_loop
+from hlo.backend.codegen.trace import Trace
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
+from hlo.backend.kernels.kept_strips import KeptStrip
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import Part
+from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.parts import traced
+from hlo.ir.instruction import Instruction
 
 
 def emit_strips(elemental: Elemental, part: Part, outer: list[Expr], block: Expr) -> None:
@@ -61,13 +66,11 @@ class _Strip(Struct):
         """Folds as stages, results of fewer dimensions, then the loops over what is folded."""
         elemental, part = self.elemental, self.part
         for kept in elemental.saved.values():
-            kept.is_filled = kept.is_touched = False
+            assert isinstance(kept, KeptStrip), "strips keep nothing else"
+            kept.is_filled = kept.is_touched = kept.is_partial = False
         free = [indexing.of(v) for v in part.variables[part.lane_loop + 1 :]]
         at = [part.index([*self.outer, column, *free]) for column in columns]
-        found = [traced(elemental, part, index).reductions for index in at]
-        for stage in zip(*(reversed(reductions) for reductions in found), strict=True):
-            reduce = stage[0][0]
-            wanted = [index for _, index in stage]
+        for reduce, wanted in _stages([traced(elemental, part, index) for index in at]):
             if not any(e.depends_on(v) for e in wanted[0] for v in part.variables):
                 elemental.lanes_at(reduce, wanted, (0,) if reduce.shape.is_tuple else ())
                 elemental.end_stage()
@@ -113,3 +116,26 @@ class _Strip(Struct):
 def _depends(index: Index, free: list[Expr]) -> bool:
     """Whether an index names loops that are not open yet: folds keep other dimensions than it."""
     return any(e.depends_on(v) for e in index for f in free for v in f.terms)
+
+
+def _stages(columns: Sequence[Trace]) -> Iterator[tuple[Instruction, list[Index]]]:
+    """The folds that all columns need, with its index in each; those first that others need.
+
+    Not beside a padded operand, say: where such a fold is asked for, a test stands before it.
+    """
+    first, *others = [dict(_numbered(found.reductions)) for found in columns]
+    for fold, index in reversed(first.items()):
+        wanted = [index, *(other[fold] for other in others if fold in other)]
+        reduce, _ = fold
+        if len(wanted) == len(columns) and all(is_within(i, reduce_dims(reduce)) for i in wanted):
+            yield reduce, wanted
+
+
+def _numbered(
+    folds: Sequence[tuple[Instruction, Index]],
+) -> Iterator[tuple[tuple[Instruction, int], Index]]:
+    """Each fold with how often it was met before, at another index."""
+    counts: Counter[Instruction] = Counter()
+    for reduce, index in folds:
+        yield (reduce, counts[reduce]), index
+        counts[reduce] += 1
