@@ -150,14 +150,13 @@ class _Piece(Struct, eq=False):
 
 
 class _Function(Struct, eq=False):
-    """A function's lines, its loops, what each line defines and which names it holds."""
+    """A function's lines, its loops, and what each line defines."""
 
     lines: list[str]
     head: re.Match[str]
     loops: list[_Loop]
     defined: list[str]  # by each line, a value or a label; "" by most
     place: dict[str, int]
-    names: list[list[str]]
 
     @staticmethod
     def read(text: str) -> _Function | None:
@@ -171,7 +170,11 @@ class _Function(Struct, eq=False):
         loops = _loops(lines, [(n, label) for n, (_, label) in enumerate(found) if label])
         defined = [value or label for value, label in found]
         place = {name: number for number, name in enumerate(defined) if name}
-        return _Function(lines, head, loops, defined, place, [_NAME.findall(x) for x in lines])
+        return _Function(lines, head, loops, defined, place)
+
+    def _names(self, first: int, end: int) -> set[str]:
+        """Those that lines [first, end) hold."""
+        return set(_NAME.findall("\n".join(self.lines[first:end])))
 
     def chosen(self, wanted: int) -> list[_Loop]:
         """The loops to cut out, so that about `wanted` lines are left of the function."""
@@ -193,6 +196,9 @@ class _Function(Struct, eq=False):
 
     def runs(self, chosen: list[_Loop]) -> Iterator[tuple[int, int]]:
         """Lines to cut out of those without branches, where very many follow each other."""
+        labels = [0, *(n for n, x in enumerate(self.lines) if x[-1:] == ":"), len(self.lines)]
+        if max(b - a for a, b in itertools.pairwise(labels)) <= MOST_RUN:
+            return
         cut_out = [(loop.first, loop.end) for loop in chosen]
         first = 1
         for number, line in enumerate(self.lines):
@@ -208,9 +214,9 @@ class _Function(Struct, eq=False):
         """Where the lines part in `count` stretches, each where few values are alive near by."""
         own = {name: n for n, name in enumerate(self.defined[first:end]) if name}
         last = dict.fromkeys(own, 0)
-        for n, names in enumerate(self.names[first:end]):
-            last |= {name: n for name in names if name in own}
-        for name in set().union(*self.names[:first], *self.names[end:]) & own.keys():
+        for n, line in enumerate(self.lines[first:end]):
+            last |= {name: n for name in _NAME.findall(line) if name in own}
+        for name in (self._names(0, first) | self._names(end, len(self.lines))) & own.keys():
             last[name] = end - first
         changes = [0] * (end - first + 2)
         for name, n in own.items():
@@ -228,8 +234,8 @@ class _Function(Struct, eq=False):
         done: of a loop, the label that follows it.
         """
         own = set(self.defined[first : end + 1])
-        used = set().union(*self.names[first : end + 1]) - own
-        outside = set().union(*self.names[:first], *self.names[end + 1 :]) & own
+        used = self._names(first, end + 1) - own
+        outside = (self._names(0, first) | self._names(end + 1, len(self.lines))) & own
         if done:
             outside -= {self.lines[first][:-1], done}
         parameters = self._typed(sorted(used, key=lambda name: (self.place.get(name, 0), name)))
@@ -299,8 +305,10 @@ def _loops(lines: list[str], labels: list[tuple[int, str]]) -> list[_Loop]:
             begun[label] = (pres.pop(), number)
         elif label.startswith("done"):
             latch = _LATCH.match(lines[number - 1])
-            start = None if latch is None else begun.pop(latch[1], None)
-            if latch is None or start is None:
+            if latch is None:
+                continue  # where the ways of a branch meet
+            start = begun.pop(latch[1], None)
+            if start is None:
                 return []
             first, head = start
             end = number

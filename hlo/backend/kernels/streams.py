@@ -34,6 +34,7 @@ from hlo.ir.instruction import Instruction
 
 _ROWS = 8  # side by side: streams that the prefetcher follows
 _COPIES = 2  # vectors of columns at a time
+_MEMORY_BYTES = 1 << 22  # of elements that come from memory, which takes longer than their code
 _NARROW = 8  # vectors: so few columns are read from end to end anyway
 _FEWEST_ROWS = 32
 _FEWEST_BYTES = 1 << 18  # of the elements of a unit's folds: fewer do not leave the second cache
@@ -99,9 +100,10 @@ def plan_streams(elemental: Elemental, part: Part) -> None:
         return
     if not _is_cheap(elemental, part):
         return
-    block = _block(part)
+    copies = _copies(part)
+    block = _block(part, copies)
     if block is not None:
-        part.streams, part.copies, part.block, part.in_one = True, _COPIES, block, False
+        part.streams, part.copies, part.block, part.in_one = True, copies, block, False
 
 
 def _suits(elemental: Elemental, part: Part, reduce: Instruction, index: Index) -> bool:
@@ -149,9 +151,16 @@ def _is_cheap(elemental: Elemental, part: Part) -> bool:
     return columns <= _COLUMN_WEIGHT
 
 
-def _block(part: Part) -> int | None:
+def _copies(part: Part) -> int:
+    """One vector at a time where more would leave a shorter batch, and are no faster."""
+    arrays = [reduce.operands[0].shape for reduce, _ in part.trace.reductions]
+    is_slow = all(x.size * x.dtype.item_bytes >= _MEMORY_BYTES for x in arrays)
+    return 1 if is_slow and part.extents[-1] % (_COPIES * part.lanes) else _COPIES
+
+
+def _block(part: Part, copies: int) -> int | None:
     """Columns of a unit: few enough for the first cache. 0: all; None: no number will do."""
-    length, step = part.extents[-1], part.lanes * _COPIES
+    length, step = part.extents[-1], part.lanes * copies
     folds = [reduce for reduce, _ in part.trace.reductions]
     kept = [_kept(x.shape.dtype) for r in folds for x in r.operands[: len(r.operands) // 2]]
     most = _ROW_BYTES // sum(dtype.item_bytes for dtype in kept)
