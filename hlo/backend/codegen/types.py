@@ -22,6 +22,7 @@ Lanes = Value | tuple[Value, Value]
 BF16_CODE = "code of bf16"  # what is noted of lanes whose code is known
 
 _FLOATS = {"f32": "float", "f64": "double"}
+_ADD_HALVES = "llvm.x86.avx512.vpdpwssd.512"
 
 
 def compute_scalar(dtype: DType) -> str:
@@ -145,7 +146,7 @@ def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bo
         return decoded(w, target, raw, dt.BF16)
     bits = w.cast("bitcast", value, words)
     if target.has("avx512f") and lanes == 16:
-        kept = _carried_up(w, bits)
+        kept = _carried_up(w, target, bits)
         if not has_short_nans:
             up = w.cast("bitcast", kept, value.type)
             kept = w.cast("bitcast", _with_quiet_nans(w, up, value), words)
@@ -160,9 +161,17 @@ def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bo
     return result
 
 
-def _carried_up(w: Writer, bits: Value) -> Value:
-    """bits + 0x7fff, one more where the bit that stays is odd: a test, a blend, a sum."""
+def _carried_up(w: Writer, target: Target, bits: Value) -> Value:
+    """bits + 0x7fff, one more where the bit that stays is odd: a test, a blend, a sum; or one op
+    of logic, which leaves that bit beside 0x7fff, and one that adds both halves of a word.
+    """
     odd = w.binary("and", bits, w.int(0x10000, bits.type))
+    if target.has("avx512vnni"):
+        both = w.binary("or", odd, w.int(0x7FFF, bits.type))
+        w.declare(bits.type, _ADD_HALVES, (bits.type,) * 3)
+        ones = w.int(0x10001, bits.type)
+        operands = f"{bits.typed}, {both.typed}, {ones.typed}"
+        return w.pure(bits.type, f"call {bits.type} @{_ADD_HALVES}({operands})")
     is_odd = w.compare("icmp ne", odd, w.zero(bits.type))
     half = w.select(is_odd, w.int(0x8000, bits.type), w.int(0x7FFF, bits.type))
     return w.binary("add", bits, half)
