@@ -10,6 +10,8 @@ softmax inputs would pay it in every vector. A subnormal result is rounded as an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from msgspec import Struct
 
 from hlo.backend.math import piece_tables, pieces
@@ -20,7 +22,7 @@ from hlo.backend.math.scaling import (
     power_of_two,
     times_power,
 )
-from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_sum
+from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner, two_sum
 
 
 class _Range(Struct, frozen=True):
@@ -139,16 +141,18 @@ def _tanh_f32(x: Term) -> Term:
 
 def _tanh_f64(x: Term) -> Term:
     """y/(y + 1), y = (e^2|x| - 1)/2: p/2 for k = 0, and beyond 2^(k-1) - 1/2 is most of it."""
-    _, k, p = _reduced(x.abs().at_most(22.0) * 2.0)
+    _, k, p = _reduced(x.abs().at_most(22.0) * 2.0, estrin)  # the divider has time for it
     half = power_of_two(k - 1)
     y = fma(half, p, half - 0.5)
     return (y / (y + 1.0)).copysign(x)
 
 
-def _reduced(x: Term) -> tuple[Term, Term, Term]:
+def _reduced(
+    x: Term, polynomial: Callable[[Term, Sequence[float]], Term] = horner
+) -> tuple[Term, Term, Term]:
     """e^x = 2^n (1 + p): n as floats, n as integers, p."""
     n, k, r = _remainder(x)
-    return n, k, fma(r * r, horner(r, _RANGES[x.scalar].q), r)
+    return n, k, fma(r * r, polynomial(r, _RANGES[x.scalar].q), r)
 
 
 def _remainder(x: Term) -> tuple[Term, Term, Term]:

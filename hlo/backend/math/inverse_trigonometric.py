@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.math.term import Term, fma, horner, outlined
+from hlo.backend.math.term import Term, estrin, fma, horner, outlined
 
 _INF = float("inf")
 _P_SHORT = (
@@ -76,7 +76,7 @@ def _atan2(y: Term, x: Term, coefficients: tuple[float, ...]) -> Term:
     u = over * inverse
     rest = (fma(-u, under, over) + (missing - u * lost)) * inverse
     z = u * u
-    angle = fma(u * z, horner(z, coefficients), rest * (1.0 - z))
+    angle = fma(u * z, estrin(z, coefficients), rest * (1.0 - z))
     zero = x.const(0.0)
     c = wide.select(_QUARTER, zero)
     c_low = wide.select(_QUARTER_LOW, zero)

@@ -33,8 +33,9 @@ def format_of(x: Term) -> Format:
 
 def times_power(y: Term, n: Term, k: Term) -> Term:
     """y * 2^n for y near 1, rounded once, overflow and subnormals right; k: n as integer lanes."""
-    if avx512_suffix(y):
-        return _scalef(y, n)
+    wide = in_register(y)
+    if avx512_suffix(wide):
+        return first_of(y, _scalef(wide, in_register(n)))
     half = k.ashr(1)
     return y * power_of_two(half) * power_of_two(k - half)
 
