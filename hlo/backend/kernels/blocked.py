@@ -139,6 +139,7 @@ class _Writer:
             bytes_moved=moved,
             flops=flops,
             functions=tuple(own.values()),
+            is_glue=True,
         )
 
     def _indices(self) -> list[str]:

@@ -35,7 +35,7 @@ class Kernel(Struct, frozen=True):
     flops: int = 0
     needs_middle_end: bool = False  # scalar IR that LLVM's O2 pipeline should see
     functions: tuple[Kernel, ...] = ()
-    is_glue: bool = False  # its inner loops are assembly: plain code around them serves
+    is_glue: bool = False  # its inner loops are assembly or calls: plain code around them serves
 
 
 class KernelCall(Struct, frozen=True):
