@@ -7,6 +7,7 @@ from hlo.passes.patterns import (
     arithmetic,
     contraction,
     conversion,
+    convolution,
     division,
     indexing,
     library,
@@ -18,8 +19,8 @@ from hlo.passes.patterns import (
 from hlo.passes.rewriting import Limits, apply_rules
 
 FAMILIES = (  # importing a family enters its rules
-    arithmetic, contraction, conversion, division, indexing, library, logic, movement, reduction,
-    slicing,
+    arithmetic, contraction, convolution, conversion, division, indexing, library, logic, movement,
+    reduction, slicing,
 )  # fmt: skip
 
 
