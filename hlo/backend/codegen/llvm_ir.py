@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from hlo.backend.codegen import region_ir
 from hlo.backend.codegen.aligning import aligned_address
+from hlo.backend.codegen.byte_orders import hidden
 from hlo.backend.codegen.cutting import cut
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.even_copies import even
@@ -144,7 +145,7 @@ def kernel_module(
     parts = [together.placed(name, kernel) for name, kernel in group.items()]
     together.drop_declared(group)
     text = "\n".join([*together.lines(), *parts, ""])
-    return IrModule(text, tuple(group), optimised, is_glue)
+    return IrModule(hidden(text) if optimised else text, tuple(group), optimised, is_glue)
 
 
 class _Function(Struct):
@@ -455,7 +456,9 @@ class _Entry:
         parts = [shared.placed(f"{name}.in", kernel) for name, kernel in self.inlined.items()]
         kernels = map(inlinable, even(parts))
         body = "\n".join([*shared.lines(), *kernels, *self.loops, ""])
-        return [IrModule(body, tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)]
+        return [
+            IrModule(hidden(body), tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)
+        ]
 
     def _branch(self, function: _Function, step: BranchStep) -> None:
         function.count += 1
