@@ -96,10 +96,13 @@ def _log_of_split(m: Term, n: Term, rest: Term | None = None) -> Term:
         return fma(n, -high, f - tail)
     s = f / (m + 1.0 if rest is None else f + 2.0)  # the same, without waiting for f
     z = s * s
-    # Beside the division: the sum of what is known before it.
+    if rest is not None:  # which the other units than the divider have much to do for
+        tail = half_square - fma(s, fma(z, estrin(z, _R), half_square), n * -low)
+        return fma(n, -high, f - tail)
+    # Beside the division and the polynomial: the sum of what is known before them.
     known, lost = fast_two_sum(f, -half_square)
-    last = fma(s, fma(z, estrin(z, _R), half_square), fma(n, -low, lost))
-    return fma(n, -high, known + last)
+    begun = fma(s, half_square, fma(n, -low, lost))
+    return fma(n, -high, known + fma(s * z, estrin(z, _R), begun))
 
 
 def _log_by_tables(m: Term, n: Term, rest: Term | None) -> Term:

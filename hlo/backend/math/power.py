@@ -159,6 +159,6 @@ def _exp_of_two(x: Term, low: Term) -> Term:
     r = fma(n, -_LN2_LOW, part)
     low = low + fma(n, -_LN2_LOW, part - r)
     one, lost = fast_two_sum(r.const(1.0), r)
-    tail = fma(r * r, estrin(r, EXP_F64), lost)
-    tail = fma(low, one + tail, tail)
+    square, q = r * r, estrin(r, EXP_F64)
+    tail = fma(low, square * q, fma(square, q, fma(low, one, lost)))
     return _within(x, 800.0, times_power(one + tail, n, k))
