@@ -27,6 +27,9 @@ HEAVY = (
     "LLVMPY_VerifyModule",
 )
 LINES_FOR_A_THREAD = 50  # of IR, about 2 ms with what each module costs
+# Of IR whose loops LLVM may unroll: in longer modules, that takes a fifth of the time, and their
+# inner loops are kernels that are written out already.
+MOST_UNROLLED = 300
 
 _machines: dict[int, list[llvm.TargetMachine]] = {}  # by level, those that no thread uses now
 _machines_lock = threading.Lock()
@@ -120,6 +123,7 @@ def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
         ref.verify()
     if module.optimised:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_unrolling = module.text.count("\n") <= MOST_UNROLLED
         with machine() as target:
             builder = llvm.create_pass_builder(target, options)
             builder.getModulePassManager().run(ref, builder)
