@@ -62,6 +62,8 @@ def _folded(
         for k, index in enumerate(indices):
             flat = _nested(elemental, instruction, [index], [], _flat([totals[k]]))
             (totals[k],) = _regrouped(instruction, flat)
+    if reducers.reducer(instruction).selects:
+        return totals
     nest, kinds = elemental.nest, [z.shape.dtype for z in instruction.operands[count:]]
     return [  # sums and the like were kept wide
         [types.rounded(nest.w, nest.target, a, k) for a, k in zip(total, kinds, strict=True)]

@@ -105,7 +105,8 @@ class RowFold:
             local = s if before is None else self._apply(before, s)
             before = total if before is None else self._apply(before, total)
             result = self._apply(base, local)
-            result = types.rounded(nest.w, nest.target, result, self.instruction.shape.dtype)
+            if not self.reducer.selects:
+                result = types.rounded(nest.w, nest.target, result, self.instruction.shape.dtype)
             access.store(nest, self.output.memory, self.output.place(index), result)
         assert before is not None, "a block has a vector"
         return self._apply(base, before)

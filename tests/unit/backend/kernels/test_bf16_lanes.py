@@ -101,3 +101,29 @@ def test_rounded_elements_of_two_stages_whose_lanes_lie_in_other_rows() -> None:
     x = np.random.default_rng(3).integers(-1, 2, (8, 31, 33)).astype(BF16)
     found = driver.compile(module, cache=False).run_guarded(x)
     assert np.array_equal(found.view(np.uint16), driver.evaluate(module, x).view(np.uint16))
+
+
+@pytest.mark.parametrize("size", [37, 9, 3])
+def test_windows_that_select_keep_every_code(size: int) -> None:
+    """What is one of the elements is not rounded: neither a running fold nor a small window."""
+    text = f"""HloModule m
+    most {{
+      a = bf16[] parameter(0)
+      b = bf16[] parameter(1)
+      ROOT c = bf16[] maximum(a, b)
+    }}
+    ENTRY e {{
+      x = bf16[83,37] parameter(0)
+      least = bf16[] constant(-inf)
+      ROOT r = bf16[83,37] reduce-window(x, least), to_apply=most,
+        window={{size=1x{size} pad=0_0x{size - 1}_0}}
+    }}"""
+    x = codes(83 * 37)[0].reshape(83, 37)
+    module = driver.parse(text)
+    found = np.asarray(driver.compile(module, cache=False)(x)).astype(np.float32)
+    padded = np.pad(x.astype(np.float32), ((0, 0), (size - 1, 0)), constant_values=-np.inf)
+    views = np.lib.stride_tricks.sliding_window_view(padded, size, 1)
+    expected = views.max(2)
+    np.testing.assert_array_equal(found, expected)
+    code = driver.emit_stage(driver.optimize(module), "asm")
+    assert "vfixupimmps" not in code
