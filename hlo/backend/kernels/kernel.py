@@ -21,7 +21,10 @@ class Kernel(Struct, frozen=True):
     only part of the result, as a dynamic-update-slice does); the plan copies first if it must.
     functions: what the text calls and declares: functions of any parameters, each compiled once for
     all kernels of a program, whose texts are named @KERNEL too.
+    own: leaves of which units in order touch one part after the other (kernels/shares.py).
     reads, flops: bytes moved and arithmetic operations of the whole kernel, for the cost model.
+    packed_bytes: what a range of units packs before its first one, and again for each further one
+    of the `packed_runs` runs of units that share it.
     """
 
     text: str
@@ -35,7 +38,10 @@ class Kernel(Struct, frozen=True):
     flops: int = 0
     needs_middle_end: bool = False  # scalar IR that LLVM's O2 pipeline should see
     functions: tuple[Kernel, ...] = ()
+    own: frozenset[int] = frozenset()
     is_glue: bool = False  # its inner loops are assembly or calls: plain code around them serves
+    packed_bytes: int = 0
+    packed_runs: int = 1
 
 
 class KernelCall(Struct, frozen=True):

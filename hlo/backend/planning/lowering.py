@@ -42,11 +42,13 @@ COPY_BYTES_PER_US = 10_000
 HOST_US = 20.0
 WAKE_US = 150.0  # parallel work from which a program wakes the pool
 SPLIT_US = 4.0  # a kernel from which it is split
-GAIN_US = 2.0  # what the split must save where an iteration's bytes stay in a processor's cache
+GAIN_US = 3.0  # what the split must save where an iteration's bytes stay in a processor's cache
 CROSSING_BYTES_PER_US = 5_000  # what another processor has written, out of its cache
 REGION_US = 12.0  # small kernels that run at once from which they do
 CHUNK_US = 2.0
 CHUNKS_PER_THREAD = 4
+PACKED_BYTES_PER_US = 20_000  # of columns that a product packs
+UNEVEN = 1.1  # times the shortest that a loop may take so that late threads do little harm
 ASSUMED_TRIPS = 16  # of a loop whose end is not known
 SPLIT_COPY_BYTES = 1 << 20
 COPY_UNIT_BYTES = 1 << 16
@@ -95,21 +97,37 @@ def is_split(kernel: Kernel, us: float, crossing: int | None) -> bool:
     """Whether a kernel that takes so long on one core is split over threads.
 
     crossing: in a loop whose bytes stay in one processor's cache, those of which a split has half
-    written in another's: a 4 us stencil took twice as long in two parts, a product of 28 us and
-    128 KiB 23 us. None outside such a loop.
+    written in another's: a product of 28 us and 128 KiB took 23 us in two parts, a stencil of 4 us,
+    of which a processor meets its own part again, 3 us. None outside such a loop.
     """
     if kernel.units < 2 or us < SPLIT_US:
         return False
     return crossing is None or (us - crossing / CROSSING_BYTES_PER_US) / 2 >= GAIN_US
 
 
+def chunks_of(kernel: Kernel, us: float, threads: int, most: int) -> int:
+    """At most `most` chunks: fewer where each of them would pack again what its units share."""
+    if not kernel.packed_bytes or most <= threads:
+        return most
+    unit_us, packing_us = us / kernel.units, kernel.packed_bytes / PACKED_BYTES_PER_US
+
+    def longest_us(chunks: int) -> float:
+        units = -(-kernel.units // chunks)
+        packings = -(-units * kernel.packed_runs // kernel.units)
+        return -(-chunks // threads) * (units * unit_us + packings * packing_us)
+
+    tried = range(min(threads, most), most + 1)
+    return max(n for n in tried if longest_us(n) <= UNEVEN * min(map(longest_us, tried)))
+
+
 def _crossing(
-    plan: BufferPlan, cells: Iterable[int], changing: frozenset[int] | None
+    plan: BufferPlan, kernel: Kernel, cells: Iterable[int], changing: frozenset[int] | None
 ) -> int | None:
-    """Bytes of a kernel's cells that change from iteration to iteration of a hot loop."""
+    """Bytes of a kernel's cells that change in a hot loop and that threads do not keep apart."""
     if changing is None:
         return None
-    return sum(plan.cells[n].size for n in changing.intersection(cells))
+    shared = {cell for leaf, cell in enumerate(cells) if leaf not in kernel.own}
+    return sum(plan.cells[n].size for n in changing & shared)
 
 
 def cost_us(plan: BufferPlan) -> float:
@@ -142,7 +160,7 @@ def _weights(plan: BufferPlan) -> list[tuple[float, bool]]:
                 for call in calls:
                     us = kernel_us(call.kernel, node.instruction, hot=changing is not None)
                     row = [node.cells[b] for b in call.buffers]
-                    splits = is_split(call.kernel, us, _crossing(plan, row, changing))
+                    splits = is_split(call.kernel, us, _crossing(plan, call.kernel, row, changing))
                     found.append((trips * us, splits))
             case Run():
                 found.append((trips * HOST_US, False))
@@ -289,10 +307,11 @@ class _Lowering:
         )
 
     def _chunks(self, kernel: Kernel, us: float, cells: Iterable[int]) -> int:
-        crossing = _crossing(self.plan, cells, self.changing)
+        crossing = _crossing(self.plan, kernel, cells, self.changing)
         if not self.splits or not is_split(kernel, us, crossing):
             return 1
-        return max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))
+        most = max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))
+        return chunks_of(kernel, us, self.threads, most)
 
     def _row(self, cells: tuple[int, ...]) -> int:
         """The slot where a row of these cells begins."""

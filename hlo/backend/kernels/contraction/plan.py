@@ -99,6 +99,18 @@ class Plan(Struct, frozen=True):
         return -(-self.columns.count // self.column_blocks)
 
     @property
+    def shared_bytes(self) -> int:
+        """Bytes of columns that are packed once for a run of units, 0: for each unit or none."""
+        if self.rhs is not Reading.IN_UNIT or not self.group or self.depth_first:
+            return 0
+        return self.panels_per_block * self.rhs_packing.panel_size * self.ring.scalar_bytes
+
+    @property
+    def shared_runs(self) -> int:
+        """How many such runs there are."""
+        return self.column_blocks * extent(tuple(a for a in self.contraction.batch if a.rhs))
+
+    @property
     def nest(self) -> Axes:
         """Depth as the microkernel walks it: steps in elements or in panel scalars."""
         axes: list[Axis] = []

@@ -153,6 +153,8 @@ class _Product:
             bytes_moved=self._bytes_moved(),
             flops=c.flops,
             is_glue=self.is_glue,
+            packed_bytes=plan.shared_bytes,
+            packed_runs=plan.shared_runs,
         )
 
     def _bytes_moved(self) -> int:

@@ -1,0 +1,40 @@
+"""Chunks of a split kernel: many, but for one whose chunks would each pack what units share."""
+
+import hlo
+from hlo.backend import backend
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.planning.lowering import chunks_of
+from hlo.backend.planning.program import KernelStep
+from hlo.driver import optimize
+
+WEIGHTS_GRADIENT = """HloModule m
+ENTRY e {
+  x = f32[4,26,26,16] parameter(0)
+  y = f32[4,24,24,32] parameter(1)
+  ROOT w = f32[3,3,16,32] convolution(x, y), window={size=24x24}, dim_labels=f01b_i01o->01bf
+}
+"""
+
+
+def test_chunks_are_many_where_nothing_is_shared() -> None:
+    assert chunks_of(Kernel("", 16), 200.0, 2, 8) == 8
+
+
+def test_chunks_are_few_where_each_packs_as_much_as_it_computes() -> None:
+    packs = Kernel("", 16, packed_bytes=1 << 20)
+    assert chunks_of(packs, 200.0, 2, 8) == 2
+    assert chunks_of(packs, 200.0, 4, 16) == 4
+
+
+def test_chunks_are_many_where_packing_is_little_or_each_unit_packs() -> None:
+    assert chunks_of(Kernel("", 16, packed_bytes=1 << 12), 200.0, 2, 8) == 8
+    assert chunks_of(Kernel("", 16, packed_bytes=1 << 20, packed_runs=16), 200.0, 2, 8) == 8
+
+
+def test_threads_pack_a_shared_factor_once_each() -> None:
+    program = backend.build_program(
+        optimize(hlo.parse(WEIGHTS_GRADIENT), "default"), mode="strict", threads=2
+    )
+    steps = [s for s in program.steps if isinstance(s, KernelStep)]
+    (product,) = [s for s in steps if program.kernels[s.kernel].packed_bytes]
+    assert product.units > product.chunks == 2
