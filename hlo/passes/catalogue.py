@@ -21,6 +21,7 @@ from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
 from hlo.passes.map_expander import map_expander
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
+from hlo.passes.place_narrower import place_narrower
 from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
@@ -51,6 +52,7 @@ CATALOGUE: dict[str, Pass] = {
     "fusion-opener": fusion_opener,
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
+    "place-narrower": place_narrower,
     "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
@@ -102,6 +104,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "algsimp",
         *LOOPS,
         "narrow-scatter-rewriter",
+        "place-narrower",
         "cse",
         "dce",
         "fusion",
@@ -126,6 +129,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "algsimp{inexact=true}",
         *LOOPS,
         "narrow-scatter-rewriter",
+        "place-narrower",
         "cse",
         "dce",
         "fusion",
@@ -149,6 +153,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),
+    ("place-narrower", "fusion", "arg-max is rewritten where it stands alone"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
     (
         "table-lookup-mover",

@@ -13,6 +13,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes.block_size import is_blocked
 from hlo.passes.call_inliner import inline_call
+from hlo.passes.fold_results import finish_folds
 from hlo.passes.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
@@ -48,6 +49,7 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
         if is_worth_a_call(group):
             _fuse(module, computation, group)
             changed = True
+    finish_folds(computation)
     _sweep(computation)
     return changed
 

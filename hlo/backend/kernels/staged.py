@@ -87,8 +87,12 @@ def _only_moves(instruction: Instruction) -> bool:
 
 
 def lanes_of(instruction: Instruction, target: Target) -> int:
-    """As many elements as a full vector has of the widest type; narrow floats count as f32."""
-    shapes = [s for m in _members(instruction) for s in _arrays(m.shape) if s.size > 1]
+    """As many elements as a full vector has of the widest type; narrow floats count as f32.
+
+    What a fold's results are converted to at last is not counted: they are few.
+    """
+    members = [m for m in _members(instruction) if not _is_last(m)]
+    shapes = [s for m in members for s in _arrays(m.shape) if s.size > 1]
     shapes += [s for o in instruction.operands for s in _arrays(o.shape) if s.size > 1]
     kinds = {s.dtype.component for s in shapes}
     if kinds and _only_moves(instruction):
@@ -96,6 +100,16 @@ def lanes_of(instruction: Instruction, target: Target) -> int:
     if kinds and all(k.item_bytes <= 2 and not k.is_float for k in kinds):
         return target.vector_bytes // max(k.item_bytes for k in kinds)
     return min((target.lanes(k) for k in kinds), default=target.vector_bytes // 4)
+
+
+def _is_last(member: Instruction) -> bool:
+    """Whether it converts one of a fold's several results, or stands for what others make."""
+    if member.opcode in ("tuple", "fusion"):
+        return True
+    if member.opcode != "convert":
+        return False
+    (source,) = member.operands
+    return source.opcode == "get-tuple-element" and source.operands[0].opcode == "reduce"
 
 
 def enter_operands(elemental: Elemental, instruction: Instruction) -> int:

@@ -1,0 +1,56 @@
+"""Results of folds of several arrays, converted in the kernel that folds them.
+
+    k = get-tuple-element(fusion), index=1;  convert(k)   =>   a result of the fusion
+
+What nobody asks for is no result: an arg-max whose values are not wanted stores its places alone.
+"""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.passes.rewriting import is_pinned
+
+
+def finish_folds(computation: Computation) -> None:
+    """Let fusions of folds convert what is only wanted converted. O(instructions)."""
+    for fusion in [i for i in computation.instructions if i.opcode == "fusion"]:
+        (body,) = fusion.called_computations()
+        if body.root.opcode == "reduce" and body.root.shape.is_tuple and not fusion.is_root:
+            _finish(computation, fusion, body)
+
+
+def _finish(computation: Computation, fusion: Instruction, body: Computation) -> None:
+    if is_pinned(fusion) or not all(u.opcode == "get-tuple-element" for u in fusion.users):
+        return
+    parts = [u for u in fusion.users if u.users or u.is_root]
+    wanted = [_converted(part) or part for part in parts]
+    if all(w is part for w, part in zip(wanted, parts, strict=True)):
+        return
+    fold, results = body.root, []
+    for part, last in zip(parts, wanted, strict=True):
+        twin = body.new("get-tuple-element", part.shape, (fold,), {"index": part["index"]})
+        if last is not part:
+            twin = body.new("convert", last.shape, (twin,), like=last)
+        results.append(twin)
+    is_one = len(results) == 1
+    body.root = (
+        results[0] if is_one else body.new("tuple", Shape.tuple(r.shape for r in results), results)
+    )
+    call = computation.new(
+        "fusion", body.root.shape, fusion.operands, fusion.attributes, like=fusion, name=fusion.name
+    )
+    for k, last in enumerate(wanted):
+        new = call
+        if not is_one:
+            new = computation.new("get-tuple-element", last.shape, (call,), {"index": k}, like=last)
+        computation.replace_uses(last, new)
+
+
+def _converted(part: Instruction) -> Instruction | None:
+    """The one user of a fold's result, a conversion."""
+    if part.is_root or len(part.users) != 1 or is_pinned(part):
+        return None
+    (user,) = part.users
+    return user if user.opcode == "convert" and not is_pinned(user) else None

@@ -1,0 +1,180 @@
+"""place-narrower: the places that an arg-max hands on are as narrow as the elements beside them.
+
+    reduce(x, iota s64, z, c), best   =>   (v, convert(k))  of  reduce(x, iota s32, z, c'), best'
+
+Where a reducer does nothing with its places but compare and select them, any type that holds all of
+them will do; lanes of one width are as many as the narrowest vectors hold.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hlo.ir import dtype as dt
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.graph import clone_computation
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.ops.making import make, make_constant
+from hlo.ops.table import attribute
+from hlo.passes.liveness import fused_computations
+from hlo.passes.loop_making import adopted, element
+from hlo.passes.rewriting import is_pinned
+
+_SIGNED, _UNSIGNED = (dt.S8, dt.S16, dt.S32), (dt.U8, dt.U16, dt.U32)
+_FLOAT_BITS = 32  # of lanes that narrower floats are computed in
+_PICKS = frozenset({"select", "maximum", "minimum"})
+
+
+class _Places(Struct, frozen=True):
+    """Which of a reduce's two arrays are places, and the type that holds them."""
+
+    which: int
+    dtype: DType
+
+
+def place_narrower(module: Module) -> bool:
+    """Fold the places of an arg-max in a type as narrow as its elements. O(instructions)."""
+    fused = fused_computations(module)
+    made: dict[tuple[Computation, _Places], Computation] = {}
+    changed = False
+    for computation in tuple(module.computations):
+        if computation in fused:
+            continue
+        for reduce in [i for i in computation.instructions if i.opcode == "reduce"]:
+            places = _places(reduce)
+            if places is not None:
+                _rewrite(module, reduce, places, made)
+                changed = True
+    return changed
+
+
+def _places(reduce: Instruction) -> _Places | None:
+    """What can be narrowed, None where nothing can."""
+    computation = reduce.computation
+    assert computation is not None, "a reduce in a computation"
+    if len(reduce.operands) != 4 or is_pinned(reduce) or computation.root is reduce:
+        return None
+    if any(o.shape.is_dynamic for o in reduce.operands):
+        return None
+    if not all(u.opcode == "get-tuple-element" for u in reduce.users):
+        return None
+    for which in (1, 0):
+        greatest = _greatest(reduce.operands[which])
+        start = reduce.operands[2 + which]
+        if greatest is None or start.opcode != "constant" or _literal(start).is_elided:
+            continue
+        first = int(_literal(start).array)
+        dtype = _narrowest(reduce, which, min(first, 0), max(first, greatest))
+        if dtype is not None and _picks_only(reduce["to_apply"], which):  # type: ignore[arg-type]
+            return _Places(which, dtype)
+    return None
+
+
+def _greatest(x: Instruction) -> int | None:
+    """The greatest of an iota's numbers, seen through broadcasts and reshapes."""
+    while x.opcode in ("broadcast", "reshape"):
+        (x,) = x.operands
+    if x.opcode != "iota" or not x.shape.dtype.is_integral or x.shape.is_dynamic:
+        return None
+    d = attribute(x, "iota_dimension")
+    assert isinstance(d, int), "an INT64"
+    greatest = x.shape.dims[d] - 1
+    return greatest if 0 <= greatest <= x.shape.dtype.int_range[1] else None
+
+
+def _narrowest(reduce: Instruction, which: int, least: int, greatest: int) -> DType | None:
+    """The type for the places, at least as wide as the lanes of the elements."""
+    kind, places = (reduce.operands[k].shape.dtype for k in (1 - which, which))
+    if kind.is_complex:
+        return None
+    bits = max(kind.bits, _FLOAT_BITS) if kind.is_float else kind.bits
+    for dtype in _SIGNED if places.is_signed else _UNSIGNED:
+        low, high = dtype.int_range
+        if bits <= dtype.bits < places.bits and low <= least and greatest <= high:
+            return dtype
+    return None
+
+
+def _picks_only(computation: Computation, which: int) -> bool:
+    """Whether places are compared with places, picked, and handed on, and nothing else."""
+    found = _carriers(computation, which)
+    root = computation.root
+    if root.opcode != "tuple" or [o in found for o in root.operands] != [which == 0, which == 1]:
+        return False
+    for instruction in computation.instructions:
+        picked = instruction.operands[1:] if instruction.opcode == "select" else ()
+        inside = [o in found for o in picked or instruction.operands]
+        if instruction is root or not any(o in found for o in instruction.operands):
+            continue
+        if not all(inside) or instruction.opcode not in _PICKS | {"compare"}:
+            return False
+    return True
+
+
+def _carriers(computation: Computation, which: int) -> set[Instruction]:
+    """The values that are places."""
+    found = {computation.parameters[which], computation.parameters[2 + which]}
+    for instruction in computation.instructions:
+        if instruction.opcode in _PICKS and any(o in found for o in instruction.operands):
+            found.add(instruction)
+    return found
+
+
+def _rewrite(
+    module: Module,
+    reduce: Instruction,
+    places: _Places,
+    made: dict[tuple[Computation, _Places], Computation],
+) -> None:
+    which, dtype = places.which, places.dtype
+    body = reduce["to_apply"]
+    assert isinstance(body, Computation), "a COMPUTATION"
+    if (body, places) not in made:
+        made[body, places] = adopted(module, reduce, _narrowed_reducer(body, places))
+    operands = list(reduce.operands)
+    operands[which] = _narrowed(operands[which], dtype)
+    first = _literal(operands[2 + which]).array.astype(dtype.numpy)
+    operands[2 + which] = make_constant(reduce, Literal.of(first, Shape.array(dtype, ())))
+    elements = list(reduce.shape.elements)
+    elements[which] = elements[which].with_dtype(dtype)
+    narrow = make(
+        reduce, "reduce", *operands, shape=Shape.tuple(elements),
+        dimensions=reduce["dimensions"], to_apply=made[body, places],
+    )  # fmt: skip
+    computation = reduce.computation
+    assert computation is not None, "a reduce in a computation"
+    for user in list(reduce.users):
+        k = user["index"]
+        assert isinstance(k, int), "an INT64"
+        result = element(narrow, k)
+        if k == which:
+            result = make(user, "convert", result, shape=user.shape)
+        computation.replace_uses(user, result)
+        computation.remove(user)
+    computation.remove(reduce)
+
+
+def _narrowed(x: Instruction, dtype: DType) -> Instruction:
+    """The same integers of another type."""
+    operands = [_narrowed(o, dtype) for o in x.operands]
+    shape = x.shape.with_dtype(dtype)
+    assert x.computation is not None, "an operand in a computation"
+    return x.computation.new(x.opcode, shape, operands, x.attributes, like=x, name=x.opcode)
+
+
+def _narrowed_reducer(body: Computation, places: _Places) -> Computation:
+    copy = clone_computation(body)
+    for instruction in _carriers(copy, places.which):
+        instruction.shape = instruction.shape.with_dtype(places.dtype)
+    copy.root.shape = Shape.tuple([o.shape for o in copy.root.operands])
+    return copy
+
+
+def _literal(constant: Instruction) -> Literal:
+    literal = constant["literal"]
+    assert isinstance(literal, Literal), "a constant has a literal"
+    return literal
