@@ -29,6 +29,7 @@ from hlo.backend.kernels.numbering import spans_of, total_of
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.parts import parts_of
+from hlo.backend.kernels.shares import own_leaves
 from hlo.backend.kernels.stage import emit_part
 from hlo.backend.kernels.streams import end_streams, plan_streams
 from hlo.backend.planning.leaves import leaves_of
@@ -58,6 +59,7 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
         bytes_moved=costs.bytes_moved(elemental, outputs, parts),
         flops=costs.flops(parts),
+        own=own_leaves(elemental, outputs, parts, count),
     )
 
 

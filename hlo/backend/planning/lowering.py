@@ -42,7 +42,7 @@ COPY_BYTES_PER_US = 10_000
 HOST_US = 20.0
 WAKE_US = 150.0  # parallel work from which a program wakes the pool
 SPLIT_US = 4.0  # a kernel from which it is split
-GAIN_US = 2.0  # what the split must save where an iteration's bytes stay in a processor's cache
+GAIN_US = 3.0  # what the split must save where an iteration's bytes stay in a processor's cache
 CROSSING_BYTES_PER_US = 5_000  # what another processor has written, out of its cache
 REGION_US = 12.0  # small kernels that run at once from which they do
 CHUNK_US = 2.0
@@ -97,8 +97,8 @@ def is_split(kernel: Kernel, us: float, crossing: int | None) -> bool:
     """Whether a kernel that takes so long on one core is split over threads.
 
     crossing: in a loop whose bytes stay in one processor's cache, those of which a split has half
-    written in another's: a 4 us stencil took twice as long in two parts, a product of 28 us and
-    128 KiB 23 us. None outside such a loop.
+    written in another's: a product of 28 us and 128 KiB took 23 us in two parts, a stencil of 4 us,
+    of which a processor meets its own part again, 3 us. None outside such a loop.
     """
     if kernel.units < 2 or us < SPLIT_US:
         return False
@@ -121,12 +121,13 @@ def chunks_of(kernel: Kernel, us: float, threads: int, most: int) -> int:
 
 
 def _crossing(
-    plan: BufferPlan, cells: Iterable[int], changing: frozenset[int] | None
+    plan: BufferPlan, kernel: Kernel, cells: Iterable[int], changing: frozenset[int] | None
 ) -> int | None:
-    """Bytes of a kernel's cells that change from iteration to iteration of a hot loop."""
+    """Bytes of a kernel's cells that change in a hot loop and that threads do not keep apart."""
     if changing is None:
         return None
-    return sum(plan.cells[n].size for n in changing.intersection(cells))
+    shared = {cell for leaf, cell in enumerate(cells) if leaf not in kernel.own}
+    return sum(plan.cells[n].size for n in changing & shared)
 
 
 def cost_us(plan: BufferPlan) -> float:
@@ -159,7 +160,7 @@ def _weights(plan: BufferPlan) -> list[tuple[float, bool]]:
                 for call in calls:
                     us = kernel_us(call.kernel, node.instruction, hot=changing is not None)
                     row = [node.cells[b] for b in call.buffers]
-                    splits = is_split(call.kernel, us, _crossing(plan, row, changing))
+                    splits = is_split(call.kernel, us, _crossing(plan, call.kernel, row, changing))
                     found.append((trips * us, splits))
             case Run():
                 found.append((trips * HOST_US, False))
@@ -306,7 +307,7 @@ class _Lowering:
         )
 
     def _chunks(self, kernel: Kernel, us: float, cells: Iterable[int]) -> int:
-        crossing = _crossing(self.plan, cells, self.changing)
+        crossing = _crossing(self.plan, kernel, cells, self.changing)
         if not self.splits or not is_split(kernel, us, crossing):
             return 1
         most = max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))

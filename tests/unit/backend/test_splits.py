@@ -127,7 +127,13 @@ ENTRY e {{
 @pytest.mark.parametrize(
     ("body", "is_split"),
     [
-        ("y = f32[200,100] multiply(x, x)", False),  # its bytes would go to and fro
+        ("y = f32[200,100] multiply(x, x)", False),  # too little
+        ("a = f32[200,100] sine(x)\n y = f32[200,100] tanh(a)", True),
+        (
+            "r = f32[200,100] reverse(x), dimensions={0}\n a = f32[200,100] sine(r)\n"
+            " y = f32[200,100] tanh(a)",
+            False,  # its bytes would go to and fro
+        ),
         (
             "a = f32[200,100] sine(x)\n b = f32[200,100] tanh(a)\n y = f32[200,100] atan2(a, b)",
             True,
