@@ -72,11 +72,14 @@ def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accu
     space = space_of(elemental, instruction, reducer)
     if 0 in space.extents:
         return [[elemental.splat(z, lanes) for z in space.inits] for _ in indices]
+    is_outer, elemental.is_folding = not elemental.is_folding, True
     if lanes == 1 and reducer.reassociates and prod(space.extents) >= UNROLLED:
         results = space.across_lanes(indices)
     else:
         results = space.in_order(indices, lanes)
-    if lanes == 1 and not elemental.guards:
+    if is_outer:
+        elemental.is_folding = False
+    if is_outer and lanes == 1 and not elemental.guards:
         elemental.end_stage()
     return results
 

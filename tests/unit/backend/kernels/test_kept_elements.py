@@ -173,3 +173,26 @@ ENTRY e {
   x = f32[5000] parameter(0)
   ROOT r = f32[5000] fusion(x), kind=kLoop, calls=fused
 }""")
+
+
+def test_what_folds_of_folds_leave_is_there_when_the_outer_one_ends() -> None:
+    text = """HloModule m
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+fused {
+  x = f32[3,2,40] parameter(0)
+  zero = f32[] constant(0)
+  t = f32[3,2,40] tanh(x)
+  s = f32[2] reduce(t, zero), dimensions={0,2}, to_apply=sum
+  q = f32[] reduce(s, zero), dimensions={0}, to_apply=sum
+  qb = f32[3,2,40] broadcast(q), dimensions={}
+  ROOT r = f32[3,2,40] subtract(t, qb)
+}
+ENTRY e {
+  x = f32[3,2,40] parameter(0)
+  ROOT r = f32[3,2,40] fusion(x), kind=kInput, calls=fused
+}"""
+    check(text)
