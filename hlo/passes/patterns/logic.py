@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
+from hlo.passes.patterns.conversion import holds
 from hlo.passes.patterns.matching import is_discrete, is_splat, same_array, splat, splat_literal
 from hlo.passes.rewriting import rewrite
 
@@ -69,6 +73,14 @@ def not_twice(root: Instruction) -> Instruction | None:
     return root.operands[0].operands[0]
 
 
+RELATIONS = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "GE": operator.ge,
+    "GT": operator.gt,
+    "LE": operator.le,
+}
 NEGATED = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
 
 
@@ -117,6 +129,35 @@ def compare_with_truth(root: Instruction) -> Instruction | None:
         return None
     keeps = {"NE": 0, "EQ": 1}.get(str(root["direction"]))
     return p if keeps is not None and is_splat(c, keeps) else None
+
+
+@rewrite("compare", operand="convert")
+def compare_converted_truth(root: Instruction) -> Instruction | None:
+    """convert(p) != 0 => p,  convert(p) > 0 => p,  convert(p) == 0 => not p,  convert(p) >= 0 =>
+    true  and so on for pred p and any constant:  what the comparison says of 0 and of 1
+
+    Not in total order, where -0 and NaN have places.
+    """
+    converted, c = root.operands
+    value = splat_literal(c)
+    if converted.opcode != "convert" or value is None or root.get("type") == "TOTALORDER":
+        return None
+    (p,) = converted.operands
+    if not _holds_truth(converted.shape.dtype, p) or not same_array(p.shape, root.shape):
+        return None
+    number = complex(value) if converted.shape.dtype.is_complex else float(value)
+    relation = RELATIONS[str(root["direction"])]
+    of_false, of_true = bool(relation(0, number)), bool(relation(1, number))
+    if of_false == of_true:
+        return splat(root, of_true)
+    return p if of_true else make(root, "not", p, shape=root.shape)
+
+
+def _holds_truth(dtype: DType, p: Instruction) -> bool:
+    """Whether p is pred, whose values the type has as 0 and 1."""
+    return p.shape.dtype.is_pred and holds(
+        dtype.component if dtype.is_complex else dtype, p.shape.dtype
+    )
 
 
 EXTREMES = {"GT": "maximum", "LE": "maximum", "LT": "minimum", "GE": "minimum"}
