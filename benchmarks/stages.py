@@ -10,6 +10,7 @@ from hlo.backend.host import HostCalls
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
 from hlo.backend.linking.tabulation import link_table
+from hlo.backend.planning.result_order import in_memory_order
 from hlo.garbage import uncollected
 from hlo.ir.module import Module
 from hlo.runtime.threads import thread_count
@@ -32,7 +33,7 @@ def compile_stages(module: Module, threads: int | None) -> dict[str, float]:
         with timed("verify"):
             driver.verify(module)
         with timed("passes"):
-            optimised = driver.optimize(module)
+            optimised = driver.optimize(in_memory_order(module), manager=driver.new_manager())
         with timed("plan"):
             program = backend.build_program(optimised, threads=thread_count(threads))
             table = link_table(program)
