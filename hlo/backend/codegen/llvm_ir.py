@@ -27,7 +27,7 @@ from hlo.backend.codegen.even_copies import even
 from hlo.backend.codegen.filling import apart
 from hlo.backend.codegen.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
-from hlo.backend.codegen.shared_functions import shared
+from hlo.backend.codegen.shared_functions import shared, shared_often
 from hlo.backend.codegen.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.program import (
@@ -87,7 +87,8 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     scalar = {n: k for n, k in called.items() if k.needs_middle_end}
     glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
-    plain = _cut_to_shares(plain)
+    entry.inlined, often = shared_often(entry.inlined)
+    plain = _cut_to_shares(often | plain)
     rest = [kernel_module(group, optimised=True) for group in grouped(scalar)]
     modules = [kernel_module(group) for group in grouped(plain)]
     glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]

@@ -4,18 +4,24 @@
 
 A mathematical function takes LLVM as long as a kernel: compiled once it is no part of each module
 that calls it, and processors share the work. Short ones stay, and so does data.
+
+LLVM's middle-end, which sees the kernels of short loops, copies a function that is called once to
+its place; one that is called more often it leaves, and what it does to that one is in vain.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 
 from msgspec.structs import replace
 
 from hlo.backend.kernels.kernel import Kernel
 
 LEAST_LINES = 24  # of a function that is worth a symbol of its own
+OFTEN = 2  # calls of a function that LLVM leaves where it is
+PURE = "nounwind willreturn memory(none)"  # a function of values alone
 _HEAD = re.compile(r"define internal (?P<result>.+) @(?P<symbol>[\w.$-]+)\((?P<parameters>.*)\)")
 _SYMBOL = re.compile(r"@([\w.$-]+)")
 
@@ -30,16 +36,36 @@ def shared(kernels: dict[str, Kernel]) -> dict[str, Kernel]:
     return functions | rest
 
 
+def shared_often(kernels: dict[str, Kernel]) -> tuple[dict[str, Kernel], dict[str, Kernel]]:
+    """The kernels, those long functions called by name that they name more than once, and these
+    functions.
+    """
+    definitions = {line for kernel in kernels.values() for line in kernel.globals if _is_long(line)}
+    texts = [*definitions, *(kernel.text for kernel in kernels.values())]
+    calls = Counter(symbol for text in texts for symbol in _SYMBOL.findall(text))
+    seldom = frozenset(s for s, count in calls.items() if count < OFTEN + 1)  # and once its own
+    functions: dict[str, Kernel] = {}
+    return {n: _Split(k, functions, seldom).pure(k) for n, k in kernels.items()}, functions
+
+
 def _is_long(definition: str) -> bool:
     return definition.startswith("define internal") and definition.count("\n") >= LEAST_LINES
 
 
 class _Split:
-    """One kernel's definitions, looked up by symbol. functions: of the program, added to."""
+    """One kernel's definitions, looked up by symbol. functions: of the program, added to; staying:
+    those that the kernel keeps.
+    """
 
-    def __init__(self, kernel: Kernel, functions: dict[str, Kernel]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        functions: dict[str, Kernel],
+        staying: frozenset[str] = frozenset(),
+    ) -> None:
         self.original = kernel
         self.functions = functions
+        self.staying = staying
         self.definitions = {_SYMBOL.search(line)[1]: line for line in kernel.globals}  # type: ignore[index]
         self.declared = [x for x in kernel.declarations if x.startswith(("declare ", "@"))]
         self.declarations = {_SYMBOL.search(line)[1]: line for line in self.declared}  # type: ignore[index]
@@ -60,8 +86,18 @@ class _Split:
             globals=tuple(_renamed(self.definitions[s], new) for s in kept),
         )
 
+    def pure(self, kernel: Kernel) -> Kernel:
+        """The kernel, what it declares of functions told to LLVM's middle-end as pure."""
+        if not any(map(self._goes, self.definitions)):
+            return kernel
+        made = self.kernel(kernel.text)
+        told = {
+            d: f"{d} {PURE}" for _, d in self.moved.values() if "ptr" not in d.partition("(")[2]
+        }
+        return replace(made, declarations=tuple(told.get(d, d) for d in made.declarations))
+
     def _goes(self, symbol: str) -> bool:
-        return _is_long(self.definitions[symbol])
+        return symbol not in self.staying and _is_long(self.definitions[symbol])
 
     def _needed(self, text: str) -> dict[str, None]:
         """The symbols that a text uses, itself or by what stays beside it, in their order."""
@@ -83,9 +119,10 @@ class _Split:
             text = self.definitions[symbol]
             head = _HEAD.match(text)
             assert head, f"a function has a head: {text[:80]}"
+            everything = _Split(self.original, self.functions)
             body = f"define {text.removeprefix('define internal ')}"
             made = replace(
-                self.kernel(body.replace(f"@{symbol}(", "@KERNEL(", 1)),
+                everything.kernel(body.replace(f"@{symbol}(", "@KERNEL(", 1)),
                 scratch_bytes=0, in_place=frozenset(), must_alias=frozenset(), functions=(),
             )  # fmt: skip
             name = _name(symbol, made)

@@ -5,7 +5,7 @@ import numpy as np
 import hlo
 from hlo import driver
 from hlo.backend import backend
-from hlo.backend.codegen.shared_functions import shared
+from hlo.backend.codegen.shared_functions import shared, shared_often
 from hlo.backend.kernels.kernel import Kernel
 
 SHORT = "define internal float @short(float %x) nounwind {\n  ret float %x\n}"
@@ -77,3 +77,64 @@ def test_a_program_calls_its_shared_functions() -> None:
     a, c = driver.compile(module, cache=False)(x, y)
     np.testing.assert_allclose(a, np.tan(x.astype(np.complex128)), rtol=1e-6)
     np.testing.assert_allclose(c, np.tan(y).T, rtol=1e-14)
+
+
+def test_only_functions_called_often_leave_the_middle_end() -> None:
+    kernel = Kernel(KERNEL, 1, (), (SHORT, LONG))
+    rest, functions = shared_often({"a": kernel})
+    assert (rest, functions) == ({"a": kernel}, {})
+    rest, functions = shared_often({"a": kernel, "b": kernel})
+    (name,) = functions
+    assert functions == {name: shared({"a": kernel})[name]}
+    (declared,) = rest["a"].declarations
+    assert declared.endswith(f"@{name}({{float, i64}}, float) nounwind willreturn memory(none)")
+
+
+def test_a_function_of_addresses_is_not_called_pure() -> None:
+    text = LONG.replace("float %x) nounwind", "float %x, ptr %out) nounwind")
+    kernel = Kernel(KERNEL, 1, (), (SHORT, text))
+    rest, _ = shared_often({"a": kernel, "b": kernel})
+    (declared,) = rest["b"].declarations
+    assert declared.endswith("float, ptr)")
+
+
+SINES = """HloModule m
+
+step {
+  s = (s32[], f32[64], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[64]{0} get-tuple-element(s), index=1
+  n = s32[] get-tuple-element(s), index=2
+  a = f32[64]{0} sine(x)
+  b = f32[64]{0} add(a, x)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT t = (s32[], f32[64], s32[]) tuple(j, b, n)
+}
+
+goes {
+  s = (s32[], f32[64], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=2
+  ROOT p = pred[] compare(i, n), direction=LT
+}
+
+ENTRY e {
+  x = f32[64]{0} parameter(0)
+  n = s32[] parameter(1)
+  zero = s32[] constant(0)
+  s = (s32[], f32[64], s32[]) tuple(zero, x, n)
+  w = (s32[], f32[64], s32[]) while(s), condition=goes, body=step
+  ROOT r = f32[64]{0} get-tuple-element(w), index=1
+}
+"""
+
+
+def test_a_short_loop_calls_its_function_by_name() -> None:
+    module = hlo.parse(SINES)
+    modules = backend.emit_llvm(backend.build_program(driver.optimize(module)))
+    (loop,) = [m for m in modules if m.optimised]
+    assert "define internal <16 x float> @hlo.sin" not in loop.text
+    x = np.linspace(-3, 1e10, 64, dtype=np.float32)
+    found = driver.compile(module, cache=False)(x, np.int32(5))
+    np.testing.assert_allclose(found, hlo.evaluate(module, x, np.int32(5)), rtol=1e-5)
