@@ -25,7 +25,7 @@ from hlo.backend.codegen.cutting import cut
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.even_copies import even
 from hlo.backend.codegen.filling import apart
-from hlo.backend.codegen.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
+from hlo.backend.codegen.ir_module import ENTRY, FILL, PARALLEL, PARALLEL_TYPES, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
 from hlo.backend.codegen.shared_functions import shared, shared_often
 from hlo.backend.codegen.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
@@ -326,7 +326,7 @@ class _Entry:
             symbol = f"hlo_region_{len(self.functions)}"
             self.functions[symbol] = region_ir.function(symbol, own, self.names)
             self._declare(symbol, f"void @{symbol}(ptr, i64, i64)")
-            self._declare(PARALLEL, f"void @{PARALLEL}(ptr, ptr, i64, i64, i64, i64)")
+            self._declare(PARALLEL, f"void @{PARALLEL}({PARALLEL_TYPES})")
             chunks = region_ir.chunks(own)
             function.lines += region_ir.call(
                 symbol, PARALLEL, len(own), chunks, function.fresh("region")
@@ -384,12 +384,12 @@ class _Entry:
         if step.chunks <= 1:
             function.lines.append(f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})")
             return
-        self._declare(PARALLEL, f"void @{PARALLEL}(ptr, ptr, i64, i64, i64, i64)")
+        self._declare(PARALLEL, f"void @{PARALLEL}({PARALLEL_TYPES})")
         slot, threads = function.slot(SLOT_THREADS), "%" + function.fresh("n")
         function.lines += [
             f"  {threads} = load i64, ptr {slot}, align 8",
             f"  call void @{PARALLEL}(ptr @{name}, ptr {row}, i64 {8 * step.stride}, "
-            f"i64 {step.units}, i64 {step.chunks}, i64 {threads})",
+            f"i64 {step.units}, i64 {step.chunks}, i64 {threads}, i64 {int(step.at_ends)})",
         ]
 
     def _copy(self, function: _Function, step: CopyStep) -> None:

@@ -62,5 +62,5 @@ def call(symbol: str, parallel: str, count: int, chunks: int, n: str) -> list[st
         f"  %slot{n} = getelementptr i8, ptr %frame, i64 {8 * SLOT_THREADS}",
         f"  %threads{n} = load i64, ptr %slot{n}, align 8",
         f"  call void @{parallel}(ptr @{symbol}, ptr %frame, i64 0, i64 {count}, "
-        f"i64 {chunks}, i64 %threads{n})",
+        f"i64 {chunks}, i64 %threads{n}, i64 0)",
     ]

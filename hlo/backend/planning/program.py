@@ -24,6 +24,7 @@ class KernelStep(Struct, frozen=True, eq=False):
 
     chunks > 1: split over the threads; stride: slots between the rows of two threads (0: one row).
     region > 0: steps in a row of the same region may run at once, us: the time of one.
+    at_ends: threads claim chunks at both ends, so that each meets its part again in its cache.
     """
 
     kernel: int
@@ -35,6 +36,7 @@ class KernelStep(Struct, frozen=True, eq=False):
     instruction: Instruction
     region: int = 0
     us: float = 0.0
+    at_ends: bool = False
 
 
 class CopyStep(Struct, frozen=True):

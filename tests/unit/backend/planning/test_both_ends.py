@@ -1,0 +1,61 @@
+"""Which kernels threads claim from both ends: what they meet again, no streams."""
+
+import hlo
+from hlo.backend import backend
+from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.planning.lowering import KEPT_BYTES, is_met_again
+from hlo.backend.planning.program import KernelStep, LoopStep
+from hlo.driver import optimize
+
+SUM = """HloModule m
+ENTRY e {
+  x = f32[16] parameter(0)
+  ROOT y = f32[16] add(x, x)
+}
+"""
+SINES = """HloModule m
+body {
+  s = (s32[], f32[400,300]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[400,300] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[400,300] sine(x)
+  ROOT t = (s32[], f32[400,300]) tuple(j, y)
+}
+condition {
+  s = (s32[], f32[400,300]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(90)
+  ROOT p = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[400,300] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[400,300]) tuple(zero, x)
+  w = (s32[], f32[400,300]) while(s), condition=condition, body=body
+  ROOT r = f32[400,300] get-tuple-element(w), index=1
+}
+"""
+ADD = hlo.parse(SUM).entry.root
+
+
+def test_bytes_that_the_caches_hold_are_met_again() -> None:
+    assert is_met_again(Kernel("", 16, bytes_moved=2 * KEPT_BYTES), ADD, 2)
+    assert is_met_again(Kernel("", 16, bytes_moved=4 * KEPT_BYTES), ADD, 4)
+
+
+def test_a_stream_larger_than_the_caches_is_not() -> None:
+    assert not is_met_again(Kernel("", 16, bytes_moved=4 * KEPT_BYTES), ADD, 2)
+
+
+def test_arithmetic_hides_where_bytes_come_from() -> None:
+    assert is_met_again(Kernel("", 16, bytes_moved=4 * KEPT_BYTES, flops=20_000_000), ADD, 2)
+
+
+def test_a_split_kernel_in_a_loop_is_claimed_from_both_ends() -> None:
+    program = backend.build_program(optimize(hlo.parse(SINES), "default"), mode="strict", threads=2)
+    (loop,) = [s for s in program.steps if isinstance(s, LoopStep)]
+    split = [s for s in loop.body if isinstance(s, KernelStep) and s.chunks > 1]
+    assert split
+    assert all(s.at_ends for s in split)
