@@ -123,6 +123,8 @@ def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
         ref.verify()
     if module.optimised:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
+        # Loops that only LLVM turns into vectors gather their elements, four of them no faster.
+        options.loop_interleaving = False
         options.loop_unrolling = module.text.count("\n") <= MOST_UNROLLED
         with machine() as target:
             builder = llvm.create_pass_builder(target, options)
