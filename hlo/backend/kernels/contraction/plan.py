@@ -23,6 +23,9 @@ DEPTH_BLOCK = 1024
 DEPTH_WHOLE = 2048  # depths that are not worth a second block
 GROUP_BYTES = 256 << 10  # of tiles that are packed at a time
 PACKED_AGAIN = 0.1  # what it costs to read a factor again, or to pack it, in part by another thread
+PIECE_LINES = 3  # of a row of memory, of which the first and the last are read in part
+READ_AGAIN = 0.03  # bytes of lhs per product that are worth another order
+COPIES_BYTES = 16 << 20  # of an rhs that is packed whole for that
 WINDOWS_WHOLE = 4096  # the same for windows that are read where they lie, by few columns
 LEAST_DEPTH = 16  # of a block; packing in squares needs more than one of them
 STAGE_BYTES = 512 << 10  # of sums that wait for further depth blocks
@@ -151,7 +154,9 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
         return first
     if plan.rhs is Reading.IN_UNIT and (not _columns_first(plan) or c.k > DEPTH_WHOLE):
-        return _in_groups(plan)
+        grouped = _in_groups(plan)
+        if not _reads_in_pieces(grouped):
+            return grouped
     return _with_depth_block(_with_packed(_with_blocks(plan)))
 
 
@@ -215,6 +220,21 @@ def _in_groups(plan: Plan) -> Plan:
     tile_bytes = plan.lhs_packing.panel_size * plan.ring.scalar_bytes
     group = max(1, min(GROUP_BYTES // tile_bytes, -(-plan.rows.count // rows)))
     return replace(plan, row_blocks=rows, column_blocks=columns, group=group)
+
+
+def _reads_in_pieces(plan: Plan) -> bool:
+    """Whether a group is a few lines of each row of memory, and read again by each column block:
+    what is left over of lines would take longer than to pack whole rows once, and rhs beside them.
+    """
+    c, lhs, rhs = plan.contraction, plan.lhs_packing, plan.rhs_packing
+    if plan.lhs is not Reading.IN_TILE or not lhs.source.is_free_contiguous:
+        return False
+    number = c.lhs.dtype.bits / 8
+    run = plan.group * plan.rows.step * number
+    again = plan.column_blocks * (1 + CACHE_LINE / run) - 1
+    copies = rhs.size_bytes * extent(tuple(a for a in c.batch if a.rhs))
+    few = run <= PIECE_LINES * CACHE_LINE and again * number > READ_AGAIN * c.n
+    return few and copies <= COPIES_BYTES
 
 
 def _unit_blocks(plan: Plan) -> tuple[int, int]:

@@ -64,6 +64,29 @@ def test_depths_in_blocks(form: str, m: int, n: int, k: int) -> None:
     np.testing.assert_array_equal(exe.run_guarded(x, y), expected)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_rows_in_columns_of_memory(dtype: str, threads: int) -> None:
+    text = f"""HloModule m
+    ENTRY e {{ x = {dtype}[2,1201,100] parameter(0)
+      y = {dtype}[2,1201,150] parameter(1)
+      ROOT r = {dtype}[2,100,150] dot(x, y), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
+        lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}} }}"""
+    numbers = np.random.default_rng(0)
+    scalar = np.float32 if dtype == "f32" else np.float64
+    x, y = (numbers.integers(-4, 5, (2, 1201, n)).astype(scalar) for n in (100, 150))
+    exe = compile(parse(text), threads=threads, cache=False)
+    np.testing.assert_array_equal(exe.run_guarded(x, y), x.transpose(0, 2, 1) @ y)
+
+
+def test_a_large_factor_is_not_copied_for_the_other_ones_rows() -> None:
+    text = """HloModule m
+    ENTRY e { x = f32[1500,256] parameter(0)
+      y = f32[1500,6000] parameter(1)
+      ROOT r = f32[256,6000] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0} }"""
+    assert compile(parse(text), threads=1, cache=False).temporary_bytes < 4 << 20
+
+
 def test_runs_of_features_in_blocks() -> None:
     text = """HloModule m
     ENTRY e { base = f32[1,9,9,600] parameter(0)
