@@ -23,10 +23,16 @@ from hlo.backend.codegen.aligning import aligned_address
 from hlo.backend.codegen.byte_orders import hidden
 from hlo.backend.codegen.cutting import cut
 from hlo.backend.codegen.definitions import Definitions
-from hlo.backend.codegen.even_copies import even
 from hlo.backend.codegen.filling import apart
 from hlo.backend.codegen.ir_module import ENTRY, FILL, PARALLEL, PARALLEL_TYPES, WAKE, IrModule
-from hlo.backend.codegen.loop_ir import LoopFunction, branch_rows, cell_uses, inlinable, is_short
+from hlo.backend.codegen.loop_ir import (
+    LoopFunction,
+    ShortLoop,
+    branch_rows,
+    cell_uses,
+    is_short,
+    loop_modules,
+)
 from hlo.backend.codegen.shared_functions import shared, shared_often
 from hlo.backend.codegen.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.kernels.kernel import Kernel
@@ -93,7 +99,7 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     modules = [kernel_module(group) for group in grouped(plain)]
     glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]
     modules = modules + glued if not entry.has_loops else glued + modules
-    modules = [*rest, *entry.loop_modules(), *modules]
+    modules = [*rest, *loop_modules(entry.loops, entry.inlined), *modules]
     if entry.length() > GLUE_LINES and (plain or glue):
         return (*modules, *entry.modules())
     last = modules.pop() if plain or glue else kernel_module({})
@@ -189,7 +195,7 @@ class _Entry:
         self.flushes = flushes
         self.functions: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
-        self.loops: list[str] = []
+        self.loops: list[ShortLoop] = []
         self.loop_lines = 0
         self.inlined: dict[str, Kernel] = {}
         self.called: dict[int, None] = {}
@@ -442,24 +448,13 @@ class _Entry:
         name = f"hlo_loop_{len(self.loops)}"
         loop = LoopFunction(self.program, name, [f"{n}.in" for n in self.names], self.uses)
         text = loop.text(step)
-        self.loops.append(text)
-        self.inlined.update({self.names[n]: self.program.kernels[n] for n in loop.used})
+        used = {self.names[n]: self.program.kernels[n] for n in loop.used}
+        self.loops.append(ShortLoop(name, text, tuple(used)))
+        self.inlined.update(used)
         self.loop_lines += text.count("\n")
         self._declare(name, f"void @{name}(ptr)")
         function.lines.append(f"  call void @{name}(ptr %frame)")
         return True
-
-    def loop_modules(self) -> list[IrModule]:
-        """The short loops with copies of their kernels, if there are any."""
-        if not self.loops:
-            return []
-        shared = Definitions({f"declare void @{COPY}(ptr, ptr, i64, i1)": None})
-        parts = [shared.placed(f"{name}.in", kernel) for name, kernel in self.inlined.items()]
-        kernels = map(inlinable, even(parts))
-        body = "\n".join([*shared.lines(), *kernels, *self.loops, ""])
-        return [
-            IrModule(hidden(body), tuple(f"hlo_loop_{n}" for n in range(len(self.loops))), True)
-        ]
 
     def _branch(self, function: _Function, step: BranchStep) -> None:
         function.count += 1

@@ -15,6 +15,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
+from hlo.backend.codegen.byte_orders import hidden
+from hlo.backend.codegen.definitions import Definitions
+from hlo.backend.codegen.even_copies import even
+from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.linking.constants import constant_array
 from hlo.backend.planning.cells import Cell, Region
 from hlo.backend.planning.leaves import leaf_count
@@ -37,6 +42,8 @@ MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
 CONSTANT_BYTES = 64  # constants up to this size are written into the text
 COPY_BYTES = 1024
 LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
+MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
+MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 
 def nested(steps: Sequence[Step]) -> Iterator[Step]:
@@ -299,6 +306,37 @@ def constant_text(symbol: str, data: bytes) -> str:
     """A global constant of these bytes."""
     body = "".join(f"\\{byte:02X}" for byte in data)
     return f'@{symbol} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align 8'
+
+
+class ShortLoop(Struct, frozen=True):
+    """A loop's function and the names of the kernels that it calls."""
+
+    name: str
+    text: str
+    kernels: tuple[str, ...]
+
+
+def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list[IrModule]:
+    """The loops with copies of their kernels, small ones together: processors share the others."""
+    groups: list[list[ShortLoop]] = []
+    room = 0
+    for loop in loops:
+        lines = loop.text.count("\n") + sum(kernels[n].text.count("\n") for n in loop.kernels)
+        if not groups or lines > room:
+            groups.append([])
+            room = MODULE_LINES
+        groups[-1].append(loop)
+        room -= lines
+    return [_loop_module(group, kernels) for group in groups]
+
+
+def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
+    names = dict.fromkeys(name for loop in loops for name in loop.kernels)
+    needed = Definitions({MEMCPY: None})
+    parts = [needed.placed(f"{name}.in", kernels[name]) for name in names]
+    copies = map(inlinable, even(parts))
+    body = "\n".join([*needed.lines(), *copies, *(loop.text for loop in loops), ""])
+    return IrModule(hidden(body), tuple(loop.name for loop in loops), optimised=True)
 
 
 def inlinable(text: str) -> str:
