@@ -153,11 +153,12 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
         return first
+    blocked = _with_blocks(plan)
     if plan.rhs is Reading.IN_UNIT and (not _columns_first(plan) or c.k > DEPTH_WHOLE):
         grouped = _in_groups(plan)
-        if not _reads_in_pieces(grouped):
+        if not _reads_in_pieces(grouped) or blocked.tiles_per_block < grouped.group:
             return grouped
-    return _with_depth_block(_with_packed(_with_blocks(plan)))
+    return _with_depth_block(_with_packed(blocked))
 
 
 def in_runs(c: Contraction, ring: Ring) -> Contraction:
