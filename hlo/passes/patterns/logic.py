@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -73,7 +74,7 @@ def not_twice(root: Instruction) -> Instruction | None:
     return root.operands[0].operands[0]
 
 
-RELATIONS = {
+RELATIONS: dict[str, Callable[..., bool]] = {
     "EQ": operator.eq,
     "NE": operator.ne,
     "LT": operator.lt,
