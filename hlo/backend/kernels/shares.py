@@ -1,8 +1,9 @@
 """Shares: arrays of which the thread that runs some of a kernel's units meets that part alone.
 
 Threads claim the units of what is met again (lowering.is_met_again) at a loop's two ends, so that
-a thread gets about the same share of every such loop. Where units go along an array from its begin to its end, what an earlier loop
-wrote of it is in the cache of the thread that reads it, or near its edge.
+a thread gets about the same share of every such loop. Where units go along an array from its begin
+to its end, what an earlier loop wrote of it is in the cache of the thread that reads it, or near
+its edge.
 """
 
 from __future__ import annotations
