@@ -35,6 +35,8 @@ _RESULTS = 2 * 1024  # with so many results there is parallelism without parts
 _TALL_BYTES = 1 << 22  # that a fold over columns reads where parts of its rows are worth it
 _TALL_PARTS = 16
 _TALL_ROWS = 128  # of a part at least
+_NARROW = 64  # columns are one unit, whatever is made of their folds
+_NARROW_SIZE = 1 << 18  # elements from which a second thread gains more than waking it takes
 _LEADING = 16  # kept indices before the rows with which there is parallelism without parts
 _FEW_COLUMNS = 32
 _ABREAST = 512  # elements of rows side by side
@@ -75,11 +77,12 @@ def _wanted(reduce: Instruction, reduced: list[int]) -> int:
     length = prod(x.shape.dims[d] for d in reduced)
     if results < _RESULTS and length >= 2 * _PART:
         return min(_PARTS, length * results // _PART)
+    is_tall = bool(reduced) and x.shape.rank - 1 not in reduced
+    if is_tall and results <= _NARROW and x.shape.size >= _NARROW_SIZE:
+        return min(_TALL_PARTS, length // _TALL_ROWS)
     if x.shape.size * x.shape.dtype.item_bytes < _TALL_BYTES:
         return 1
-    if not reduced or x.shape.rank - 1 in reduced:
-        return 1
-    if prod(x.shape.dims[: reduced[0]]) >= _LEADING or _meets_folds(reduce):
+    if not is_tall or prod(x.shape.dims[: reduced[0]]) >= _LEADING or _meets_folds(reduce):
         return 1
     return min(_TALL_PARTS, length // _TALL_ROWS)
 
