@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial, reduce
 
 import numpy as np
 from msgspec import Struct
@@ -172,22 +173,31 @@ def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> li
 
 
 def _is_outside(w: Writer, xs: Sequence[Value]) -> Value:
-    """i1: some lane is neither zero nor in range."""
-    kind = xs[0].scalar_type
-    fmt, (low, high) = FORMATS[kind], _X_RANGE[kind]
-    type = vector_of(_INTEGER[kind], xs[0].lanes)
-    least, limit = (fmt.bias + e << fmt.mantissa + 1 for e in (low, high))
-    total: Value | None = None
+    """i1: some lane is neither zero nor in range. Vectors may be of several lengths."""
+    totals: dict[int, Value] = {}  # by their lanes
     for x in xs:
-        code = w.cast("bitcast", x, type)
-        size = w.binary("add", code, code)  # the sign is shifted out
-        below = w.binary("add", size, w.int(-1, type))
-        tiny = w.compare("icmp ult", below, w.int(least - 1, type))
-        huge = w.compare("icmp uge", size, w.int(limit, type))
-        bad = w.binary("or", tiny, huge)
-        total = bad if total is None else w.binary("or", total, bad)
-    assert total is not None, "at least one vector"
-    return w.intrinsic("llvm.vector.reduce.or", "i1", total, suffix=f"v{total.lanes}i1")
+        bad = _are_outside(w, x)
+        total = totals.get(x.lanes)
+        totals[x.lanes] = bad if total is None else w.binary("or", total, bad)
+    found = [
+        w.intrinsic("llvm.vector.reduce.or", "i1", total, suffix=f"v{lanes}i1")
+        for lanes, total in totals.items()
+    ]
+    return reduce(partial(w.binary, "or"), found)
+
+
+def _are_outside(w: Writer, x: Value) -> Value:
+    """For each lane, whether it is neither zero nor in range."""
+    kind = x.scalar_type
+    fmt, (low, high) = FORMATS[kind], _X_RANGE[kind]
+    type = vector_of(_INTEGER[kind], x.lanes)
+    least, limit = (fmt.bias + e << fmt.mantissa + 1 for e in (low, high))
+    code = w.cast("bitcast", x, type)
+    size = w.binary("add", code, code)  # the sign is shifted out
+    below = w.binary("add", size, w.int(-1, type))
+    tiny = w.compare("icmp ult", below, w.int(least - 1, type))
+    huge = w.compare("icmp uge", size, w.int(limit, type))
+    return w.binary("or", tiny, huge)
 
 
 def _product(
