@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.emitters.exact_division import known, quotients
+from hlo.backend.linking.toolchain import object_code
 
 KINDS = {"f32": (np.float32, np.uint32), "f64": (np.float64, np.uint64)}
 CONSTANT = """HloModule m
@@ -77,3 +81,14 @@ def test_every_significand_by_a_hard_divisor() -> None:
         text = CONSTANT.format(kind="f32", n=x.size, value=float(divisor))
         found = hlo.compile(hlo.parse(text), cache=False)(x)
         assert np.array_equal(found, x / divisor)
+
+
+def test_vectors_of_several_lengths_share_one_test() -> None:
+    w = Writer()
+    xs = [Value("%a", "<8 x double>"), Value("%b", "<2 x double>"), Value("%c", "<8 x double>")]
+    divisor = known(w, w.float(3.7, "double"))
+    found = quotients(w, xs, [divisor] * 3)
+    assert [q.type for q in found] == [x.type for x in xs]
+    head = f"define void @f({', '.join(x.typed for x in xs)}) {{\nentry:"
+    body = "\n".join([*w.declarations.values(), head, *w.lines, "  ret void", "}"])
+    assert object_code(IrModule(body, ()))
