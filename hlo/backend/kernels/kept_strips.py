@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import gcd, prod
 
-from msgspec import Struct
-
-from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen import indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental, Path
 from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.trace import Read, reduced_index, trace
-from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
+from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -35,38 +33,22 @@ _MOST_LINES = WAYS // 2  # of one array in a set, beside those of others
 _LEFT = Memory(Value("null", "ptr"), dt.F32, 0)  # stands for what an earlier stage has left
 
 
-class KeptStrip(Struct, eq=False):
-    """An element kept for a batch of columns: [folded dimensions][width]."""
+class KeptStrip(Kept):
+    """An element kept for a batch of columns: [folded dimensions][width].
 
-    row: Memory
-    sizes: tuple[int, ...]
-    folded: tuple[int, ...]
-    shift: int  # of the vectors' positions
-    width: int
-    is_touched: bool = False
-    is_filled: bool = False
-    is_partial: bool = False  # asked for under conditions before it was filled
+    sizes, folded: the folded dimensions; shift: of the vectors' positions.
+    """
 
-    def lanes_at(
-        self, elemental: Elemental, instruction: Instruction, indices: list[Index]
-    ) -> list[Lanes]:
-        """The lanes: read where a stage has left them, else computed and left there."""
-        nest = elemental.nest
-        places = [self._place(index) for index in indices]
-        if self.is_filled:
-            return [access.load(nest, self.row, place, None) for place in places]
-        results = elemental.computed(instruction, indices, ())
-        if elemental.guards:
-            # Where these do not hold it may be anything.
-            self.is_partial, self.is_touched = True, False
-            return results
-        # Not before: what it needs may be stages that end meanwhile.
-        self.is_touched = not self.is_partial
-        for place, lanes in zip(places, results, strict=True):
-            access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
-        return results
+    def __init__(
+        self, row: Memory, sizes: tuple[int, ...], folded: tuple[int, ...], shift: int, width: int
+    ) -> None:
+        super().__init__(row)
+        self.sizes = sizes
+        self.folded = folded
+        self.shift = shift
+        self.width = width
 
-    def _place(self, index: Index) -> Expr:
+    def place(self, index: Index) -> Expr:
         """Vectors of a batch differ by constants: these, and the lane, are the place in a row."""
         (across,) = [e for e in index if e.lanes > 1]
         lane = Variable("0", 0, across.lanes - 1, 0, across.lanes, Value("0", "i64"))

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.backend.codegen import access, types
+from hlo.backend.codegen import types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental, is_elementwise
 from hlo.backend.codegen.indexing import Expr, Index, linear, of
 from hlo.backend.codegen.trace import HEAVY
-from hlo.backend.codegen.types import Lanes
+from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
@@ -42,28 +42,17 @@ _SHORT = 4  # cycles of the other ops on floats, and 1 on integers
 _LOAD = 8
 
 
-class KeptRow:
+class KeptRow(Kept):
     """A value that one phase leaves for later ones; `start` is the block's first position."""
 
-    def __init__(self, memory: Memory, dims: tuple[int, ...]) -> None:
-        self.memory = memory
+    def __init__(self, row: Memory, dims: tuple[int, ...]) -> None:
+        super().__init__(row)
         self.dims = dims
         self.start: Expr | None = None
-        self.is_touched = False
-        self.is_filled = False
 
-    def lanes_at(
-        self, elemental: Elemental, instruction: Instruction, indices: list[Index]
-    ) -> list[Lanes]:
+    def place(self, index: Index) -> Expr:
         assert self.start is not None, "the block is known"
-        places = [linear(index, self.dims) - self.start for index in indices]
-        if self.is_filled:
-            return [access.load(elemental.nest, self.memory, place, None) for place in places]
-        self.is_touched = True
-        results = elemental.computed(instruction, indices, ())
-        for place, lanes in zip(places, results, strict=True):
-            access.store(elemental.nest, self.memory, place, elemental.splat(lanes, place.lanes))
-        return results
+        return linear(index, self.dims) - self.start
 
 
 Phases = tuple[tuple[Instruction, ...], ...]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.codegen import access, indexing, types
+from hlo.backend.codegen import indexing, types
 from hlo.backend.codegen.access import Memory
 from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.types import Lanes
+from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers, fixed_by
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
@@ -22,7 +22,7 @@ _LIGHT_ROW_BYTES = 16 * 1024  # of elements that are cheap: only the first level
 _ALL_BYTES = 256 * 1024  # of all rows of a kernel: they lie on the stack
 
 
-class SavedRow:
+class SavedRow(Kept):
     """An expensive element that several stages read: kept in a row of memory by the first.
 
     row: where it lies, and after it those of the rows side by side; inner: the dimensions that
@@ -30,33 +30,12 @@ class SavedRow:
     """
 
     def __init__(self, row: Memory, dims: tuple[int, ...], inner: tuple[int, ...]) -> None:
-        self.row = row
+        super().__init__(row)
         self.dims = dims
         self.inner = inner
         self.rows: dict[Index, int] = {}  # the other dimensions' indices: which row it is
-        self.is_touched = False
-        self.is_filled = False
-        self.is_partial = False  # asked for under conditions before it was filled
 
-    def lanes_at(
-        self, elemental: Elemental, instruction: Instruction, indices: list[Index]
-    ) -> list[Lanes]:
-        nest = elemental.nest
-        places = [self._place(index) for index in indices]
-        if self.is_filled:
-            return [access.load(nest, self.row, place, None) for place in places]
-        results = elemental.computed(instruction, indices, ())
-        if elemental.guards:
-            # Where these do not hold it may be anything.
-            self.is_partial, self.is_touched = True, False
-            return results
-        # Not before: what it needs may be stages that end meanwhile.
-        self.is_touched = not self.is_partial
-        for place, lanes in zip(places, results, strict=True):
-            access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
-        return results
-
-    def _place(self, index: Index) -> Expr:
+    def place(self, index: Index) -> Expr:
         sizes = [self.dims[d] for d in self.inner]
         outer = tuple(e for d, e in enumerate(index) if d not in self.inner)
         row = self.rows.setdefault(outer, len(self.rows))

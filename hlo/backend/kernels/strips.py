@@ -67,7 +67,7 @@ class _Strip(Struct):
         elemental, part = self.elemental, self.part
         for kept in elemental.saved.values():
             assert isinstance(kept, KeptStrip), "strips keep nothing else"
-            kept.is_filled = kept.is_touched = kept.is_partial = False
+            kept.begin()
         free = [indexing.of(v) for v in part.variables[part.lane_loop + 1 :]]
         at = [part.index([*self.outer, column, *free]) for column in columns]
         for reduce, wanted in _stages([traced(elemental, part, index) for index in at]):
