@@ -66,6 +66,11 @@ def lanes_function(
 
 def compile_text(text: str, symbol: str) -> int:
     """The address of a function of a module given as text."""
+    return compile_texts(text, [symbol])[0]
+
+
+def compile_texts(text: str, symbols: Sequence[str]) -> list[int]:
+    """The addresses of functions of a module given as text."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(text)
@@ -76,7 +81,7 @@ def compile_text(text: str, symbol: str) -> int:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     _alive.append(engine)
-    return engine.get_function_address(symbol)
+    return [engine.get_function_address(symbol) for symbol in symbols]
 
 
 def module_text(w: Writer, body: str) -> str:

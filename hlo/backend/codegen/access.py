@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.codegen import strided, types
+from hlo.backend.codegen import masked, strided, types
 from hlo.backend.codegen.indexing import Atom, Expr, Part, Variable
 from hlo.backend.codegen.nest import Nest, fits
 from hlo.backend.codegen.types import Lanes
@@ -108,14 +108,7 @@ def _scalar_address(
 
 
 def _load_run(nest: Nest, pointer: Value, mask: Value | None, element: str, lanes: int) -> Value:
-    type = vector_of(element, lanes)
-    if mask is None:
-        return nest.w.load(pointer, type, 1)
-    symbol = f"llvm.masked.load.{mangled(type)}.p0"
-    nest.w.declare(type, symbol, ["ptr", mask.type, type])
-    return nest.w.assign(
-        type, f"call {type} @{symbol}(ptr align 1 {pointer}, {mask.typed}, {type} zeroinitializer)"
-    )
+    return masked.load(nest.w, vector_of(element, lanes), pointer, 1, mask)
 
 
 def _load_reversed(
@@ -123,7 +116,7 @@ def _load_reversed(
 ) -> Value:
     lanes = position.lanes
     first = nest.pointer(memory.base, position - (lanes - 1), element)
-    turned = None if mask is None else reversed_lanes(nest, mask)
+    turned = None if mask is None else masked.reversed_lanes(nest.w, mask)
     return reversed_lanes(nest, _load_run(nest, first, turned, element, lanes))
 
 
@@ -214,7 +207,7 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
         return w.load(pair, element), w.load(w.address(pair, w.int(1), element), element)
     mask = _both(nest, mask_of(position), guard, lanes)
     if stride(position) == 1:
-        both = None if mask is None else _spread(nest, mask)
+        both = None if mask is None else masked.doubled(nest.w, mask)
         pointer = nest.pointer(memory.base, position * 2, element)
         wide = _load_run(nest, pointer, both, element, 2 * lanes)
         return _every_second(nest, wide, 0), _every_second(nest, wide, 1)
@@ -233,16 +226,6 @@ def _every_second(nest: Nest, value: Value, first: int) -> Value:
     type = vector_of(value.scalar_type, lanes)
     return nest.w.pure(
         type, f"shufflevector {value.typed}, {value.type} poison, <{lanes} x i32> <{order}>"
-    )
-
-
-def _spread(nest: Nest, value: Value) -> Value:
-    """Each lane twice."""
-    order = ", ".join(f"i32 {lane // 2}" for lane in range(2 * value.lanes))
-    type = vector_of(value.scalar_type, 2 * value.lanes)
-    return nest.w.pure(
-        type,
-        f"shufflevector {value.typed}, {value.type} poison, <{2 * value.lanes} x i32> <{order}>",
     )
 
 
@@ -270,26 +253,10 @@ def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
         return
     mask = mask_of(position)
     if stride(position) == 1:
-        _store_run(nest, nest.pointer(memory.base, position, element), raw[0], mask)
+        masked.store(w, raw[0], nest.pointer(memory.base, position, element), 1, mask)
     else:
         addresses = _addresses(nest, *_offsets(nest, memory, position, element), element)
         _scatter(nest, addresses, raw[0], mask)
-
-
-def _store_run(nest: Nest, pointer: Value, raw: Value, mask: Value | None) -> None:
-    if mask is None:
-        nest.w.store(raw, pointer, 1)
-        return
-    if mask.text.startswith("<") and mask.text.count("i1 1") == 1:
-        # LLVM 22 turns a masked store of truncated lanes with one lane on into a store of the wide
-        # lane, which writes past the element: store that one lane instead.
-        lane = mask.text.split(",").index(next(m for m in mask.text.split(",") if "i1 1" in m))
-        element = f"getelementptr inbounds {raw.scalar_type}, ptr {pointer}, i64 {lane}"
-        nest.w.store(nest.w.extract(raw, lane), nest.w.pure("ptr", element), 1)
-        return
-    symbol = f"llvm.masked.store.{mangled(raw.type)}.p0"
-    nest.w.declare("void", symbol, [raw.type, "ptr", mask.type])
-    nest.w.emit(f"call void @{symbol}({raw.typed}, ptr align 1 {pointer}, {mask.typed})")
 
 
 def _scatter(nest: Nest, addresses: Value, raw: Value, mask: Value | None) -> None:
@@ -320,8 +287,8 @@ def _store_complex(
         pairs = w.pure(
             type, f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>"
         )
-        both = None if mask is None else _spread(nest, mask)
-        _store_run(nest, nest.pointer(memory.base, position * 2, element), pairs, both)
+        both = None if mask is None else masked.doubled(nest.w, mask)
+        masked.store(w, pairs, nest.pointer(memory.base, position * 2, element), 1, both)
         return
     addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
     _scatter(nest, addresses, real, mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.backend.codegen import masked
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
@@ -19,7 +20,7 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.packing import pack
 from hlo.backend.kernels.contraction.packing_form import Block, Packing, Panels, Source
-from hlo.backend.kernels.contraction.ring import element_address, read, ring_of
+from hlo.backend.kernels.contraction.ring import element_address, ring_of
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir import dtype as dt
 
@@ -107,7 +108,7 @@ def group_words(
             inside = w.compare("icmp ult", k, w.int(plan.c.k))
             mask = w.binary("and", exists, w.splat(inside, TILE))
         address = w.address(start, strided(w, k, depth), plan.element)
-        rows.append(read(w, f"<{TILE} x {plan.element}>", address, plan.item_bytes, mask))
+        rows.append(masked.load(w, f"<{TILE} x {plan.element}>", address, plan.item_bytes, mask))
     return joined_words(w, rows)
 
 

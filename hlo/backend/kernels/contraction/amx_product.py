@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.backend.codegen import masked
 from hlo.backend.codegen.llvm_ir import symbol
 from hlo.backend.codegen.types import storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
@@ -29,7 +30,7 @@ from hlo.backend.kernels.contraction.loops import (
     when,
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result
-from hlo.backend.kernels.contraction.ring import element_address, read
+from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.transpose import transposed
 from hlo.backend.kernels.kernel import Kernel
 
@@ -161,7 +162,7 @@ class _TileProduct:
             offset = strided(w, times(w, step, plan.depths), depth)
             address = w.address(source, offset, plan.element)
             type = f"<{plan.depths} x {plan.element}>"
-            value = read(w, type, address, plan.item_bytes, mask)
+            value = masked.load(w, type, address, plan.item_bytes, mask)
             w.store(value, advanced(w, to, times(w, step, TILE_BYTES), "i8"), 4)
             return []
 

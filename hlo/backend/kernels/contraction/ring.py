@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.codegen import masked
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.types import compute_scalar, decoded, encoded, rounded, storage_scalar
 from hlo.backend.codegen.types import parts as parts_of
-from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.codegen.writer import Value, Writer, mangled, vector_of
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
@@ -118,27 +119,13 @@ def loaded(
     scalar, count = storage_scalar(dtype), components(dtype)
     align = dtype.component.item_bytes
     if count == 2 and mask is not None:
-        mask = _doubled(w, mask)
-    raw = read(w, vector_of(scalar, lanes * count), address, align, mask)
+        mask = masked.doubled(w, mask)
+    raw = masked.load(w, vector_of(scalar, lanes * count), address, align, mask)
     if count == 1:
         return converted(w, ring, dtype, (raw,))
     if lanes == 1:
         return converted(w, ring, dtype, (w.extract(raw, 0), w.extract(raw, 1)))
     return converted(w, ring, dtype, tuple(_every_second(w, raw, first) for first in (0, 1)))
-
-
-def read(w: Writer, type: str, address: Value, align: int, mask: Value | None = None) -> Value:
-    """A load, masked if need be."""
-    if mask is None:
-        return w.load(address, type, align)
-    lanes = mask.type
-    suffix = _mangled(type)
-    symbol = f"llvm.masked.load.{suffix}.p0"
-    w.declare(type, symbol, ["ptr", lanes, type])
-    passed = f"{type} zeroinitializer"
-    return w.assign(
-        type, f"call {type} @{symbol}(ptr align {align} {address}, {mask.typed}, {passed})"
-    )
 
 
 def gathered(w: Writer, ring: Ring, dtype: DType, base: Value, offsets: Value) -> Parts:
@@ -159,7 +146,7 @@ def gathered(w: Writer, ring: Ring, dtype: DType, base: Value, offsets: Value) -
 
 def _gather(w: Writer, type: str, pointers: Value, align: int) -> Value:
     lanes = pointers.lanes
-    symbol = f"llvm.masked.gather.{_mangled(type)}.v{lanes}p0"
+    symbol = f"llvm.masked.gather.{mangled(type)}.v{lanes}p0"
     w.declare(type, symbol, [pointers.type, f"<{lanes} x i1>", type])
     return w.assign(
         type,
@@ -179,28 +166,9 @@ def written(
     w: Writer, dtype: DType, form: Parts, address: Value, mask: Value | None = None
 ) -> None:
     """Components in memory form as consecutive elements."""
-    value = _interleaved(w, form)
-    if mask is None:
-        w.store(value, address, dtype.component.item_bytes)
-        return
-    if value.lanes == mask.lanes and (only := _only_lane(mask)) is not None:
-        # LLVM 22 makes a store of 32 bits of the one lane of 16 that a constant mask leaves
-        w.store(w.extract(value, only), address, dtype.component.item_bytes)
-        return
-    if components(dtype) == 2:
-        mask = _doubled(w, mask)
-    symbol = f"llvm.masked.store.{_mangled(value.type)}.p0"
-    w.declare("void", symbol, [value.type, "ptr", mask.type])
-    align = dtype.component.item_bytes
-    w.emit(f"call void @{symbol}({value.typed}, ptr align {align} {address}, {mask.typed})")
-
-
-def _only_lane(mask: Value) -> int | None:
-    """The lane that a constant mask lets through, if it is one alone."""
-    if not mask.text.startswith("<"):
-        return None
-    bits = [bit.strip() == "i1 1" for bit in mask.text[1:-1].split(",")]
-    return bits.index(True) if sum(bits) == 1 else None
+    if mask is not None and components(dtype) == 2:
+        mask = masked.doubled(w, mask)
+    masked.store(w, _interleaved(w, form), address, dtype.component.item_bytes, mask)
 
 
 def scattered(
@@ -215,20 +183,10 @@ def scattered(
             index = w.binary("add", index, w.int(part, offsets.type))
         pointers = f"<{offsets.lanes} x ptr>"
         at = w.pure(pointers, f"getelementptr inbounds {scalar}, ptr {base}, {index.typed}")
-        symbol = f"llvm.masked.scatter.{_mangled(value.type)}.v{offsets.lanes}p0"
+        symbol = f"llvm.masked.scatter.{mangled(value.type)}.v{offsets.lanes}p0"
         w.declare("void", symbol, [value.type, pointers, mask.type])
         align = dtype.component.item_bytes
         w.emit(f"call void @{symbol}({value.typed}, {pointers} align {align} {at}, {mask.typed})")
-
-
-def _doubled(w: Writer, mask: Value) -> Value:
-    """Each lane of a mask twice."""
-    lanes = mask.lanes
-    order = ", ".join(f"i32 {i // 2}" for i in range(2 * lanes))
-    type = f"<{2 * lanes} x i1>"
-    return w.pure(
-        type, f"shufflevector {mask.typed}, {mask.type} poison, <{2 * lanes} x i32> <{order}>"
-    )
 
 
 def _every_second(w: Writer, raw: Value, first: int) -> Value:
@@ -249,12 +207,6 @@ def _interleaved(w: Writer, parts: Parts) -> Value:
         type,
         f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>",
     )
-
-
-def _mangled(type: str) -> str:
-    names = {"float": "f32", "double": "f64", "half": "f16"}
-    lanes, _, scalar = type[1:-1].partition(" x ")
-    return f"v{lanes}{names.get(scalar, scalar)}"
 
 
 # -- conversions -------------------------------------------------------------------------------
@@ -301,7 +253,7 @@ def _float_to_int(w: Writer, ring: Ring, value: Value, type: str) -> Value:
 
 def _short(type: str) -> str:
     if type.startswith("<"):
-        return _mangled(type)
+        return mangled(type)
     return {"float": "f32", "double": "f64", "half": "f16"}.get(type, type)
 
 

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from hlo.backend.codegen import masked
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.contraction import Places, contraction_kernels
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
-from hlo.backend.kernels.contraction.ring import read
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -233,7 +233,7 @@ def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
     def biased(w: Writer, sums: tuple[Value, ...], lanes: Lanes) -> tuple[Value, ...]:
         column = w.binary("urem", lanes.index, w.int(n))
         bias = w.address(lanes.others[0], column, "float")
-        row = read(w, f"<{lanes.count} x float>", bias, 4, lanes.mask)
+        row = masked.load(w, f"<{lanes.count} x float>", bias, 4, lanes.mask)
         total = w.binary("fadd", sums[0], row)
         return (w.cast("fptrunc", total, f"<{lanes.count} x half>"),)
 
