@@ -40,6 +40,7 @@ class Draw:
         self.rng = np.random.default_rng(seed)
         self.b = hlo.Builder("draw")
         self.arguments: list[np.ndarray] = []
+        self.parameters: list[Instruction] = []
         self.reducers: dict[tuple[str, str], Computation] = {}
 
     def pick(self, choices: object) -> object:
@@ -55,6 +56,9 @@ class Draw:
         rank = self.below(5) if rank is None else rank
         while True:
             sizes = tuple(int(self.pick(SIZES)) for _ in range(rank))  # type: ignore[call-overload]
+            if empty and rank and self.coin(0.05):
+                nothing = self.below(rank)
+                sizes = tuple(0 if d == nothing else n for d, n in enumerate(sizes))
             if math.prod(sizes) <= LARGEST and (empty or 0 not in sizes):
                 return sizes
 
@@ -72,7 +76,13 @@ class Draw:
         self.arguments.append(
             self.bits(shape) if kind == "bits" else made_up_array(shape, kind, self.rng, limit)
         )
-        return self.b.parameter(f"p{len(self.arguments)}", shape)
+        return self.parameter(shape)
+
+    def parameter(self, shape: hlo.Shape) -> Instruction:
+        """The parameter for the last of the arguments."""
+        made = self.b.parameter(f"p{len(self.arguments)}", shape)
+        self.parameters.append(made)
+        return made
 
     def bits(self, shape: hlo.Shape) -> np.ndarray:
         """Random bits: NaNs of every payload."""
@@ -182,7 +192,7 @@ def movement(d: Draw) -> Instruction:  # noqa: PLR0911  # one per op
             limits = [d.below(n + 1, s) for n, s in zip(dims, starts, strict=True)]
             return d.b.slice(x, starts, limits, [1 + d.below(4) for _ in dims])
         case 3:
-            rows = [(d.below(5) - 2, d.below(5) - 2, d.below(3) * d.coin(0.4)) for _ in dims]
+            rows = [(d.below(7) - 2, d.below(7) - 2, d.below(3) * d.coin(0.4)) for _ in dims]
             return d.b.pad(x, d.array((), dtype, "bits"), rows)
         case 4:
             at = d.below(rank)

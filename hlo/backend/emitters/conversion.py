@@ -102,6 +102,9 @@ def _storage_bits(x: Term, dtype: DType) -> Term:
         return x.to("i8", signed=False)
     if dtype.is_integral:
         return x.to("i8", signed=False) if dtype.bits < 8 else x
+    read = x.w.noted(x.value, dtype.name)
+    if read is not None and dtype.bits <= 8:
+        return x.of(read)  # f16's unit, through which some 8-bit codes go, makes NaNs quiet
     code = x.of(encoded(x.w, x.target, x.value, dtype))
     fmt = dtype.float_format
     if dtype.bits > 8 or fmt is None or fmt.nan != "ieee":

@@ -137,6 +137,8 @@ def _pad(instruction: Instruction, index: Index, _: Start) -> list[Case]:
     conditions: list[Condition] = []
     padding = attribute(instruction, "padding")
     dims = instruction.operands[0].shape.dims
+    if 0 in dims:
+        return [Case(1, ())]
     for e, size, pad in zip(index, dims, padding, strict=True):  # type: ignore[call-overload]  # PADDING
         step = pad.interior + 1
         moved = e - pad.low

@@ -201,8 +201,11 @@ def _interleaved(w: Writer, parts: Parts) -> Value:
         return parts[0]
     real, imaginary = parts
     lanes = real.lanes
-    order = ", ".join(f"i32 {i // 2 + (i % 2) * lanes}" for i in range(2 * lanes))
     type = vector_of(real.scalar_type, 2 * lanes)
+    if lanes == 1:
+        first = w.pure(type, f"insertelement {type} poison, {real.typed}, i64 0")
+        return w.pure(type, f"insertelement {first.typed}, {imaginary.typed}, i64 1")
+    order = ", ".join(f"i32 {i // 2 + (i % 2) * lanes}" for i in range(2 * lanes))
     return w.pure(
         type,
         f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>",
