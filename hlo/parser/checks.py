@@ -7,6 +7,7 @@ may refuse the draft (Violation) or complete it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import Shape, compatible
+from hlo.ir.shape import UNBOUNDED, Shape, compatible
 from hlo.ops.making import inferred_shape
 
 
@@ -131,17 +132,23 @@ def _broadcast(draft: Draft) -> None:
         draft.shape = draft[0].with_dims(sizes + draft[0].dims, dynamic)
 
 
+def _reshape(draft: Draft) -> None:
+    """An operand with an unbounded dimension has any number of elements."""
+    if draft.shape is not None and UNBOUNDED not in draft[0].dims:
+        _same_size(draft)
+
+
 def _same_size(draft: Draft) -> None:
+    """Equal products of the sizes that are known."""
     shape = draft.shape
     if shape is None:
         return
     for at, part in (("result", shape), ("operand 0", draft[0])):
         if not part.is_array:
             raise _wrong(at, str(part), "an array")
-    if shape.size != draft[0].size:
-        raise _wrong(
-            "result", f"{shape} of {shape.size} elements", f"{draft[0].size}, as operand 0 has"
-        )
+    found, expected = (prod(n for n in s.dims if n != UNBOUNDED) for s in (shape, draft[0]))
+    if found != expected:
+        raise _wrong("result", f"{shape} of {found} elements", f"{expected}, as operand 0 has")
 
 
 def _dynamic_reshape(draft: Draft) -> None:
@@ -403,7 +410,7 @@ CHECKS: dict[str, Check] = {
     "after-all": _token,
     "add-dependency": _first_operand_shape,
     "broadcast": _broadcast,
-    "reshape": _same_size,
+    "reshape": _reshape,
     "dynamic-reshape": _dynamic_reshape,
     "concatenate": _one_dimension,
     "scaled-dot": _scaled_dot,
