@@ -69,6 +69,8 @@ class _Reader:
         if problem:
             raise Violation("layout", "literal", f"of shape {shape}", f"one without {problem}")
         shape = stored(shape)
+        if shape.rank and self._peek().type in _ATOMS:
+            return self._lone(shape)
         elements = self._elements(shape)
         if elements is None:
             if shape.size * shape.dtype.item_bytes > LARGEST_ELIDED:
@@ -77,6 +79,18 @@ class _Reader:
                 )
             return Literal.elided(shape)
         array = converted(shape.dtype, elements)
+        return Literal.of(array.reshape(shape.dims), shape)
+
+    def _lone(self, shape: Shape) -> Literal:
+        """One number for a whole array is its first element, and the others are zero."""
+        token = self._next()
+        if min(shape.dims) < 1:
+            raise _wrong(token, f"{shape.rank} braces: {shape} has no first element")
+        if shape.size * shape.dtype.item_bytes > LARGEST_ELIDED:
+            raise _wrong(token, f"a literal that fits in memory: {shape} does not")
+        first = converted(shape.dtype, [self._element(shape.dtype, token)])
+        array = np.zeros(shape.size, first.dtype)
+        array[:1] = first
         return Literal.of(array.reshape(shape.dims), shape)
 
     def _peek(self) -> Token:

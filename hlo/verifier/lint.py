@@ -6,6 +6,7 @@ module -> warnings
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterator
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ from hlo.ops.folding import operations
 from hlo.ops.table import OPS, Trait
 from hlo.source import Span, caret_picture
 
+_LONE = re.compile(r"\bconstant\(\s*([^\s{(,)]+)\s*\)")
 LONG_SUM = 256  # elements whose sum a bf16 accumulator may no longer resolve
 
 WARNINGS = {
@@ -31,6 +33,7 @@ WARNINGS = {
     "narrow-sum": "Many elements are summed in a type of few bits; a convert before is safer.",
     "division-by-zero": "An integer is divided by a constant that holds 0.",
     "no-change": "An instruction gives back its operand.",
+    "lone-scalar": "One number stands for the literal of an array: all other elements are zero.",
 }
 
 
@@ -136,6 +139,20 @@ def _division_by_zero(instruction: Instruction) -> str:
     return "by 0, which gives all ones" if bool((literal.array == 0).any()) else ""
 
 
+def _lone_scalar(instruction: Instruction) -> str:
+    shape, source = instruction.shape, instruction.source
+    if instruction.opcode != "constant" or not shape.dims or source is None:
+        return ""
+    written = _LONE.search(source.text, instruction.start, instruction.end)
+    if written is None:
+        return ""
+    value, kind = written[1], shape_text(shape, layout=False)
+    return (
+        f"{value} is the first element of {kind} and the others are 0;"
+        f" broadcast(constant({value})) fills it, braces give each element"
+    )
+
+
 def _no_change(instruction: Instruction) -> str:
     if instruction.opcode not in (
         "convert",
@@ -166,5 +183,6 @@ def _accidental_f64(instruction: Instruction) -> Iterator[Warned]:
 
 
 RULES: tuple[Callable[[Instruction], str], ...] = (
-    _dead_instruction, _square_broadcast, _narrow_sum, _division_by_zero, _no_change,
+    _dead_instruction, _square_broadcast, _narrow_sum, _division_by_zero, _lone_scalar,
+    _no_change,
 )  # fmt: skip

@@ -14,8 +14,6 @@ from tests.support.oracle import Oracle, available
 from tests.support.parse_cases import FILES, cases
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-# Refused although XLA accepts it: a lone scalar as the literal of an array (issue 4, item 3).
-REFUSED = {"files/tools__compute_cost_test.hlo"}
 
 
 def is_accepted(text: str) -> bool:
@@ -68,7 +66,7 @@ def test_verdicts_on_the_corpus() -> None:
         if entry["bytes"] > 1_000_000:
             continue  # the big dumps have a test of their own
         text = (CORPUS / entry["file"]).read_text(errors="surrogateescape")
-        expected = entry["xla"] == "accepts" and entry["file"] not in REFUSED
+        expected = entry["xla"] == "accepts"
         if is_accepted(text) != expected:
             wrong.append(entry["file"])
     assert not wrong

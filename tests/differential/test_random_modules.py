@@ -33,7 +33,6 @@ CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 SMALL = 4_000  # bytes
 # How our errors begin where XLA accepts: the closed list of docs/language.md.
 REFUSALS = (
-    "braces around each element",
     "expected a shape, a name",
     "',', expected a number",  # constant(,)
     "expected a name after the shape",

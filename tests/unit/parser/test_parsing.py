@@ -77,6 +77,25 @@ def test_literal_bits() -> None:
     assert bits == [0x80000000, 0, 0x7F800005, 0xFFC00000]
 
 
+@pytest.mark.parametrize(
+    ("shape", "text", "first"),
+    [
+        ("f32[2,3]", "-1.5", -1.5),
+        ("pred[3]", "true", 1),
+        ("u2[4]", "3", 3),
+        ("f32[2]", "nan", None),
+    ],
+)
+def test_one_number_is_the_first_element_of_an_array(shape: str, text: str, first: object) -> None:
+    literal = parse(f"HloModule m\nENTRY e {{\n  ROOT r = {shape} constant({text})\n}}").entry.root[
+        "literal"
+    ]
+    assert isinstance(literal, Literal)
+    values = literal.array.reshape(-1).tolist()
+    assert values[0] == first or (first is None and np.isnan(values[0]))
+    assert not any(values[1:])
+
+
 def test_errors_are_bounded() -> None:
     lines = "".join(f"  a{k} = f32[2] foo(p)\n" for k in range(100))
     with pytest.raises(HloErrors) as caught:

@@ -41,6 +41,7 @@ FIRES = {
     "no-change": entry(
         "p = f32[2,3] parameter(0)\nROOT r = f32[2,3] transpose(p), dimensions={0,1}"
     ),
+    "lone-scalar": entry("ROOT r = f32[2,3] constant( -1.5 )"),
 }  # fmt: skip
 SILENT = {
     "unused-parameter": entry("ROOT p = f32[2] parameter(0)"),
@@ -68,6 +69,7 @@ SILENT = {
     "no-change": entry(
         "p = f32[3,3] parameter(0)\nROOT r = f32[3,3] transpose(p), dimensions={1,0}"
     ),
+    "lone-scalar": entry("x = f32[] constant(1)\nROOT r = f32[2] constant({1, 0})"),
 }  # fmt: skip
 
 
