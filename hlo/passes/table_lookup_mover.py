@@ -186,11 +186,12 @@ def _functions_of_tables(
     values: dict[Instruction, np.ndarray] = {}
     for i, lookup in found.items():
         table = tables[lookup.operands[0]]
+        if i is lookup:  # its place may be a function of another look-up: it stays as it is
+            values[i] = table
+            continue
         known = [values.get(o) if o in found else _constant(o) for o in i.operands]
         arrays = [np.broadcast_to(k, table.shape) for k in known if k is not None]
-        if i is lookup:
-            values[i] = table
-        elif len(arrays) == len(known):
+        if len(arrays) == len(known):
             value = arrays[0] if i.opcode == "reshape" else _evaluated(i, arrays)
             if value is not None:
                 values[i] = value

@@ -93,3 +93,17 @@ def test_every_value_of_a_chain_has_its_own_table() -> None:
         assert f"constant({{{values}}})" in text
     run = driver.compile(module, cache=False)
     assert run(np.int32(7)) == driver.evaluate(module, np.int32(7))
+
+
+def test_a_place_may_be_looked_up_itself() -> None:
+    text = CHAIN.replace(
+        "  b = s32[] negate(a)\n",
+        "  known = s32[6] constant({0, 2, 4, 8, 16, 32})\n"
+        "  taken.2 = s32[1] dynamic-slice(known, a), dynamic_slice_sizes={1}\n"
+        "  element = s32[] reshape(taken.2)\n"
+        "  b = s32[] negate(element)\n",
+    )
+    module = driver.parse(text)
+    moved = driver.to_text(driver.optimize(module, "table-lookup-mover,dce"))
+    assert "constant({0, -2, -4, -8, -16, -32})" in moved
+    assert driver.compile(module, cache=False)(np.int32(7)) == driver.evaluate(module, np.int32(7))
