@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -106,14 +107,23 @@ def compile(
             return kept  # verified before it was kept
     verify(module)
     ordered = import_module("hlo.backend.planning.result_order").in_memory_order(module)
-    optimized = optimize(ordered, chosen, new_manager())
+    optimized, failed = _optimized_to_run(ordered, chosen)
     if os.environ.get("HLO_VERIFY_IR"):  # the tests': passes and kernels are ours to prove there
         verify(optimized)
     result = import_module("hlo.backend.linking.installing").result_shape(module)
     executable: Executable = backend().compile_module(
-        optimized, mode=mode, threads=threads, cache=cache, key=key, result=result
-    )
+        optimized, passes=chosen, mode=mode, threads=threads, cache=cache,
+        key="" if failed else key, result=result,
+    )  # fmt: skip
     return executable
+
+
+def _optimized_to_run(module: Module, passes: str) -> tuple[Module, tuple[str, ...]]:
+    """A new module, and the passes that failed and were left out, with a warning for each."""
+    steps = import_module("hlo.passes.pipeline").parse_pipeline(passes)
+    recovery = import_module("hlo.passes.recovery")
+    found = recovery.optimized(partial(clone_module, module), steps)
+    return found.module, found.left_out
 
 
 def check_devices(module: Module, replicas: int | None, partitions: int | None) -> None:
@@ -186,7 +196,7 @@ def profile(
 ) -> str:
     """Where one run's time goes: a table of steps joined to HLO instructions and lines."""
     verify(module)
-    optimized = optimize(module, passes, new_manager())
+    optimized, _ = _optimized_to_run(module, passes)
     made = import_module("hlo.backend.profile").profile(optimized, *arguments, threads=threads)
     return str(made)
 
@@ -196,7 +206,7 @@ def memory(
 ) -> MemoryMap:
     """Peak memory, and every buffer with the instruction and line that made it; nothing is run."""
     verify(module)
-    optimized = optimize(module, passes, new_manager())
+    optimized, _ = _optimized_to_run(module, passes)
     made = import_module("hlo.backend.planning.memory_map").memory_map(
         optimized, mode=mode, threads=threads
     )

@@ -6,6 +6,8 @@ Module -> Schedule -> BufferPlan -> Program -> IrModules -> objects -> Executabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 
 from msgspec import Struct
 
@@ -27,8 +29,8 @@ from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.passes import recovery
 from hlo.passes.dynamic_padder import padded
-from hlo.passes.manager import Manager
 from hlo.passes.pipeline import parse_pipeline
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
@@ -37,6 +39,7 @@ from hlo.runtime.threads import thread_count
 def compile_module(
     module: Module,
     *,
+    passes: str = "default",
     mode: str = "strict",
     threads: int | None = None,
     cache: bool = True,
@@ -47,12 +50,12 @@ def compile_module(
 
     mode: "fast" runs with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS, else
     what the process may use). Sizes that change at run time become scalars beside arrays of their
-    bounds, or all is left to the reference.
+    bounds, a program for which `passes` are run here; or all is left to the reference.
     key: keep the result on disk for `recalled`, under what `program_key` said of the module before
     it was optimised. result: the shape and layouts of what callers get; the header's if not given.
     """
     if module.has_dynamic_sizes:
-        return _of_dynamic_sizes(module, mode=mode, threads=threads, cache=cache)
+        return _of_dynamic_sizes(module, passes, mode=mode, threads=threads, cache=cache)
     count = thread_count(threads)
     program = build_program(module, mode=mode, threads=count)
     table = link_table(program)
@@ -65,14 +68,15 @@ def compile_module(
 
 
 def _of_dynamic_sizes(
-    module: Module, *, mode: str, threads: int | None, cache: bool
+    module: Module, passes: str, *, mode: str, threads: int | None, cache: bool
 ) -> PaddedExecutable | InterpretedExecutable:
     """Code for the padded program, which the passes have not seen yet."""
     made = padded(module)
     if made is None:
         return InterpretedExecutable(module)
-    Manager().run(made.module, parse_pipeline("fast" if mode == "fast" else "default"))
-    static = compile_module(made.module, mode=mode, threads=threads, cache=cache)
+    programs = chain((made,), iter(partial(padded, module), None))  # more where a pass fails
+    found = recovery.optimized(lambda: next(programs).module, parse_pipeline(passes))
+    static = compile_module(found.module, mode=mode, threads=threads, cache=cache)
     assert isinstance(static, Executable), "a padded program has static shapes"
     return PaddedExecutable(module, made, static)
 

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -115,7 +116,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
 def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:
     """Run the command; turn whatever it raises into a message and an exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(exit_code(command, given))
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        sys.exit(exit_code(command, given))
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning of the library as the commands' other messages are written."""
+    click.echo(f"warning: {message}", err=True)
 
 
 def exit_code(command: click.Command, given: list[str]) -> int:
@@ -158,7 +166,8 @@ def _report_bug(name: str, given: list[str]) -> None:
     (folder / "report.txt").write_text("\n".join(lines))
     for argument in given:
         source = Path(argument)
-        if source.is_file() and source.stat().st_size < 64 << 20:
+        is_file = os.path.isfile(argument)  # False too of what is too long to be a name
+        if is_file and source.stat().st_size < 64 << 20:
             (folder / source.name).write_bytes(source.read_bytes())
     summary = traceback.format_exc().strip().splitlines()[-1]
     click.echo(f"internal error (a bug of hlo, not of your program): {summary}", err=True)

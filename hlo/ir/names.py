@@ -9,6 +9,7 @@ import re
 
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DTYPES
+from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 
@@ -73,13 +74,18 @@ def _split(name: str) -> tuple[str, int]:
 
 
 def fresh_names(module: Module) -> tuple[dict[Instruction, str], dict[Computation, str]]:
-    """Unique names for all instructions, and for all computations; given in module order."""
+    """Unique names for all instructions, and for all computations; given in module order.
+
+    Where edits left a computation in no topological order, in that of its copies: a module and its
+    copy have the same text.
+    """
     instructions, computations = NameTable(), NameTable()
     named: dict[Instruction, str] = {}
     called: dict[Computation, str] = {}
     for computation in module.computations:
         called[computation] = computations.unique(computation.name)
-        for instruction in computation.instructions:
+        order = computation.instructions
+        for instruction in order if is_topological(order) else post_order(computation):
             named[instruction] = instructions.unique(instruction.name)
     return named, called
 

@@ -164,9 +164,11 @@ elementwise("remainder", 2, "x - y trunc(x/y), the dividend's sign; integer x%0 
 POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
 
     A negative y gives 1 for x = 1, (-1)^y for x = -1, and 0 for any other x, 0 included; an
-    unsigned y with its top bit set counts as negative. True modular power would differ beyond
-    0 <= y < 64 (3^64 in s32 is 1 here); these are XLA:CPU's answers, which the conformance programs
-    int_bits_* hold (23 of their 449 elements depend on it), and compiled code gives the same.
+    unsigned y with its top bit set counts as negative. Only the six low bits of y are read: in s32,
+    3^64 = 1 and 3^65 = 3, where the true power modulo 2^32 is 2038349057 and 1820079875. That is
+    what XLA:CPU computes at run time (its constant folder gives the true power), and what the
+    reference, compiled code and constant_folding give here alike. The conformance programs
+    int_bits_* hold it: 23 of their 449 elements depend on it.
     """
 elementwise("power", 2, POWER,
             ulp=1, integer=integers.power, real=transcendental(np.power),

@@ -94,6 +94,10 @@ LOOPS = (
     "dce",
 )
 
+# After fusion: results that are only packed again, constants and computations that kernels have
+# copies of.
+FUSED = ("tuple-simplifier", "dce")
+
 PIPELINES: dict[str, tuple[str, ...]] = {
     "": (),
     "simplify": SIMPLIFY,
@@ -108,6 +112,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "cse",
         "dce",
         "fusion",
+        *FUSED,
         "block-fusion",
     ),
     "fast": (
@@ -133,6 +138,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "cse",
         "dce",
         "fusion",
+        *FUSED,
         "block-fusion",
     ),
 }
@@ -152,6 +158,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
+    ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),
+    ("fusion", "dce", "computations whose fusions were written out are nobody's"),
     ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),
     ("place-narrower", "fusion", "arg-max is rewritten where it stands alone"),
     ("cse", "fusion", "a value computed twice would be fused twice"),

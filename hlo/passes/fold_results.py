@@ -13,21 +13,23 @@ from hlo.ir.shape import Shape
 from hlo.passes.rewriting import is_pinned
 
 
-def finish_folds(computation: Computation) -> None:
+def finish_folds(computation: Computation) -> bool:
     """Let fusions of folds convert what is only wanted converted. O(instructions)."""
+    changed = False
     for fusion in [i for i in computation.instructions if i.opcode == "fusion"]:
         (body,) = fusion.called_computations()
         if body.root.opcode == "reduce" and body.root.shape.is_tuple and not fusion.is_root:
-            _finish(computation, fusion, body)
+            changed |= _finish(computation, fusion, body)
+    return changed
 
 
-def _finish(computation: Computation, fusion: Instruction, body: Computation) -> None:
+def _finish(computation: Computation, fusion: Instruction, body: Computation) -> bool:
     if is_pinned(fusion) or not all(u.opcode == "get-tuple-element" for u in fusion.users):
-        return
+        return False
     parts = [u for u in fusion.users if u.users or u.is_root]
     wanted = [_converted(part) or part for part in parts]
     if all(w is part for w, part in zip(wanted, parts, strict=True)):
-        return
+        return False
     fold, results = body.root, []
     for part, last in zip(parts, wanted, strict=True):
         twin = body.new("get-tuple-element", part.shape, (fold,), {"index": part["index"]})
@@ -46,6 +48,7 @@ def _finish(computation: Computation, fusion: Instruction, body: Computation) ->
         if not is_one:
             new = computation.new("get-tuple-element", last.shape, (call,), {"index": k}, like=last)
         computation.replace_uses(last, new)
+    return True
 
 
 def _converted(part: Instruction) -> Instruction | None:

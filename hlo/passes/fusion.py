@@ -49,9 +49,8 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
         if is_worth_a_call(group):
             _fuse(module, computation, group)
             changed = True
-    finish_folds(computation)
-    _sweep(computation)
-    return changed
+    changed |= finish_folds(computation)
+    return _sweep(computation) or changed
 
 
 def called_by_ops(module: Module) -> set[Computation]:
@@ -78,7 +77,7 @@ def _write_out(module: Module) -> bool:
         for instruction in calls(computation):
             if instruction.opcode == "fusion":
                 (callee,) = instruction.called_computations()
-                if not is_fusible_computation(callee) and not _has_kernels(instruction):
+                if not is_fusible_computation(callee) and not has_kernels(instruction):
                     if computation in wrapped:
                         result = _called(computation, instruction, callee)
                     else:
@@ -89,7 +88,7 @@ def _write_out(module: Module) -> bool:
     return changed
 
 
-def _has_kernels(fusion: Instruction) -> bool:
+def has_kernels(fusion: Instruction) -> bool:
     """Whether other kernels than staged ones run the fusion."""
     return contraction_of(fusion) is not None or is_blocked(fusion)
 
@@ -156,9 +155,12 @@ def _body_root(body: Computation, roots: list[Instruction]) -> Instruction:
     return body.new("tuple", Shape.tuple(r.shape for r in roots), roots)
 
 
-def _sweep(computation: Computation) -> None:
-    """Remove what only fused copies used."""
+def _sweep(computation: Computation) -> bool:
+    """Remove what only fused copies used, and what nothing used before; whether there was any."""
+    changed = False
     kept = awaited(computation)
     for instruction in reversed(post_order(computation)):
         if instruction not in kept and is_removable(instruction):
             computation.remove(instruction)
+            changed = True
+    return changed

@@ -6,6 +6,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls
 from hlo.ir.module import Module
 from hlo.passes.call_inliner import inline_call
+from hlo.passes.fusion import has_kernels
 from hlo.passes.liveness import awaited, wrapped_operations
 
 # Ops that passes expand, none of which looks into fusions; and convolutions, not all of which
@@ -21,7 +22,8 @@ EXPANDED = frozenset(
 def fusion_opener(module: Module) -> bool:
     """Write out fusions that hold ops which other passes expand.
 
-    fusion(x), calls={ scan(x) }  =>  scan(x). O(instructions).
+    fusion(x), calls={ scan(x) }  =>  scan(x). O(instructions). What has a kernel as it stands, as
+    the fusions of convolutions that `fusion` and `block-fusion` make, stays.
     """
     changed = False
     wrapped = wrapped_operations(module)
@@ -33,7 +35,7 @@ def fusion_opener(module: Module) -> bool:
         for fusion in fusions:
             (callee,) = fusion.called_computations()
             is_free = fusion not in kept and "control-predecessors" not in fusion.attributes
-            if is_free and callee.fact(holds_expanded):
+            if is_free and callee.fact(holds_expanded) and not has_kernels(fusion):
                 inline_call(fusion)
                 changed = True
     return changed

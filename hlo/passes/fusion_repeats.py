@@ -28,14 +28,19 @@ _VIEWS = frozenset({"reshape", "slice", "bitcast"})  # an address is all that th
 
 
 def views_memory(producer: Instruction) -> bool:
-    """Whether it is a part of an array that is in memory anyway, to be read where it lies."""
+    """Whether it is a part of an array that is in memory anyway, to be read where it lies.
+
+    Which of the arrays that fusions make are in memory is what is being planned: none counts, so
+    that what is fused already is judged as it was before.
+    """
     top = producer
     for _ in range(_MOST_SEARCHED):
         if top.opcode not in _VIEWS or not is_fusible(top):
             break
         (top,) = top.operands
+    maker = top.operands[0] if top.opcode == "get-tuple-element" else top
     is_kept = top.opcode in ("parameter", "constant") or not is_fusible(top)
-    return top is not producer and is_kept
+    return top is not producer and is_kept and maker.opcode != "fusion"
 
 
 def may_repeat(producer: Instruction, count: int) -> bool:

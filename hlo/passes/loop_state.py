@@ -71,10 +71,10 @@ def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction
 
 def _widen(parameter: Instruction, shape: Shape) -> None:
     parameter.shape = shape
-    parameter.attributes = _of_any_shape(parameter)
+    parameter.attributes = of_any_shape(parameter)
 
 
-def _of_any_shape(instruction: Instruction) -> dict[str, object]:
+def of_any_shape(instruction: Instruction) -> dict[str, object]:
     """The attributes but those with a part for each element."""
     return {k: v for k, v in instruction.attributes.items() if k not in ("sharding", "origin")}
 
@@ -83,7 +83,7 @@ def _replace(loop: Instruction, state: Instruction, shape: Shape) -> None:
     """A loop over the wider state in the loop's place."""
     computation = loop.computation
     assert computation is not None, "a loop stands in a computation"
-    attributes = _of_any_shape(loop)
+    attributes = of_any_shape(loop)
     wider = computation.new("while", shape, (state,), attributes, like=loop, name=loop.name)
     readers = [u for u in loop.users if u.opcode == "get-tuple-element"]
     for reader in readers:

@@ -32,12 +32,14 @@ class Manager(Struct):
     """verify: called after each pass that changed the module; its HloError is laid to that pass.
 
     before, after: observers, called with the module around each run (for dumps and diffs).
+    running: the step at work, or the one that failed.
     """
 
     verify: Verify | None = None
     before: list[Callable[[Module, Step], None]] = field(default_factory=list)
     after: list[Callable[[Module, PassRun], None]] = field(default_factory=list)
     runs: list[PassRun] = field(default_factory=list)
+    running: Step | None = None
 
     def run(self, module: Module, steps: Steps) -> bool:
         """Run the steps in place; whether any changed the module."""
@@ -60,6 +62,7 @@ class Manager(Struct):
     def _run_pass(self, module: Module, step: Step) -> bool:
         for observer in self.before:
             observer(module, step)
+        self.running = step
         before = _count(module.computations)
         start = time.perf_counter()
         changed = CATALOGUE[step.name](module, **dict(step.options))
@@ -69,6 +72,7 @@ class Manager(Struct):
         if changed:
             _drop_schedule(module)
             self._check(module, step)
+        self.running = None
         self.runs.append(run)
         for after in self.after:
             after(module, run)

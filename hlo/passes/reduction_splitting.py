@@ -12,6 +12,8 @@ Exact up to the association that HLO leaves open. Source: XLA's tree_reduction_r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -42,6 +44,8 @@ _FEW_COLUMNS = 32
 _ABREAST = 512  # elements of rows side by side
 _FEWEST_ABREAST = 8  # rows
 _MOST_SEARCHED = 64  # instructions before and after a fold
+Made = dict[Hashable, Instruction]  # what the parts of several folds read
+
 _IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
 
@@ -49,13 +53,14 @@ def split_reductions(module: Module, computation: Computation) -> bool:
     """Cut the computation's long folds; whether there were any."""
     changed = False
     kept = awaited(computation)
+    made: Made = {}
     for instruction in computation.instructions:
         if instruction.opcode == "reduce":
-            changed |= instruction not in kept and _split(module, instruction)
+            changed |= instruction not in kept and _split(module, instruction, made)
     return changed
 
 
-def _split(module: Module, reduce: Instruction) -> bool:
+def _split(module: Module, reduce: Instruction, made: Made) -> bool:
     x = reduce.operands[0]
     if x.shape.is_dynamic or "control-predecessors" in reduce.attributes:
         return False
@@ -63,11 +68,18 @@ def _split(module: Module, reduce: Instruction) -> bool:
     wanted = _wanted(reduce, reduced)
     found = ((d, _parts(x.shape.dims[d], wanted)) for d in reduced) if wanted > 1 else ()
     d, parts = next(((d, parts) for d, parts in found if parts > 1), (0, 1))
-    starts = _starts(reduce) if parts > 1 else None
+    starts = _starts(reduce, made) if parts > 1 else None
     if starts is None:
-        return _widened(module, reduce, d, parts) if parts > 1 else False
-    _rewrite(reduce, d, parts, starts)
+        return _widened(module, reduce, d, parts, made) if parts > 1 else False
+    _rewrite(reduce, d, parts, starts, made)
     return True
+
+
+def _shared(made: Made, key: Hashable, new: Callable[[], Instruction]) -> Instruction:
+    """One value for all folds of the computation: a kernel that joins two has it once."""
+    if key not in made:
+        made[key] = new()
+    return made[key]
 
 
 def _wanted(reduce: Instruction, reduced: list[int]) -> int:
@@ -109,7 +121,7 @@ def _meets_folds(reduce: Instruction) -> bool:
     return False
 
 
-def _starts(reduce: Instruction) -> list[Instruction] | None:
+def _starts(reduce: Instruction, made: Made) -> list[Instruction] | None:
     """What parts start from, where folding them one by one gives what the whole gives."""
     inits = reduce.operands[len(reduce.operands) // 2 :]
     if len(inits) == 1:
@@ -118,7 +130,8 @@ def _starts(reduce: Instruction) -> list[Instruction] | None:
         computation = reduce.computation
         if identity is None or computation is None:
             return None
-        return [computation.new("constant", identity.shape, (), {"literal": identity})]
+        key = (identity.shape, identity.array.tobytes())
+        return [_shared(made, key, lambda: make_constant(reduce, identity))]
     body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
     is_selection = is_symmetric_selection(body) or ordering_index(reduce) is not None
     return list(inits) if is_selection else None
@@ -132,7 +145,9 @@ def _parts(size: int, wanted: int) -> int:
     return 1
 
 
-def _rewrite(reduce: Instruction, d: int, parts: int, starts: list[Instruction]) -> None:
+def _rewrite(
+    reduce: Instruction, d: int, parts: int, starts: list[Instruction], made: Made
+) -> None:
     computation = reduce.computation
     assert computation is not None, "a reduce in a computation"
     arrays, inits = reduce.operands[: len(starts)], reduce.operands[len(starts) :]
@@ -141,22 +156,25 @@ def _rewrite(reduce: Instruction, d: int, parts: int, starts: list[Instruction])
     abreast = _abreast(dims, d, parts) if len(starts) == 1 and d == max(reduced) else ()  # type: ignore[call-overload]  # INTS
     split = (*dims[:d], parts, dims[d] // parts // prod(abreast), *abreast, *dims[d + 1 :])
     reshaped = [
-        computation.new("reshape", x.shape.with_dims(split), (x,), like=reduce) for x in arrays
+        _shared(
+            made, (x, split), partial(make, reduce, "reshape", x, shape=x.shape.with_dims(split))
+        )
+        for x in arrays
     ]
     inner = tuple(k + (k >= d) for k in reduced)  # type: ignore[attr-defined]  # INTS
     kept = [k for k in range(len(split)) if k not in inner]
     shapes = [Shape.array(z.shape.dtype, [split[k] for k in kept]) for z in starts]
-    partial = computation.new(
+    folded = computation.new(
         "reduce",
         Shape.tuple(shapes) if reduce.shape.is_tuple else shapes[0],
         (*reshaped, *starts),
         {"dimensions": inner, "to_apply": reduce["to_apply"]},
         like=reduce,
     )
-    results = [partial]
+    results = [folded]
     if reduce.shape.is_tuple:
         results = [
-            computation.new("get-tuple-element", shape, (partial,), {"index": k}, like=reduce)
+            computation.new("get-tuple-element", shape, (folded,), {"index": k}, like=reduce)
             for k, shape in enumerate(shapes)
         ]
     computation.set_operands(reduce, (*results, *inits))
@@ -176,7 +194,7 @@ def _abreast(dims: tuple[int, ...], d: int, parts: int) -> tuple[int, ...]:
     return ()
 
 
-def _widened(module: Module, reduce: Instruction, d: int, parts: int) -> bool:
+def _widened(module: Module, reduce: Instruction, d: int, parts: int, made: Made) -> bool:
     """The same in f32 where narrow floats are summed."""
     dtype, opcode = reduce.shape.dtype, _opcode(reduce)
     if len(reduce.operands) != 2 or not dtype.is_float or dtype.bits >= 32:
@@ -193,7 +211,7 @@ def _widened(module: Module, reduce: Instruction, d: int, parts: int) -> bool:
         dimensions=reduce["dimensions"], to_apply=body,
     )  # fmt: skip
     start = Literal.of(np.float32(_IDENTITIES[opcode]), scalar)
-    _rewrite(whole, d, parts, [make_constant(reduce, start)])
+    _rewrite(whole, d, parts, [make_constant(reduce, start)], made)
     narrow = make(reduce, "convert", whole, shape=reduce.shape)
     assert reduce.computation is not None, "a reduce in a computation"
     reduce.computation.replace_uses(reduce, narrow)

@@ -90,14 +90,15 @@ def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
     rules = {o: [r for r in rs if limits.allows(r)] for o, rs in _BY_OPCODE.items()}
     reaches = reach_states(module)
     key = (apply_rules, limits.inexact, limits.only, limits.without)
-    for computation in module.computations:
-        reach = reaches.get(computation, 0)
+    looked_at = []
+    for computation, reach in reaches.items():  # callees first: rules ask what reducers compute
         if computation in fused or is_settled(computation, key, reach):
             continue
-        before = hits.total()
-        _fixed_point(computation, rules, limits, hits)
-        if hits.total() == before and limits.fuel is None:
-            settle(computation, key, reach)
+        if _fixed_point(computation, rules, limits, hits):
+            looked_at.append(computation)
+    reaches = reach_states(module) if hits else reaches
+    for computation in looked_at:
+        settle(computation, key, reaches[computation])
     return hits
 
 
@@ -106,31 +107,55 @@ def _fixed_point(
     rules: dict[str, list[Rule]],
     limits: Limits,
     hits: Counter[str],
-) -> None:
+) -> bool:
+    """Rewrite until no rule fires; whether that was reached.
+
+    A rule may look further than at what a rewrite puts on the worklist: at operands of operands,
+    and at how many users an operand has. So all is looked at again until a round changes nothing.
+    """
+    budget = 64 * len(computation) + 1024  # two rules that undo each other must not hang a user
+    while budget > 0:
+        spent = _round(computation, rules, limits, hits, budget)
+        if limits.fuel is not None and limits.fuel <= 0:
+            return False
+        if not spent:
+            return True
+        budget -= spent
+    log.warning("algsimp stopped early in %s: %s", computation.name, hits.most_common(3))
+    return False
+
+
+def _round(
+    computation: Computation,
+    rules: dict[str, list[Rule]],
+    limits: Limits,
+    hits: Counter[str],
+    budget: int,
+) -> int:
+    """Try each instruction, and what is near a rewrite again; how many rewrites, at most budget."""
     kept = awaited(computation)
     is_sized = any(i.shape.is_dynamic for i in computation.instructions)
     work = dict.fromkeys(reversed(post_order(computation)))  # popped from the end: operands first
-    budget = 64 * len(work) + 1024  # two rules that undo each other must not hang a user
-    while work and budget:
+    spent = 0
+    while work and spent < budget:
         instruction, _ = work.popitem()
         if instruction.computation is not computation or instruction in kept:
             continue
         if is_pinned(instruction) or (is_sized and _has_sizes(instruction)):
             continue
         if limits.fuel is not None and limits.fuel <= 0:
-            return
+            break
         found = _first_match(instruction, rules)
         if found is None:
             continue
         rule, new = found
         hits[rule.name] += 1
-        budget -= 1
+        spent += 1
         if limits.fuel is not None:
             limits.fuel -= 1
         log.debug("%s: %s", rule.name, instruction.name)
         _replace(computation, instruction, new, work, kept)
-    if not budget:
-        log.warning("algsimp stopped early in %s: %s", computation.name, hits.most_common(3))
+    return spent
 
 
 def is_pinned(instruction: Instruction) -> bool:

@@ -23,7 +23,7 @@ from hlo.ops.effects import with_callees
 from hlo.ops.making import make
 from hlo.ops.random import FIRST_STATE
 from hlo.passes.flatten_call_graph import flatten_call_graph
-from hlo.passes.loop_state import extend, is_extensible
+from hlo.passes.loop_state import extend, is_extensible, of_any_shape
 from hlo.passes.rng_numbers import constant, drawn
 
 WORDS_PER_BLOCK = 4
@@ -202,7 +202,7 @@ def _through_branches(conditional: Instruction, counter: _Counter) -> _Counter:
         _counting(branch)
     new = computation.new(
         "conditional", branches[0].root.shape, (selector, *packed),
-        {k: v for k, v in conditional.attributes.items() if k != "sharding"}, like=conditional,
+        of_any_shape(conditional), like=conditional,
     )  # fmt: skip
     result = make(new, "get-tuple-element", new, index=0)
     computation.replace_uses(conditional, result)

@@ -26,6 +26,7 @@ from hlo.ops.table import OPS, evaluation_keywords
 from hlo.passes.fusibility import is_elementwise
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_state import element_index, is_extensible, unchanged_elements
+from hlo.passes.rewriting import is_pinned
 
 MOST_BYTES = 1 << 15  # of a table: the old one and the new one stay in the cache
 _KEYS = {dt.F16: dt.S16, dt.BF16: dt.S16, dt.F32: dt.S32, dt.F64: dt.S64}
@@ -110,13 +111,13 @@ def _constant(operand: Instruction) -> np.ndarray | None:
 
 def _with_keys(body: Computation, tables: dict[Instruction, np.ndarray]) -> bool:
     """x < y  =>  key(x) < key(y)  in the total order of floats, where one side is looked up."""
-    found = _lookups(body, tables)
+    found, kept = _lookups(body, tables), awaited(body)
     compares = [
         i
         for i in body.instructions
         if i.opcode == "compare"
         and i.get("type") == "TOTALORDER"
-        and i not in found
+        and not (i in found or i in kept or is_pinned(i))
         and any(o in found for o in i.operands)
         and i.operands[0].shape.dtype in _KEYS
     ]
@@ -149,24 +150,24 @@ def _filled(like: Instruction, value: int) -> Instruction:
 
 
 def _moved(body: Computation, tables: dict[Instruction, np.ndarray]) -> bool:
-    """Each value that the rest of the body takes from a look-up, out of a table of its own."""
+    """Each value that the rest of the body takes from a look-up, out of a table of its own.
+
+    All tables are known before the first edit: one end may be computed from another.
+    """
     found = _lookups(body, tables)
-    changed = False
-    for last in [i for i in _ends(found) if i in found]:
+    functions = _functions_of_tables(found, tables)
+    ends = [i for i in _ends(found) if i in functions]
+    for last in ends:
         lookup = found[last]
-        made = _function_of_table(last, lookup, found, tables[lookup.operands[0]])
-        if made is None:
-            continue
         shape = Shape.array(last.shape.dtype, lookup.operands[0].shape.dims)
-        table = make_constant(last, Literal.of(made, shape))
+        table = make_constant(last, Literal.of(functions[last], shape))
         _, *starts = lookup.operands
         sizes = lookup["dynamic_slice_sizes"]
         element = make(last, "dynamic-slice", table, *starts, dynamic_slice_sizes=sizes)
         if element.shape != last.shape:
             element = make(last, "reshape", element, shape=last.shape)
         body.replace_uses(last, element)
-        changed = True
-    return changed
+    return bool(ends)
 
 
 def _ends(found: Lookups) -> Iterator[Instruction]:
@@ -178,28 +179,29 @@ def _ends(found: Lookups) -> Iterator[Instruction]:
             yield instruction
 
 
-def _function_of_table(
-    last: Instruction, lookup: Instruction, found: Lookups, table: np.ndarray
-) -> np.ndarray | None:
-    """`last` for every element of the table; None where the reference refuses."""
-    values: dict[Instruction, np.ndarray] = {lookup: table}
-    for i in found:
-        if found[i] is not lookup or i is lookup:
+def _functions_of_tables(
+    found: Lookups, tables: dict[Instruction, np.ndarray]
+) -> dict[Instruction, np.ndarray]:
+    """The values for every element of the table; without those that the reference refuses."""
+    values: dict[Instruction, np.ndarray] = {}
+    for i, lookup in found.items():
+        table = tables[lookup.operands[0]]
+        if i is lookup:  # its place may be a function of another look-up: it stays as it is
+            values[i] = table
             continue
-        arrays = []
-        for operand in i.operands:
-            value = values.get(operand)
-            constant = _constant(operand) if value is None else value
-            assert constant is not None, "an operand is known"
-            arrays.append(np.broadcast_to(constant, table.shape))
-        if i.opcode == "reshape":
-            values[i] = arrays[0]
-            continue
-        try:
-            with np.errstate(all="ignore"):
-                values[i] = np.asarray(OPS[i.opcode].evaluate(*arrays, **evaluation_keywords(i)))
-        except HloError:
-            return None
-        if i is last:
-            break
-    return values[last]
+        known = [values.get(o) if o in found else _constant(o) for o in i.operands]
+        arrays = [np.broadcast_to(k, table.shape) for k in known if k is not None]
+        if len(arrays) == len(known):
+            value = arrays[0] if i.opcode == "reshape" else _evaluated(i, arrays)
+            if value is not None:
+                values[i] = value
+    return values
+
+
+def _evaluated(instruction: Instruction, arrays: list[np.ndarray]) -> np.ndarray | None:
+    keywords = evaluation_keywords(instruction)
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(OPS[instruction.opcode].evaluate(*arrays, **keywords))
+    except HloError:
+        return None

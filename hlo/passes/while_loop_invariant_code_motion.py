@@ -4,9 +4,18 @@
 
 A value is invariant when its operands are: constants, and state elements that the body hands on
 unchanged. Ops are pure, so that computing them for a loop without iterations does no harm.
+
+    reshape(cosine(b)), read by the body      =>   the reshape is computed before the loop
+    broadcast(cosine(b)), read by the body    =>   the cosine is; the broadcast stays in the body
+
+What costs nothing inside a kernel does not leave by itself. Where it rests on work, the work
+leaves, and the loop reads the fewest bytes from which it has the value without doing the work.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -19,7 +28,8 @@ from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_state import element_index, extend, is_extensible, unchanged_elements
 
-# Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user.
+# Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user,
+# or with an operand that is work.
 FOLLOWING = frozenset({
     "bitcast", "broadcast", "constant", "convert", "iota", "pad", "reshape", "reverse", "slice",
     "transpose", "tuple", "get-tuple-element", "copy",
@@ -63,9 +73,42 @@ def _plan(loop: Instruction) -> Plan:
             o in moved or o in invariant for o in instruction.operands
         ):
             moved[instruction] = None
-    read = [i for i in moved if _is_worth_moving(i) and any(u not in moved for u in i.users)]
+    read = _cut(moved)
     needed = _with_operands(read, moved)
-    return Plan(tuple(i for i in moved if i in needed), tuple(read))
+    return Plan(tuple(i for i in moved if i in needed), tuple(i for i in moved if i in read))
+
+
+def _cut(moved: dict[Instruction, None]) -> set[Instruction]:
+    """What the loop reads, so that no work on which its other values rest is left in it."""
+    behind = _resting_on_work(moved)
+    costs: dict[Instruction, float] = {}  # the fewest bytes to read
+    for i, operands in behind.items():
+        own = i.shape.size_bytes if i.shape.is_array else math.inf
+        costs[i] = own if _is_work(i) else min(own, sum(costs[o] for o in operands))
+    readable = {i for i, cost in costs.items() if cost == i.shape.size_bytes and i.shape.is_array}
+    waiting = [i for i in behind if any(u not in moved for u in i.users)]
+    found = {i for i in waiting if i in readable and _is_work(i)}
+    seen = set(waiting)
+    while waiting:
+        top = waiting.pop()
+        is_free = not _is_work(top) and found.issuperset(behind[top])
+        if top in readable and not is_free:
+            found.add(top)
+            continue
+        fresh = [o for o in behind[top] if o not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return found
+
+
+def _resting_on_work(moved: dict[Instruction, None]) -> dict[Instruction, list[Instruction]]:
+    """Work, and what is computed from work, with the operands of which that is true."""
+    found: dict[Instruction, list[Instruction]] = {}
+    for i in moved:
+        operands = [o for o in dict.fromkeys(i.operands) if o in found]
+        if operands or _is_work(i):
+            found[i] = operands
+    return found
 
 
 def _is_pure(instruction: Instruction) -> bool:
@@ -76,10 +119,14 @@ def _is_pure(instruction: Instruction) -> bool:
     return instruction.opcode not in ("parameter", "opt-barrier", "custom-call", "while")
 
 
-def _is_worth_moving(instruction: Instruction) -> bool:
-    """Not what costs nothing, and not what reads little and writes much."""
-    if instruction.opcode in FOLLOWING or not instruction.shape.is_array:
+def _is_work(instruction: Instruction) -> bool:
+    """Not what costs nothing, a fusion of such too, and not what reads little and writes much."""
+    if instruction.opcode in FOLLOWING:
         return False
+    if instruction.opcode == "fusion":
+        (fused,) = instruction.called_computations()
+        if all(i.opcode in FOLLOWING or i.opcode == "parameter" for i in fused.instructions):
+            return False
     return instruction.shape.size_bytes <= max(64, 4 * _bytes_read(instruction))
 
 
@@ -87,7 +134,9 @@ def _bytes_read(instruction: Instruction) -> int:
     return sum(o.shape.size_bytes for o in instruction.operands)
 
 
-def _with_operands(roots: list[Instruction], allowed: dict[Instruction, None]) -> set[Instruction]:
+def _with_operands(
+    roots: Iterable[Instruction], allowed: dict[Instruction, None]
+) -> set[Instruction]:
     found: set[Instruction] = set()
     stack = list(roots)
     while stack:

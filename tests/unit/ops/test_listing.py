@@ -1,9 +1,11 @@
 """The op table and the manual pages as text."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from hlo import driver
 from hlo.backend.planning.legality import Way, usual_way
 from hlo.ops.listing import constraints, explain_op, family, op_table
 from hlo.ops.table import OPS
@@ -44,3 +46,18 @@ def test_page_shows_attributes_and_constraints() -> None:
 def test_family_is_the_file_of_the_row() -> None:
     assert family(OPS["add"]) == family(OPS["compare"]) == "elementwise"
     assert {family(row) for row in OPS.values()} <= {f.stem for f in FILES}
+
+
+def test_page_of_power_says_what_large_exponents_do() -> None:
+    """Its numbers are those of the reference and of folding."""
+    page = " ".join(explain_op("power").split())
+    said = re.search(r"in s32, 3\^64 = (\d+) and 3\^65 = (\d+)", page)
+    assert said is not None
+    assert "six low bits" in page
+    for exponent, value in zip((64, 65), said.groups(), strict=True):
+        module = driver.parse(
+            "HloModule m\nENTRY e {\n x = s32[] constant(3)\n"
+            f" y = s32[] constant({exponent})\n ROOT p = s32[] power(x, y)\n}}"
+        )
+        assert driver.evaluate(module) == int(value)
+        assert f"constant({value})" in driver.to_text(driver.optimize(module, "constant_folding"))

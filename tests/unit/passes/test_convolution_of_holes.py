@@ -44,3 +44,19 @@ def test_places_between_holes_have_the_same_sums(
     with np.errstate(all="ignore"):
         expected, found = hlo.evaluate(module, *values), hlo.evaluate(rewritten, *values)
     assert np.array_equal(expected, found, equal_nan=True)
+
+
+def test_what_the_rewrite_makes_is_simplified_in_the_same_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reshapes of reshapes lie below what it puts in the convolution's place."""
+    monkeypatch.setattr(convolution, "LEAST_DEPTH", 1)
+    monkeypatch.setattr(convolution, "LEAST_PRODUCTS", 1)
+    lhs, rhs, out, window = CASES["two-dims"]
+    module = hlo.parse(
+        f"HloModule m\nENTRY e {{\n  x = f32[{lhs}] parameter(0)\n  w = f32[{rhs}] parameter(1)\n"
+        f"  ROOT r = f32[{out}] convolution(x, w), window={{{window}}},"
+        " dim_labels=b01f_01io->b01f\n}\n"
+    )
+    assert algsimp(module)
+    assert not algsimp(clone_module(module))

@@ -195,3 +195,26 @@ def test_unused_numbers_count() -> None:
         )
     )
     check(text, np.float32(0), np.float32(1))
+
+
+def test_a_widened_conditional_forgets_what_was_said_of_each_element() -> None:
+    text = """HloModule m
+yes { x = f32[] parameter(0)
+  one = f32[] constant(1)
+  r = f32[3] rng(x, one), distribution=rng_uniform
+  ROOT t = (f32[3], f32[]) tuple(r, x) }
+no { x = f32[] parameter(0)
+  w = f32[3] broadcast(x), dimensions={}
+  ROOT t = (f32[3], f32[]) tuple(w, x) }
+ENTRY e { p = pred[] parameter(0)
+  a = f32[] parameter(1)
+  ROOT c = (f32[3], f32[]) conditional(p, a, a), true_computation=yes,
+    false_computation=no, origin={({"v" {0}}, {"w"})}
+}"""
+    module = hlo.parse(text)
+    assert "origin=" in str(module)
+    made = hlo.optimize(module, "rng-expander")
+    assert "origin=" not in str(made)
+    hlo.verify(hlo.parse(str(made)))
+    for p in (True, False):
+        check(text, np.array(p), np.float32(0.25))
