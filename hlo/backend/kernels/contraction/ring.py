@@ -47,7 +47,7 @@ class Ring(Struct, frozen=True):
         return (w.zero(self.type(lanes)),) * self.parts
 
     def add(self, w: Writer, a: Parts, b: Parts) -> Parts:
-        opcode = "or" if self.result.is_pred else "fadd" if self._is_float else "add"
+        opcode = "or" if self.result.is_pred else "fadd" if self.rounds else "add"
         return tuple(w.binary(opcode, x, y) for x, y in zip(a, b, strict=True))
 
     def multiply_add(self, w: Writer, total: Parts, a: Parts, b: Parts) -> Parts:
@@ -63,16 +63,17 @@ class Ring(Struct, frozen=True):
         )
 
     def _multiply_add(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
-        if self._is_float and self.fused:
+        if self.rounds and self.fused:
             return w.intrinsic("llvm.fma", total.type, a, b, total)
-        if self._is_float:
+        if self.rounds:
             return w.binary("fadd", total, w.binary("fmul", a, b))
         if self.result.is_pred:
             return w.binary("or", total, w.binary("and", a, b))
         return w.binary("add", total, w.binary("mul", a, b))
 
     @property
-    def _is_float(self) -> bool:
+    def rounds(self) -> bool:
+        """Whether sums do: those of floats."""
         return self.scalar in ("float", "double")
 
 
@@ -243,6 +244,10 @@ def _interleaved(w: Writer, parts: Parts) -> Value:
         return parts[0]
     real, imaginary = parts
     lanes = real.lanes
+    if lanes == 1:
+        type = f"<2 x {real.type}>"
+        first = w.pure(type, f"insertelement {type} poison, {real.typed}, i32 0")
+        return w.pure(type, f"insertelement {first.typed}, {imaginary.typed}, i32 1")
     order = ", ".join(f"i32 {i // 2 + (i % 2) * lanes}" for i in range(2 * lanes))
     type = vector_of(real.scalar_type, 2 * lanes)
     return w.pure(
