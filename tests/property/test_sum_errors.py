@@ -138,12 +138,17 @@ SLOW = [
 ]
 
 
+def allowed(sums: Sums, dtype: str) -> float:
+    """A rounding is off by half of eps; so is each part of a complex number. And the result's."""
+    return sums.chain / 2 * (2**0.5 if dtype[0] == "c" else 1) + 1
+
+
 def check(dot: Dot) -> None:
     sums, executable = sums_of(dot.text), driver.compile(driver.parse(dot.text))
     for kind in KINDS:
         factors = dot.factors(kind)
         worst = units(dot, np.asarray(executable(*factors)), factors).max()
-        assert worst <= sums.chain + 1, f"{kind}: {sums.plan}"
+        assert worst <= allowed(sums, dot.dtype), f"{kind}: {sums.plan}"
 
 
 @pytest.mark.parametrize("dot", [*FAST, *LARGE, *TYPED], ids=str)
@@ -203,7 +208,7 @@ def test_errors_of_convolutions(case: tuple[int, int, int, int], kind: str) -> N
     else:
         exact = np.einsum("yiw,wi->yi", views, kernel[:, 0].astype(float), optimize=True)
     worst = (abs(result - exact) / (dot.eps * exact)).max()
-    assert worst <= sums_of(text).chain + 1
+    assert worst <= allowed(sums_of(text), "f32")
 
 
 def test_all_plans_are_covered() -> None:

@@ -54,7 +54,7 @@ class KernelCall(Struct, frozen=True):
 
 class Sums(Struct, frozen=True):
     """How a contraction's sums come about: by which plan, and the most additions that a term goes
-    through: a sum of x is off by at most chain * eps * (the sum of abs(x)).
+    through: a sum of x is off by at most chain * eps / 2 * (the sum of abs(x)).
     """
 
     plan: str
