@@ -52,18 +52,28 @@ class KernelCall(Struct, frozen=True):
     buffers: tuple[int, ...]
 
 
+class Sums(Struct, frozen=True):
+    """How a contraction's sums come about: by which plan, and the most additions that a term goes
+    through: a sum of x is off by at most chain * eps / 2 * (the sum of abs(x)).
+    """
+
+    plan: str
+    chain: int
+
+
 class KernelSequence(Struct, frozen=True):
     """Kernels that run one after the other for one instruction.
 
     temporaries: their sizes in bytes; they live only while the sequence runs, 64-aligned.
     in_place, must_alias: as a Kernel's, between operand and result leaves of the instruction (the
-    same pairs in the parts are ignored).
+    same pairs in the parts are ignored). sums: of a contraction.
     """
 
     calls: tuple[KernelCall, ...]
     temporaries: tuple[int, ...] = ()
     in_place: frozenset[tuple[int, int]] = frozenset()
     must_alias: frozenset[tuple[int, int]] = frozenset()
+    sums: Sums | None = None
 
     @property
     def pairs(self) -> frozenset[tuple[int, int]]:

@@ -3,8 +3,8 @@
 out[.., i, ..] = f(.. f(f(z, x_0), x_1) .., x_i): a window as long as the dimension, padded before
 (or after it: the fold runs from the end, for reducers whose order is free). Along rows of memory
 lanes are neighbours (window_row.py); else they run over the dimensions after the folded one, or
-before it where those are few, and sums run in blocks, for accuracy. A step waits for the last one
-and goes to another row of memory, so a unit takes several folds side by side.
+before it where those are few, and sums run in blocks, for accuracy (carried_sums.py). A step waits
+for the last one and goes to another row of memory, so a unit takes several folds side by side.
 Other windows are left to the staged kernels (None).
 """
 
@@ -25,13 +25,14 @@ from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.kernels.carried_sums import carried_of
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import Output, outputs_of
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
 from hlo.backend.kernels.window_row import RowFold, suits
 from hlo.ir.instruction import Instruction
 
-_BLOCK = 128  # elements that one partial sum takes before it is added to the total
+_BLOCK = 64  # elements that one partial sum takes before it is added to the total
 _SIDE_BY_SIDE = 4  # folds of a unit: 1.2 to 3 times as fast as one by one; 8 slow narrow arrays
 _MANY = 32  # folds from which they are: fewer are better split over threads one by one
 
@@ -183,18 +184,23 @@ class _Scan:
         kinds = [self.instruction.shape.dtype]
         zero = elemental.splat(self.reducer.identities(nest.w, kinds)[0], lanes)
 
-        def block(first: Value, base: list[Value]) -> list[Value]:
+        begin = carried_of(nest.w, self.reducer, start)
+
+        def block(first: Value, values: list[Value]) -> list[Value]:
             end = nest.w.binary("add", first, nest.w.int(_BLOCK))
             end = nest.w.intrinsic("llvm.smin", "i64", end, nest.w.int(length))
-            totals = _apart(base, count)
+            size = len(values) // count
+            before = [begin.of(values[n : n + size]) for n in range(0, len(values), size)]
+            totals = [carried.total(nest.w) for carried in before]
             partial = nest.loop(
                 first, end, 1, list(parts(zero)) * count,
                 lambda i, acc: self._steps(places, i, _apart(acc, count), totals),
             )  # fmt: skip
-            both = zip(totals, _apart(partial, count), strict=True)
-            return [value for total, own in both for value in parts(self._apply(total, own))]
+            both = zip(before, _apart(partial, count), strict=True)
+            after = [carried.followed(nest.w, own, self._apply) for carried, own in both]
+            return [value for carried in after for value in carried.values]
 
-        nest.loop(0, -(-length // _BLOCK) * _BLOCK, _BLOCK, list(parts(start)) * count, block)
+        nest.loop(0, -(-length // _BLOCK) * _BLOCK, _BLOCK, begin.values * count, block)
 
     def _steps(
         self,

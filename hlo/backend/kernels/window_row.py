@@ -4,8 +4,10 @@
 
 The vectors of a block do not wait for each other: `before` is what precedes a vector in its
 block, and `base`, what precedes the block, is all that is carried from one to the next. A sum's
-error grows with the logarithm of a vector's elements and with the number of blocks. From the end
-(reverse) the same is mirrored: a vector lies as in memory, shuffles and order turn round.
+base is carried in twice the digits along long rows (carried_sums.py), so its error grows with the
+logarithm of a vector's elements and with the vectors of a block, not with the row.
+From the end (reverse) the same is mirrored: a vector lies as in memory, shuffles and order turn
+round.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from hlo.backend.codegen.lane_loops import fixed
 from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.kernels.carried_sums import Carried, carried_of
 from hlo.backend.kernels.outputs import Output
 from hlo.ir.instruction import Instruction
 
 _BLOCK = 4  # vectors that are folded at a time
 _LONG_BLOCK = 8  # of rows of so many elements, whose sums would else be carried too often:
 _LONG = 4096
+_SHORT = 1024  # elements of a row whose blocks are few: one number will do as their base
 # Bytes move within a vector by four instructions, and by hundreds of LLVM's steps.
 _BYTES_BLOCK, _MOST_LANES = 2, 32
 
@@ -67,20 +71,23 @@ class RowFold:
             wanted = _BYTES_BLOCK
         step = min(wanted, vectors) * lanes
         (init,) = elemental.lanes_at(self.instruction.operands[1], [()])
-        base = list(parts(elemental.splat(init, lanes)))
+        first = elemental.splat(init, lanes)
+        carried = carried_of(nest.w, self.reducer, first)
+        if length <= _SHORT:
+            carried = Carried(carried.fold, ())
         whole = length // step * step
 
-        def block(counter: Value, carried: list[Value]) -> list[Value]:
+        def block(counter: Value, values: list[Value]) -> list[Value]:
             start = counter
             if self.is_reverse:
                 start = nest.w.binary("sub", nest.w.int(length - step), counter)
             first = nest.variable(start, 0, length - 1, lanes)
             places = [place(first + k) for k in range(0, step, lanes)]
-            return list(parts(self._block(self._ordered(places), joined(carried))))
+            return self._block(self._ordered(places), carried.of(values)).values
 
-        base = nest.loop(0, whole, step, base, block)
+        values = nest.loop(0, whole, step, carried.values, block)
         if whole < length:
-            self._block([place(e) for e in self._rest(whole, length)], joined(base))
+            self._block([place(e) for e in self._rest(whole, length)], carried.of(values))
 
     def _ordered(self, places: list[Index]) -> list[Index]:
         return places[::-1] if self.is_reverse else places
@@ -94,9 +101,10 @@ class RowFold:
         found = [fixed(nest, n - lanes, lanes, n) for n in range(left, lanes - 1, -lanes)]
         return found + ([fixed(nest, 0, lanes, left % lanes)] if left % lanes else [])
 
-    def _block(self, indices: list[Index], base: Lanes) -> Lanes:
+    def _block(self, indices: list[Index], carried: Carried) -> Carried:
         """The results of a block's vectors are stored; returns the base of the next block."""
         elemental, nest = self.elemental, self.elemental.nest
+        base = carried.total(nest.w)
         found = elemental.lanes_at(self.instruction.operands[0], indices)
         before: Lanes | None = None
         for index, x in zip(indices, found, strict=True):
@@ -109,7 +117,7 @@ class RowFold:
                 result = types.rounded(nest.w, nest.target, result, self.instruction.shape.dtype)
             access.store(nest, self.output.memory, self.output.place(index), result)
         assert before is not None, "a block has a vector"
-        return self._apply(base, before)
+        return carried.followed(nest.w, before, self._apply)
 
     def _masked(self, x: Lanes, index: Index) -> Lanes:
         """Lanes past the row's end take no part."""

@@ -2,6 +2,9 @@
 
     sums[r][v] += splat(lhs[r]) * rhs[v]    over the whole nest of depth, in registers of our choice
 
+Where depth is cut into blocks, a block's sums are added to those of the blocks before it, which are
+set aside in scratch meanwhile: the registers are all in use.
+
 As IR the same tile takes LLVM 4 to 6 ms: 28 sums through instruction selection, scheduling and
 register allocation that have nothing to decide. Other rings, targets and forms of factors are left
 to contraction_microkernel.
@@ -10,15 +13,19 @@ to contraction_microkernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import gcd
 
 from msgspec import Struct
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.sum_blocks import Cut
 
 REACH = 1 << 31  # bytes that a displacement spans
 MOST_LOOPS = 3
 UNROLLED = 16  # products of a round of the inner loop, at least
+BEFORE = 2  # of the count that falls with each block: then there is something to set aside
+NEXT_BLOCK, FIRST_ASIDE, SET_ASIDE, ALL_ADDED = 6, 7, 8, 9  # labels; loops have 1 to 3
 
 
 class DepthLoop(Struct, frozen=True):
@@ -32,8 +39,9 @@ class DepthLoop(Struct, frozen=True):
 class AssemblyTile(Struct, frozen=True):
     """rows x vectors of sums. lhs_row, out_row: bytes from row to row.
 
-    loops: outermost first. adds: start from what is stored. last_lanes: lanes of the last vector
-    that exist, 0: all; is_rhs_masked, is_out_masked: where no others may be touched.
+    loops: outermost first. cut: where they are cut into blocks. adds: to what is stored.
+    last_lanes: lanes of the last vector that exist, 0: all; is_rhs_masked, is_out_masked: where no
+    others may be touched.
     """
 
     ring: Ring
@@ -42,6 +50,7 @@ class AssemblyTile(Struct, frozen=True):
     lhs_row: int
     out_row: int
     loops: tuple[DepthLoop, ...]
+    cut: Cut | None = None
     adds: bool = False
     last_lanes: int = 0
     is_rhs_masked: bool = False
@@ -68,14 +77,19 @@ def fits(tile: AssemblyTile) -> bool:
     return max(map(abs, far)) < REACH // 2
 
 
-def write_tile(w: Writer, tile: AssemblyTile, lhs: Value, rhs: Value, out: Value) -> None:
-    """The sums over all depths from `lhs` and `rhs` to memory at `out`."""
+def write_tile(
+    w: Writer, tile: AssemblyTile, lhs: Value, rhs: Value, out: Value, aside: Value
+) -> None:
+    """The sums over all depths from `lhs` and `rhs` to memory at `out`. aside: room for a tile of
+    sums, used where depth is cut.
+    """
     text = _Text(tile)
     lines = [*text.begin(), *text.nest(tile.loops, 0), *text.end()]
     counts = [loop.count for loop in tile.loops if isinstance(loop.count, Value)]
     counts += [w.int(0)] * (text.counters - len(counts))
     registers = [f"{text.wide}{n}" for n in range(tile.ring.registers)]
-    write_assembly(w, lines, (lhs, rhs, *counts), [out], registers)
+    kept = [out, aside] if tile.cut else [out]
+    write_assembly(w, lines, (lhs, rhs, *counts), kept, registers)
 
 
 def write_assembly(
@@ -101,7 +115,11 @@ def write_assembly(
 
 
 class _Text:
-    """The lines. Operands: $0 lhs, $1 rhs, $2 ... counters, then out."""
+    """The lines. Operands: $0 lhs, $1 rhs, $2 ... counters, then out and where sums are set aside.
+
+    Counters: one for each loop; where they are cut, the rounds of a block and the blocks that are
+    behind (BEFORE less them).
+    """
 
     def __init__(self, tile: AssemblyTile) -> None:
         self.tile = tile
@@ -109,8 +127,11 @@ class _Text:
         self.wide = "zmm" if ring.target.vector_bytes == 64 else "ymm"
         self.kind = "ps" if ring.scalar == "float" else "pd"
         self.single = "ss" if ring.scalar == "float" else "sd"
-        self.counters = len(tile.loops) + bool(tile.last_lanes)  # the mask passes through the last
-        self.out = f"${2 + self.counters}"
+        loops = len(tile.loops)
+        self.block, self.blocks = f"${2 + loops}", f"${3 + loops}"
+        self.counters = loops + (2 if tile.cut else 0)
+        self.counters += bool(tile.last_lanes)  # the mask passes through the last
+        self.out, self.aside = f"${2 + self.counters}", f"${3 + self.counters}"
         self.bytes = ring.target.vector_bytes
         self.first_column = tile.rows * tile.vectors
         self.first_row = self.first_column + tile.vectors
@@ -123,23 +144,30 @@ class _Text:
             passing = f"${{{1 + self.counters}:k}}"
             yield f"movl $${(1 << tile.last_lanes) - 1}, {passing}"
             yield f"kmovw {passing}, %k1"
-        for number, (place, mask) in enumerate(self._places()):
+        if tile.cut:
+            yield f"movq $${BEFORE}, {self.blocks}"
+        yield from self._cleared()
+
+    def _cleared(self) -> Iterator[str]:
+        for number in range(self.first_column):
             register = self._register(number)
-            if tile.adds:
-                yield f"vmovu{self.kind} {place}, {register}{mask and mask + '{z}'}"
-            else:
-                yield f"vpxor{'d' * (self.bytes == 64)} {register}, {register}, {register}"
+            yield f"vpxor{'d' * (self.bytes == 64)} {register}, {register}, {register}"
 
     def nest(self, loops: Sequence[DepthLoop], level: int) -> Iterator[str]:
         """Loops from `level` on; a round moves the pointers by the loop's own steps, all told."""
         if level == len(loops):
             yield from self._step(0, 0)
             return
-        loop = loops[level]
+        loop, cut = loops[level], self.tile.cut
         inner = level + 1 == len(loops)
-        unroll = self._unroll(loop) if inner else 1
+        unroll = self._unroll(loop, level) if inner else 1
+        left = f"${2 + level}"
+        counter = left
         if not isinstance(loop.count, Value):
-            yield f"movq $${loop.count // unroll}, ${2 + level}"
+            yield f"movq $${loop.count // unroll}, {left}"
+        if cut and cut.level == level:
+            counter = self.block
+            yield from self._block_begin(loop, left, cut.rounds // unroll, unroll)
         yield f"{level + 1}:"
         if inner:
             for u in range(unroll):
@@ -154,15 +182,35 @@ class _Text:
                 loop.rhs - following.count * following.rhs,
             ]
         yield from (f"addq $${step}, ${n}" for n, step in enumerate(moved) if step)
-        yield f"decq ${2 + level}"
+        yield f"decq {counter}"
         yield f"jne {level + 1}b"
+        if counter != left:
+            yield from (f"testq {left}, {left}", f"jne {NEXT_BLOCK}b")
 
-    def _unroll(self, loop: DepthLoop) -> int:
+    def _block_begin(self, loop: DepthLoop, left: str, rounds: int, unroll: int) -> Iterator[str]:
+        """What the block before has summed is set aside; the rounds of the next one."""
+        yield f"{NEXT_BLOCK}:"
+        yield f"decq {self.blocks}"
+        yield f"jg {SET_ASIDE}f"  # there is none
+        yield f"je {FIRST_ASIDE}f"
+        yield from self._added(self.aside, self.aside_row)
+        yield f"{FIRST_ASIDE}:"
+        for number, (offset, _) in enumerate(self._places(self.aside_row)):
+            yield f"vmovu{self.kind} {self._register(number)}, {offset}({self.aside})"
+        yield from self._cleared()
+        yield f"{SET_ASIDE}:"
+        yield f"movq $${rounds}, {self.block}"
+        if isinstance(loop.count, Value) or loop.count // unroll % rounds:
+            yield from (f"cmpq {left}, {self.block}", f"cmovaq {left}, {self.block}")
+        yield f"subq {self.block}, {left}"
+
+    def _unroll(self, loop: DepthLoop, level: int) -> int:
         """Depths per round: enough products to hide the loop's own instructions."""
-        unroll = 1
+        unroll, cut = 1, self.tile.cut
+        rounds = cut.rounds if cut and cut.level == level else 0
         while (
             isinstance(loop.count, int)
-            and loop.count % (2 * unroll) == 0
+            and gcd(loop.count, rounds) % (2 * unroll) == 0
             and unroll * self.first_column < UNROLLED
         ):
             unroll *= 2
@@ -186,18 +234,36 @@ class _Text:
 
     def end(self) -> Iterator[str]:
         """The sums to memory."""
-        for number, (place, mask) in enumerate(self._places()):
-            yield f"vmovu{self.kind} {self._register(number)}, {place}{mask}"
+        tile = self.tile
+        if tile.cut:
+            yield from (f"cmpq $${BEFORE - 1}, {self.blocks}", f"je {ALL_ADDED}f")
+            yield from self._added(self.aside, self.aside_row)
+            yield f"{ALL_ADDED}:"
+        if tile.adds:
+            yield from self._added(self.out, tile.out_row, is_masked=tile.is_out_masked)
+        for number, (offset, mask) in enumerate(self._places(tile.out_row)):
+            written = mask if tile.is_out_masked else ""
+            yield f"vmovu{self.kind} {self._register(number)}, {offset}({self.out}){written}"
         yield "vzeroupper"
 
-    def _places(self) -> Iterator[tuple[str, str]]:
-        """Where each vector of sums lies, and its mask."""
+    @property
+    def aside_row(self) -> int:
+        return self.tile.vectors * self.bytes
+
+    def _added(self, at: str, row: int, *, is_masked: bool = False) -> Iterator[str]:
+        """What lies in memory, with the sums."""
+        for number, (offset, mask) in enumerate(self._places(row)):
+            register = self._register(number)
+            read = mask + "{z}" if mask and is_masked else ""
+            yield f"vadd{self.kind} {offset}({at}), {register}, {register}{read}"
+
+    def _places(self, row: int) -> Iterator[tuple[int, str]]:
+        """Where each vector of sums lies, and the mask of those with lanes that do not exist."""
         tile = self.tile
         for r in range(tile.rows):
             for v in range(tile.vectors):
-                masked = tile.is_out_masked and tile.last_lanes and v == tile.vectors - 1
-                offset = r * tile.out_row + v * self.bytes
-                yield f"{offset}({self.out})", "{%k1}" if masked else ""
+                masked = tile.last_lanes and v == tile.vectors - 1
+                yield r * row + v * self.bytes, "{%k1}" if masked else ""
 
     def _register(self, number: int) -> str:
         return f"%{self.wide}{number}"

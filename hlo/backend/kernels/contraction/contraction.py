@@ -28,15 +28,20 @@ from hlo.backend.kernels.contraction.axes import (
 )
 from hlo.backend.kernels.contraction.convolution import Base, convolution_contraction
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
-from hlo.backend.kernels.contraction.gemv import vector_kernel
+from hlo.backend.kernels.contraction.gemv import vector_kernel, vector_sums
 from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
 from hlo.backend.kernels.contraction.plan import Plan, Reading, in_runs, planned
 from hlo.backend.kernels.contraction.product import product_kernel
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, ring_of
-from hlo.backend.kernels.contraction.split import split_depth, split_stream, sum_kernel
-from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
+from hlo.backend.kernels.contraction.split import (
+    parts_sums,
+    split_depth,
+    split_stream,
+    sum_kernel,
+)
+from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence, Sums
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.passes.fusibility import contraction_of
@@ -126,6 +131,7 @@ class _Sequence:
         self.calls: list[KernelCall] = []
         self.temporaries: list[int] = []
         self.stores_once = True  # each result
+        self.sums: Sums | None = None
 
     def add_before(self, kernel: Kernel, source: int, size: int) -> int:
         """A kernel that writes a new temporary from a buffer; the temporary's place."""
@@ -158,8 +164,10 @@ class _Sequence:
         if (split := split_stream(c, ring, self._next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif (product := vector_kernel(c, ring, self.epilogue)) is not None:
+            self.sums = vector_sums(c, ring)
             self._call(product, c.lhs.buffer, c.rhs.buffer, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
+            self.sums = Sums("matrix units", c.k)
             kernel, size = tile_packing_kernel(tiles)
             blocks = self.add_before(kernel, c.rhs.buffer, size)
             product = tile_product_kernel(tiles, self.epilogue)
@@ -167,7 +175,7 @@ class _Sequence:
         else:
             self._add_product(c, ring, others)
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
-        return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs)
+        return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs, sums=self.sums)
 
     def _call(self, kernel: Kernel, *buffers: int) -> None:
         self.calls.append(KernelCall(kernel, buffers))
@@ -182,6 +190,7 @@ class _Sequence:
         if split is not None:
             self._add_parts(c, ring, split, others)
             return
+        self.sums = plan.sums
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         self.stores_once = not plan.columns.overlaps
         self._call(product_kernel(plan, self.epilogue), *factors, *others)
@@ -195,9 +204,11 @@ class _Sequence:
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
         product = vector_kernel(parted, ring)
         if product is not None:
+            self.sums = parts_sums(vector_sums(parted, ring), parts)
             self._call(product, c.lhs.buffer, c.rhs.buffer, place)
         else:
             plan = planned(parted, ring)
+            self.sums = parts_sums(plan.sums, parts)
             factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
             self._call(product_kernel(plan), *factors, place)
         self._call(sum_kernel(c, ring, parts, self.epilogue), place, *others)

@@ -3,7 +3,9 @@
     dots:  out[m, n] = sum of lhs[m, :] * rhs[n, :]   vectors along depth, summed across at the end
     axpys: out[m, :] += lhs[m, k] * rhs[k, :]         vectors along the columns, sums wait in L1
 
-Both read whole stretches of memory, as bandwidth wants it; neither packs anything.
+Both read whole stretches of memory, as bandwidth wants it; neither packs anything. A lane of dots
+sums up to DOTS_BLOCK vectors, a column of axpys BLOCK depths (sum_blocks.py), before these sums are
+added to the total: vector_sums.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
     buffer_address,
+    clipped,
     kernel_text,
     loop,
     ranged,
@@ -26,7 +29,8 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.contraction.sum_blocks import BLOCK, chain_of, cut_of
+from hlo.backend.kernels.kernel import Kernel, Sums
 from hlo.ir.dtype import DType
 
 MOST_ROWS = 8
@@ -35,6 +39,7 @@ UNITS = 32
 STREAMED_BYTES = 4 << 20  # a matrix beyond this comes from memory
 LEAST_UNITS = 4
 CHUNK = 4096  # columns whose sums stay in L1
+DOTS_BLOCK = 128  # vectors along depth
 
 
 def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Kernel | None:
@@ -46,8 +51,7 @@ def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) 
         return None
     if c.columns and c.columns[-1].out != 1:
         return None
-    inner = c.depth[-1]
-    if inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes and _at_once(c, ring):
+    if _is_dots(c, ring):
         return _Dots(c, ring, epilogue).kernel()
     return _Axpys(c, ring, epilogue).kernel() if streams_columns(c, ring) else None
 
@@ -67,6 +71,27 @@ def _at_once(c: Contraction, ring: Ring) -> int:
     if limit == 0:
         return 0
     return min(8, ring.lanes, 1 << (limit.bit_length() - 1))
+
+
+def vector_sums(c: Contraction, ring: Ring) -> Sums:
+    """How long chains of additions are in `vector_kernel`'s sums."""
+    if _is_dots(c, ring):
+        across_lanes = ring.lanes.bit_length() - 1
+        chain = ring.parts * chain_of(_dots_counts(c, ring), DOTS_BLOCK)
+        return Sums("dots", chain + across_lanes)
+    return Sums("axpys", ring.parts * min(c.k, BLOCK) + c.k // BLOCK + 2)
+
+
+def _is_dots(c: Contraction, ring: Ring) -> bool:
+    inner = c.depth[-1]
+    along = inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes
+    return along and _at_once(c, ring) > 0
+
+
+def _dots_counts(c: Contraction, ring: Ring) -> list[int]:
+    """Rounds of the loops over depth: the innermost one runs over vectors."""
+    *outer, inner = [a.size for a in c.depth]
+    return [*outer, -(-inner // ring.lanes)]
 
 
 class _Streaming:
@@ -137,6 +162,8 @@ class _Dots(_Streaming):
 
     def kernel(self) -> Kernel:
         self.at_once = _at_once(self.c, self.ring)
+        rounds = self.ring.rounds
+        self.cut = cut_of(_dots_counts(self.c, self.ring), DOTS_BLOCK) if rounds else None
         steps = -(-self.c.n // self.at_once)
         blocks = self._blocks(steps)
         size = -(-steps // blocks)
@@ -184,37 +211,65 @@ class _Dots(_Streaming):
     def _over_depth(
         self, axes: Axes, rows: list[Value], columns: list[Value], sums: list[Value]
     ) -> list[Value]:
-        w, c = self.w, self.c
-        if len(axes) == 1:
-            return self._run(axes[0].size, rows, columns, sums)
-        axis, inner = axes[0], axes[1:]
+        """The loops over depth; the one that is cut makes blocks, and adds them."""
+        w, axis, inner = self.w, axes[0], axes[1:]
+        level = len(self.c.depth) - len(axes)
+        rounds = self.cut.rounds if self.cut and self.cut.level == level else 0
+        if not inner:
+            return self._run(axis.size, rounds, rows, columns, sums)
 
-        def body(i: Value, carried: list[Value]) -> list[Value]:
-            lhs, rhs = times(w, i, axis.lhs), times(w, i, axis.rhs)
-            moved_rows = [element_address(w, row, lhs, c.lhs.dtype) for row in rows]
-            moved = [element_address(w, column, rhs, c.rhs.dtype) for column in columns]
+        def once(i: Value, carried: list[Value]) -> list[Value]:
+            moved_rows = self._moved(rows, times(w, i, axis.lhs), self.c.lhs.dtype)
+            moved = self._moved(columns, times(w, i, axis.rhs), self.c.rhs.dtype)
             return self._over_depth(inner, moved_rows, moved, carried)
 
-        return loop(w, w.int(axis.size), sums, body)
+        def block(number: Value, totals: list[Value]) -> list[Value]:
+            first = times(w, number, rounds)
+            count = clipped(w, first, rounds, axis.size)
+            own = loop(w, count, self._zeros(totals), lambda i, s: once(add(w, first, i), s))
+            return self._added(totals, own)
+
+        if not rounds:
+            return loop(w, w.int(axis.size), sums, once)
+        return loop(w, w.int(-(-axis.size // rounds)), sums, block)
+
+    def _moved(self, addresses: list[Value], offset: Value, dtype: DType) -> list[Value]:
+        return [element_address(self.w, address, offset, dtype) for address in addresses]
 
     def _run(
-        self, size: int, rows: list[Value], columns: list[Value], sums: list[Value]
+        self, size: int, rounds: int, rows: list[Value], columns: list[Value], sums: list[Value]
     ) -> list[Value]:
-        """One contiguous run of depth: whole vectors, then the rest under a mask."""
+        """One contiguous run of depth: blocks of `rounds` vectors (0: one), the rest masked."""
         w, lanes = self.w, self.ring.lanes
         whole, rest = divmod(size, lanes)
-        if whole:
-            sums = loop(
-                w,
-                w.int(whole),
-                sums,
-                lambda i, s: self._step(times(w, i, lanes), None, rows, columns, s),
-            )
+        blocks, left = divmod(whole, rounds) if rounds else (0, whole)
+
+        def vectors(first: Value, count: int, before: list[Value]) -> list[Value]:
+            def step(i: Value, found: list[Value]) -> list[Value]:
+                return self._step(times(w, add(w, first, i), lanes), None, rows, columns, found)
+
+            return loop(w, w.int(count), before, step) if count else before
+
+        def block(number: Value, totals: list[Value]) -> list[Value]:
+            own = vectors(times(w, number, rounds), rounds, self._zeros(totals))
+            return self._added(totals, own)
+
+        totals = loop(w, w.int(blocks), sums, block) if blocks else sums
+        if not left and not rest:
+            return totals
+        own = vectors(w.int(blocks * rounds), left, self._zeros(sums) if blocks else sums)
         if rest:
             bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
             mask = Value(f"<{bits}>", f"<{lanes} x i1>")
-            sums = self._step(w.int(whole * lanes), mask, rows, columns, sums)
-        return sums
+            own = self._step(w.int(whole * lanes), mask, rows, columns, own)
+        return self._added(totals, own) if blocks else own
+
+    def _zeros(self, like: list[Value]) -> list[Value]:
+        return [self.w.zero(value.type) for value in like]
+
+    def _added(self, left: list[Value], right: list[Value]) -> list[Value]:
+        pairs = zip(left, right, strict=True)
+        return [self.ring.add(self.w, (a,), (b,))[0] for a, b in pairs]
 
     def _step(
         self,
@@ -282,7 +337,9 @@ class _Axpys(_Streaming):
         blocks = -(-c.n // self.chunk)
         limit = (16 if ring.registers == 32 else 8) // (c.m * ring.parts)
         self.depths = max(1, min(8, limit))
-        scratch = c.m * self.chunk * ring.parts * ring.scalar_bytes
+        self.has_totals = ring.rounds and c.k > BLOCK
+        self.sums_size = c.m * self.chunk * ring.parts
+        scratch = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
         return self._kernel(blocks, self._block, scratch)
 
     def _block(self, block: Value) -> None:
@@ -294,13 +351,22 @@ class _Axpys(_Streaming):
         self.count = w.intrinsic("llvm.umin", "i64", left, w.int(self.chunk))
         self._each_vector(lambda at, mask: self._clear(at))
         groups, rest = divmod(c.k, self.depths)
-        if groups:
-            loop(
-                w,
-                w.int(groups),
-                [],
-                lambda g, _: self._group(times(w, g, self.depths), self.depths),
-            )
+
+        def group(g: Value, _: list[Value]) -> list[Value]:
+            return self._group(times(w, g, self.depths), self.depths)
+
+        def block_of_sums(number: Value, _: list[Value]) -> list[Value]:
+            size = BLOCK // self.depths
+            first = times(w, number, size)
+            count = clipped(w, first, size, groups)
+            loop(w, count, [], lambda g, none: group(add(w, first, g), none))
+            self._each_vector(lambda at, mask: self._add_to_totals(at))
+            return []
+
+        if self.has_totals:
+            loop(w, w.int(-(-groups // (BLOCK // self.depths))), [], block_of_sums)
+        elif groups:
+            loop(w, w.int(groups), [], group)
         if rest:
             self._group(w.int(groups * self.depths), rest)
         self._each_vector(self._finish)
@@ -318,25 +384,41 @@ class _Axpys(_Streaming):
         mask = w.compare("icmp ult", iota(lanes, "i64"), w.splat(rest, lanes))
         ranged(w, w.int(0), some, lambda _: body(at, mask))
 
-    def _sum_addresses(self, row: int, at: Value) -> list[Value]:
-        ring = self.ring
-        places = [(row * ring.parts + i) * self.chunk for i in range(ring.parts)]
+    def _sum_addresses(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:
+        ring, first = self.ring, self.sums_size if of_totals else 0
+        places = [first + (row * ring.parts + i) * self.chunk for i in range(ring.parts)]
         moved = advanced(self.w, self.scratch, at, ring.scalar)
         return [advanced(self.w, moved, place, ring.scalar) for place in places]
 
     def _clear(self, at: Value) -> None:
-        ring = self.ring
         for r in range(self.c.m):
-            zeros = ring.zero(self.w, ring.lanes)
-            for zero, address in zip(zeros, self._sum_addresses(r, at), strict=True):
-                self.w.store(zero, address, ring.scalar_bytes)
+            zeros = self.ring.zero(self.w, self.ring.lanes)
+            self._put(zeros, self._sum_addresses(r, at))
+            if self.has_totals:
+                self._put(zeros, self._sum_addresses(r, at, of_totals=True))
 
-    def _sums(self, row: int, at: Value) -> Parts:
+    def _put(self, values: Parts, addresses: list[Value]) -> None:
+        for value, address in zip(values, addresses, strict=True):
+            self.w.store(value, address, self.ring.scalar_bytes)
+
+    def _add_to_totals(self, at: Value) -> None:
+        """A block's sums; the next one begins with zeros."""
+        zeros = self.ring.zero(self.w, self.ring.lanes)
+        for r in range(self.c.m):
+            addresses = self._sum_addresses(r, at, of_totals=True)
+            self._put(self._with_totals(r, at), addresses)
+            self._put(zeros, self._sum_addresses(r, at))
+
+    def _with_totals(self, row: int, at: Value) -> Parts:
+        sums = self._at(self._sum_addresses(row, at))
+        if not self.has_totals:
+            return sums
+        totals = self._at(self._sum_addresses(row, at, of_totals=True))
+        return self.ring.add(self.w, totals, sums)
+
+    def _at(self, addresses: list[Value]) -> Parts:
         ring = self.ring
-        return tuple(
-            self.w.load(address, ring.vector, ring.scalar_bytes)
-            for address in self._sum_addresses(row, at)
-        )
+        return tuple(self.w.load(a, ring.vector, ring.scalar_bytes) for a in addresses)
 
     def _group(self, k: Value, depths: int) -> list[Value]:
         w, c, ring = self.w, self.c, self.ring
@@ -357,11 +439,10 @@ class _Axpys(_Streaming):
                 for m in matrix_rows
             ]
             for r in range(c.m):
-                total = self._sums(r, at)
+                total = self._at(self._sum_addresses(r, at))
                 for d in range(depths):
                     total = ring.multiply_add(w, total, numbers[d][r], vectors[d])
-                for part, address in zip(total, self._sum_addresses(r, at), strict=True):
-                    w.store(part, address, ring.scalar_bytes)
+                self._put(total, self._sum_addresses(r, at))
 
         self._each_vector(at_vector)
         return []
@@ -375,4 +456,4 @@ class _Axpys(_Streaming):
     def _finish(self, at: Value, mask: Value | None) -> None:
         column = add(self.w, self.first_column, at)
         for r in range(self.c.m):
-            self._store(r, column, self._sums(r, at), mask)
+            self._store(r, column, self._with_totals(r, at), mask)

@@ -2,18 +2,21 @@
 
     acc[r][v] += splat(a[r]) * b[v]    r < rows, v < vectors; one outer product per depth
 
-A factor is read where it lies (any strides, converted on the way) or from its panel.
+A factor is read where it lies (any strides, converted on the way) or from its panel. Sums that
+round are made block by block (sum_blocks.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 
 from msgspec import Struct
 
 from hlo.backend.codegen.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import advanced, loop
+from hlo.backend.kernels.contraction.loops import add, advanced, divided, loop, times
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
+from hlo.backend.kernels.contraction.sum_blocks import Cut
 from hlo.ir.dtype import DType
 
 Tile = list[list[Parts]]  # [row][vector]
@@ -76,15 +79,24 @@ class Factor(Struct, frozen=True):
 
 
 class DepthAxis(Struct, frozen=True):
-    """One loop over depth; steps of both factors in their own units."""
+    """One loop over depth; steps of both factors in their own units.
+
+    multiple: a number that divides a size that is known at run time only.
+    """
 
     size: Value
     lhs: int
     rhs: int
+    multiple: int = 1
+
+    @property
+    def known(self) -> int | None:
+        """The size, where it is a constant."""
+        return int(self.size.text) if self.size.text.isdigit() else None
 
 
 class Microkernel(Struct, frozen=True):
-    """A tile of rows x (vectors * lanes). masks: of the columns' vectors, where they end early."""
+    """A tile of rows x (vectors * lanes). cut: where depth is cut into blocks of sums."""
 
     rows: int
     vectors: int
@@ -92,31 +104,90 @@ class Microkernel(Struct, frozen=True):
     rhs: Factor
     depth: tuple[DepthAxis, ...]
     unroll: int = 1
+    cut: Cut | None = None
 
     @property
     def ring(self) -> Ring:
         return self.lhs.ring
 
 
+Step = Callable[[Value, Value, list[Value]], list[Value]]
+
+
 def product(
-    w: Writer, micro: Microkernel, lhs: Value, rhs: Value, tile: Tile, masks: list[Value | None]
+    w: Writer,
+    micro: Microkernel,
+    lhs: Value,
+    rhs: Value,
+    tile: Tile | None,
+    masks: list[Value | None],
 ) -> Tile:
-    """tile + the product over all of depth; lhs and rhs point at depth 0."""
-    flat = _flat(tile)
+    """tile (None: zeros) + the product over all of depth; lhs and rhs point at depth 0."""
 
     def step(a: Value, b: Value, values: list[Value]) -> list[Value]:
         return _outer_product(w, micro, a, b, values, masks)
 
-    return _unflat(_over_depth(w, micro, micro.depth, lhs, rhs, flat, step), micro)
+    zeros = _flat(zero_tile(w, micro))
+    if not micro.ring.rounds:
+        start = zeros if tile is None else _flat(tile)
+        return _unflat(_over_depth(w, micro, micro.depth, lhs, rhs, start, step), micro)
+    if micro.cut is None:
+        sums = _over_depth(w, micro, micro.depth, lhs, rhs, zeros, step)
+    else:
+        sums = _in_blocks(w, micro, micro.depth, lhs, rhs, zeros, step)
+    return _unflat(sums if tile is None else _added(w, micro, _flat(tile), sums), micro)
+
+
+def _in_blocks(
+    w: Writer,
+    micro: Microkernel,
+    axes: tuple[DepthAxis, ...],
+    lhs: Value,
+    rhs: Value,
+    totals: list[Value],
+    step: Step,
+) -> list[Value]:
+    """totals + the sums of all blocks, each made on its own."""
+    cut, axis, inner = micro.cut, axes[0], axes[1:]
+    assert cut is not None, "asked for where depth is cut"
+    is_cut = len(micro.depth) - len(axes) == cut.level
+    rounds = cut.rounds if is_cut else 1
+    zeros = _flat(zero_tile(w, micro))
+
+    def body(i: Value, carried: list[Value]) -> list[Value]:
+        a, b, *found = carried
+        if is_cut:
+            block = (_block(w, axis, rounds, i), *inner)
+            found = _added(w, micro, found, _over_depth(w, micro, block, a, b, zeros, step))
+        else:
+            found = _in_blocks(w, micro, inner, a, b, found, step)
+        following_a = micro.lhs.moved(w, a, w.int(rounds * axis.lhs))
+        following_b = micro.rhs.moved(w, b, w.int(rounds * axis.rhs))
+        return [following_a, following_b, *found]
+
+    count = divided(w, add(w, axis.size, w.int(rounds - 1)), rounds)
+    return loop(w, count, [lhs, rhs, *totals], body)[2:]
+
+
+def _block(w: Writer, axis: DepthAxis, rounds: int, number: Value) -> DepthAxis:
+    """One block's part of a loop; the last one may be shorter."""
+    size, known = w.int(rounds), axis.known
+    if known is None or known % rounds:
+        left = w.binary("sub", axis.size, times(w, number, rounds))
+        size = w.intrinsic("llvm.umin", "i64", left, size)
+    multiple = gcd(rounds, axis.multiple if known is None else known)
+    return DepthAxis(size, axis.lhs, axis.rhs, multiple)
+
+
+def _added(w: Writer, micro: Microkernel, left: list[Value], right: list[Value]) -> list[Value]:
+    pairs = zip(_unflat(left, micro), _unflat(right, micro), strict=True)
+    return _flat([[micro.ring.add(w, a, b) for a, b in zip(x, y, strict=True)] for x, y in pairs])
 
 
 def zero_tile(w: Writer, micro: Microkernel) -> Tile:
     """Sums before the first product."""
     zero = micro.ring.zero(w, micro.ring.lanes)
     return [[zero] * micro.vectors for _ in range(micro.rows)]
-
-
-Step = Callable[[Value, Value, list[Value]], list[Value]]
 
 
 def _over_depth(
@@ -138,12 +209,13 @@ def _over_depth(
         b = micro.rhs.moved(w, b, w.int(i * axis.rhs))
         return _over_depth(w, micro, inner, a, b, values, step)
 
-    static = int(axis.size.text) if axis.size.text.isdigit() else None
+    static = axis.known
     if static is not None and static * _copies(inner) <= micro.unroll:
         for i in range(static):
             values = once(lhs, rhs, values, i)
         return values
-    unroll = micro.unroll if not inner and static and static % micro.unroll == 0 else 1
+    whole = (static or axis.multiple) % micro.unroll == 0
+    unroll = micro.unroll if not inner and whole else 1
 
     def body(_: Value, carried: list[Value]) -> list[Value]:
         a, b, *rest = carried
@@ -153,14 +225,14 @@ def _over_depth(
         following_b = micro.rhs.moved(w, b, w.int(unroll * axis.rhs))
         return [following_a, following_b, *rest]
 
-    count = w.int(static // unroll) if static else axis.size
+    count = divided(w, axis.size, unroll)
     return loop(w, count, [lhs, rhs, *values], body)[2:]
 
 
 def _copies(axes: tuple[DepthAxis, ...]) -> int:
     result = 1
     for axis in axes:
-        result *= int(axis.size.text) if axis.size.text.isdigit() else 1 << 40
+        result *= axis.known or 1 << 40
     return result
 
 

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
 from hlo.backend.kernels.contraction.packing_form import CACHE_LINE, Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
+from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
+from hlo.backend.kernels.kernel import Sums
 from hlo.ir.dtype import DType
 
 L1_BYTES = 32 << 10
@@ -127,6 +129,32 @@ class Plan(Struct, frozen=True):
             axes.insert(0, Axis(axis.size, lhs, rhs))
             inner *= axis.size
         return merged(axes)
+
+    @property
+    def _tile_counts(self) -> list[int]:
+        """Rounds of the loops over the depths that a tile takes at a time."""
+        return [self.depth_block] if self.depth_blocks > 1 else [a.size for a in self.nest]
+
+    @property
+    def cut(self) -> Cut | None:
+        """Where those loops are cut into blocks of sums."""
+        return cut_of(self._tile_counts, self._block) if self.ring.rounds else None
+
+    @property
+    def sums(self) -> Sums:
+        """The plan in a word or two, and how long chains of additions are in it."""
+        name = "diagonal" if self.contraction.is_diagonal else "groups" if self.group else "tiles"
+        order = "depth first" if self.depth_first else "depth blocks"
+        chain = self.ring.parts * chain_of(self._tile_counts, self._block) + self.depth_blocks
+        return Sums(f"{name}, {order}" if self.depth_blocks > 1 else name, chain)
+
+    @property
+    def _block(self) -> int:
+        """Depths of a block: a complex one is a term of each part twice.
+
+        Tiles of one vector wait for what they load: shorter blocks cost them nothing.
+        """
+        return BLOCK // self.ring.parts // (2 if self.vectors == 1 else 1)
 
 
 def only(axes: Axes, side: str) -> Axes:

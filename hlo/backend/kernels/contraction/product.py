@@ -9,7 +9,8 @@
 With one depth block a tile goes straight to the result, unless something is done to its sums
 first; then, and with several blocks, it waits on a stage in scratch. In a depth-first plan the
 depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
-row-major rhs are read), and all their tiles wait.
+row-major rhs are read), and all their tiles wait. A tile's own depths are summed in blocks of
+BLOCK (sum_blocks.py), so chains of additions are as long as Plan.sums says.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class _Product:
         self.ring = plan.ring
         self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}
         self.staged = plan.depth_blocks > 1
+        self.cut = plan.cut
         self.row_axes = [(a.size, a.out) for a in merged(only(self.c.rows, "out"))]
         self.is_direct = self._is_direct()
         self.is_glue = self.is_direct
@@ -106,8 +108,11 @@ class _Product:
             panels * self.packings["rhs"].panel_size if plan.rhs is Reading.IN_UNIT else 0,
             self._stage_size(panels),
         ]
+        sizes.append(
+            plan.rows.step * plan.columns.width if self.cut and has_assembly(plan.ring) else 0
+        )
         sizes = [-(-size * self.ring.scalar_bytes // 64) * 64 for size in sizes]
-        self.scratch_at = [sum(sizes[:i]) for i in range(3)]
+        self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
 
     def _stage_size(self, panels: int) -> int:
@@ -131,7 +136,8 @@ class _Product:
         scratch = lhs
         if self.scratch_bytes:
             scratch = buffer_address(w, 2 + self.result.buffers)
-        lhs_scratch, rhs_scratch, stage = (advanced(w, scratch, at, "i8") for at in self.scratch_at)
+        places = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
+        lhs_scratch, rhs_scratch, stage, self.aside = places
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
         if plan.lhs is not Reading.PACKED:
             lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
@@ -375,7 +381,8 @@ class _Product:
         lhs = self._factor("lhs").moved(w, lhs, depths.lhs)
         local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
         if form is not None:
-            write_tile(w, form, lhs, rhs, self._place_of_tile(start, local, columns))
+            out = self._place_of_tile(start, local, columns)
+            write_tile(w, form, lhs, rhs, out, self.aside)
         else:
             self.is_glue = False
             self._in_registers(lhs, rhs, depths, start, local, columns)
@@ -408,6 +415,7 @@ class _Product:
             out_row = self.row_axes[0][1] if self.row_axes else 0
         tile = AssemblyTile(
             ring, plan.rows.step, plan.vectors, factors["lhs"].unit * size, out_row * size, loops,
+            self.cut,
             adds=self.staged,
             last_lanes=self.c.n % ring.lanes if is_masked else 0,
             is_rhs_masked=plan.rhs is Reading.IN_PLACE,
@@ -428,11 +436,8 @@ class _Product:
         w, micro, masks = self.w, self._microkernel(depths), list(columns.masks)
         first = w.int(0) if local is None else local
         stages = [self.waiting.row(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
-        sums = zero_tile(w, micro)
-        if local is not None:
-            sums = [self.waiting.sums(stage) for stage in stages]
-        if self.c.k:
-            sums = product(w, micro, lhs, rhs, sums, masks)
+        before = None if local is None else [self.waiting.sums(stage) for stage in stages]
+        sums = product(w, micro, lhs, rhs, before, masks) if self.c.k else zero_tile(w, micro)
         if self.is_direct:
             self._finish_tile(sums, start, columns)
             return
@@ -447,7 +452,8 @@ class _Product:
             axes: tuple[DepthAxis, ...] = (DepthAxis(depths.count, axis.lhs, axis.rhs),)
         else:
             axes = tuple(DepthAxis(w.int(a.size), a.lhs, a.rhs) for a in plan.nest)
-        return Microkernel(height, plan.vectors, lhs, rhs, axes, _unroll(height * plan.vectors))
+        unroll = _unroll(height * plan.vectors)
+        return Microkernel(height, plan.vectors, lhs, rhs, axes, unroll, self.cut)
 
     # -- the result ------------------------------------------------------------------------------
 

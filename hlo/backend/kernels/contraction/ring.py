@@ -48,7 +48,7 @@ class Ring(Struct, frozen=True):
         return (w.zero(self.type(lanes)),) * self.parts
 
     def add(self, w: Writer, a: Parts, b: Parts) -> Parts:
-        opcode = "or" if self.result.is_pred else "fadd" if self._is_float else "add"
+        opcode = "or" if self.result.is_pred else "fadd" if self.rounds else "add"
         return tuple(w.binary(opcode, x, y) for x, y in zip(a, b, strict=True))
 
     def multiply_add(self, w: Writer, total: Parts, a: Parts, b: Parts) -> Parts:
@@ -64,16 +64,17 @@ class Ring(Struct, frozen=True):
         )
 
     def _multiply_add(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
-        if self._is_float and self.fused:
+        if self.rounds and self.fused:
             return w.intrinsic("llvm.fma", total.type, a, b, total)
-        if self._is_float:
+        if self.rounds:
             return w.binary("fadd", total, w.binary("fmul", a, b))
         if self.result.is_pred:
             return w.binary("or", total, w.binary("and", a, b))
         return w.binary("add", total, w.binary("mul", a, b))
 
     @property
-    def _is_float(self) -> bool:
+    def rounds(self) -> bool:
+        """Whether sums do: those of floats."""
         return self.scalar in ("float", "double")
 
 

@@ -3,7 +3,7 @@
     out = sum over s of partial[s],  partial[s] = product over the s-th part of depth
 
 Packed blocks of a part fit the caches, and few rows and columns still make many units. The number
-of parts follows from the shapes alone.
+of parts follows from the shapes alone. They are summed in blocks too: parts_sums.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.kernel import Kernel, Sums
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
@@ -34,6 +34,7 @@ PART = 1024  # depths of a part, about
 MOST_PARTS = 1 / 8  # of the factors' bytes, that the parts may take
 STREAMS = 8  # parts of a matrix with short rows
 LEAST_STREAM = 256
+BLOCK_OF_PARTS = 32  # parts whose sums are added first
 UNIT = 4096  # sums of one unit of the last kernel, about
 
 
@@ -87,6 +88,12 @@ def _parts(c: Contraction, length: int) -> int | None:
     return min(good, key=lambda d: abs(c.k // d - length), default=None)
 
 
+def parts_sums(part: Sums, parts: int) -> Sums:
+    """How the sums of parts, made as `part` says, become the whole's."""
+    further = min(parts, BLOCK_OF_PARTS) + -(-parts // BLOCK_OF_PARTS)
+    return Sums(f"parts: {part.plan}", part.chain + further)
+
+
 def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None = None) -> Kernel:
     """buffers: the parts, result, what the epilogue reads."""
     w = Writer()
@@ -114,7 +121,14 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
                 part = loaded(w, words, held, address, lanes, mask)
                 return list(ring.add(w, tuple(total), part))
 
-            total: Parts = tuple(loop(w, w.int(parts), list(ring.zero(w, lanes)), at_part))
+            def at_block(number: Value, total: list[Value]) -> list[Value]:
+                first = times(w, number, BLOCK_OF_PARTS)
+                count = clipped(w, first, BLOCK_OF_PARTS, parts)
+                own = loop(w, count, zero, lambda s, sums: at_part(add(w, first, s), sums))
+                return list(ring.add(w, tuple(total), tuple(own)))
+
+            zero = list(ring.zero(w, lanes))
+            total: Parts = tuple(loop(w, w.int(-(-parts // BLOCK_OF_PARTS)), zero, at_block))
             result.store(total, at, 1, mask)
             return []
 

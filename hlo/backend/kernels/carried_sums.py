@@ -1,0 +1,74 @@
+"""Carried sums: what a running fold hands from block to block, a float sum in twice the digits.
+
+    s = a + x;  what s lacks: (a - (s - (s - a))) + (x - (s - a))      (Knuth's two-sum, exact)
+
+A long chain of additions then loses as little as one. Only the first addition is waited for by the
+next block. Other folds carry their value alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from hlo.backend.codegen.types import Lanes, joined, parts
+from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.emitters.reducers import Reducer
+
+Apply = Callable[[Lanes, Lanes], Lanes]
+
+
+class Carried(Struct, frozen=True):
+    """The fold so far. surplus: what its sum is too large by, part by part; () for other folds.
+
+    It is subtracted, so that without any a sum of -0 stays -0.
+    """
+
+    fold: tuple[Value, ...]
+    surplus: tuple[Value, ...]
+
+    @property
+    def values(self) -> list[Value]:
+        return [*self.fold, *self.surplus]
+
+    def of(self, values: list[Value]) -> Carried:
+        """The same with other values."""
+        count = len(self.fold)
+        return Carried(tuple(values[:count]), tuple(values[count:]))
+
+    def total(self, w: Writer) -> Lanes:
+        """The fold in one number."""
+        if not self.surplus:
+            return joined(list(self.fold))
+        pairs = zip(self.fold, self.surplus, strict=True)
+        return joined([w.binary("fsub", s, e) for s, e in pairs])
+
+    def followed(self, w: Writer, x: Lanes, apply: Apply) -> Carried:
+        """The fold with x."""
+        if not self.surplus:
+            return Carried(tuple(parts(apply(joined(list(self.fold)), x))), ())
+        fold, surplus = [], []
+        for a, b, e in zip(self.fold, parts(x), self.surplus, strict=True):
+            total = w.binary("fadd", a, b)
+            fold.append(total)
+            surplus.append(w.binary("fadd", e, _excess(w, a, b, total)))
+        return Carried(tuple(fold), tuple(surplus))
+
+
+def carried_of(w: Writer, reducer: Reducer, first: Lanes) -> Carried:
+    """What a fold begins with."""
+    fold = tuple(parts(first))
+    is_float = fold[0].scalar_type in ("float", "double")
+    if reducer.opcodes != ("add",) or not is_float:
+        return Carried(fold, ())
+    return Carried(fold, tuple(w.zero(v.type) for v in fold))
+
+
+def _excess(w: Writer, a: Value, b: Value, total: Value) -> Value:
+    """total - (a + b), exactly; 0 where that is no number: then the total says so already."""
+    moved = w.binary("fsub", total, a)
+    of_a = w.binary("fsub", w.binary("fsub", total, moved), a)
+    excess = w.binary("fadd", of_a, w.binary("fsub", moved, b))
+    number = w.compare("fcmp ord", excess, excess)
+    return w.select(number, excess, w.zero(excess.type))
