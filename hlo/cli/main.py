@@ -7,18 +7,17 @@ ours (with a reproducer); 130 interrupted. Subcommands are loaded when they are 
 
 from __future__ import annotations
 
-import os
+import io
 import sys
-import tempfile
-import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 import click
 
 from hlo import __version__
+from hlo.cli.bug_report import report_bug
+from hlo.cli.streams import discard, say, settle_streams
 from hlo.errors import HloError
 
 OPT_COMMANDS = {
@@ -115,6 +114,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:
     """Run the command; turn whatever it raises into a message and an exit code."""
+    settle_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
@@ -134,41 +134,31 @@ def exit_code(command: click.Command, given: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.UsageError as error:
-        error.show()
+        say(usage_text(error))
         return 2
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        return 130
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
+    except (click.Abort, KeyboardInterrupt):
+        say("interrupted")
         return 130
     except HloError as error:
-        click.echo(str(error), err=True)
+        say(str(error))
         return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 1
     except OSError as error:
-        click.echo(f"error[file]: {error.filename or 'output'}: {error.strerror}", err=True)
+        discard(sys.stdout)
+        say(f"error[file]: {error.filename or 'standard output'}: {error.strerror or error}")
         return 1
     except MemoryError:
-        click.echo("error[memory]: the program needs more memory than there is", err=True)
+        say("error[memory]: the program needs more memory than there is")
         return 1
-    except Exception:  # the one place that catches all: a bug of ours
-        _report_bug(command.name or "hlo", given)
+    except Exception as error:  # the one place that catches all: a bug of ours
+        say(report_bug(command.name or "hlo", given, error))
         return 3
 
 
-def _report_bug(name: str, given: list[str]) -> None:
-    """Write what is needed to see the bug again, and say where."""
-    folder = Path(tempfile.mkdtemp(prefix="hlo-bug-"))
-    lines = [f"{name} {' '.join(given)}", "", traceback.format_exc()]
-    (folder / "report.txt").write_text("\n".join(lines))
-    for argument in given:
-        source = Path(argument)
-        is_file = os.path.isfile(argument)  # False too of what is too long to be a name
-        if is_file and source.stat().st_size < 64 << 20:
-            (folder / source.name).write_bytes(source.read_bytes())
-    summary = traceback.format_exc().strip().splitlines()[-1]
-    click.echo(f"internal error (a bug of hlo, not of your program): {summary}", err=True)
-    click.echo(f"the command, its inputs and the traceback are in {folder}", err=True)
+def usage_text(error: click.UsageError) -> str:
+    """What click would print: how the command is used, and what is wrong."""
+    text = io.StringIO()
+    error.show(text)
+    return text.getvalue().rstrip()
