@@ -19,6 +19,7 @@ from hlo.printer.options import PrintOptions
 from hlo.tools.dump import Dump
 from hlo.tools.files import read_text, write_text
 from hlo.tools.pass_report import timing_table, watch_changes
+from hlo.tools.writing import check_writable
 
 STAGES = (
     "tokens",
@@ -112,6 +113,7 @@ def command(
         return 0
     if not files:
         raise click.UsageError("no FILE given; - is standard input")
+    check_writable(output)
     if pipeline_file is not None:
         passes = _pipeline_text(pipeline_file)
     manager = Manager(verify=None if no_verify else driver.verify)

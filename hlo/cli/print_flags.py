@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import click
 from msgspec.structs import fields, replace
 
+from hlo.cli.numbers import INDENT, INTERVAL
 from hlo.printer.options import PrintOptions
 
 FORMS: dict[str, Callable[[], PrintOptions]] = {
@@ -16,6 +17,7 @@ FORMS: dict[str, Callable[[], PrintOptions]] = {
     "canonical": PrintOptions.canonical,
     "fingerprint": PrintOptions.fingerprint,
 }
+NUMBERS = {"print_operand_index_annotation_interval": INTERVAL, "indent_amount": INDENT}
 INTERNAL = frozenset({"reads_back", "is_in_nested_computation"})
 
 Command = Callable[..., int]
@@ -31,7 +33,8 @@ def print_flags(command: Command) -> Command:
             names = f"{flag}/--no-{flag[2:]}"
             command = click.option(names, field.name, default=None, hidden=True)(command)
         else:
-            command = click.option(flag, field.name, default=None, type=int, hidden=True)(command)
+            kind = NUMBERS[field.name]
+            command = click.option(flag, field.name, default=None, type=kind, hidden=True)(command)
     choice = click.Choice(list(FORMS))
     help = "The form; each field of XLA's print options is a flag of its own (--no-print-metadata)."
     return click.option(

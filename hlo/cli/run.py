@@ -8,6 +8,7 @@ from functools import partial
 import click
 
 from hlo import driver
+from hlo.cli.numbers import SEED, THREADS, TOLERANCE
 from hlo.cli.progress import progress_bar
 from hlo.cli.reading import read_module
 from hlo.errors import HloError
@@ -16,6 +17,7 @@ from hlo.tools import arrays, bench, check
 from hlo.tools.files import write_npz
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
+from hlo.tools.writing import check_writable
 
 ENGINES = ("compiled", "interpreter")
 PRINTED = ("full", "summary", "hash", "none")
@@ -59,21 +61,21 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--inputs", "archive", default=None, metavar="FILE.npz", help="Arrays by name.")
 @click.option("--random", "kind", is_flag=False, flag_value="normal", default="normal",
               type=click.Choice(KINDS), help="Made-up inputs (the default: normal).")  # fmt: skip
-@click.option("--seed", default=0, show_default=True)
-@click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None, type=int,
+@click.option("--seed", default=0, type=SEED, show_default=True)
+@click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None, type=SEED,
               metavar="[SEED]", help="Give constant({...}) made-up values.")  # fmt: skip
 @click.option("--outputs", default=None, metavar="FILE.npz", help="Write the results.")
 @click.option("--print-outputs", "printed", is_flag=False, flag_value="full", default="summary",
               type=click.Choice(PRINTED), show_default=True)  # fmt: skip
 @click.option("--compare", default=None, metavar="WITH",
               help="interpreter, unoptimized, jax, or FILE.npz of expected outputs.")  # fmt: skip
-@click.option("--rtol", default=None, type=float, help="Passing relative error, --compare.")
-@click.option("--atol", default=None, type=float, help="Passing absolute error, --compare.")
-@click.option("--ulp", default=None, type=float, help="Passing error in ulps, --compare.")
+@click.option("--rtol", default=None, type=TOLERANCE, help="Passing relative error, --compare.")
+@click.option("--atol", default=None, type=TOLERANCE, help="Passing absolute error, --compare.")
+@click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps, --compare.")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
 @click.option("-p", "--passes", default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
-@click.option("--threads", default=None, type=click.IntRange(1, 1024))
+@click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
 @click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
@@ -105,6 +107,8 @@ def command(
     """Compile and run once."""
     if max_steps is not None and engine != "interpreter":
         raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
+    if outputs:
+        check_writable(outputs)
     module = read_module(file)
     if one_device:
         module = driver.optimize(module, "sharding-remover")

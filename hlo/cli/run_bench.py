@@ -7,6 +7,7 @@ import time
 import click
 
 from hlo import driver
+from hlo.cli.numbers import SECONDS, SEED, THREADS
 from hlo.cli.reading import read_module
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
@@ -18,10 +19,11 @@ from hlo.tools.jax_engine import JaxProgram, without_donation
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--against", type=click.Choice(["jax"]), default=None, help="The rival.")
 @click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True)
-@click.option("--seed", default=0, show_default=True)
-@click.option("--seconds", default=2.0, show_default=True, help="About this long per program.")
+@click.option("--seed", default=0, type=SEED, show_default=True)
+@click.option("--seconds", default=2.0, type=SECONDS, show_default=True,
+              help="About this long per program.")  # fmt: skip
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
-@click.option("--threads", default=None, type=click.IntRange(1, 1024))
+@click.option("--threads", default=None, type=THREADS)
 def command(
     files: tuple[str, ...],
     against: str | None,

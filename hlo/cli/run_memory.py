@@ -7,6 +7,7 @@ import json
 import click
 
 from hlo import driver
+from hlo.cli.numbers import THREADS
 from hlo.cli.reading import read_module
 from hlo.tools.fill import fill_elided
 
@@ -15,7 +16,7 @@ from hlo.tools.fill import fill_elided
 @click.argument("file", metavar="FILE")
 @click.option("-p", "--passes", default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
-@click.option("--threads", default=None, type=click.IntRange(1, 1024))
+@click.option("--threads", default=None, type=THREADS)
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 def command(file: str, passes: str, mode: str, threads: int | None, as_json: bool) -> int:
     """Peak memory, and a table of buffers with the HLO that made them; nothing is run."""

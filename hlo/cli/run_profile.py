@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
+from hlo.cli.numbers import SEED, THREADS
 from hlo.cli.reading import read_module
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
@@ -13,9 +14,9 @@ from hlo.tools.inputs import KINDS, made_up_inputs
 @click.command("profile")
 @click.argument("file", metavar="FILE")
 @click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", default=0, type=SEED, show_default=True)
 @click.option("-p", "--passes", default="default", show_default=True)
-@click.option("--threads", default=None, type=click.IntRange(1, 1024))
+@click.option("--threads", default=None, type=THREADS)
 def command(file: str, kind: str, seed: int, passes: str, threads: int | None) -> int:
     """Time per step with made-up inputs, joined to HLO instructions and source lines."""
     module = fill_elided(read_module(file), seed)

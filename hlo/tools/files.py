@@ -1,26 +1,23 @@
 """Reading and writing files so that bad ones are a clear error and good ones are never lost.
 
-Outputs are written to a temporary file beside the target and renamed, so a full disk or a killed
-process leaves the old file as it was.
+Outputs are written by `write_file`: a full disk or a killed process leaves the old file as it was.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.tools.writing import write_file
 
 
 def read_text(path: str) -> str:
     """The text of a file, `-` for standard input. Bytes that are not UTF-8 are read as Latin-1."""
-    return decode(sys.stdin.buffer.read() if path == "-" else read_bytes(path))
+    return decode(read_bytes(path))
 
 
 def decode(data: bytes) -> str:
@@ -32,15 +29,18 @@ def decode(data: bytes) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """The bytes of a regular file; HloError code "file" otherwise."""
+    """The bytes of a file, `-` for standard input; HloError code "file" otherwise."""
+    name = "standard input" if path == "-" else path
     try:
-        return Path(path).read_bytes()
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except IsADirectoryError:
-        raise HloError("file", f"{path} is a directory, expected a file") from None
+        raise HloError("file", f"{name} is a directory, expected a file") from None
     except FileNotFoundError:
-        raise HloError("file", f"{path} does not exist, expected a file") from None
+        raise HloError("file", f"{name} does not exist, expected a file") from None
     except OSError as error:
-        raise HloError("file", f"{path} cannot be read: {error.strerror}") from None
+        raise HloError("file", f"{name} cannot be read: {error.strerror or error}") from None
+    except ValueError:  # NUL
+        raise HloError("file", f"{name!r} is no file name") from None
 
 
 def write_text(path: str, text: str) -> None:
@@ -49,12 +49,12 @@ def write_text(path: str, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    write_atomically(path, lambda stream: stream.write(text.encode("utf-8", "surrogateescape")))
+    write_file(path, lambda stream: stream.write(text.encode("utf-8", "surrogateescape")))
 
 
 def write_bytes(path: str, data: bytes) -> None:
     """Write a binary file whole or not at all."""
-    write_atomically(path, lambda stream: stream.write(data))
+    write_file(path, lambda stream: stream.write(data))
 
 
 def write_npz(path: str, arrays: Mapping[str, np.ndarray]) -> None:
@@ -63,7 +63,7 @@ def write_npz(path: str, arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         plain, suffix = storable(array)
         stored[name + suffix] = plain
-    write_atomically(path, lambda stream: np.savez(stream, **stored))  # type: ignore[arg-type]  # arrays by name
+    write_file(path, lambda stream: np.savez(stream, **stored))  # type: ignore[arg-type]  # arrays by name
 
 
 def storable(array: np.ndarray) -> tuple[np.ndarray, str]:
@@ -71,36 +71,3 @@ def storable(array: np.ndarray) -> tuple[np.ndarray, str]:
     if array.dtype.kind in "biufc":
         return array, ""
     return array.view(np.dtype(f"u{array.dtype.itemsize}")), f":{array.dtype.name}"
-
-
-def write_atomically(path: str, write: Callable[[IO[bytes]], object]) -> None:
-    """Call `write` on a temporary file beside `path`, then rename it into place."""
-    target = Path(path)
-    try:
-        if target.exists() and not target.is_file():
-            with target.open("wb") as stream:  # a device such as /dev/stdout: nothing to rename
-                write(stream)
-            return
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except IsADirectoryError:
-        raise HloError("file", f"{path} is a directory, expected a file name") from None
-    except OSError as error:
-        raise HloError("file", f"{path} cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-            stream.flush()
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise HloError("file", f"{path} cannot be written: {error.strerror or error}") from None
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

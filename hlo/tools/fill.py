@@ -9,7 +9,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.tools.index_ranges import index_limits
-from hlo.tools.inputs import made_up_array
+from hlo.tools.inputs import generator, made_up_array
 
 Path = tuple[int, ...]
 SCALE = 0.1  # of floats: products and sums of a few hundred of them stay near 1
@@ -23,7 +23,7 @@ def fill_elided(module: Module, seed: int = 0) -> Module:
     """
     filled = clone_module(module)
     limits = index_limits(filled)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     for computation in filled.computations:
         for instruction in computation.instructions:
             literal = instruction.attributes.get("literal")

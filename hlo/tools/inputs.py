@@ -26,12 +26,19 @@ def made_up_inputs(module: Module, kind: str = "normal", seed: int = 0) -> list[
     onehot; ramp 0,1,2,..; zeros; ones. Integers that are used as indices stay in range (not wild);
     other integers are 0..9; pred a fair coin.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     limits = {} if kind == "wild" else index_limits(module)
     values: list[object] = []
     for parameter in module.entry.parameters:
         values.append(_value(parameter.shape, limits.get(parameter, {}), (), kind, rng))
     return values
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Random numbers that follow from a seed, an integer from 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise HloError("arguments", f"seed is {seed!r}, expected an integer from 0")
+    return np.random.default_rng(int(seed))
 
 
 def _value(

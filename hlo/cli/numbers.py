@@ -1,0 +1,33 @@
+"""Types of numeric options: what no command can mean is a usage error."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+SEED = click.IntRange(0)
+THREADS = click.IntRange(1, 1024)
+INDENT = click.IntRange(0, 1000)
+INTERVAL = click.IntRange(0)
+
+
+class Amount(click.FloatRange):
+    """A float that is not negative and not NaN."""
+
+    name = "amount"
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(0.0, most)
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))  # type: ignore[arg-type]  # a text
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+TOLERANCE = Amount()
+SECONDS = Amount(86_400.0)
