@@ -7,7 +7,7 @@ import click
 from hlo import driver
 from hlo.backend.planning.legality import usual_way
 from hlo.cli.print_flags import print_flags, print_options
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.ops.listing import op_table
@@ -89,6 +89,7 @@ def op_list() -> str:
 @click.option("--no-verify", is_flag=True, help="Do not verify before and between passes.")
 @click.option("--mode", type=click.Choice(["strict", "fast"]), default="strict")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
+@reads_input
 def command(
     files: tuple[str, ...],
     passes: str | None,

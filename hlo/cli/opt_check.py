@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
 from hlo.errors import HloError
 
 
@@ -15,6 +15,7 @@ from hlo.errors import HloError
 @click.option("--lint", is_flag=True, help="Also warn of what a person would want to know.")
 @click.option("--no-lint", "disabled", multiple=True, metavar="CODE", help="Not this warning.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
+@reads_input
 def command(
     files: tuple[str, ...], syntax: bool, lint: bool, disabled: tuple[str, ...], verbose: bool
 ) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
+from hlo.cli.reading import reads_input
 from hlo.tools.files import read_text, write_text
 from hlo.tools.format import formatted
 
@@ -13,6 +14,7 @@ from hlo.tools.format import formatted
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the files.")
 @click.option("--check", is_flag=True, help="Only say which files would change; exit 1 if any.")
+@reads_input
 def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
     """Reprint files in the standard form; comments stay with what they stand over or behind."""
     changed = False

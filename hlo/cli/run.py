@@ -10,7 +10,7 @@ import click
 from hlo import driver
 from hlo.cli.numbers import SEED, THREADS, TOLERANCE
 from hlo.cli.progress import progress_bar
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.tools import arrays, bench, check
@@ -81,6 +81,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
+@reads_input
 def command(
     file: str,
     inputs: tuple[str, ...],

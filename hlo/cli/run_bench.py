@@ -8,7 +8,7 @@ import click
 
 from hlo import driver
 from hlo.cli.numbers import SECONDS, SEED, THREADS
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
@@ -24,6 +24,7 @@ from hlo.tools.jax_engine import JaxProgram, without_donation
               help="About this long per program.")  # fmt: skip
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
+@reads_input
 def command(
     files: tuple[str, ...],
     against: str | None,

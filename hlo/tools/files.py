@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.tools.input_size import read_limited
 from hlo.tools.writing import write_file
 
 
@@ -29,10 +30,13 @@ def decode(data: bytes) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """The bytes of a file, `-` for standard input; HloError code "file" otherwise."""
+    """The bytes of a file, `-` for standard input; HloError code "file" or "limit" otherwise."""
     name = "standard input" if path == "-" else path
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        if path == "-":
+            return read_limited(sys.stdin.buffer, name)
+        with Path(path).open("rb", buffering=0) as stream:
+            return read_limited(stream, name)
     except IsADirectoryError:
         raise HloError("file", f"{name} is a directory, expected a file") from None
     except FileNotFoundError:
