@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from hlo import __version__
+from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
 
 OPT_COMMANDS = {
@@ -126,25 +127,25 @@ def exit_code(command: click.Command, given: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.UsageError as error:
-        error.show()
+        say(usage_text(error))
         return 2
     except click.Abort:
-        click.echo("interrupted", err=True)
+        say("interrupted")
         return 130
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
+        say("interrupted")
         return 130
     except HloError as error:
-        click.echo(str(error), err=True)
+        say(str(error))
         return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        click.echo(f"error[file]: {error.filename or 'output'}: {error.strerror}", err=True)
+        say(f"error[file]: {error.filename or 'output'}: {error.strerror}")
         return 1
     except MemoryError:
-        click.echo("error[memory]: the program needs more memory than there is", err=True)
+        say("error[memory]: the program needs more memory than there is")
         return 1
     except Exception:  # the one place that catches all: a bug of ours
         _report_bug(command.name or "hlo", given)
@@ -161,5 +162,5 @@ def _report_bug(name: str, given: list[str]) -> None:
         if source.is_file() and source.stat().st_size < 64 << 20:
             (folder / source.name).write_bytes(source.read_bytes())
     summary = traceback.format_exc().strip().splitlines()[-1]
-    click.echo(f"internal error (a bug of hlo, not of your program): {summary}", err=True)
-    click.echo(f"the command, its inputs and the traceback are in {folder}", err=True)
+    say(f"internal error (a bug of hlo, not of your program): {summary}")
+    say(f"the command, its inputs and the traceback are in {folder}")

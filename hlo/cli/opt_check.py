@@ -6,6 +6,7 @@ import click
 
 from hlo import driver
 from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 
 
@@ -28,13 +29,13 @@ def command(
                 driver.verify(module)
             if lint:
                 for warning in driver.lint(module, disabled):
-                    click.echo(str(warning), err=True)
+                    say(str(warning))
         except HloError as error:
             bad += 1
-            click.echo(str(error), err=True)
+            say(str(error))
             if verbose:
-                click.echo(f"{file}: {len(getattr(error, 'errors', [error]))} errors")
+                tell(f"{file}: {len(getattr(error, 'errors', [error]))} errors")
         else:
             if verbose:
-                click.echo(f"{file}: ok")
+                tell(f"{file}: ok")
     return 1 if bad else 0

@@ -6,6 +6,7 @@ import click
 
 from hlo import driver
 from hlo.cli.reading import reads_input
+from hlo.cli.terminal import say, tell
 from hlo.tools.files import read_text, write_text
 from hlo.tools.format import formatted
 
@@ -23,14 +24,14 @@ def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
         text, dropped = formatted(driver.parse(source, "<stdin>" if file == "-" else file))
         differs = text != source
         for comment in dropped if not check else ():
-            click.echo(f"{file}: drops the comment {comment.text!r}", err=True)
+            say(f"{file}: drops the comment {comment.text!r}")
         if check:
             if differs:
-                click.echo(f"{file} would change")
+                tell(f"{file} would change")
             changed |= differs
         elif in_place and file != "-":
             if differs:
                 write_text(file, text)
         else:
-            click.echo(text, nl=False)
+            write_text("-", text)
     return 1 if check and changed else 0

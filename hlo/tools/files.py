@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.source import shown_lines
 from hlo.tools.input_size import read_limited
 from hlo.tools.writing import write_file
 
@@ -48,9 +49,10 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a text file whole or not at all; `-` is standard output."""
+    """Write a text file whole or not at all; `-` is standard output, where a terminal gets no
+    control characters."""
     if path == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(shown_lines(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
         return
     write_file(path, lambda stream: stream.write(text.encode("utf-8", "surrogateescape")))

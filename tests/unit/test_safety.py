@@ -83,3 +83,10 @@ def test_data_is_no_code_and_inputs_are_read_by_one(path: Path) -> None:
 def test_the_rules_see(line: str, is_refused: bool) -> None:  # noqa: FBT001
     nodes = list(ast.walk(ast.parse(line)))
     assert any(runs(node) or reads_a_file(node) for node in nodes) is is_refused
+
+
+def test_commands_speak_through_one_door() -> None:
+    """The one that escapes the controls of a source."""
+    doors = {"terminal.py", "streams.py"}
+    for path in (ROOT / "hlo" / "cli").glob("*.py"):
+        assert path.name in doors or "echo(" not in path.read_text(), name_of(path)
