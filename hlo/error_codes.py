@@ -44,5 +44,6 @@ CODES: dict[str, str] = {
     "unknown-pass": "No pass or pipeline has this name; `hlo-opt --list-passes` prints them all.",
     "oracle": "XLA refuses the module, or its process ended.",
     "max-steps": "The interpreter reached the limit given with --max-steps.",
-    "limit": "The input is larger or nested deeper than the tool accepts.",
+    "limit": "The input is larger or nested deeper than the tool accepts. --max-input-size allows "
+    "larger files.",
 }

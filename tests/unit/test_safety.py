@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import hlo
+from hlo.tools.input_size import DEFAULT_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "hlo").rglob("*.py"))
@@ -90,3 +95,23 @@ def test_commands_speak_through_one_door() -> None:
     doors = {"terminal.py", "streams.py"}
     for path in (ROOT / "hlo" / "cli").glob("*.py"):
         assert path.name in doors or "echo(" not in path.read_text(), name_of(path)
+
+
+def test_the_policy_is_kept_up() -> None:
+    """Its tests exist, its figure is the limit, and the README leads to it."""
+    policy = (ROOT / "SECURITY.md").read_text()
+    named = re.findall(r"`(tests/[\w/.]+)`", policy)
+    assert len(named) > 8
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+    assert f"at most {DEFAULT_BYTES >> 30} GiB" in policy
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("target", ["system", "abort", "hlo_lapack_system", "../x", "os.system"])
+def test_texts_name_no_code(target: str) -> None:
+    """Functions of the process are no targets of custom calls."""
+    call = f'custom-call(x), custom_call_target="{target}"'
+    module = hlo.parse(f"ENTRY e {{ x = f32[] parameter(0) ROOT r = f32[] {call} }}")
+    for engine in (hlo.evaluate, lambda m, x: hlo.compile(m, cache=False)(x)):
+        with pytest.raises(hlo.HloError, match="unsupported"):
+            engine(module, np.float32(0))

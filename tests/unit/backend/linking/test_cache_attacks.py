@@ -24,8 +24,11 @@ ENTRY e { x = f32[512,512] parameter(0)
   ROOT r = (f32[512,512], f32[512,512]) tuple(c, y) }"""
 
 
-def run(folder: Path) -> tuple[str, str]:
-    """What the command says on stdout and stderr, with homes of its own that stay empty."""
+def run(folder: Path, chosen: str | None = None) -> tuple[str, str]:
+    """What the command says on stdout and stderr, with homes of its own that stay empty.
+
+    chosen: what HLO_CACHE_DIR is, if not the folder.
+    """
     homes = folder.with_name("homes")
     homes.mkdir(exist_ok=True)
     elsewhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TMPDIR"), str(homes))
@@ -41,7 +44,7 @@ def run(folder: Path) -> tuple[str, str]:
     done = subprocess.run(
         command,
         input=TEXT,
-        env={**os.environ, **elsewhere, "HLO_CACHE_DIR": str(folder)},
+        env={**os.environ, **elsewhere, "HLO_CACHE_DIR": str(folder) if chosen is None else chosen},
         cwd=ROOT,
         text=True,
         capture_output=True,
@@ -146,6 +149,11 @@ def test_runs_with_damaged_files(
     if damage != "a folder":  # which a rename does not replace
         assert all(cache.load(name) for name in names)
         assert not any(file.is_symlink() for file in folder.iterdir())
+
+
+def test_no_folder_keeps_nothing(made: tuple[Path, tuple[str, str]], tmp_path: Path) -> None:
+    assert run(tmp_path / "objects", chosen="") == made[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["homes"]
 
 
 def test_every_flipped_byte_and_every_cut_is_found(folder: Path) -> None:
