@@ -44,6 +44,8 @@ CODES: dict[str, str] = {
     "unknown-pass": "No pass or pipeline has this name; `hlo-opt --list-passes` prints them all.",
     "oracle": "XLA refuses the module, or its process ended.",
     "max-steps": "The interpreter reached the limit given with --max-steps.",
+    "memory": "What a program makes does not fit into the memory that this process can have: the "
+    "machine's, or less where limits are set (ulimit -v, a container's).",
     "limit": "The input is larger or nested deeper than the tool accepts. --max-input-size allows "
     "larger files.",
 }

@@ -21,6 +21,7 @@ from hlo.backend.linking.tabulation import link_table
 from hlo.backend.padded import PaddedExecutable
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import BufferPlan
+from hlo.backend.planning.fitting import check_arrays, check_fits, check_host_arrays, check_windows
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import Program
 from hlo.backend.planning.result_order import in_memory_order
@@ -54,7 +55,11 @@ def compile_module(
     if module.has_dynamic_sizes:
         return _of_dynamic_sizes(module, mode=mode, threads=threads, cache=cache)
     count = thread_count(threads)
+    check_arrays(module)
+    check_windows(module)
     program = build_program(module, mode=mode, threads=count)
+    check_fits(program)
+    check_host_arrays(program.hosts)
     table = link_table(program)
     modules = emit_llvm(program, mode=mode)
     bodies = objects(modules, cache=cache)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.module import Module
+from hlo.runtime.executable import checked_numbers
 
 
 class InterpretedExecutable:
@@ -17,7 +18,7 @@ class InterpretedExecutable:
         self._module = module
 
     def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
-        del donate  # nothing is ever in place
+        checked_numbers(donate, len(self._module.entry.parameters))  # nothing is ever in place
         return evaluate(self._module, *arguments)
 
     def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:

@@ -17,7 +17,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.extents import filled_to
 from hlo.passes.dynamic_padder import Padded
 from hlo.runtime.arguments import checked_arguments
-from hlo.runtime.executable import Executable
+from hlo.runtime.executable import Executable, checked_numbers
 from hlo.runtime.native_calls import flattened
 
 
@@ -35,7 +35,7 @@ class PaddedExecutable:
         return self._static.temporary_bytes
 
     def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
-        del donate  # nothing is ever in place
+        checked_numbers(donate, len(self._parameters))  # nothing is ever in place
         given = list(checked_arguments(self._parameters, arguments))
         sizes = [
             np.array(_leaf(given[number], leaf).shape[d], np.int32)

@@ -20,6 +20,7 @@ from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
 from hlo.backend.linking.tabulation import link_table
+from hlo.backend.planning.fitting import check_fits
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -80,6 +81,7 @@ def profile(
     """Run an optimised module `repeats` times, after a warm-up, and say where the time went."""
     count = thread_count(threads)
     program = backend.build_program(module, threads=count)
+    check_fits(program)
     modules, steps = emit_timed(program)
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
     host = HostCalls(program) if program.hosts else None

@@ -7,17 +7,15 @@ ours (with a reproducer); 130 interrupted. Subcommands are loaded when they are 
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 import click
 
 from hlo import __version__
+from hlo.cli.bug_report import report_bug
+from hlo.cli.streams import discard, settle_streams
 from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
 
@@ -115,6 +113,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:
     """Run the command; turn whatever it raises into a message and an exit code."""
+    settle_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(exit_code(command, given))
 
@@ -129,38 +128,22 @@ def exit_code(command: click.Command, given: list[str]) -> int:
     except click.UsageError as error:
         say(usage_text(error))
         return 2
-    except click.Abort:
-        say("interrupted")
-        return 130
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
         say("interrupted")
         return 130
     except HloError as error:
         say(str(error))
         return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 1
     except OSError as error:
-        say(f"error[file]: {error.filename or 'output'}: {error.strerror}")
+        discard(sys.stdout)
+        say(f"error[file]: {error.filename or 'standard output'}: {error.strerror or error}")
         return 1
     except MemoryError:
         say("error[memory]: the program needs more memory than there is")
         return 1
-    except Exception:  # the one place that catches all: a bug of ours
-        _report_bug(command.name or "hlo", given)
+    except Exception as error:  # the one place that catches all: a bug of ours
+        say(report_bug(command.name or "hlo", given, error))
         return 3
-
-
-def _report_bug(name: str, given: list[str]) -> None:
-    """Write what is needed to see the bug again, and say where."""
-    folder = Path(tempfile.mkdtemp(prefix="hlo-bug-"))
-    lines = [f"{name} {' '.join(given)}", "", traceback.format_exc()]
-    (folder / "report.txt").write_text("\n".join(lines))
-    for argument in given:
-        source = Path(argument)
-        if source.is_file() and source.stat().st_size < 64 << 20:
-            (folder / source.name).write_bytes(source.read_bytes())
-    summary = traceback.format_exc().strip().splitlines()[-1]
-    say(f"internal error (a bug of hlo, not of your program): {summary}")
-    say(f"the command, its inputs and the traceback are in {folder}")

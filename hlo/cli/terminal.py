@@ -7,15 +7,20 @@ stdout is data: `write_text` gives it to files and pipes to the byte, and to a t
 from __future__ import annotations
 
 import io
+import sys
 
 import click
 
+from hlo.cli.streams import discard
 from hlo.source import shown_lines
 
 
 def say(text: str, *, nl: bool = True) -> None:
-    """A message on stderr."""
-    click.echo(shown_lines(text), nl=nl, err=True)
+    """A message on stderr, if there is anybody to read it."""
+    try:
+        click.echo(shown_lines(text), nl=nl, err=True)
+    except (OSError, ValueError):
+        discard(sys.stderr)
 
 
 def tell(text: str, *, nl: bool = True) -> None:

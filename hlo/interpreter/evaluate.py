@@ -21,7 +21,7 @@ from hlo.interpreter.device import (
     fresh,
 )
 from hlo.interpreter.rendezvous import Abandoned, Rendezvous
-from hlo.interpreter.run import Run, allow_deep_calls
+from hlo.interpreter.run import Run, allow_deep_calls, check_sizes, out_of_memory
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.runtime.arguments import checked_arguments
@@ -55,11 +55,15 @@ def evaluate(
 
 
 def _on_device(module: Module, arguments: Sequence[object], device: Device) -> object:
+    check_sizes(module)
     values = checked_arguments(module.entry.parameters, arguments)
     allow_deep_calls()
     with np.errstate(all="ignore"):
         result = Run(device).call(module.entry, values)
-    return fresh(result, result_layouts(module))
+    try:
+        return fresh(result, result_layouts(module))
+    except MemoryError:
+        raise out_of_memory(module.entry.root) from None
 
 
 def result_layouts(module: Module) -> Shape:

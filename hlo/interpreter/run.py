@@ -20,11 +20,12 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ir.shape import ProgramShape
+from hlo.ir.module import Module
+from hlo.ir.shape import ProgramShape, Shape
+from hlo.memory import LARGE, available_bytes, memory_error, numpy_problem
 from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.table import OPS, Trait, evaluation_keywords
 
-MOST_DIMENSIONS = 64  # of a NumPy array
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
 
 
@@ -130,7 +131,7 @@ class Run:
             except Violation as violation:
                 raise located(violation, step.instruction) from None
             except MemoryError:
-                raise too_large(step.instruction) from None
+                raise out_of_memory(step.instruction) from None
             if isinstance(value, np.generic):
                 value = np.asarray(value)
             slots[step.slot] = value
@@ -145,8 +146,6 @@ class Run:
         closed: list[Step] = []
         steps: list[Step] = []
         for instruction in order:
-            if instruction.shape.rank > MOST_DIMENSIONS:
-                raise too_large(instruction)
             if instruction.opcode == "parameter":
                 continue
             unique = dict.fromkeys(instruction.operands)
@@ -294,11 +293,45 @@ def allow_deep_calls() -> None:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + 8 * DEEPEST_CALL))
 
 
-def too_large(instruction: Instruction) -> HloError:
-    """The error for a value that this machine, or NumPy, cannot hold."""
-    return HloError(
-        "limit",
-        f"{instruction.opcode}: {instruction.name} is {instruction.shape}, expected an array of at "
-        f"most {MOST_DIMENSIONS} dimensions that fits into memory",
-        instruction.span,
-    )
+def check_sizes(module: Module) -> None:
+    """Raises HloError where a value that some run may need is more than NumPy, or the memory that
+    there is, can hold: before any work. Parameters are the caller's.
+    """
+    room = -1
+    for computation in module.computations:
+        large = [i for i in computation.instructions if _is_large(i.shape)]
+        if not large:
+            continue
+        wanted = set(needed(computation))
+        for instruction in large:
+            if instruction not in wanted:
+                continue
+            for leaf in instruction.shape.leaves():
+                if problem := _problem(leaf):
+                    message = f"{instruction.opcode}: {instruction.name} has {problem}"
+                    raise HloError("limit", message, instruction.span)
+            room = available_bytes() if room < 0 else room
+            if _makes(instruction) and instruction.shape.size_bytes > room:
+                raise out_of_memory(instruction)
+
+
+def _is_large(shape: Shape) -> bool:
+    if shape.is_tuple:
+        return any(map(_is_large, shape.elements))
+    return shape.is_array and (shape.size_bytes > LARGE or bool(_problem(shape)))
+
+
+def _problem(leaf: Shape) -> str:
+    """Why NumPy has no such array, "" if it has."""
+    return numpy_problem(leaf.dims, leaf.dtype.item_bytes) if leaf.is_array else ""
+
+
+def _makes(instruction: Instruction) -> bool:
+    """Whether the value is made here, and not handed on."""
+    return instruction.opcode not in ("parameter", "tuple", "get-tuple-element", "constant")
+
+
+def out_of_memory(instruction: Instruction) -> HloError:
+    """The error for a value that this machine cannot hold."""
+    what = f"{instruction.opcode}: {instruction.name} is {instruction.shape}"
+    return memory_error(instruction.shape.size_bytes, what, instruction.span)

@@ -21,6 +21,7 @@ from hlo.ops.shape_rules import Ints, check_arrays, higher_precision, text
 from hlo.ops.table import Attr, Op
 from hlo.ops.windows import (
     NO_WINDOW,
+    check_places,
     check_window,
     dilated_and_padded,
     reads,
@@ -131,6 +132,7 @@ class Convolution(Op):
         x = lhs.transpose(labels.lhs_batch, labels.lhs_feature, *labels.lhs_spatial)
         y = rhs.transpose(*labels.rhs_spatial, labels.rhs_input_feature, labels.rhs_output_feature)
         y = np.flip(y, tuple(k for k, w in enumerate(window.dims) if w.reversed))
+        check_places(x.shape[2:], window)
         total = _convolved(terms(x, shape.dtype), terms(y, shape.dtype), window, groups, batches)
         order = (labels.out_batch, labels.out_feature, *labels.out_spatial)
         return summed(total, shape.dtype).transpose(np.argsort(order))

@@ -5,6 +5,8 @@ Source: shared/OP_SEMANTICS.md section 9.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -25,11 +27,15 @@ from hlo.ops.shape_rules import check_arrays, dims_agree, same_type, text
 from hlo.ops.table import Attr, Op
 from hlo.ops.windows import (
     NO_WINDOW,
+    check_walk,
     check_window,
     dilated_and_padded,
+    is_sparse,
+    met_positions,
     reads,
     result_size,
     result_sizes,
+    trimmed,
 )
 
 Array = np.ndarray
@@ -64,8 +70,10 @@ class ReduceWindow(Op):
     def evaluate(*operands: Array, window: Window, to_apply: Callee) -> object:
         n = len(operands) // 2
         inputs, inits = operands[:n], operands[n:]
+        check_walk(inputs[0].shape, window)
+        window = trimmed(inputs[0].shape, window)
         simple = operations(to_apply.computation, n)
-        if simple:
+        if simple and not is_sparse(inputs[0].shape, window):
             columns = zip(simple, inputs, inits, strict=True)
             results = tuple(_slid(o, x, z, window) for o, x, z in columns)
         else:
@@ -112,7 +120,7 @@ def _called_window(
     accumulators = tuple(np.broadcast_to(z, dims) for z in inits)
     if 0 in dims or 0 in inputs[0].shape:
         return accumulators
-    for position in np.ndindex(*(w.size for w in window.dims)):
+    for position in _positions(inputs[0].shape, window):
         read = reads(inputs[0].shape, window, position)
         if not read.inside.any():
             continue
@@ -122,6 +130,12 @@ def _called_window(
             np.where(read.inside, new, old) for new, old in zip(stepped, accumulators, strict=True)
         )
     return accumulators
+
+
+def _positions(dims: tuple[int, ...], window: Window) -> Iterator[tuple[int, ...]]:
+    """Positions of the window, row-major, all that meet an element among them."""
+    sizes = zip(dims, window.dims, strict=True)
+    return itertools.product(*(met_positions(n, w) for n, w in sizes))
 
 
 class SelectAndScatter(Op):
@@ -183,6 +197,8 @@ class SelectAndScatter(Op):
     def evaluate(
         x: Array, source: Array, init: Array, *, window: Window, select: Callee, scatter: Callee
     ) -> Array:
+        check_walk(x.shape, window)
+        window = trimmed(x.shape, window)
         result = np.broadcast_to(init, x.shape).astype(x.dtype)
         if not source.size or not x.size:
             return result
@@ -207,7 +223,7 @@ def _winners(x: Array, window: Window, select: Callee) -> tuple[Array, Array]:
     dims = tuple(result_size(n, w) for n, w in zip(x.shape, window.dims, strict=True))
     chosen, exists = np.zeros(dims, np.int64), np.zeros(dims, bool)
     flat = x.reshape(-1)
-    for position in np.ndindex(*(w.size for w in window.dims)):
+    for position in _positions(x.shape, window):
         read = reads(x.shape, window, position)
         index = np.broadcast_to(np.ravel_multi_index(read.indices, x.shape), dims)
         (keeps,) = applied(select, (flat[chosen], flat[index]))

@@ -5,8 +5,12 @@ Source: shared/OP_SEMANTICS.md section 10.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.attributes.window import Window, WindowDim
 from hlo.errors import Violation
@@ -48,6 +52,80 @@ def result_size(size: int, w: WindowDim) -> int:
 def result_sizes(dims: Ints, window: Window) -> Ints:
     """`result_size` of every dimension."""
     return tuple(result_size(n, w) for n, w in zip(dims, window.dims, strict=True))
+
+
+def trimmed(dims: Ints, window: Window) -> Window:
+    """The window without the positions at its ends that meet no element, wherever it stands.
+
+    It has as many places as before, and folds the same elements there in the same order.
+    """
+    sizes = zip(dims, window.dims, strict=True)
+    return Window(tuple(_trimmed(n, w) for n, w in sizes))
+
+
+def _trimmed(size: int, w: WindowDim) -> WindowDim:
+    """One dimension: position k of place o stands at o * stride + k * window_dilation - pad_low."""
+    count = result_size(size, w)
+    if size <= 0 or count <= 0:
+        return w
+    step = w.window_dilation
+    first = max(0, -((count - 1) * w.stride - w.pad_low) // step)
+    last = min(w.size - 1, ((size - 1) * w.base_dilation + w.pad_low) // step)
+    first = min(first, w.size - 1)
+    kept = max(1, last - first + 1)  # one that meets nothing, where none meets anything
+    if kept >= w.size:
+        return w
+    low = w.pad_low - first * step
+    end = (count - 1) * w.stride + dilated(kept, step)
+    high = end - low - dilated(size, w.base_dilation)
+    return replace(w, size=kept, pad_low=low, pad_high=high)
+
+
+MOST_WRITTEN = 1 << 10  # places an element or result
+MOST_POSITIONS = 1 << 32  # of a window, beside which few meet an element
+MOST_EXTENT = 1 << 62  # of places and reaches, whose sums are 64-bit numbers
+
+
+def check_places(dims: Ints, window: Window) -> None:
+    """Raises Violation where places of a window are no 64-bit numbers."""
+    for size, w in zip(dims, window.dims, strict=True):
+        padded = abs(w.pad_low) + abs(w.pad_high) + dilated(max(size, 0), w.base_dilation)
+        reach = dilated(w.size, w.window_dilation)
+        most = max(padded, reach, result_size(size, w) * w.stride)
+        if most > MOST_EXTENT:
+            found = f"of {most} places in a dimension"
+            raise Violation("limit", "window", found, f"at most {MOST_EXTENT}")
+
+
+def check_walk(dims: Ints, window: Window) -> None:
+    """Raises Violation where a window is too long to be walked: where it has more positions between
+    the first and the last element that it meets than there are elements, by far.
+    """
+    check_places(dims, window)
+    walked = math.prod(w.size for w in trimmed(dims, window).dims)
+    if walked > max(MOST_POSITIONS, 64 * math.prod(max(1, n) for n in dims)):
+        found = f"of {walked} positions between the elements that it meets"
+        raise Violation("limit", "window", found, f"at most {MOST_POSITIONS}, or 64 an element")
+
+
+def met_positions(size: int, w: WindowDim) -> Sequence[int]:
+    """Positions in order that meet an element in some place, and at most the window's size."""
+    count = result_size(size, w)
+    if w.size <= size * count:
+        return range(w.size)
+    places = [o * w.stride - w.pad_low for o in range(count)]
+    steps = (i * w.base_dilation - place for i in range(size) for place in places)
+    found = {k // w.window_dilation for k in steps if k % w.window_dilation == 0}
+    return sorted(k for k in found if 0 <= k < w.size)
+
+
+def is_sparse(dims: Ints, window: Window) -> bool:
+    """Whether holes and padding, written out, would be far more than the elements are."""
+    padded = math.prod(
+        max(0, dilated(n, w.base_dilation) + w.pad_low + w.pad_high)
+        for n, w in zip(dims, window.dims, strict=True)
+    )
+    return padded > MOST_WRITTEN * (math.prod(dims) + math.prod(result_sizes(dims, window)) + 1)
 
 
 class Reads(Struct, frozen=True, eq=False):

@@ -113,9 +113,14 @@ def part_sizes(n: int) -> list[int]:
     return sorted(found)
 
 
+MOST_TRIED = 1 << 16
+
+
 def divisors(n: int) -> list[int]:
-    """The divisors of a positive number, in order."""
-    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    """The divisors of a positive number, in order: of those from 2^32 on the pairs of which one is
+    small, for the others take as long to find as the number is large.
+    """
+    low = [d for d in range(1, min(math.isqrt(n), MOST_TRIED) + 1) if n % d == 0]
     return sorted({*low, *(n // d for d in low)})
 
 

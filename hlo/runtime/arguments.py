@@ -3,8 +3,9 @@
     what the caller gave --check--> nested tuples of NumPy arrays of exactly the parameters' types
 
 An array parameter takes a NumPy array of its dtype and shape with any strides, or anything with
-`__array__`, DLPack or the buffer protocol; a scalar one also a Python number that its type holds
-exactly. A dimension `<=n` takes any size up to n, or a Dynamic. Tuples nest; a token is None.
+`__array__`, DLPack or the buffer protocol (what those raise is an error of the argument, and so are
+masked elements); a scalar one also a Python number that its type holds exactly. A dimension `<=n`
+takes any size up to n, or a Dynamic. Tuples nest; a token is None.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hlo.ir.shape import UNBOUNDED, Shape, shape_text
 from hlo.runtime.dlpack import array_of
 from hlo.runtime.dynamic import Dynamic
 
+LONGEST_NUMBER = 256  # bits that a message writes out
 Number = bool | int | float | complex
 
 
@@ -62,7 +64,13 @@ def checked_argument(value: object, shape: Shape, name: str) -> object:
 def _checked_array(value: object, shape: Shape, name: str) -> np.ndarray:
     if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
         return _exact_scalar(value, shape, name)
-    array = as_array(value)
+    try:
+        array = as_array(value)
+    except MemoryError:
+        raise
+    except Exception as error:  # what it offers is its own code, which may raise anything
+        found = f"{_found(value)} whose array cannot be had ({type(error).__name__}: {error})"
+        raise _refused(name, found, shape_text(shape, layout=False)) from error
     if array is None:
         raise _refused(name, _found(value), shape_text(shape, layout=False))
     if array.dtype != shape.dtype.numpy or not _fits(array.shape, shape):
@@ -71,8 +79,13 @@ def _checked_array(value: object, shape: Shape, name: str) -> np.ndarray:
 
 
 def as_array(value: object) -> np.ndarray | None:
-    """The array that an object is or offers, its type unchanged; None if it has none."""
+    """The array that an object is or offers, its type unchanged; None if it has none.
+
+    Raises whatever the object's own code does, ValueError for elements that are masked.
+    """
     if isinstance(value, np.ndarray):
+        if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
+            _check_mask(value)
         return np.asarray(value)
     if isinstance(value, Dynamic):
         return value.valid()
@@ -92,6 +105,13 @@ def as_array(value: object) -> np.ndarray | None:
         return None
 
 
+def _check_mask(value: np.ma.MaskedArray) -> None:
+    """A mask says that elements do not count; programs have no such elements."""
+    count = int(np.count_nonzero(np.ma.getmaskarray(value)))
+    if count:
+        raise ValueError(f"{count} of its elements are masked; value.filled(x) gives them a value")
+
+
 def _fits(sizes: tuple[int, ...], shape: Shape) -> bool:
     """Whether an array of these sizes is a value of `shape`: dynamic dimensions may be smaller."""
     if sizes == shape.dims:
@@ -108,11 +128,17 @@ def _exact_scalar(value: Number, shape: Shape, name: str) -> np.ndarray:
     """A Python number as a rank-0 array, when the type holds exactly that number."""
     expected = shape_text(shape, layout=False)
     if shape.rank:
-        raise _refused(name, f"the number {value!r}", expected)
+        raise _refused(name, _number_text(value), expected)
     if not _holds(value, shape.dtype):
-        raise _refused(name, f"the number {value!r}", f"{expected}, which does not hold it exactly")
+        raise _refused(name, _number_text(value), f"{expected}, which does not hold it exactly")
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(shape.dtype.numpy)
+
+
+def _number_text(value: Number) -> str:
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        return f"an integer of {value.bit_length()} bits"
+    return f"the number {value!r}"
 
 
 def _holds(value: Number, dtype: DType) -> bool:

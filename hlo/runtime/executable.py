@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from hlo.errors import HloError
 from hlo.ir.shape import Shape, stored
+from hlo.memory import LARGE, available_bytes
 from hlo.runtime.frames import Frame, FrameLayout, FramePool
 from hlo.runtime.native_calls import (
     FastCall,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
             """Do a step on the addresses in the frame's table; raises on failure."""
 
 
+_NONE: tuple[int, ...] = ()  # nothing given away, told by identity
 EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
@@ -73,19 +75,44 @@ class Executable:
         self._call: Callable[..., object] = self._slow_call
         self._native: NativeCalls | None = None
         if fast_call is not None and signature.has_only_arrays and host is None:
-            self._native = NativeCalls(fast_call, self._frames, signature, self._slow_call)
+            try:
+                self._native = NativeCalls(fast_call, self._frames, signature, self._slow_call)
+            except MemoryError:
+                raise memory.too_large() from None
             self._call = self._native.call
+        if memory.run_bytes > LARGE:
+            self._native_call, self._call = self._call, self._first_call
 
-    def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
+    def __call__(self, *arguments: object, donate: Collection[int] = _NONE) -> object:
         """The program's result, fresh arrays or nested tuples of them.
 
         donate: numbers of arguments whose memory the program may take for results where its header
         says so (`input_output_alias`); they must not be used afterwards.
         """
+        try:
+            if donate is _NONE:
+                return self._call(*arguments)
+            return self._donated_call(arguments, self._numbers(donate))
+        except MemoryError:
+            raise self.memory.too_large() from None
+
+    def _numbers(self, donate: object) -> tuple[int, ...]:
+        return checked_numbers(donate, len(self.signature.parameters))
+
+    def _donated_call(self, arguments: tuple[object, ...], donate: tuple[int, ...]) -> object:
         if not donate:
             return self._call(*arguments)
         made = None if self._native is None else self._native.giving(arguments, donate)
         return self._slow_call(*arguments, donate=donate) if made is None else made
+
+    def _first_call(self, *arguments: object) -> object:
+        """The first call of a program that takes much: the system promises memory that it has not,
+        and ends who uses it. Later ones find the memory of the first.
+        """
+        if self.memory.run_bytes > available_bytes():
+            raise self.memory.too_large()
+        self._call = self._native_call
+        return self._call(*arguments)
 
     def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
         """One list of arguments per device; compiled code runs on one."""
@@ -109,10 +136,6 @@ class Executable:
     def _slow_call(self, *arguments: object, donate: Collection[int] = ()) -> object:
         """The same in Python, for arguments of every form."""
         values = checking().checked_arguments(self.signature.parameters, arguments)
-        for number in donate:
-            if not 0 <= number < len(values):
-                message = f"donate names argument {number}, expected 0 to {len(values) - 1}"
-                raise HloError("arguments", message)
         given = self._flat(values, donate)
         frame = self._frames.take()
         try:
@@ -238,6 +261,21 @@ def _seen_as(memory: np.ndarray, shape: Shape) -> np.ndarray:
     element = shape.dtype.numpy
     assert element is not None, "results are arrays of a type that NumPy holds"
     return memory.reshape(-1).view(element).reshape(shape.dims)
+
+
+def checked_numbers(donate: object, count: int) -> tuple[int, ...]:
+    """The numbers of the arguments that are given away, each once; HloError for anything else."""
+    expected = f"a collection of numbers from 0 to {count - 1}" if count else "none: no arguments"
+    if isinstance(donate, str | bytes) or not isinstance(donate, Collection):
+        raise HloError("arguments", f"donate is {donate!r}, expected {expected}")
+    numbers: list[int] = []
+    for number in donate:
+        if isinstance(number, bool | np.bool_) or not isinstance(number, int | np.integer):
+            raise HloError("arguments", f"donate names {number!r}, expected {expected}")
+        if not 0 <= number < count:
+            raise HloError("arguments", f"donate names argument {number}, expected {expected}")
+        numbers.append(int(number))
+    return tuple(dict.fromkeys(numbers))
 
 
 class _Given(Struct, frozen=True):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.errors import HloError
+from hlo.memory import memory_error
+
 
 class BufferRow(Struct, frozen=True):
     """One buffer of the arena: the instruction that made it, its HLO line and text line."""
@@ -37,6 +40,21 @@ class MemoryReport(Struct, frozen=True):
     def temporary_bytes(self) -> int:
         """What a run needs beside arguments, results and constants."""
         return self.arena_bytes + self.scratch_bytes
+
+    @property
+    def run_bytes(self) -> int:
+        """What a run takes beside arguments and constants."""
+        return self.temporary_bytes + self.spare_bytes + self.result_bytes
+
+    def too_large(self) -> HloError:
+        """The error for a run whose memory cannot be had."""
+        size = max(self.run_bytes, 1)
+        what = "the program's results and temporaries take"
+        if self.peak:
+            row = self.peak[0]
+            what = f"the largest of the program's temporaries is {row.name} = {row.shape} "
+            what += f"{row.opcode} ({row.line or 'no line'}), {row.size_bytes} bytes; a run takes"
+        return memory_error(size, what)
 
     def __str__(self) -> str:
         rows = [

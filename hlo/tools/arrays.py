@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import zipfile
 from collections.abc import Iterator
 
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.ir.dtype import DTYPES, from_numpy
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
@@ -19,7 +19,7 @@ from hlo.printer.constants import constant_text
 from hlo.printer.options import PrintOptions
 from hlo.tools.archives import unpacked
 from hlo.tools.files import read_bytes
-from hlo.tools.inputs import named_dtype
+from hlo.tools.inputs import check_made, named_dtype
 
 
 def leaves(value: object) -> Iterator[np.ndarray]:
@@ -36,8 +36,10 @@ def load_npz(path: str) -> dict[str, np.ndarray]:
     data = read_bytes(path)
     try:
         return dict(_restored(name, array) for name, array in unpacked(data, path))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise HloError("file", f"{path} is no readable npz file: {error}") from None
+    except HloError:
+        raise
+    except Exception as error:  # NumPy, zipfile and each decompressor have errors of their own
+        raise _unreadable(path, "npz", error) from None
 
 
 def load_npy(path: str) -> np.ndarray:
@@ -45,11 +47,19 @@ def load_npy(path: str) -> np.ndarray:
     data = io.BytesIO(read_bytes(path))
     try:
         loaded = np.load(data, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise HloError("file", f"{path} is no readable npy file: {error}") from None
+    except Exception as error:  # NumPy's, and of the Python that reads the header
+        raise _unreadable(path, "npy", error) from None
     if not isinstance(loaded, np.ndarray):
         raise HloError("file", f"{path} is an npz archive, expected an npy file: use --inputs")
     return loaded
+
+
+def _unreadable(path: str, kind: str, error: Exception) -> HloError:
+    if isinstance(error, MemoryError):
+        return HloError("memory", f"{path}: its arrays do not fit into memory: {error}")
+    return HloError(
+        "file", f"{path} is no readable {kind} file: {str(error) or type(error).__name__}"
+    )
 
 
 def _restored(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
@@ -57,9 +67,12 @@ def _restored(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
     if not colon:
         return name, array
     try:
-        return plain, array.view(named_dtype(dtype))
+        known = from_numpy(named_dtype(dtype))
     except TypeError:
-        raise HloError("file", f"array {name}: {dtype} is no known type") from None
+        known = None
+    if known is None or known.numpy is None:
+        raise HloError("file", f"array {name}: {dtype} is no known type")
+    return plain, array.view(known.numpy)
 
 
 def arguments_from_npz(module: Module, arrays: dict[str, np.ndarray]) -> list[object]:
@@ -119,12 +132,20 @@ def parse_input(text: str) -> tuple[str | None, np.ndarray]:
     """`[NAME=]@x.npy`, `2x3xf32=1 2 3 4 5 6`, `f32[2,3]=1.0`: the name, the array."""
     name: str | None = None
     head, _, rest = text.partition("=")
-    if rest and not IREE_SHAPE.match(head) and not HLO_SHAPE.match(head):
+    if rest and not _names_type(head):
         name, text = head, rest
         head, _, rest = text.partition("=")
     if text.startswith("@"):
         return name, load_npy(text[1:])
     return name, _from_words(head, rest, text)
+
+
+def _names_type(head: str) -> bool:
+    """Whether a text before `=` is a shape: a parameter may be called `p`, or `4xp`."""
+    match = IREE_SHAPE.match(head)
+    if match is None:
+        return HLO_SHAPE.match(head) is not None
+    return bool(match["dims"]) or match["dtype"] in DTYPES
 
 
 def _from_words(head: str, rest: str, text: str) -> np.ndarray:
@@ -135,11 +156,17 @@ def _from_words(head: str, rest: str, text: str) -> np.ndarray:
             f"input {text!r} is not understood, expected f32[2,3]=VALUES, 2x3xf32=VALUES or "
             "@FILE.npy",
         )
-    dims = tuple(int(n) for n in re.findall(r"\d+", match["dims"]))
+    try:
+        dims = tuple(int(n) for n in re.findall(r"\d+", match["dims"]))
+    except ValueError:  # more digits than Python reads
+        raise HloError("arguments", f"input: {head[:40]}... has a size too long to read") from None
     try:
         shape = Shape.array(match["dtype"], dims)
     except KeyError:
         raise HloError("arguments", f"input: {match['dtype']} is no element type") from None
+    if not shape.is_array:
+        raise HloError("arguments", f"input: {match['dtype']} is no element type")
+    check_made(shape, "input")
     words = re.findall(r"[^\s,\[\]{}]+", rest)
     if len(words) not in (1, shape.size):
         raise HloError("arguments", f"input: {len(words)} values, expected 1 or {shape.size}")
@@ -162,8 +189,10 @@ def _numbers(words: list[str], shape: Shape) -> np.ndarray:
             flat = np.array([complex(w) for w in words]).astype(numpy)
         else:
             flat = np.array([float(w) for w in words]).astype(numpy)
-    except (ValueError, KeyError):
-        raise HloError("arguments", f"input: {' '.join(words[:4])} are no {shape.dtype}") from None
+    except (ValueError, KeyError, OverflowError):
+        raise HloError(
+            "arguments", f"input: {' '.join(words[:4])[:60]} are no {shape.dtype}"
+        ) from None
     return flat.reshape(shape.dims) if len(words) == shape.size else flat.reshape(())
 
 

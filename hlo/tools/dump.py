@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.passes.manager import PassRun
 from hlo.printer.options import PrintOptions
@@ -16,7 +17,11 @@ class Dump:
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:  # ValueError: NUL
+            reason = getattr(error, "strerror", None) or error
+            raise HloError("file", f"{folder!r} cannot be made: {reason}") from None
         self._count = 0
 
     def write(self, name: str, text: str) -> None:

@@ -11,9 +11,10 @@ from hlo.errors import HloError
 from hlo.ir.dtype import DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.memory import check_memory, numpy_problem
 from hlo.tools.index_ranges import index_limits
 
-MOST_DIMS, MOST_BYTES = 64, 2**63 - 1  # of a NumPy array
+DRAWN_BYTES = 24  # an element while it is drawn: 64-bit numbers, a second array, the result
 KINDS = ("normal", "uniform", "small", "wild", "ints", "special", "onehot", "ramp", "zeros", "ones")
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.5, -2.5)
 
@@ -32,6 +33,14 @@ def made_up_inputs(module: Module, kind: str = "normal", seed: int = 0) -> list[
     for parameter in module.entry.parameters:
         values.append(_value(parameter.shape, limits.get(parameter, {}), (), kind, rng))
     return values
+
+
+def check_made(shape: Shape, what: str) -> None:
+    """Raises HloError where an array of made-up or given values cannot be made."""
+    problem = numpy_problem(shape.dims, DRAWN_BYTES)
+    if problem:
+        raise HloError("limit", f"{what}: {shape} has {problem}")
+    check_memory(shape.size * DRAWN_BYTES, f"{what}: {shape} takes, while it is drawn")
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -59,9 +68,7 @@ def made_up_array(
     shape: Shape, kind: str, rng: np.random.Generator, limit: int | None = None
 ) -> np.ndarray:
     """An array of the shape; `limit`: greatest value of an integer that indexes."""
-    if shape.rank > MOST_DIMS or shape.size_bytes > MOST_BYTES:
-        found = f"inputs: {shape} has {shape.rank} dimensions, {shape.size_bytes} bytes"
-        raise HloError("limit", f"{found}, expected at most {MOST_DIMS} and {MOST_BYTES}")
+    check_made(shape, "inputs")
     dtype = shape.dtype
     if dtype.is_pred:
         coin = {"zeros": 0, "ones": 1}.get(kind)

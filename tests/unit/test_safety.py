@@ -23,7 +23,6 @@ READERS = {
     "hlo/tools/files.py": "inputs, through input_size.read_limited",
     "hlo/tools/writing.py": "writes",
     "hlo/cli/bug_report.py": "copies inputs of limited size, when the command has failed",
-    "hlo/cli/main.py": "copies inputs of limited size, when the command has failed",
     "hlo/cli/streams.py": "the null device, for closed streams",
     "hlo/backend/linking/cache.py": "files of our own",
     "hlo/backend/linking/machine.py": "the system's list of features",

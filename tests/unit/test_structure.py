@@ -12,6 +12,7 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 LAYERS = (
     ("source", "garbage"),
     ("errors", "error_codes"),
+    ("memory",),
     ("ir",),
     ("attributes",),
     ("ops",),

@@ -24,6 +24,7 @@ from hlo.backend.emitters.movement import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
+from hlo.ops.windows import trimmed
 
 
 class Read(Struct, frozen=True):
@@ -169,7 +170,9 @@ class _Tracer:
 
 def _window_size(instruction: Instruction) -> int:
     window = instruction.get("window")
-    return prod(d.size for d in window.dims) if isinstance(window, Window) else 1
+    if not isinstance(window, Window):
+        return 1
+    return prod(d.size for d in trimmed(instruction.operands[0].shape.dims, window).dims)
 
 
 def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:

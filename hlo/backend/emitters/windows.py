@@ -14,6 +14,7 @@ from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.movement import Condition
 from hlo.ir.instruction import Instruction
+from hlo.ops.windows import trimmed
 
 _UNROLLED = 32  # windows up to this size are written without a loop
 _UNROLLED_LONG = 4  # those whose fold is long code
@@ -72,10 +73,12 @@ def _folded(
 
 
 def _window(instruction: Instruction) -> Window:
-    """A scalar has a window without dimensions, which a text may leave out."""
+    """What of the window meets elements. A scalar has one without dimensions, which a text may
+    leave out.
+    """
     window = instruction.attributes.get("window", Window(()))
     assert isinstance(window, Window)
-    return window
+    return trimmed(instruction.operands[0].shape.dims, window)
 
 
 def _flat(totals: Sequence[Sequence[Lanes]]) -> list[Value]:

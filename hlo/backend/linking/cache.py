@@ -43,7 +43,7 @@ def key(*texts: str) -> str:
     """The name of what these texts determine."""
     digest = hashlib.sha256()
     for text in texts:
-        data = text.encode()
+        data = text.encode("utf-8", "surrogatepass")  # an argument may be any bytes
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()

@@ -21,6 +21,7 @@ from hlo.backend.kernels.build import Implementations
 from hlo.backend.planning.cells import BufferPlan, Move, Node, Region, Run
 from hlo.backend.planning.control_cells import ControlCells
 from hlo.backend.planning.donation import donated_leaves
+from hlo.backend.planning.fitting import check_addressable
 from hlo.backend.planning.leaves import leaf_count, leaf_sizes
 from hlo.backend.planning.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.planning.occupancy import NOTHING, Scope
@@ -35,6 +36,7 @@ def assign(schedule: Schedule, implementations: Implementations) -> BufferPlan:
     """Cells for every value, the copies between them, and the arena."""
     assigner = _Assigner(schedule, implementations)
     nodes = assigner.plan()
+    check_addressable(assigner.at.cells)
     arena_bytes = pack(assigner.at.cells)
     cells, moments = tuple(assigner.at.cells), tuple(assigner.at.moments)
     return BufferPlan(schedule, nodes, cells, arena_bytes, moments, place_spares(cells))

@@ -28,6 +28,7 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.staged import function_text, lanes_of
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.ops.windows import trimmed
 
 
 def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kernel | None:
@@ -36,6 +37,7 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
         return None
     window = instruction.get("window", Window(()))
     assert isinstance(window, Window), "window is a Window"
+    window = trimmed(instruction.operands[0].shape.dims, window)
     if any(d.reversed for d in window.dims) or instruction.shape.is_dynamic:
         return None
     plan = Plan.of(instruction, window)

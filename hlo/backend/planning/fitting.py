@@ -1,0 +1,105 @@
+"""Fitting: whether a planned program can run on this machine at all, asked before any code is made.
+
+    BufferPlan --check_addressable--> an arena whose offsets are 64-bit numbers
+    Program --check_fits--> results and temporaries that this process can have
+
+Arguments are the caller's: they may be files in memory, or one array many times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.attributes.dim_labels import DimLabels
+from hlo.attributes.window import Window
+from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.leaves import leaves_of
+from hlo.backend.planning.memory import peak
+from hlo.backend.planning.program import HostStep, Program
+from hlo.errors import HloError, Violation
+from hlo.interpreter.run import located
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.memory import LARGE, machine_bytes, memory_error, numpy_problem
+from hlo.ops.table import attribute
+from hlo.ops.windows import NO_WINDOW, check_places, check_walk
+
+ADDRESSABLE = 1 << 61  # bytes of an arena: with what packing adds, below 2^63
+_WINDOWED = frozenset({"reduce-window", "select-and-scatter", "convolution"})
+_MADE = (Region.ARENA, Region.RESULT)
+
+
+def check_addressable(cells: Sequence[Cell]) -> None:
+    """Raises HloError "memory" where the values in use at a time have no 64-bit offsets."""
+    _, size = peak([c for c in cells if c.region in _MADE and c.size])
+    size += sum(c.size for c in cells if c.region is Region.SPARE)
+    if size > ADDRESSABLE:
+        raise _refused(cells, size)
+
+
+def check_fits(program: Program) -> None:
+    """Raises HloError "memory" where a run would take more than this process can ever have."""
+    plan = program.plan
+    results = sum(c.size for c in plan.cells if c.region is Region.RESULT)
+    size = plan.arena_bytes + plan.spare_bytes + program.working_bytes + results
+    if size > LARGE and size > machine_bytes():
+        raise _refused(plan.cells, size)
+
+
+def _refused(cells: Sequence[Cell], size: int) -> HloError:
+    """The error, at the instruction that makes the largest value."""
+    largest = max((c for c in cells if c.region in _MADE), key=lambda c: c.size, default=None)
+    instruction = None if largest is None else _maker(largest)
+    if largest is None or instruction is None:
+        return memory_error(size, "the program's results and temporaries")
+    what = f"{instruction.opcode}: the largest of the program's results and temporaries is "
+    what += f"{instruction.name}, {largest.size} bytes; together"
+    return memory_error(size, what, instruction.span)
+
+
+def _maker(cell: Cell) -> Instruction | None:
+    """What computes the value: a result's cell names the entry's root."""
+    return cell.held[-1] if cell.region is Region.RESULT and cell.held else cell.instruction
+
+
+def check_windows(module: Module) -> None:
+    """Raises HloError "limit" for windows whose positions are too many to be walked, or too far."""
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.opcode in _WINDOWED:
+                try:
+                    _check_window(instruction)
+                except Violation as violation:
+                    raise located(violation, instruction) from None
+
+
+def _check_window(instruction: Instruction) -> None:
+    dims = instruction.operands[0].shape.dims
+    window = instruction.attributes.get("window", NO_WINDOW)
+    assert isinstance(window, Window), "its kind"
+    if instruction.opcode != "convolution":
+        return check_walk(dims, window)
+    labels = attribute(instruction, "dim_labels")
+    assert isinstance(labels, DimLabels), "its kind"
+    return check_places(tuple(dims[d] for d in labels.lhs_spatial), window)
+
+
+def check_arrays(module: Module) -> None:
+    """Raises HloError "limit" where a caller would get or give an array that NumPy has not."""
+    for instruction in (*module.entry.parameters, module.entry.root):
+        _check_array(instruction)
+
+
+def check_host_arrays(steps: Sequence[HostStep]) -> None:
+    """The same of what the reference evaluates during a run."""
+    for step in steps:
+        for instruction in (step.instruction, *step.instruction.operands):
+            _check_array(instruction)
+
+
+def _check_array(instruction: Instruction) -> None:
+    for leaf in leaves_of(instruction.shape):
+        problem = numpy_problem(leaf.dims, leaf.dtype.item_bytes) if leaf.is_array else ""
+        if problem:
+            message = f"{instruction.opcode}: {instruction.name} has {problem}"
+            raise HloError("limit", message, instruction.span)
