@@ -46,5 +46,6 @@ CODES: dict[str, str] = {
     "max-steps": "The interpreter reached the limit given with --max-steps.",
     "memory": "What a program makes does not fit into the memory that this process can have: the "
     "machine's, or less where limits are set (ulimit -v, a container's).",
-    "limit": "The input is larger or nested deeper than the tool accepts.",
+    "limit": "The input is larger or nested deeper than the tool accepts. --max-input-size allows "
+    "larger files.",
 }

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.source import Span, caret_picture
+from hlo.source import Span, caret_picture, shown
 
 
 class Note(Struct, frozen=True):
@@ -21,14 +21,15 @@ class Note(Struct, frozen=True):
 
     def __str__(self) -> str:
         picture = "" if self.span is None else "\n" + caret_picture(self.span)
-        return f"note: {self.message}{picture}"
+        return f"note: {shown(self.message)}{picture}"
 
 
 class HloError(Exception):
     """A fault in the user's program or input.
 
     `message` reads `<opcode>: <what is>, expected <what should be>`; `label` stands beside the
-    caret; `help` says how to mend it. `str()` draws all of it.
+    caret; `help` says how to mend it. `str()` draws all of it, with control characters escaped; the
+    fields hold them as they are.
     """
 
     def __init__(
@@ -58,12 +59,12 @@ class HloError(Exception):
         return self.span.column if self.span else None
 
     def __str__(self) -> str:
-        rows = [f"error[{self.code}]: {self.message}"]
+        rows = [f"error[{self.code}]: {shown(self.message)}"]
         if self.span is not None:
             rows.append(caret_picture(self.span, self.label))
         rows += [str(note) for note in self.notes]
         if self.help:
-            rows.append(f"help: {self.help}")
+            rows.append(f"help: {shown(self.help)}")
         return "\n".join(rows)
 
 

@@ -1,6 +1,7 @@
 """Where a thing stands in a text: Source, Span, and the caret picture that errors draw.
 
 Offsets count characters of the text; lines and columns are computed only when an error is drawn.
+What is drawn went through `shown`: a text's control characters never reach a terminal.
 """
 
 from __future__ import annotations
@@ -54,6 +55,24 @@ class Span(Struct, frozen=True):
         return self.source.text[self.start : self.end]
 
 
+def shown(text: str, kept: str = "") -> str:
+    """The text with all that is not printable escaped as Python writes it, but for `kept`.
+
+    Escapes: controls (\\x1b), marks that turn the direction of writing (\\u202e), invisible spaces
+    and joiners, halves of surrogate pairs. So nothing that a text holds moves a terminal's cursor,
+    or lets a line read other than it is.
+    """
+    odd = [c for c in set(text) if not c.isprintable() and c not in kept]
+    if not odd:
+        return text
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in odd})
+
+
+def shown_lines(text: str) -> str:
+    """The same of a text of several lines, which stay lines."""
+    return shown(text, "\n\t")
+
+
 WIDEST_LINE = 160  # a dump's lines may be megabytes long: only the part around the caret is drawn
 
 
@@ -68,7 +87,7 @@ def caret_picture(span: Span, label: str = "") -> str:
     ```
     """
     line, column = span.source.line_column(span.start)
-    text = span.source.line_at(span.start).replace("\t", " ")
+    text = span.source.line_at(span.start).removesuffix("\r").replace("\t", " ")
     width = max(1, min(span.end - span.start, len(text) - column + 1))
     at = column - 1
     if len(text) > WIDEST_LINE:
@@ -76,12 +95,16 @@ def caret_picture(span: Span, label: str = "") -> str:
         text = ("..." if left else "") + text[left : left + WIDEST_LINE]
         at = at - left + (3 if left else 0)
         width = min(width, max(1, len(text) - at))
+    before, marked, after = (
+        shown(t) for t in (text[:at], text[at : at + width], text[at + width :])
+    )
     number = str(line)
     gutter = " " * len(number)
+    carets = "^" * max(1, len(marked))
     rows = [
-        f"{gutter}--> {span.source.name}:{line}:{column}",
+        f"{gutter}--> {shown(span.source.name)}:{line}:{column}",
         f"{gutter} |",
-        f"{number} | {text}",
-        f"{gutter} | {' ' * at}{'^' * width} {label}".rstrip(),
+        f"{number} | {before}{marked}{after}",
+        f"{gutter} | {' ' * len(before)}{carets} {shown(label)}".rstrip(),
     ]
     return "\n".join(rows)

@@ -7,7 +7,6 @@ ours (with a reproducer); 130 interrupted. Subcommands are loaded when they are 
 
 from __future__ import annotations
 
-import io
 import sys
 import warnings
 from collections.abc import Sequence
@@ -17,7 +16,8 @@ import click
 
 from hlo import __version__
 from hlo.cli.bug_report import report_bug
-from hlo.cli.streams import discard, say, settle_streams
+from hlo.cli.streams import discard, settle_streams
+from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
 
 OPT_COMMANDS = {
@@ -155,10 +155,3 @@ def exit_code(command: click.Command, given: list[str]) -> int:
     except Exception as error:  # the one place that catches all: a bug of ours
         say(report_bug(command.name or "hlo", given, error))
         return 3
-
-
-def usage_text(error: click.UsageError) -> str:
-    """What click would print: how the command is used, and what is wrong."""
-    text = io.StringIO()
-    error.show(text)
-    return text.getvalue().rstrip()

@@ -7,7 +7,8 @@ import click
 from hlo import driver
 from hlo.backend.planning.legality import usual_way
 from hlo.cli.print_flags import print_flags, print_options
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.ops.listing import op_table
@@ -89,6 +90,7 @@ def op_list() -> str:
 @click.option("--no-verify", is_flag=True, help="Do not verify before and between passes.")
 @click.option("--mode", type=click.Choice(["strict", "fast"]), default="strict")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
+@reads_input
 def command(
     files: tuple[str, ...],
     passes: str | None,
@@ -109,7 +111,7 @@ def command(
     options = print_options(form, fields)
     _check_flags(emit, kernel)
     if listed:
-        click.echo(listing(listed), nl=False)
+        tell(listing(listed), nl=False)
         return 0
     if not files:
         raise click.UsageError("no FILE given; - is standard input")
@@ -121,8 +123,7 @@ def command(
     if dump:
         manager.after.append(dump.after_pass)
     if print_changed:
-        watch_changes(manager, lambda s: click.echo(s, nl=False, err=True),
-                      diff=print_changed == "diff")  # fmt: skip
+        watch_changes(manager, lambda s: say(s, nl=False), diff=print_changed == "diff")
     code, texts = 0, []
     for file in files:
         if emit == "tokens":
@@ -135,12 +136,12 @@ def command(
         if problem is not None:
             if passes or emit != "hlo":
                 raise problem
-            click.echo(str(problem), err=True)
+            say(str(problem))
             code = 1
         texts.append(_emitted(module, passes, emit, kernel, options, mode, manager, dump))
     write_text(output, "\n".join(texts))
     if time_passes:
-        click.echo(timing_table(manager.runs), nl=False, err=True)
+        say(timing_table(manager.runs), nl=False)
     return code
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from hlo import driver
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 
 
@@ -15,6 +16,7 @@ from hlo.errors import HloError
 @click.option("--lint", is_flag=True, help="Also warn of what a person would want to know.")
 @click.option("--no-lint", "disabled", multiple=True, metavar="CODE", help="Not this warning.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
+@reads_input
 def command(
     files: tuple[str, ...], syntax: bool, lint: bool, disabled: tuple[str, ...], verbose: bool
 ) -> int:
@@ -27,13 +29,13 @@ def command(
                 driver.verify(module)
             if lint:
                 for warning in driver.lint(module, disabled):
-                    click.echo(str(warning), err=True)
+                    say(str(warning))
         except HloError as error:
             bad += 1
-            click.echo(str(error), err=True)
+            say(str(error))
             if verbose:
-                click.echo(f"{file}: {len(getattr(error, 'errors', [error]))} errors")
+                tell(f"{file}: {len(getattr(error, 'errors', [error]))} errors")
         else:
             if verbose:
-                click.echo(f"{file}: ok")
+                tell(f"{file}: ok")
     return 1 if bad else 0

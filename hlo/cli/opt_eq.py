@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import click
 
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import say
 from hlo.printer.equality import difference
 
 
 @click.command("eq")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
+@reads_input
 def command(first: str, second: str) -> int:
     """Exit 0 when the two modules are equal up to names, else say the first difference."""
     found = difference(read_module(first), read_module(second))
     if found is not None:
-        click.echo(found, err=True)
+        say(found)
         return 1
     return 0

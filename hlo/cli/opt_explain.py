@@ -9,6 +9,7 @@ import click
 
 from hlo import ops  # noqa: F401  # fills the op table
 from hlo.backend.planning.legality import usual_way
+from hlo.cli.terminal import tell
 from hlo.error_codes import CODES
 from hlo.errors import HloError
 from hlo.ops.listing import explain_op
@@ -31,7 +32,7 @@ def command(topic: str) -> int:
             f"explain: there is no code, opcode, pass or rule {topic}",
             help=f"did you mean {', '.join(near)}?" if near else "",
         )
-    click.echo("\n".join(found))
+    tell("\n".join(found))
     return 0
 
 

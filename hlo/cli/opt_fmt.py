@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from hlo import driver
+from hlo.cli.reading import reads_input
+from hlo.cli.terminal import say, tell
 from hlo.tools.files import read_text, write_text
 from hlo.tools.format import formatted
 
@@ -13,6 +15,7 @@ from hlo.tools.format import formatted
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the files.")
 @click.option("--check", is_flag=True, help="Only say which files would change; exit 1 if any.")
+@reads_input
 def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
     """Reprint files in the standard form; comments stay with what they stand over or behind."""
     changed = False
@@ -21,14 +24,14 @@ def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
         text, dropped = formatted(driver.parse(source, "<stdin>" if file == "-" else file))
         differs = text != source
         for comment in dropped if not check else ():
-            click.echo(f"{file}: drops the comment {comment.text!r}", err=True)
+            say(f"{file}: drops the comment {comment.text!r}")
         if check:
             if differs:
-                click.echo(f"{file} would change")
+                tell(f"{file} would change")
             changed |= differs
         elif in_place and file != "-":
             if differs:
                 write_text(file, text)
         else:
-            click.echo(text, nl=False)
+            write_text("-", text)
     return 1 if check and changed else 0

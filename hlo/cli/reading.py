@@ -1,10 +1,47 @@
-"""Reading a module for a command."""
+"""Reading a module for a command, and the flag that says how large inputs may be."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import click
 
 from hlo import driver
 from hlo.ir.module import Module
 from hlo.tools.files import read_text
+from hlo.tools.input_size import DEFAULT_BYTES, limited
+
+Command = Callable[..., int]
+UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def size_bytes(text: str) -> int | None:
+    """`100`, `4G`: a number of bytes; `none`: None."""
+    if text == "none":
+        return None
+    match = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no size, expected BYTES, as 100 or 4G, or none.")
+    return int(match[1]) << UNITS[match[2]]
+
+
+def _limit(ctx: click.Context, param: click.Parameter, text: str) -> None:
+    del param
+    ctx.with_resource(limited(size_bytes(text)))
+
+
+def reads_input(command: Command) -> Command:
+    """Adds --max-input-size to a command; its readers know of it (hlo/tools/input_size.py)."""
+    return click.option(
+        "--max-input-size",
+        default=f"{DEFAULT_BYTES >> 30}G",
+        show_default=True,
+        expose_value=False,
+        callback=_limit,
+        metavar="BYTES|none",
+        help="The largest input: a file, standard input, what an npz unpacks to.",
+    )(command)
 
 
 def read_module(path: str) -> Module:

@@ -10,7 +10,8 @@ import click
 from hlo import driver
 from hlo.cli.numbers import SEED, THREADS, TOLERANCE
 from hlo.cli.progress import progress_bar
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.tools import arrays, bench, check
@@ -34,7 +35,7 @@ def given_arguments(
     else:
         values = made_up_inputs(module, kind, seed)
         if values:
-            click.echo(f"inputs: made up, --random={kind} --seed={seed}", err=True)
+            say(f"inputs: made up, --random={kind} --seed={seed}")
     return values
 
 
@@ -81,6 +82,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
+@reads_input
 def command(
     file: str,
     inputs: tuple[str, ...],
@@ -124,12 +126,12 @@ def command(
         start = time.perf_counter()
         run = driver.compile(module, passes, mode, threads, cache=not no_cache)
         if timed:
-            click.echo(f"compile {bench.duration(time.perf_counter() - start)}", err=True)
+            say(f"compile {bench.duration(time.perf_counter() - start)}")
         if memory:
-            click.echo(run.memory_report(), nl=False, err=True)
+            say(run.memory_report(), nl=False)
     result = run(*values)
     if timed:
-        click.echo(_call_time(run, values), err=True)
+        say(_call_time(run, values))
     _print(result, printed)
     if outputs:
         write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
@@ -138,7 +140,7 @@ def command(
     report = check.compared(
         module, values, result, compare, rerun=run, rtol=rtol, atol=atol, ulp=ulp
     )
-    click.echo(report.text, err=True)
+    say(report.text)
     return 0 if report.passed else 1
 
 
@@ -152,9 +154,9 @@ def _call_time(run: check.Run, values: list[object]) -> str:
 
 def _print(result: object, printed: str) -> None:
     if printed == "hash":
-        click.echo(arrays.digest(result))
+        tell(arrays.digest(result))
     elif printed == "summary":
-        click.echo(arrays.summary(result))
+        tell(arrays.summary(result))
     elif printed == "full":
         for i, array in enumerate(arrays.leaves(result)):
-            click.echo(f"output {i}: {arrays.full_text(array)}")
+            tell(f"output {i}: {arrays.full_text(array)}")

@@ -8,7 +8,8 @@ import click
 
 from hlo import driver
 from hlo.cli.numbers import SECONDS, SEED, THREADS
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import tell
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
@@ -24,6 +25,7 @@ from hlo.tools.jax_engine import JaxProgram, without_donation
               help="About this long per program.")  # fmt: skip
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
+@reads_input
 def command(
     files: tuple[str, ...],
     against: str | None,
@@ -34,7 +36,7 @@ def command(
     threads: int | None,
 ) -> int:
     """Median call times; with --against=jax the ratio of interleaved medians."""
-    click.echo(f"{'program':<44}{'compile':>10}{'call':>10}{'spread':>8}"
+    tell(f"{'program':<44}{'compile':>10}{'call':>10}{'spread':>8}"
                + (f"{'xla call':>11}{'xla/ours':>10}" if against else ""))  # fmt: skip
     for file in files:
         module = without_donation(fill_elided(read_module(file), seed))
@@ -55,5 +57,5 @@ def command(
         if against:
             ratio = timings[1].median / timings[0].median
             row += f"{bench.duration(timings[1].median):>10}{ratio:>9.2f}x"
-        click.echo(row)
+        tell(row)
     return 0

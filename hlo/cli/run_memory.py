@@ -8,7 +8,8 @@ import click
 
 from hlo import driver
 from hlo.cli.numbers import THREADS
-from hlo.cli.reading import read_module
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import tell
 from hlo.tools.fill import fill_elided
 
 
@@ -18,9 +19,10 @@ from hlo.tools.fill import fill_elided
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
+@reads_input
 def command(file: str, passes: str, mode: str, threads: int | None, as_json: bool) -> int:
     """Peak memory, and a table of buffers with the HLO that made them; nothing is run."""
     module = fill_elided(read_module(file), 0)
     found = driver.memory(module, passes=passes, mode=mode, threads=threads)
-    click.echo(json.dumps(found.to_json(), indent=1) if as_json else str(found), nl=as_json)
+    tell(json.dumps(found.to_json(), indent=1) if as_json else str(found), nl=as_json)
     return 0

@@ -11,8 +11,6 @@ import io
 import os
 import sys
 
-import click
-
 _STREAMS = (("stdin", os.O_WRONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w"))
 
 
@@ -24,14 +22,6 @@ def settle_streams() -> None:
             setattr(sys, name, open(handle, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  # open to the end
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may be any bytes
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
-
-
-def say(message: str) -> None:
-    """A line on stderr, if there is anybody to read it."""
-    try:
-        click.echo(message, err=True)
-    except (OSError, ValueError):
-        discard(sys.stderr)
 
 
 def discard(stream: object) -> None:

@@ -16,11 +16,10 @@ from functools import lru_cache
 from lark.exceptions import UnexpectedToken
 
 from hlo.ops.table import OPS
-from hlo.parser.grammar import compiled, marker
-from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
+from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode, marker
 from hlo.parser.lexer import END, Lexer, Token
 from hlo.parser.stacks import Callbacks, Reduce, reduce, stacks
-from hlo.parser.tables import Reduction, Tables
+from hlo.parser.tables import Reduction, Tables, kept
 from hlo.parser.wording import described, misread, near, no_shape, reserved, spelled
 
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
@@ -157,8 +156,8 @@ def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
 
 @lru_cache(maxsize=1)
 def tables() -> Tables:
-    """The tables, made when the first text is read."""
-    return Tables(compiled())
+    """The tables, read when the first text is."""
+    return Tables(kept())
 
 
 class _Bound(dict[object, Reduce]):

@@ -1,32 +1,27 @@
-"""The compiled grammar: Lark's LALR tables, made once and kept between processes.
+"""The grammar, and what Lark makes of it: `python -m hlo.parser.grammar` writes tables.json.
 
-    hlo.lark + attributes.lark + one `value` alternative per attribute kind --Lark--> tables
+    hlo.lark + outline.lark + attributes.lark + one `value` alternative per attribute kind
+        --Lark--> LALR tables --plain--> tables.json
 
-The cache is one file in the user's cache folder, named after all that the tables depend on; a file
-that cannot be read or written is ignored.
+A process that parses reads the file alone (tables.py). States and rules are numbered in an order
+that follows from the grammar, so that every version of Lark gives the same bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import os
-import pickle
-import sys
-import tempfile
-from functools import lru_cache
+import json
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import lark
 from lark import Lark
-from msgspec.structs import fields
+from lark.grammar import Rule, RuleOptions, Symbol, Terminal
+from msgspec.structs import astuple, fields
 
-from hlo.parser.kinds import all_kinds
-from hlo.parser.tables import FORM, Plain, plain
-
-log = logging.getLogger(__name__)
+from hlo.parser.kinds import all_kinds, marker
+from hlo.parser.lexer import END
+from hlo.parser.tables import DROPPED, FILE, Plain, PlainRule
 
 STARTS = (
     "module_text",
@@ -44,11 +39,6 @@ STARTS = (
 )
 
 
-def marker(rule: str) -> str:
-    """The terminal that the lexer puts in front of a value, to say which rule it follows."""
-    return "AS_" + rule.upper()
-
-
 def grammar_text() -> str:
     """The whole grammar: the files, and `value` with an alternative for every kind."""
     folder = resources.files("hlo.parser")
@@ -60,54 +50,80 @@ def grammar_text() -> str:
     return "\n".join(parts)
 
 
-@lru_cache(maxsize=1)
-def compiled() -> Plain:
-    """The grammar's tables, from the cache where it has them."""
-    text = grammar_text()
-    path = _cache_path(text)
-    found = _read(path)
-    if found is None:
-        found = plain(
-            Lark(text, parser="lalr", lexer="basic", start=list(STARTS), maybe_placeholders=False)
-        )
-        _write(path, found)
-    return found
+def compiled(text: str, starts: Sequence[str] = STARTS) -> Plain:
+    """The tables of a grammar, from Lark."""
+    return plain(
+        Lark(text, parser="lalr", lexer="basic", start=list(starts), maybe_placeholders=False)
+    )
 
 
-def _cache_path(text: str) -> Path | None:
-    key = "\n".join((lark.__version__, sys.version, FORM, text))
-    digest = hashlib.sha256(key.encode()).hexdigest()[:24]
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "hlo" / f"tables-{digest}.pickle" if os.path.isabs(base) else None
+def plain(grammar: Lark) -> Plain:
+    """What the machine needs of a grammar."""
+    table: Any = grammar.parser.parser._parse_table  # Lark offers no public door to its tables
+    rows = {s: {str(k): aim for k, (_, aim) in row.items()} for s, row in table.states.items()}
+    order = _reached(rows, table.start_states)
+    states = {state: number for number, state in enumerate(order)}
+    written = {id(rule): _plain_rule(rule) for r in rows.values() for rule in _reduced_by(r)}
+    rules = sorted(set(written.values()), key=astuple)
+    codes = {rule: -1 - number for number, rule in enumerate(rules)}
+    asks, finals, lines = [], [], []
+    for state in order:
+        kinds: dict[int, list[str]] = {}
+        for kind, aim in sorted(rows[state].items()):
+            code = codes[written[id(aim)]] if isinstance(aim, Rule) else states[aim]
+            kinds.setdefault(code, []).append(kind)
+        lines.append("; ".join(f"{code} {' '.join(kinds[code])}" for code in sorted(kinds)))
+        if any(kind == "DICT" or kind.startswith("AS_") for kind in rows[state]):
+            asks.append(states[state])
+        if rows[state].keys() == {END}:
+            finals.append(states[state])
+    starts = {name: states[state] for name, state in sorted(table.start_states.items())}
+    ends = {name: states[state] for name, state in sorted(table.end_states.items())}
+    return Plain(starts, ends, asks, finals, rules, lines)
 
 
-def _read(path: Path | None) -> Plain | None:
-    if path is None:
-        return None
-    try:
-        status = path.stat()
-        if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0):
-            return None  # unpickling runs code: only files of our own
-        found: dict[str, Any] = pickle.loads(path.read_bytes())
-        return Plain(**found)
-    except FileNotFoundError:
-        return None
-    except (OSError, pickle.PickleError, EOFError, ValueError, TypeError, KeyError) as error:
-        log.debug("grammar cache %s: %s", path, error)
-        return None
-    except (AttributeError, ImportError, IndexError, AssertionError) as error:  # broken pickles
-        log.debug("grammar cache %s: %s", path, error)
-        return None
+def _reached(rows: dict[int, dict[str, Any]], starts: dict[str, int]) -> list[int]:
+    """The states in the order in which a walk from the starts, by name, meets them."""
+    order = dict.fromkeys(state for _, state in sorted(starts.items()))
+    waiting = list(order)
+    for state in waiting:  # it grows meanwhile
+        for _, aim in sorted(rows[state].items(), key=lambda entry: entry[0]):
+            if not isinstance(aim, Rule) and aim not in order:
+                order[aim] = None
+                waiting.append(aim)
+    return waiting
 
 
-def _write(path: Path | None, tables: Plain) -> None:
-    """Whole or not at all: written beside its place, then renamed."""
-    if path is None:
-        return
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            pickle.dump({f.name: getattr(tables, f.name) for f in fields(tables)}, file, protocol=5)
-        os.replace(file.name, path)
-    except OSError as error:
-        log.debug("grammar cache %s: %s", path, error)
+def _reduced_by(row: dict[str, Any]) -> list[Rule]:
+    return [aim for aim in row.values() if isinstance(aim, Rule)]
+
+
+def _plain_rule(rule: Rule) -> PlainRule:
+    options = rule.options
+    known = RuleOptions(options.keep_all_tokens, options.expand1)
+    assert vars(options) == vars(known), f"{rule}: options that tables.json cannot say"
+    words = " ".join(map(_word, rule.expansion))
+    name, alias = str(rule.origin.name), str(rule.alias or "")
+    return PlainRule(name, words, alias, options.keep_all_tokens, options.expand1)
+
+
+def _word(symbol: Symbol) -> str:
+    dropped = isinstance(symbol, Terminal) and symbol.filter_out
+    return f"{DROPPED if dropped else ''}{symbol.name}"
+
+
+def file_text(tables: Plain) -> str:
+    """The file's text: JSON, a line for each rule and each state."""
+    parts = []
+    for field in fields(Plain):
+        value = getattr(tables, field.name)
+        if field.name in ("rules", "states"):
+            rows = [json.dumps(row if isinstance(row, str) else astuple(row)) for row in value]
+            parts.append(f'"{field.name}": [\n' + ",\n".join(rows) + "\n]")
+        else:
+            parts.append(f'"{field.name}": {json.dumps(value)}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name(FILE).write_text(file_text(compiled(grammar_text())))

@@ -53,6 +53,11 @@ for _module in pkgutil.iter_modules(hlo.ops.__path__):
         importlib.import_module(f"hlo.ops.{_module.name}")  # each enters its rows
 
 
+def marker(rule: str) -> str:
+    """The terminal that the lexer puts in front of a value, to say which rule it follows."""
+    return "AS_" + rule.upper()
+
+
 @lru_cache(maxsize=1)
 def all_kinds() -> tuple[AttributeKind, ...]:
     """Every kind that hlo.attributes defines."""

@@ -81,9 +81,7 @@ class _Reader:
     def read(self, *, header: bool) -> ModuleBuilder:
         """Feed the outline's tokens to Lark; the callback of lines builds their instructions."""
         callbacks: Callbacks = {"OUTLINE_LINES": self._lines}
-        for reduction in tables().reductions:
-            if "outline" in reduction.origin.name:
-                callbacks[reduction] = _nothing
+        callbacks.update(dict.fromkeys(tables().reductions("outline"), _nothing))
         feed = stacks(tables(), callbacks, "outline").feed_token
         if header:
             self._slow("header_prefix")

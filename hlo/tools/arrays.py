@@ -17,6 +17,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.printer.constants import constant_text
 from hlo.printer.options import PrintOptions
+from hlo.tools.archives import unpacked
 from hlo.tools.files import read_bytes
 from hlo.tools.inputs import check_made, named_dtype
 
@@ -32,10 +33,9 @@ def leaves(value: object) -> Iterator[np.ndarray]:
 
 def load_npz(path: str) -> dict[str, np.ndarray]:
     """Arrays by name; `name:dtype` holds the bits of a type that NumPy cannot store."""
-    data = io.BytesIO(read_bytes(path))
+    data = read_bytes(path)
     try:
-        with np.load(data, allow_pickle=False) as stored:
-            return dict(_restored(name, stored[name]) for name in stored.files)
+        return dict(_restored(name, array) for name, array in unpacked(data, path))
     except HloError:
         raise
     except Exception as error:  # NumPy, zipfile and each decompressor have errors of their own

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.source import shown_lines
+from hlo.tools.input_size import read_limited
 from hlo.tools.writing import write_file
 
 
@@ -29,10 +31,13 @@ def decode(data: bytes) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """The bytes of a file, `-` for standard input; HloError code "file" otherwise."""
+    """The bytes of a file, `-` for standard input; HloError code "file" or "limit" otherwise."""
     name = "standard input" if path == "-" else path
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        if path == "-":
+            return read_limited(sys.stdin.buffer, name)
+        with Path(path).open("rb", buffering=0) as stream:
+            return read_limited(stream, name)
     except IsADirectoryError:
         raise HloError("file", f"{name} is a directory, expected a file") from None
     except FileNotFoundError:
@@ -44,9 +49,10 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a text file whole or not at all; `-` is standard output."""
+    """Write a text file whole or not at all; `-` is standard output, where a terminal gets no
+    control characters."""
     if path == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(shown_lines(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
         return
     write_file(path, lambda stream: stream.write(text.encode("utf-8", "surrogateescape")))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,9 @@ import numpy as np
 from hlo.errors import HloError
 from hlo.ir.graph import clone_module
 from hlo.ir.module import Module
+from hlo.tools.arrays import load_npz
+from hlo.tools.files import read_text, write_npz, write_text
+from hlo.tools.input_size import limited
 
 JAXLIB_VERSION = "0.10.2"
 CHILD_TIMEOUT_S = 600
@@ -117,32 +119,51 @@ def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run a module's text in a spawned process; HloError "oracle" where XLA refuses or dies."""
     check_available()
     with tempfile.TemporaryDirectory(prefix="hlo-jax-") as folder:
-        given, made = Path(folder, "given"), Path(folder, "made")
-        given.write_bytes(pickle.dumps((text, list(arrays))))
+        program, given, made = (
+            str(Path(folder, name)) for name in ("hlo", "given.npz", "made.npz")
+        )
+        write_text(program, text)
+        _write(given, arrays)
         done = subprocess.run(
-            [sys.executable, "-m", "hlo.tools.jax_engine", str(given), str(made)],
+            [sys.executable, "-P", "-m", "hlo.tools.jax_engine", program, given, made],
             capture_output=True,
             text=True,
             timeout=CHILD_TIMEOUT_S,
             check=False,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+            env={**os.environ, "PYTHONPATH": _path(), "TF_CPP_MIN_LOG_LEVEL": "2"},
         )
-        if done.returncode != 0 or not made.exists():
+        if done.returncode != 0 or not Path(made).exists():
             lines = [line for line in done.stderr.strip().splitlines() if line]
             said = lines[-1] if lines else f"its process ended with code {done.returncode}"
             raise HloError("oracle", f"{REFUSED}: {said[:600].removeprefix(f'{REFUSED}: ')}")
-        outputs: list[np.ndarray] = pickle.loads(made.read_bytes())
-        return outputs
+        return _read(made)
 
 
-def _child(given: str, made: str) -> None:
-    text, arrays = pickle.loads(Path(given).read_bytes())
+def _path() -> str:
+    """Where the child finds this package: not in the folder that it happens to run in (-P)."""
+    given = os.environ.get("PYTHONPATH")
+    own = str(Path(__file__).parents[2])
+    return os.pathsep.join([own, given] if given else [own])
+
+
+def _write(path: str, arrays: Sequence[np.ndarray]) -> None:
+    write_npz(path, {str(number): array for number, array in enumerate(arrays)})
+
+
+def _read(path: str) -> list[np.ndarray]:
+    with limited(None):  # of our own making
+        return list(load_npz(path).values())
+
+
+def _child(program: str, given: str, made: str) -> None:
+    with limited(None):
+        text = read_text(program)
     try:
-        outputs = JaxProgram(text).run(arrays)
+        outputs = JaxProgram(text).run(_read(given))
     except HloError as refused:
         sys.exit(refused.message)
-    Path(made).write_bytes(pickle.dumps(outputs))
+    _write(made, outputs)
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1], sys.argv[2])
+    _child(*sys.argv[1:])

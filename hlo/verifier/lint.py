@@ -19,7 +19,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import shape_text
 from hlo.ops.folding import operations
 from hlo.ops.table import OPS, Trait
-from hlo.source import Span, caret_picture
+from hlo.source import Span, caret_picture, shown
 
 _LONE = re.compile(r"\bconstant\(\s*([^\s{(,)]+)\s*\)")
 LONG_SUM = 256  # elements whose sum a bf16 accumulator may no longer resolve
@@ -46,7 +46,7 @@ class Warned(Struct, frozen=True):
 
     def __str__(self) -> str:
         picture = "" if self.span is None else "\n" + caret_picture(self.span)
-        return f"warning[{self.code}]: {self.message}{picture}"
+        return f"warning[{self.code}]: {shown(self.message)}{picture}"
 
 
 def lint(module: Module, *, disabled: Collection[str] = ()) -> list[Warned]:

@@ -1,26 +1,42 @@
 """Object cache: object files on disk, keyed by IR, LLVM, CPU features and options.
 
-One file per key in a folder that only the user may enter: a digest of what follows, then the
-object. Written to a temporary name and renamed, so that a reader sees all or nothing; whatever
-cannot be read, is damaged or cannot be written counts as absent. When the folder passes
-LIMIT_BYTES, the files used longest ago go.
+    name, bytes --store--> a file of our own folder --load--> the same bytes, or None
+
+What is loaded is run as machine code, so that only a folder which belongs to this user and which
+nobody else may write is used, and in it only regular files of the same kind; links are not
+followed. A file is a digest of its name and of what follows, then the bytes. It is written under a
+temporary name and renamed, so that a reader sees all or nothing; whatever cannot be read, is
+damaged or cannot be written counts as absent. When the files pass LIMIT_BYTES, those used longest
+ago go; what the cache did not write stays.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
+import re
 import stat
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from hlo.source import shown
+
+log = logging.getLogger(__name__)
 
 LIMIT_BYTES = 512 * 1024 * 1024
 SWEEP_EVERY = 64  # writes between two looks at the folder's size
 DIGEST_BYTES = 32
-MAGIC = b"hlo-object-1\n"
+MAGIC = b"hlo-object-2\n"
+HEAD_BYTES = len(MAGIC) + DIGEST_BYTES
+OTHERS_WRITE = 0o022
+TEMPORARY = ".new-"
+OWN_NAME = re.compile(rf"p?[0-9a-f]{{64}}|{re.escape(TEMPORARY)}[0-9a-f]{{16}}")
+FILE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO shall not keep us waiting
 
 _writes = 0
+_refused: set[str] = set()  # folders that were named in a warning
 
 
 def key(*texts: str) -> str:
@@ -33,79 +49,158 @@ def key(*texts: str) -> str:
     return digest.hexdigest()
 
 
-def folder() -> Path | None:
-    """The cache's folder, made if need be; None where there is none that is ours alone."""
+def chosen_folder() -> Path | None:
+    """Where the cache is to be: HLO_CACHE_DIR (empty: nowhere), else hlo/objects in the user's
+    cache folder."""
     chosen = os.environ.get("HLO_CACHE_DIR")
-    if chosen == "":
-        return None
+    if chosen is not None:
+        return Path(chosen) if chosen and "\0" not in chosen else None
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    path = Path(chosen) if chosen else Path(home) / "hlo" / "objects"
+    return Path(home, "hlo", "objects") if os.path.isabs(home) else None
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[int | None]:
+    """The cache's folder, open, made if need be; None where there is none that is ours alone."""
+    path = chosen_folder()
+    handle = None if path is None else _opened(path)
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
-    except OSError:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _opened(path: Path) -> int | None:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        try:
+            handle = os.open(path, flags)
+        except FileNotFoundError:
+            _make(path)
+            handle = os.open(path, flags)
+    except OSError as error:
+        log.debug("cache folder %s: %s", path, error)
         return None
-    if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
-        return None  # others could put code there that we would run
-    return path
+    reason = _reason_against(handle, path)
+    if reason:
+        os.close(handle)
+        if str(path) not in _refused:
+            _refused.add(str(path))
+            log.warning("the cache folder %s is not used: %s", shown(str(path)), reason)
+        return None
+    return handle
+
+
+def _make(path: Path) -> None:
+    """Folders that the user alone may enter, whatever the umask."""
+    missing = [p for p in (path, *path.parents) if not p.exists()]
+    for folder in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            folder.mkdir(mode=0o700)
+
+
+def _reason_against(handle: int, path: Path) -> str:
+    """Why code from an open folder is not to be trusted; empty: it is ours alone."""
+    status = os.fstat(handle)
+    owner, mode = status.st_uid, stat.S_IMODE(status.st_mode)
+    if owner != os.geteuid():
+        return f"it belongs to user {owner}, expected {os.geteuid()}"
+    if mode & OTHERS_WRITE:
+        return f"others may write to it (mode {mode:04o}), expected 0700: chmod go-w"
+    try:
+        link = os.lstat(path)
+    except OSError:  # gone meanwhile
+        return ""
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+        return f"it is a link of user {link.st_uid}, expected a folder"
+    return ""
 
 
 def load(name: str) -> bytes | None:
     """The object stored under a key, if it is there and whole."""
-    path = folder()
-    if path is None:
-        return None
-    file = path / name
+    with folder() as place:
+        data = b"" if place is None else _content(name, place)
+    head, body = data[:HEAD_BYTES], data[HEAD_BYTES:]
+    return body if head == _head(name, body) else None
+
+
+def _content(name: str, place: int) -> bytes:
+    """What a file of ours in an open folder holds; nothing where there is no such file."""
     try:
-        data = file.read_bytes()
+        handle = os.open(name, os.O_RDONLY | FILE_FLAGS, dir_fd=place)
     except OSError:
-        return None
-    head = len(MAGIC) + DIGEST_BYTES
-    digest, body = data[len(MAGIC) : head], data[head:]
-    if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != digest:
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(file)  # used now: the sweep drops the oldest
-    return body
+        return b""
+    try:
+        status = os.fstat(handle)
+        if not _is_own_file(status):
+            return b""
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(status.st_size)
+        with contextlib.suppress(OSError):
+            os.utime(handle)  # used now: the sweep drops the oldest
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def _is_own_file(status: os.stat_result) -> bool:
+    return (
+        stat.S_ISREG(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not status.st_mode & OTHERS_WRITE
+        and status.st_size <= LIMIT_BYTES
+    )
+
+
+def _head(name: str, body: bytes) -> bytes:
+    """What a file begins with."""
+    digest = hashlib.sha256(f"{name}\n".encode())
+    digest.update(body)
+    return MAGIC + digest.digest()
 
 
 def store(name: str, body: bytes) -> None:
     """Keep an object; quietly nothing where the disk does not allow it."""
     global _writes  # a counter of this process
-    path = folder()
-    if path is None:
-        return
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path)
-        with os.fdopen(handle, "wb") as file:
-            file.write(MAGIC + hashlib.sha256(body).digest() + body)
-        os.replace(temporary, path / name)
-    except OSError:
-        if temporary:
+    with folder() as place:
+        if place is None:
+            return
+        temporary = TEMPORARY + os.urandom(8).hex()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE_FLAGS
+        try:
+            with open(os.open(temporary, flags, 0o600, dir_fd=place), "wb") as file:
+                file.write(_head(name, body) + body)
+            os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
+        except OSError as error:
+            log.debug("cache: %s", error)
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        return
-    _writes += 1
-    if _writes % SWEEP_EVERY == 1:
-        sweep(path)
+                os.unlink(temporary, dir_fd=place)
+            return
+        _writes += 1
+        if _writes % SWEEP_EVERY == 1:
+            sweep(place)
 
 
-def sweep(path: Path, limit: int | None = None) -> None:
+def sweep(place: int, limit: int | None = None) -> None:
     """Drop the files used longest ago until three quarters of the limit are left."""
     limit = LIMIT_BYTES if limit is None else limit
     found: list[tuple[float, int, str]] = []
-    with contextlib.suppress(OSError), os.scandir(path) as entries:
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
+            if not OWN_NAME.fullmatch(entry.name):
+                continue
             with contextlib.suppress(OSError):
-                status = entry.stat()
-                found.append((status.st_mtime, status.st_size, entry.path))
+                status = entry.stat(follow_symlinks=False)
+                found.append((status.st_mtime, status.st_size, entry.name))
     total = sum(size for _, size, _ in found)
     if total <= limit:
         return
-    for _, size, file in sorted(found):
+    for _, size, name in sorted(found):
         with contextlib.suppress(OSError):
-            os.unlink(file)
+            os.unlink(name, dir_fd=place)
         total -= size
         if total <= limit * 3 // 4:
             return

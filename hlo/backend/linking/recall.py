@@ -11,16 +11,15 @@ what is found was verified when it was made. Programs with host steps are not ke
 from __future__ import annotations
 
 import hashlib
-import marshal
 import os
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import replace
 
 import hlo
 from hlo.backend.linking import cache
@@ -28,7 +27,6 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
-from hlo.runtime.memory import BufferRow, MemoryReport
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
 # Folders that compilation does not ask: what a module says, its digest knows.
@@ -122,28 +120,24 @@ def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
     """Keep a program under its key, unless its constants are large."""
     if sum(c.nbytes for c in table.constants) > MOST_CONSTANT_BYTES:
         return
-    report = table.memory
-    peak = tuple([_plain(row) for row in report.peak])
-    plain = (
-        table.slots,
-        table.arena_bytes,
-        table.arena.tobytes(),
-        table.cells,
-        table.fixed,
-        table.arguments,
-        table.results,
-        table.threads,
-        table.wakes_pool,
-        table.cost_us,
-        (*_plain(report)[:5], peak, *_plain(report)[6:]),
-        tuple(c.tobytes() for c in table.constants),
-    )
-    cache.store(name, marshal.dumps((plain, tuple(bodies))))
+    cache.store(name, msgspec.msgpack.encode((table, list(bodies)), enc_hook=_octets))
 
 
-def _plain(record: MemoryReport | BufferRow) -> tuple[Any, ...]:
-    """The fields' values: marshal takes no other objects."""
-    return tuple([getattr(record, field.name) for field in fields(record)])
+def _octets(array: object) -> bytes:
+    assert isinstance(array, np.ndarray), f"a table holds a {type(array).__name__}"
+    return array.tobytes()
+
+
+def _array(kind: type, octets: object) -> np.ndarray:
+    assert kind is np.ndarray, "a table's other types are msgspec's own"
+    if not isinstance(octets, bytes):
+        raise ValueError("an array is kept as its bytes")
+    return np.frombuffer(octets, np.uint8)
+
+
+@lru_cache(maxsize=1)
+def _decoder() -> msgspec.msgpack.Decoder[tuple[LinkTable, list[bytes]]]:
+    return msgspec.msgpack.Decoder(tuple[LinkTable, list[bytes]], dec_hook=_array)
 
 
 def load(name: str) -> Recalled | None:
@@ -151,23 +145,9 @@ def load(name: str) -> Recalled | None:
     data = cache.load(name)
     if data is None:
         return None
-    plain, bodies = marshal.loads(data)  # ours: the folder is private, the digest was right
-    slots, arena_bytes, arena, cells, fixed, arguments, results, *rest = plain
-    threads, wakes_pool, cost_us, memory, constants = rest
-    in_arena, given, made, held, at_peak, peak, *others = memory
-    rows = tuple(BufferRow(*row) for row in peak)
-    table = LinkTable(
-        slots,
-        arena_bytes,
-        np.frombuffer(arena, np.int64).reshape(-1, 3),
-        cells,
-        fixed,
-        arguments,
-        results,
-        threads,
-        wakes_pool,
-        cost_us,
-        MemoryReport(in_arena, given, made, held, at_peak, rows, *others),
-        tuple(np.frombuffer(c, np.uint8) for c in constants),
-    )
-    return Recalled(table, list(bodies))
+    try:
+        table, bodies = _decoder().decode(data)
+    except msgspec.DecodeError:
+        return None
+    arena = table.arena.view(np.int64).reshape(-1, 3)
+    return Recalled(replace(table, arena=arena), bodies)

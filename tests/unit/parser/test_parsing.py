@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from hlo.errors import HloError, HloErrors
 from hlo.ir.literal import Literal
-from hlo.parser import grammar, spans
+from hlo.parser import spans
 from hlo.parser.parse import MOST_ERRORS, parse, parse_shape
 
 
@@ -107,20 +105,6 @@ def test_shapes() -> None:
     assert str(parse_shape(" ( f32[2,3] , token[] )")) == "(f32[2,3]{1,0}, token[])"
     with pytest.raises(HloErrors):
         parse_shape("f32[2")
-
-
-def test_a_broken_cache_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    grammar.compiled.__wrapped__()
-    (path,) = (tmp_path / "hlo").iterdir()
-    path.write_bytes(b"no pickle")
-    grammar.compiled.__wrapped__()
-    assert path.read_bytes() != b"no pickle"
-
-
-def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
-    assert grammar.compiled.__wrapped__() is not None
 
 
 @pytest.mark.parametrize(
