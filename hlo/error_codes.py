@@ -44,5 +44,9 @@ CODES: dict[str, str] = {
     "unknown-pass": "No pass or pipeline has this name; `hlo-opt --list-passes` prints them all.",
     "oracle": "XLA refuses the module, or its process ended.",
     "max-steps": "The interpreter reached the limit given with --max-steps.",
+    "timeout": "A run took longer than timeout (--timeout) allows. Its arguments are as they were, "
+    "but for those that were given away (donate), whose values are undefined; the executable can "
+    "be called again.",
+    "exiting": "A run on a thread of its own was stopped because the interpreter exits.",
     "limit": "The input is larger or nested deeper than the tool accepts.",
 }

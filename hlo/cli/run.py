@@ -12,6 +12,7 @@ from hlo.cli.progress import progress_bar
 from hlo.cli.reading import read_module
 from hlo.errors import HloError
 from hlo.ir.module import Module
+from hlo.runtime.stops import checked_timeout
 from hlo.tools import arrays, bench, check
 from hlo.tools.files import write_npz
 from hlo.tools.fill import fill_elided
@@ -76,6 +77,8 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--threads", default=None, type=click.IntRange(1, 1024))
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
 @click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
+@click.option("--timeout", default=None, type=float, metavar="SECONDS",
+              help="Stop a run that takes longer.")  # fmt: skip
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
@@ -98,6 +101,7 @@ def command(
     threads: int | None,
     no_cache: bool,
     max_steps: int | None,
+    timeout: float | None,
     timed: bool,
     memory: bool,
     one_device: bool,
@@ -105,6 +109,8 @@ def command(
     """Compile and run once."""
     if max_steps is not None and engine != "interpreter":
         raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
+    if timeout is not None:
+        checked_timeout(timeout)
     module = read_module(file)
     if one_device:
         module = driver.optimize(module, "sharding-remover")
@@ -114,15 +120,20 @@ def command(
     values = given_arguments(module, inputs, archive, kind, seed)
     if engine == "interpreter":
         run: check.Run = partial(
-            driver.evaluate, module, max_steps=max_steps, progress=progress_bar()
+            driver.evaluate,
+            module,
+            max_steps=max_steps,
+            timeout=timeout,
+            progress=progress_bar(),
         )
     else:
         start = time.perf_counter()
-        run = driver.compile(module, passes, mode, threads, cache=not no_cache)
+        compiled = driver.compile(module, passes, mode, threads, cache=not no_cache)
+        run = partial(compiled, timeout=timeout) if timeout is not None else compiled
         if timed:
             click.echo(f"compile {bench.duration(time.perf_counter() - start)}", err=True)
         if memory:
-            click.echo(run.memory_report(), nl=False, err=True)
+            click.echo(compiled.memory_report(), nl=False, err=True)
     result = run(*values)
     if timed:
         click.echo(_call_time(run, values), err=True)

@@ -15,10 +15,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
+from hlo.backend.codegen import watch_ir
 from hlo.backend.codegen.byte_orders import hidden
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.even_copies import even
 from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.codegen.run_ir import POLL_NS
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.linking.constants import constant_array
 from hlo.backend.planning.cells import Cell, Region
@@ -42,6 +44,7 @@ MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
 CONSTANT_BYTES = 64  # constants up to this size are written into the text
 COPY_BYTES = 1024
 LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
+LEAST_TRIP_US = 0.001
 MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
 MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
@@ -155,18 +158,22 @@ class LoopFunction(Struct):
                 f"  %a{number} = load ptr, ptr %t{number}, align 8",
             ]
         arguments = ", ".join(f"ptr %a{number}" for number in self._parameters)
+        if self.program.watched:
+            parameters = ", ".join(filter(None, ("ptr %frame", parameters)))
+            arguments = ", ".join(filter(None, ("ptr %frame", arguments)))
+            self.head += ["  %fuel = alloca i64", f"  store i64 {POLL_NS}, ptr %fuel"]
         return "\n".join(
             [
                 *(constant_text(f"{self.name}.c{n}", d) for n, d in self._constants.items()),
-                f"define void @{self.name}(ptr %frame) {{",
+                f"define i32 @{self.name}(ptr %frame) {{",
                 *loads,
-                f"  call void @{self.name}.body({arguments})",
-                "  ret void",
+                f"  %status = call i32 @{self.name}.body({arguments})",
+                "  ret i32 %status",
                 "}",
-                f"define internal void @{self.name}.body({parameters}) noinline {{",
+                f"define internal i32 @{self.name}.body({parameters}) noinline {{",
                 *self.head,
                 *self.lines,
-                "  ret void",
+                "  ret i32 0",
                 "}",
             ]
         )
@@ -257,7 +264,10 @@ class LoopFunction(Struct):
     def _loop(self, step: LoopStep) -> None:
         self._count += 1
         n = self._count
-        self.lines += [f"  br label %test{n}", f"test{n}:"]
+        asks = self.program.watched and not watch_ir.is_short(step)
+        # What asks goes back to a loop around the one that does not: its form stays as it was.
+        strip = [f"  br label %strip{n}", f"strip{n}:"] if asks else []
+        self.lines += [*strip, f"  br label %test{n}", f"test{n}:"]
         self._steps(step.condition)
         self.lines += [
             f"  %byte{n} = load i8, ptr {self._address(step.predicate)}",
@@ -266,7 +276,14 @@ class LoopFunction(Struct):
             f"body{n}:",
         ]
         self._steps(step.body)
-        self.lines += [f"  br label %test{n}", f"end{n}:"]
+        if asks:
+            self.lines += watch_ir.back_edge(f".{n}", f"test{n}", self._trip_us(step), "%fuel")
+        self.lines += [f"  br label %{'strip' if asks else 'test'}{n}", f"end{n}:"]
+
+    def _trip_us(self, loop: LoopStep) -> float:
+        """The estimated time of a trip, whose kernels are not called."""
+        calls = sum(isinstance(s, KernelStep) for s in (*loop.condition, *loop.body))
+        return max(LEAST_TRIP_US, watch_ir.trip_us(loop) - CALL_US * calls)
 
     def _branch(self, step: BranchStep) -> None:
         self._count += 1
@@ -332,7 +349,7 @@ def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list
 
 def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
     names = dict.fromkeys(name for loop in loops for name in loop.kernels)
-    needed = Definitions({MEMCPY: None})
+    needed = Definitions({MEMCPY: None, f"declare {watch_ir.POLLS}": None})
     parts = [needed.placed(f"{name}.in", kernels[name]) for name in names]
     copies = map(inlinable, even(parts))
     body = "\n".join([*needed.lines(), *copies, *(loop.text for loop in loops), ""])

@@ -134,6 +134,7 @@ def store(name: str, table: LinkTable, bodies: Sequence[bytes]) -> None:
         table.results,
         table.threads,
         table.wakes_pool,
+        table.watched,
         table.cost_us,
         (*_plain(report)[:5], peak, *_plain(report)[6:]),
         tuple(c.tobytes() for c in table.constants),
@@ -153,7 +154,7 @@ def load(name: str) -> Recalled | None:
         return None
     plain, bodies = marshal.loads(data)  # ours: the folder is private, the digest was right
     slots, arena_bytes, arena, cells, fixed, arguments, results, *rest = plain
-    threads, wakes_pool, cost_us, memory, constants = rest
+    threads, wakes_pool, watched, cost_us, memory, constants = rest
     in_arena, given, made, held, at_peak, peak, *others = memory
     rows = tuple(BufferRow(*row) for row in peak)
     table = LinkTable(
@@ -166,6 +167,7 @@ def load(name: str) -> Recalled | None:
         results,
         threads,
         wakes_pool,
+        watched,
         cost_us,
         MemoryReport(in_arena, given, made, held, at_peak, rows, *others),
         tuple(np.frombuffer(c, np.uint8) for c in constants),
