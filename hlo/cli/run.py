@@ -109,8 +109,6 @@ def command(
     """Compile and run once."""
     if max_steps is not None and engine != "interpreter":
         raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
-    if timeout is not None:
-        checked_timeout(timeout)
     module = read_module(file)
     if one_device:
         module = driver.optimize(module, "sharding-remover")
@@ -118,18 +116,15 @@ def command(
         module = fill_elided(module, fill)
     driver.verify(module)
     values = given_arguments(module, inputs, archive, kind, seed)
+    limit = None if timeout is None else checked_timeout(timeout)
     if engine == "interpreter":
-        run: check.Run = partial(
-            driver.evaluate,
-            module,
-            max_steps=max_steps,
-            timeout=timeout,
-            progress=progress_bar(),
-        )
+        shown = progress_bar()
+        reference = partial(driver.evaluate, module, max_steps=max_steps, progress=shown)
+        run: check.Run = partial(reference, timeout=limit)
     else:
         start = time.perf_counter()
         compiled = driver.compile(module, passes, mode, threads, cache=not no_cache)
-        run = partial(compiled, timeout=timeout) if timeout is not None else compiled
+        run = compiled if limit is None else partial(compiled, timeout=limit)
         if timed:
             click.echo(f"compile {bench.duration(time.perf_counter() - start)}", err=True)
         if memory:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.codegen.run_ir import PIECES, POLL_NS, POLL_STEP
+from hlo.backend.codegen.run_ir import PIECES, POLL_STEP
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.lowering import (
     CALL_US,
@@ -95,24 +95,24 @@ def asking(n: str) -> list[str]:
     ]
 
 
-def back_edge(n: str, target: str, us: float, fuel: str = "") -> list[str]:
-    """Lines that end a trip: to `target`, by way of a question where the work left is used up.
+def back_edge(n: str, target: str, us: float) -> list[str]:
+    """Lines that end a trip of so long: a question where the work left in the frame is used up."""
+    at = f"%fuel.at{n}"
+    head = f"  {at} = getelementptr i8, ptr %frame, i64 {8 * SLOT_FUEL}"
+    return [head, *spending(n, at, max(1, round(1000 * us)), target), *asking(n)]
 
-    fuel: where that work is kept; in the frame if not given.
+
+def spending(n: str, place: str, cost: int, target: str) -> list[str]:
+    """Lines that take a trip's cost from what is left at a place and go on at the target, or, where
+    all is used up, at the lines that follow.
     """
-    place = fuel or f"%fuel.at{n}"
-    at = f"  %fuel.at{n} = getelementptr i8, ptr %frame, i64 {8 * SLOT_FUEL}"
-    again = [f"  store i64 {POLL_NS}, ptr {fuel}"] if fuel else []
     return [
-        *([] if fuel else [at]),
         f"  %fuel{n} = load i64, ptr {place}",
-        f"  %left{n} = sub nsw i64 %fuel{n}, {max(1, round(1000 * us))}",
+        f"  %left{n} = sub nsw i64 %fuel{n}, {cost}",
         f"  store i64 %left{n}, ptr {place}",
         f"  %spent{n} = icmp slt i64 %left{n}, 0",
         f"  br i1 %spent{n}, label %ask{n}, label %{target}",
         f"ask{n}:",
-        *asking(n),
-        *again,
     ]
 
 
