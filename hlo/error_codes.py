@@ -48,4 +48,8 @@ CODES: dict[str, str] = {
     "machine's, or less where limits are set (ulimit -v, a container's).",
     "limit": "The input is larger or nested deeper than the tool accepts. --max-input-size allows "
     "larger files.",
+    "timeout": "A run took longer than timeout (--timeout) allows. Its arguments are as they were, "
+    "but for those that were given away (donate), whose values are undefined; the executable can "
+    "be called again.",
+    "exiting": "A run on a thread of its own was stopped because the interpreter exits.",
 }

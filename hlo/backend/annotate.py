@@ -16,8 +16,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.backend.codegen import marks
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.ir_module import IrModule
-from hlo.backend.codegen.llvm_ir import kernel_module, symbol
+from hlo.backend.codegen.llvm_ir import kernel_module
 from hlo.backend.kernels.build import implementations
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.linking import toolchain

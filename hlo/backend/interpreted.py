@@ -17,12 +17,16 @@ class InterpretedExecutable:
     def __init__(self, module: Module) -> None:
         self._module = module
 
-    def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
+    def __call__(
+        self, *arguments: object, donate: Collection[int] = (), timeout: float | None = None
+    ) -> object:
         checked_numbers(donate, len(self._module.entry.parameters))  # nothing is ever in place
-        return evaluate(self._module, *arguments)
+        return evaluate(self._module, *arguments, timeout=timeout)
 
-    def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
-        return [self(*given) for given in arguments]
+    def run_devices(
+        self, arguments: Sequence[Sequence[object]], *, timeout: float | None = None
+    ) -> list[object]:
+        return [self(*given, timeout=timeout) for given in arguments]
 
     def memory_report(self) -> str:
         return "run by the interpreter: sizes change at run time\n"

@@ -34,7 +34,9 @@ class PaddedExecutable:
     def temporary_bytes(self) -> int:
         return self._static.temporary_bytes
 
-    def __call__(self, *arguments: object, donate: Collection[int] = ()) -> object:
+    def __call__(
+        self, *arguments: object, donate: Collection[int] = (), timeout: float | None = None
+    ) -> object:
         checked_numbers(donate, len(self._parameters))  # nothing is ever in place
         given = list(checked_arguments(self._parameters, arguments))
         sizes = [
@@ -43,10 +45,10 @@ class PaddedExecutable:
         ]
         for number in dict.fromkeys(number for number, _, _ in self._padded.given):
             given[number] = _filled(given[number], self._parameters[number].shape)
-        result = self._static(*given, *sizes)
+        result = self._static(*given, *sizes, timeout=timeout)
         assert isinstance(result, tuple), "leaves, sizes and the flag"
         if not result[-1]:
-            return evaluate(self._module, *arguments)
+            return evaluate(self._module, *arguments, timeout=timeout)
         return self._cut(result)
 
     def _cut(self, result: tuple[np.ndarray, ...]) -> object:
@@ -58,8 +60,10 @@ class PaddedExecutable:
         leaves = [np.ascontiguousarray(x) if x.ndim else x for x in leaves]
         return _value(iter(leaves), self._module.entry.root.shape)
 
-    def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
-        return [self(*given) for given in arguments]
+    def run_devices(
+        self, arguments: Sequence[Sequence[object]], *, timeout: float | None = None
+    ) -> list[object]:
+        return [self(*given, timeout=timeout) for given in arguments]
 
     def memory_report(self) -> str:
         return self._static.memory_report()

@@ -14,6 +14,7 @@ from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
+from hlo.runtime.stops import checked_timeout
 from hlo.tools import arrays, bench, check
 from hlo.tools.files import write_npz
 from hlo.tools.fill import fill_elided
@@ -79,6 +80,8 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
 @click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
+@click.option("--timeout", default=None, type=float, metavar="SECONDS",
+              help="Stop a run that takes longer.")  # fmt: skip
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
@@ -102,6 +105,7 @@ def command(
     threads: int | None,
     no_cache: bool,
     max_steps: int | None,
+    timeout: float | None,
     timed: bool,
     memory: bool,
     one_device: bool,
@@ -118,17 +122,19 @@ def command(
         module = fill_elided(module, fill)
     driver.verify(module)
     values = given_arguments(module, inputs, archive, kind, seed)
+    limit = None if timeout is None else checked_timeout(timeout)
     if engine == "interpreter":
-        run: check.Run = partial(
-            driver.evaluate, module, max_steps=max_steps, progress=progress_bar()
-        )
+        shown = progress_bar()
+        reference = partial(driver.evaluate, module, max_steps=max_steps, progress=shown)
+        run: check.Run = partial(reference, timeout=limit)
     else:
         start = time.perf_counter()
-        run = driver.compile(module, passes, mode, threads, cache=not no_cache)
+        compiled = driver.compile(module, passes, mode, threads, cache=not no_cache)
+        run = compiled if limit is None else partial(compiled, timeout=limit)
         if timed:
             say(f"compile {bench.duration(time.perf_counter() - start)}")
         if memory:
-            say(run.memory_report(), nl=False)
+            say(compiled.memory_report(), nl=False)
     result = run(*values)
     if timed:
         say(_call_time(run, values))

@@ -14,6 +14,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.numerics.generators import philox_words
 from hlo.ops.random import FIRST_STATE
 from hlo.runtime.arguments import checked_argument
+from hlo.runtime.stops import Deadline
 
 Infeed = Iterable[object] | Callable[[int, Shape], object]
 Progress = Callable[[int, int], None]  # steps of the entry done, and all of them
@@ -33,6 +34,7 @@ class Surroundings(Struct):
     replicas: int = 1
     partitions: int = 1
     max_steps: int | None = None
+    deadline: Deadline | None = None
     seed: int = 0
     infeed: Infeed = ()
     outfeed: Outfeed = field(default_factory=list)

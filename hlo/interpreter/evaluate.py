@@ -25,12 +25,14 @@ from hlo.interpreter.run import Run, allow_deep_calls, check_sizes, out_of_memor
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.runtime.arguments import checked_arguments
+from hlo.runtime.stops import Deadline
 
 
 def evaluate(
     module: Module,
     *arguments: object,
     max_steps: int | None = None,
+    timeout: float | None = None,
     seed: int = 0,
     infeed: Infeed = (),
     outfeed: Outfeed | None = None,
@@ -39,12 +41,14 @@ def evaluate(
 ) -> object:
     """The entry's result on one device: an array or nested tuples, aliasing nothing.
 
-    max_steps limits the iterations of all loops together; seed starts `rng`; progress hears of the
+    max_steps limits the iterations of all loops together; timeout: seconds, looked at between
+    instructions; seed starts `rng`; progress hears of the
     entry's steps, done and total. Raises HloError: `arguments`, `elided-constant`, `max-steps`,
-    `unsupported`.
+    `timeout`, `unsupported`.
     """
     surroundings = Surroundings(
         max_steps=max_steps,
+        deadline=Deadline.after(timeout),
         seed=seed,
         infeed=infeed,
         outfeed=[] if outfeed is None else outfeed,
@@ -80,6 +84,7 @@ def evaluate_devices(  # noqa: PLR0913  # the public name's form is fixed
     replicas: int | None = None,
     partitions: int | None = None,
     max_steps: int | None = None,
+    timeout: float | None = None,
     seed: int = 0,
     infeed: Infeed = (),
     outfeed: Outfeed | None = None,
@@ -102,6 +107,7 @@ def evaluate_devices(  # noqa: PLR0913  # the public name's form is fixed
         replicas=rows,
         partitions=columns,
         max_steps=max_steps,
+        deadline=Deadline.after(timeout),
         seed=seed,
         infeed=infeed,
         outfeed=[] if outfeed is None else outfeed,

@@ -122,7 +122,10 @@ class Run:
     ) -> None:
         """Runs steps on slots. Hot: about 1 us a step beside the op itself."""
         device = self.device
+        deadline = device.surroundings.deadline
         for done, step in enumerate(steps):
+            if deadline is not None:
+                deadline.check()
             if progress is not None:
                 progress(done, len(steps))
             device.instruction = step.instruction

@@ -30,6 +30,7 @@ from hlo.runtime.native_calls import (
     nested,
     plain,
 )
+from hlo.runtime.stops import Enter, checked_timeout, limited, raise_stopped
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -63,11 +64,14 @@ class Executable:
         memory: MemoryReport,
         host: Host | None = None,
         fast_call: FastCall | None = None,
+        stops: Enter | None = None,
         keeps: object = None,
     ) -> None:
         self.signature = signature
         self.memory = memory
+        self._address = entry_address
         self._entry = EntryFunction(entry_address)
+        self._stops = stops  # of a program whose runs can be stopped
         self._host = host
         self._keeps = keeps  # code and constants
         self._frames = FramePool(layout if host is None else self._calling_back(layout))
@@ -83,12 +87,18 @@ class Executable:
         if memory.run_bytes > LARGE:
             self._native_call, self._call = self._call, self._first_call
 
-    def __call__(self, *arguments: object, donate: Collection[int] = _NONE) -> object:
+    def __call__(
+        self, *arguments: object, donate: Collection[int] = _NONE, timeout: float | None = None
+    ) -> object:
         """The program's result, fresh arrays or nested tuples of them.
 
         donate: numbers of arguments whose memory the program may take for results where its header
-        says so (`input_output_alias`); they must not be used afterwards.
+        says so (`input_output_alias`); they must not be used afterwards. timeout: seconds after
+        which the run is stopped (`timeout`). Of a run that is stopped, arguments are as they were,
+        but for those in `donate`, whose values are undefined.
         """
+        if timeout is not None:
+            return self._within(checked_timeout(timeout), arguments, donate)
         try:
             if donate is _NONE:
                 return self._call(*arguments)
@@ -114,12 +124,23 @@ class Executable:
         self._call = self._native_call
         return self._call(*arguments)
 
-    def run_devices(self, arguments: Sequence[Sequence[object]]) -> list[object]:
+    def _within(
+        self, seconds: float, arguments: tuple[object, ...], donate: Collection[int]
+    ) -> object:
+        """A call with a limit of time, which programs that end in no time do not need."""
+        if self._stops is None:
+            return self(*arguments, donate=donate)
+        with limited(seconds, self._stops.limit):
+            return self(*arguments, donate=donate)
+
+    def run_devices(
+        self, arguments: Sequence[Sequence[object]], *, timeout: float | None = None
+    ) -> list[object]:
         """One list of arguments per device; compiled code runs on one."""
         if len(arguments) != 1:
             message = f"run_devices: {len(arguments)} lists of arguments, expected 1"
             raise HloError("unsupported", f"{message}: compiled code runs on one device")
-        return [self(*arguments[0])]
+        return [self(*arguments[0], timeout=timeout)]
 
     @property
     def temporary_bytes(self) -> int:
@@ -180,9 +201,14 @@ class Executable:
         frame.error = None
         if self._host is not None:
             self._host.begin()
-        if self._entry(frame.address) != 0:
+        if self._stops is None:
+            status = self._entry(frame.address)
+        else:
+            status = self._stops.enter(self._address, frame.address)
+        if status != 0:
             error, frame.error = frame.error, None
-            assert error is not None, "a run that fails has an error"
+            if error is None:
+                raise_stopped(status)
             raise error
 
     def _called_back(self, number: int | None, step: int) -> int:

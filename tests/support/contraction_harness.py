@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 
-from hlo.backend.codegen.llvm_ir import kernel_module, symbol
+from hlo.backend.codegen.definitions import symbol
+from hlo.backend.codegen.llvm_ir import kernel_module
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
 

@@ -15,17 +15,20 @@ from __future__ import annotations
 
 from hlo.backend.codegen import block_ir, scalar_ir
 from hlo.backend.codegen.block_ir import NDARRAY
+from hlo.backend.codegen.run_ir import ENTER, RAISED
 
 # The call record, in 8-byte words.
 (
     NARGS, NRESULTS, FRAMES, ENTRY, SLOW, FLAGS, ARGUMENT_SLOTS, ARGUMENT_COUNT, RESULT_SLOTS,
-    RESULT_COUNT, ARGUMENTS, RESULTS, WAKER,
-) = range(13)  # fmt: skip
-RECORD_WORDS = 13
-# Flags: let other Python threads run; the result is a tuple; an argument is given away.
-RELEASES, TUPLE, GIVES = 1, 2, 4
+    RESULT_COUNT, ARGUMENTS, RESULTS, WAKER, STOPPED,
+) = range(14)  # fmt: skip
+RECORD_WORDS = 14
+# Flags: let other Python threads run; the result is a tuple; an argument is given away; the run
+# may be stopped, which lets other threads run too.
+RELEASES, TUPLE, GIVES, WATCHED = 1, 2, 4, 8
 # FRAMES: a stack of idle frames' addresses, their number first. WAKER: 0, or what to call early,
-# before arguments are checked: threads take their time to wake.
+# before arguments are checked: threads take their time to wake. STOPPED: the Python callable that
+# raises what a run ends with that stopped for another reason than an exception.
 # An argument's or a result's row, in words: dtype object, rank, address of the sizes, bytes; then
 # of an argument the kind of number and the type of NumPy's scalars (scalar_ir), of a result the
 # number of the argument in whose memory it is, plus one; then whether that memory is given away.
@@ -36,7 +39,7 @@ PARTNER, SCALAR, GIVEN = 4, 5, 6
 PYTHON_SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New",
     "PyTuple_SetItem", "PyObject_Vectorcall", "PyCapsule_New", "PyCapsule_GetPointer",
-    "PyErr_NoMemory", "PyLong_AsLongLongAndOverflow",
+    "PyErr_NoMemory", "PyLong_AsLongLongAndOverflow", "PyLong_FromLong",
 )  # fmt: skip
 LIBRARY_SYMBOLS = ("posix_memalign", "free", "syscall", "memcpy")
 NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}  # places in NumPy's C API table
@@ -44,7 +47,7 @@ NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}  # places in Num
 
 def text() -> str:
     """The free list's functions and the call's."""
-    return block_ir.TEXT + scalar_ir.TEXT + _PUSH + _CALL
+    return block_ir.TEXT + scalar_ir.TEXT + _PUSH + _STOPPED + _CALL
 
 
 # One more idle frame: as one step under the interpreter's lock, beside calls that take frames.
@@ -57,6 +60,41 @@ define void @hlo_push_frame(ptr %frames, ptr %frame) {
   store i64 %more, ptr %frames
   ret void
 }
+"""
+
+
+# What a run left behind that stopped: no result, and an exception.
+_STOPPED = f"""
+declare i32 @{ENTER}(ptr, ptr)
+declare ptr @PyLong_FromLong(i64)
+define void @hlo_stopped(ptr %record, ptr %results, i32 %why) noinline cold {{
+  %outs.place = getelementptr i64, ptr %record, i64 {NRESULTS}
+  %outs = load i64, ptr %outs.place
+  %raise.place = getelementptr i64, ptr %record, i64 {STOPPED}
+  %raise = load ptr, ptr %raise.place
+  %argument = alloca ptr
+  %is.raised = icmp eq i32 %why, {RAISED}
+  br i1 %is.raised, label %results.test, label %other
+other:
+  %why.long = sext i32 %why to i64
+  %number = call ptr @PyLong_FromLong(i64 %why.long)
+  store ptr %number, ptr %argument
+  %none = call ptr @PyObject_Vectorcall(ptr %raise, ptr %argument, i64 1, ptr null)
+  call void @Py_DecRef(ptr %number)
+  br label %results.test
+results.test:
+  %k = phi i64 [ 0, %0 ], [ 0, %other ], [ %k.next, %one ]
+  %more = icmp ult i64 %k, %outs
+  br i1 %more, label %one, label %end
+one:
+  %slot = getelementptr ptr, ptr %results, i64 %k
+  %array = load ptr, ptr %slot
+  call void @Py_DecRef(ptr %array)
+  %k.next = add i64 %k, 1
+  br label %results.test
+end:
+  ret void
+}}
 """
 
 
@@ -322,16 +360,30 @@ hold:
   %s0 = call i32 %entry(ptr %frame)
   br label %back
 release:
+  %w0 = and i64 %mode, {WATCHED}
+  %watched = icmp ne i64 %w0, 0
+  br i1 %watched, label %watch, label %alone
+watch:
+  %s2 = call i32 @{ENTER}(ptr %entry, ptr %frame)
+  br label %back
+alone:
   %thread = call ptr @PyEval_SaveThread()
   %s1 = call i32 %entry(ptr %frame)
   call void @PyEval_RestoreThread(ptr %thread)
   br label %back
 back:
+  %status = phi i32 [ 0, %hold ], [ %s2, %watch ], [ 0, %alone ]
   %count.now = load i64, ptr %frames
   %count.next = add i64 %count.now, 1
   %frame.back = getelementptr ptr, ptr %frames, i64 %count.next
   store ptr %frame, ptr %frame.back
   store i64 %count.next, ptr %frames
+  %ended = icmp eq i32 %status, 0
+  br i1 %ended, label %give, label %stopped
+stopped:
+  call void @hlo_stopped(ptr %record, ptr %results, i32 %status)
+  ret ptr null
+give:
   %t0 = and i64 %mode, {TUPLE}
   %is.tuple = icmp ne i64 %t0, 0
   br i1 %is.tuple, label %tuple, label %single

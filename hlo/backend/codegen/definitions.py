@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -79,3 +80,11 @@ def renamed(text: str, changed: dict[str, str]) -> str:
     for old, new in changed.items():
         text = re.sub(rf"@{re.escape(old)}(?![\w.$-])", f"@{new}", text)
     return text
+
+
+def symbol(kernel: Kernel) -> str:
+    """A name made from the text, so that the same kernel in another program is the same object."""
+    digest = hashlib.sha256(kernel.text.encode())
+    for line in (*kernel.globals, *kernel.declarations):
+        digest.update(line.encode())
+    return f"k_{digest.hexdigest()[:20]}"

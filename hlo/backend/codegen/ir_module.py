@@ -7,7 +7,7 @@ from msgspec import Struct
 ENTRY = "hlo_entry"
 FILL = "hlo_fill"  # fills the tables, where a program has any: hlo/backend/codegen/filling.py
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/codegen/pool_ir.py
-PARALLEL_TYPES = "ptr, ptr, i64, i64, i64, i64, i64"  # of its parameters
+PARALLEL_TYPES = "ptr, ptr, i64, i64, i64, i64, i64, i64, ptr"  # of its parameters
 WAKE = "hlo_wake"
 
 

@@ -9,7 +9,6 @@ lists of steps are cut into functions, because LLVM's time grows faster than a f
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +17,11 @@ from functools import lru_cache
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.codegen import region_ir
+from hlo.backend.codegen import region_ir, watch_ir
 from hlo.backend.codegen.aligning import aligned_address
 from hlo.backend.codegen.byte_orders import hidden
 from hlo.backend.codegen.cutting import cut
-from hlo.backend.codegen.definitions import Definitions
+from hlo.backend.codegen.definitions import Definitions, symbol
 from hlo.backend.codegen.filling import apart
 from hlo.backend.codegen.ir_module import ENTRY, FILL, PARALLEL, PARALLEL_TYPES, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import (
@@ -33,6 +32,8 @@ from hlo.backend.codegen.loop_ir import (
     is_short,
     loop_modules,
 )
+from hlo.backend.codegen.polling import with_polls
+from hlo.backend.codegen.run_ir import PIECES, PIECES_TYPES, POLL_STEP
 from hlo.backend.codegen.shared_functions import shared, shared_often
 from hlo.backend.codegen.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.kernels.kernel import Kernel
@@ -67,12 +68,14 @@ FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
 
 def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
     """The kernels' modules, the entry in the last of them. flushes: denormals are zeros."""
+    program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
     return _modules(_Entry(program, names, flushes=flushes))
 
 
 def emit_timed(program: Program) -> tuple[tuple[IrModule, ...], list[TimedStep]]:
     """Modules whose entry counts cycles and calls of every step, and the steps that it counts."""
+    program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
     entry = _Entry(program, names, flushes=False, timed=[])
     modules = _modules(entry)
@@ -114,14 +117,6 @@ def _cut_to_shares(kernels: dict[str, Kernel]) -> dict[str, Kernel]:
     share = sum(k.text.count("\n") for k in kernels.values()) // _processors()
     longest = max(LEAST_CUT, min(MOST_CUT, LONG_SHARE * share // 100))
     return cut(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
-
-
-def symbol(kernel: Kernel) -> str:
-    """A name made from the text, so that the same kernel in another program is the same object."""
-    digest = hashlib.sha256(kernel.text.encode())
-    for line in (*kernel.globals, *kernel.declarations):
-        digest.update(line.encode())
-    return f"k_{digest.hexdigest()[:20]}"
 
 
 def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
@@ -200,6 +195,10 @@ class _Entry:
         self.inlined: dict[str, Kernel] = {}
         self.called: dict[int, None] = {}
         self.uses = cell_uses(program, program.steps)
+        self.watched = program.watched
+        if self.watched:
+            self._declare(POLL_STEP, watch_ir.POLLS)
+            self._declare(PIECES, f"void @{PIECES}({PIECES_TYPES})")
 
     def write(self) -> None:
         """Write all functions."""
@@ -235,11 +234,11 @@ class _Entry:
         """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""
         groups: list[list[str]] = [[]]
         lines = 0
-        for symbol, text in self.functions.items():
+        for name, text in self.functions.items():
             if groups[-1] and lines + text.count("\n") > MOST_LINES:
                 groups.append([])
                 lines = 0
-            groups[-1].append(symbol)
+            groups[-1].append(name)
             lines += text.count("\n")
         return [
             IrModule(self.text(group, frozenset()), tuple(group), is_glue=True) for group in groups
@@ -260,6 +259,11 @@ class _Entry:
     def has_loops(self) -> bool:
         """Whether steps run more than once."""
         return any(isinstance(step, LoopStep) for step in self.program.steps)
+
+    @property
+    def _run(self) -> str:
+        """The run as the pool knows it: its frame, if it can be stopped."""
+        return "ptr %frame" if self.watched else "ptr null"
 
     def length(self) -> int:
         """Lines of the functions."""
@@ -301,6 +305,7 @@ class _Entry:
                 name = self._outlined(part, "part")
                 self._checked(function, f"call i32 @{name}(ptr %frame)", part)
             return
+        since = 0.0
         for step in steps if self.timed is not None else self._regions(function, steps):
             began = self._clock(function, step)
             match step:
@@ -317,6 +322,10 @@ class _Entry:
                 case BranchStep():
                     self._branch(function, step)
             self._count(function, step, began)
+            since += watch_ir.step_us(step)
+            if self.watched and (since >= watch_ir.POLL_US or isinstance(step, HostStep)):
+                function.lines += watch_ir.asking(function.fresh("p"))
+                since = 0.0
 
     def _regions(self, function: _Function, steps: tuple[Step, ...]) -> Iterator[Step]:
         """The steps; those of a region are written as one parallel loop instead."""
@@ -335,8 +344,10 @@ class _Entry:
             self._declare(PARALLEL, f"void @{PARALLEL}({PARALLEL_TYPES})")
             chunks = region_ir.chunks(own)
             function.lines += region_ir.call(
-                symbol, PARALLEL, len(own), chunks, function.fresh("region")
+                symbol, PARALLEL, len(own), chunks, function.fresh("region"), self._run
             )
+            if self.watched:
+                function.lines += watch_ir.asking(function.fresh("p"))
 
     def _clock(self, function: _Function, step: Step) -> str:
         """The cycle counter before a step, in a timed entry."""
@@ -369,7 +380,7 @@ class _Entry:
 
     def _checked(self, function: _Function, call: str, part: tuple[Step, ...]) -> None:
         """A call that may fail: leave with its status when it did."""
-        if not may_fail(part):
+        if not (self.watched or may_fail(part)):
             function.lines.append(f"  {call}")
             return
         status, bad = "%" + function.fresh("s"), "%" + function.fresh("c")
@@ -387,15 +398,20 @@ class _Entry:
         self.called[step.kernel] = None
         name, row = self.names[step.kernel], function.slot(step.slot)
         self._declare(name, f"void @{name}(ptr, i64, i64)")
+        piece = watch_ir.piece(self.program.kernels[step.kernel], step.us, step.units)
         if step.chunks <= 1:
-            function.lines.append(f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})")
+            line = f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})"
+            if self.watched and piece < step.units:
+                line = watch_ir.in_pieces(name, row, step.units, piece)
+            function.lines.append(line)
             return
         self._declare(PARALLEL, f"void @{PARALLEL}({PARALLEL_TYPES})")
         slot, threads = function.slot(SLOT_THREADS), "%" + function.fresh("n")
         function.lines += [
             f"  {threads} = load i64, ptr {slot}, align 8",
             f"  call void @{PARALLEL}(ptr @{name}, ptr {row}, i64 {8 * step.stride}, "
-            f"i64 {step.units}, i64 {step.chunks}, i64 {threads}, i64 {int(step.at_ends)})",
+            f"i64 {step.units}, i64 {step.chunks}, i64 {threads}, i64 {int(step.at_ends)}, "
+            f"i64 {piece}, {self._run})",
         ]
 
     def _copy(self, function: _Function, step: CopyStep) -> None:
@@ -437,6 +453,9 @@ class _Entry:
             f"{body}:",
         ]
         self._steps(function, step.body)
+        if self.watched and not watch_ir.is_short(step):
+            us = watch_ir.trip_us(step)
+            function.lines += watch_ir.back_edge(function.fresh("e"), test, us)
         function.lines += [f"  br label %{test}", f"{end}:"]
 
     def _inlined(self, function: _Function, step: LoopStep) -> bool:
@@ -452,8 +471,8 @@ class _Entry:
         self.loops.append(ShortLoop(name, text, tuple(used)))
         self.inlined.update(used)
         self.loop_lines += text.count("\n")
-        self._declare(name, f"void @{name}(ptr)")
-        function.lines.append(f"  call void @{name}(ptr %frame)")
+        self._declare(name, f"i32 @{name}(ptr)")
+        self._checked(function, f"call i32 @{name}(ptr %frame)", ())
         return True
 
     def _branch(self, function: _Function, step: BranchStep) -> None:

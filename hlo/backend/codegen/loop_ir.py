@@ -15,10 +15,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
+from hlo.backend.codegen import watch_ir
 from hlo.backend.codegen.byte_orders import hidden
 from hlo.backend.codegen.definitions import Definitions
 from hlo.backend.codegen.even_copies import even
 from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.codegen.run_ir import POLL_NS
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.linking.constants import constant_array
 from hlo.backend.planning.cells import Cell, Region
@@ -42,6 +44,8 @@ MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
 CONSTANT_BYTES = 64  # constants up to this size are written into the text
 COPY_BYTES = 1024
 LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
+FUEL = 1000 * POLL_NS  # picoseconds of a loop's trips between two questions
+VECTOR_TRIPS = 8  # that LLVM may run at once, of which the estimates know nothing
 MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
 MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
@@ -155,18 +159,22 @@ class LoopFunction(Struct):
                 f"  %a{number} = load ptr, ptr %t{number}, align 8",
             ]
         arguments = ", ".join(f"ptr %a{number}" for number in self._parameters)
+        if self.program.watched:
+            parameters = ", ".join(filter(None, ("ptr %frame", parameters)))
+            arguments = ", ".join(filter(None, ("ptr %frame", arguments)))
+            self.head += ["  %fuel = alloca i64", f"  store i64 {FUEL}, ptr %fuel"]
         return "\n".join(
             [
                 *(constant_text(f"{self.name}.c{n}", d) for n, d in self._constants.items()),
-                f"define void @{self.name}(ptr %frame) {{",
+                f"define i32 @{self.name}(ptr %frame) {{",
                 *loads,
-                f"  call void @{self.name}.body({arguments})",
-                "  ret void",
+                f"  %status = call i32 @{self.name}.body({arguments})",
+                "  ret i32 %status",
                 "}",
-                f"define internal void @{self.name}.body({parameters}) noinline {{",
+                f"define internal i32 @{self.name}.body({parameters}) noinline {{",
                 *self.head,
                 *self.lines,
-                "  ret void",
+                "  ret i32 0",
                 "}",
             ]
         )
@@ -255,18 +263,51 @@ class LoopFunction(Struct):
                     self._branch(step)
 
     def _loop(self, step: LoopStep) -> None:
+        if self.program.watched and not watch_ir.is_short(step):
+            self._stripped_loop(step)
+            return
         self._count += 1
         n = self._count
         self.lines += [f"  br label %test{n}", f"test{n}:"]
-        self._steps(step.condition)
-        self.lines += [
-            f"  %byte{n} = load i8, ptr {self._address(step.predicate)}",
-            f"  %more{n} = icmp ne i8 %byte{n}, 0",
-            f"  br i1 %more{n}, label %body{n}, label %end{n}",
-            f"body{n}:",
-        ]
+        self._test(step, f"body{n}", f"end{n}")
+        self.lines.append(f"body{n}:")
         self._steps(step.body)
         self.lines += [f"  br label %test{n}", f"end{n}:"]
+
+    def _stripped_loop(self, step: LoopStep) -> None:
+        """A loop of strips with questions in between, in the form that LLVM gives loops itself:
+        tested before and at its end, so that what a trip stores can stay in registers.
+        """
+        self._count += 1
+        n = self._count
+        self._test(step, f"strip{n}", f"end{n}")
+        self.lines += [f"strip{n}:", f"  br label %body{n}", f"body{n}:"]
+        self._steps(step.body)
+        self._test(step, f"turn{n}", f"end{n}")
+        self.lines += [
+            f"turn{n}:",
+            *watch_ir.spending(f".{n}", "%fuel", self._trip_cost(step), f"body{n}"),
+            *watch_ir.asking(f".{n}"),
+            f"  store i64 {FUEL}, ptr %fuel",
+            f"  br label %strip{n}",
+            f"end{n}:",
+        ]
+
+    def _test(self, step: LoopStep, inside: str, end: str) -> None:
+        """The condition, and where it leads."""
+        self._steps(step.condition)
+        byte, more = self._fresh("byte"), self._fresh("more")
+        self.lines += [
+            f"  {byte} = load i8, ptr {self._address(step.predicate)}",
+            f"  {more} = icmp ne i8 {byte}, 0",
+            f"  br i1 {more}, label %{inside}, label %{end}",
+        ]
+
+    def _trip_cost(self, loop: LoopStep) -> int:
+        """The picoseconds that a trip takes at least, whose kernels are not called."""
+        calls = sum(isinstance(s, KernelStep) for s in (*loop.condition, *loop.body))
+        us = watch_ir.trip_us(loop) - CALL_US * calls
+        return max(1, round(1e6 * us / VECTOR_TRIPS))
 
     def _branch(self, step: BranchStep) -> None:
         self._count += 1
@@ -332,7 +373,7 @@ def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list
 
 def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
     names = dict.fromkeys(name for loop in loops for name in loop.kernels)
-    needed = Definitions({MEMCPY: None})
+    needed = Definitions({MEMCPY: None, f"declare {watch_ir.POLLS}": None})
     parts = [needed.placed(f"{name}.in", kernels[name]) for name in names]
     copies = map(inlinable, even(parts))
     body = "\n".join([*needed.lines(), *copies, *(loop.text for loop in loops), ""])

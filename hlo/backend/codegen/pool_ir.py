@@ -1,6 +1,7 @@
 """The thread pool as LLVM IR: parallel loops without Python (design B of BACKEND_FACTS.md 8).
 
-    hlo_parallel(kernel, row, stride, units, chunks, threads, ends)   run a kernel's units in chunks
+    hlo_parallel(kernel, row, stride, units, chunks, threads, ends, piece, run)   run a kernel's
+                                                                      units in chunks
     hlo_worker(index)                                                 a worker's life
     hlo_wake()                                                        wake sleeping workers
 
@@ -14,9 +15,13 @@ where both processors have read them before: then a line stays in the cache that
 The caller closes the word before it changes the job, works too, and waits for claimed chunks only.
 A worker spins before it sleeps on the generation; a caller that waits long gives its processor up,
 for the worker that it waits for may have none; one that finds the pool taken runs its loop alone.
+A chunk of a run that can be stopped (its frame, else null) goes in pieces of so many units
+(run_ir.py): once the run stops, the chunks that are left are claimed and not computed.
 """
 
 from __future__ import annotations
+
+from hlo.backend.codegen.run_ir import PIECES, PIECES_TYPES, POLL_STEP
 
 CLOSED = 0x7FFF7FFF  # more of both than any number of chunks
 SPINS = 1500  # pauses before a worker sleeps: about 50 us
@@ -25,7 +30,8 @@ FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
 YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124}
 
 # The job's fields, by byte offset.
-KERNEL, ROW, STRIDE, UNITS, CHUNKS, THREADS, MODE, ENDS = (8 * n for n in range(8))
+KERNEL, ROW, STRIDE, UNITS, CHUNKS, RUN, MODE, PIECE = (8 * n for n in range(8))
+THREADS = MODE + 4  # both are of 4 bytes, so that a job is one cache line
 
 WORKER = "hlo_worker"
 STATE = "hlo_pool_state"  # 6 cache lines: ticket, done, job, owner, sleepers
@@ -67,7 +73,11 @@ def text(architecture: str) -> str:
         units=JOB + UNITS,
         chunks=JOB + CHUNKS,
         threads=JOB + THREADS,
-        ends=JOB + ENDS,
+        run=JOB + RUN,
+        piece=JOB + PIECE,
+        pieces=PIECES,
+        pieces_types=PIECES_TYPES,
+        poll=POLL_STEP,
         closed=CLOSED,
         spins=SPINS,
         wait=FUTEX_WAIT_PRIVATE,
@@ -80,6 +90,8 @@ _TEMPLATE = """
 @{state} = global [{state_bytes} x i8] zeroinitializer, align 64
 {declarations}
 declare i64 @syscall(i64, ...)
+declare void @{pieces}({pieces_types})
+declare i32 @{poll}(ptr)
 
 define void @hlo_wake() {{
   %sleepers = getelementptr i8, ptr @{state}, i64 {sleepers}
@@ -95,7 +107,7 @@ end:
 }}
 
 define void @hlo_parallel(ptr %kernel, ptr %row, i64 %stride, i64 %units, i64 %chunks,
-                          i64 %threads, i64 %ends) {{
+                          i64 %threads, i64 %ends, i64 %piece, ptr %of.run) {{
   %owner = getelementptr i8, ptr @{state}, i64 {owner}
   %several = icmp sgt i64 %threads, 1
   br i1 %several, label %take, label %serial
@@ -104,7 +116,7 @@ take:
   %own = extractvalue {{ i32, i1 }} %taken, 1
   br i1 %own, label %open, label %serial
 serial:
-  call void %kernel(ptr %row, i64 0, i64 %units)
+  call void @{pieces}(ptr %kernel, ptr %row, i64 0, i64 %units, i64 %piece, ptr %of.run, i64 1)
   ret void
 open:
   %old = load atomic i64, ptr @{state} monotonic, align 8
@@ -126,9 +138,14 @@ open:
   %f4 = getelementptr i8, ptr @{state}, i64 {chunks}
   store atomic i64 %chunks, ptr %f4 monotonic, align 8
   %f5 = getelementptr i8, ptr @{state}, i64 {threads}
-  store atomic i64 %threads, ptr %f5 monotonic, align 8
-  %f6 = getelementptr i8, ptr @{state}, i64 {ends}
-  store atomic i64 %ends, ptr %f6 monotonic, align 8
+  %threads.short = trunc i64 %threads to i32
+  store atomic i32 %threads.short, ptr %f5 monotonic, align 4
+  %f6 = getelementptr i8, ptr @{state}, i64 {piece}
+  %piece.twice = shl i64 %piece, 1
+  %piece.ends = or i64 %piece.twice, %ends
+  store atomic i64 %piece.ends, ptr %f6 monotonic, align 8
+  %f7 = getelementptr i8, ptr @{state}, i64 {run}
+  store atomic ptr %of.run, ptr %f7 monotonic, align 8
   %done = getelementptr i8, ptr @{state}, i64 {done}
   store atomic i64 0, ptr %done monotonic, align 8
   %opening = add i64 %generation, 2
@@ -154,11 +171,11 @@ run:
   %begin = udiv i64 %b0, %chunks
   %e0 = add i64 %b0, %units
   %end = udiv i64 %e0, %chunks
-  call void %kernel(ptr %row, i64 %begin, i64 %end)
+  call void @{pieces}(ptr %kernel, ptr %row, i64 %begin, i64 %end, i64 %piece, ptr %of.run, i64 1)
   %finished = atomicrmw add ptr %done, i64 1 acq_rel
   br label %work
 wait:
-  %waited = phi i64 [ 0, %work ], [ %longer, %again ], [ 0, %yield ]
+  %waited = phi i64 [ 0, %work ], [ %longer, %again ], [ 0, %yield ], [ 0, %ask ]
   %sofar = load atomic i64, ptr %done acquire, align 8
   %all = icmp eq i64 %sofar, %chunks
   br i1 %all, label %leave, label %again
@@ -169,6 +186,10 @@ again:
   br i1 %late, label %yield, label %wait
 yield:
   %y = call i64 (i64, ...) @syscall(i64 {sched_yield})
+  %watched = icmp ne ptr %of.run, null
+  br i1 %watched, label %ask, label %wait
+ask:
+  %why = call i32 @{poll}(ptr %of.run)
   br label %wait
 leave:
   store atomic i32 0, ptr %owner release, align 4
@@ -188,7 +209,8 @@ start:
   %f3 = getelementptr i8, ptr @{state}, i64 {units}
   %f4 = getelementptr i8, ptr @{state}, i64 {chunks}
   %f5 = getelementptr i8, ptr @{state}, i64 {threads}
-  %f6 = getelementptr i8, ptr @{state}, i64 {ends}
+  %f6 = getelementptr i8, ptr @{state}, i64 {piece}
+  %f7 = getelementptr i8, ptr @{state}, i64 {run}
   br label %look
 look:
   %idle = phi i64 [ 0, %start ], [ 0, %run ], [ 0, %sleep ], [ %idler, %rest ], [ %idle, %claim ]
@@ -198,7 +220,8 @@ look:
   %back = lshr i64 %low, 16
   %taken = add i64 %front, %back
   %chunks = load atomic i64, ptr %f4 monotonic, align 8
-  %threads = load atomic i64, ptr %f5 monotonic, align 8
+  %threads.short = load atomic i32, ptr %f5 monotonic, align 4
+  %threads = zext i32 %threads.short to i64
   %more = icmp ult i64 %taken, %chunks
   %wanted = icmp ult i64 %index, %threads
   %both = and i1 %more, %wanted
@@ -208,8 +231,10 @@ claim:
   %table = load atomic ptr, ptr %f1 monotonic, align 8
   %stride = load atomic i64, ptr %f2 monotonic, align 8
   %units = load atomic i64, ptr %f3 monotonic, align 8
-  %ends = load atomic i64, ptr %f6 monotonic, align 8
-  %both.ends = trunc i64 %ends to i1
+  %piece.ends = load atomic i64, ptr %f6 monotonic, align 8
+  %of.run = load atomic ptr, ptr %f7 monotonic, align 8
+  %piece = lshr i64 %piece.ends, 1
+  %both.ends = trunc i64 %piece.ends to i1
   %at.end = and i1 %is.odd, %both.ends
   %step = select i1 %at.end, i64 65536, i64 1
   %following = add i64 %ticket, %step
@@ -227,7 +252,7 @@ run:
   %begin = udiv i64 %b0, %chunks
   %e0 = add i64 %b0, %units
   %end = udiv i64 %e0, %chunks
-  call void %kernel(ptr %row, i64 %begin, i64 %end)
+  call void @{pieces}(ptr %kernel, ptr %row, i64 %begin, i64 %end, i64 %piece, ptr %of.run, i64 0)
   %finished = atomicrmw add ptr %done, i64 1 acq_rel
   br label %look
 rest:

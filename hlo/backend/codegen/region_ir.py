@@ -56,11 +56,11 @@ def function(symbol: str, steps: Sequence[KernelStep], names: Sequence[str]) -> 
     return "\n".join(lines)
 
 
-def call(symbol: str, parallel: str, count: int, chunks: int, n: str) -> list[str]:
-    """The lines that run a region; n: a suffix of its own for the lines' names."""
+def call(symbol: str, parallel: str, count: int, chunks: int, n: str, run: str) -> list[str]:
+    """The lines that run a region; n: a suffix of its own for the lines' names; run: the pool's."""
     return [
         f"  %slot{n} = getelementptr i8, ptr %frame, i64 {8 * SLOT_THREADS}",
         f"  %threads{n} = load i64, ptr %slot{n}, align 8",
         f"  call void @{parallel}(ptr @{symbol}, ptr %frame, i64 0, i64 {count}, "
-        f"i64 {chunks}, i64 %threads{n}, i64 0)",
+        f"i64 {chunks}, i64 %threads{n}, i64 0, i64 {count}, {run})",
     ]

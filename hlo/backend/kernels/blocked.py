@@ -13,7 +13,7 @@ import math
 
 from msgspec import Struct
 
-from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.build import HostCall, implementations
 from hlo.backend.kernels.kernel import Kernel

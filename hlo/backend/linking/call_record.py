@@ -15,6 +15,7 @@ from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.native_calls import FastCall, Native, Signature
+from hlo.runtime.stops import raise_stopped
 
 RELEASE_US = 2.0  # programs from this estimate on let other Python threads run
 
@@ -27,11 +28,12 @@ def fast_call(
     cost_us: float,
     *,
     waker: int = 0,
+    watched: bool = False,
 ) -> FastCall:
     """Makes native functions once the executable knows its slow call and its frames.
 
     They take the leaves of the parameters, and give the leaves of the result, in a tuple if that is
-    one. waker: the address of what wakes the program's threads.
+    one. waker: the address of what wakes the program's threads. watched: the run may be stopped.
     """
     parameters = [leaf for p in signature.parameters for leaf in p.shape.leaves()]
     outputs = [stored(leaf) for leaf in signature.result.leaves()]
@@ -40,14 +42,15 @@ def fast_call(
         row[call_ir.PARTNER : call_ir.GIVEN] = number_words(shape)
     for result, argument in signature.donated.items():
         results.words[result, call_ir.PARTNER] = argument + 1
-    flags = (call_ir.RELEASES if cost_us >= RELEASE_US else 0) | (
-        call_ir.TUPLE if signature.result.is_tuple else 0
-    )
+    flags = call_ir.RELEASES if watched or cost_us >= RELEASE_US else 0
+    flags |= call_ir.WATCHED if watched else 0
+    flags |= call_ir.TUPLE if signature.result.is_tuple else 0
     record = np.zeros(call_ir.RECORD_WORDS, np.int64)
     record[call_ir.NARGS] = len(parameters)
     record[call_ir.NRESULTS] = len(outputs)
     record[call_ir.ENTRY] = entry
     record[call_ir.WAKER] = waker
+    record[call_ir.STOPPED] = id(raise_stopped)
     record[call_ir.ARGUMENT_SLOTS] = layout.arguments.ctypes.data
     record[call_ir.ARGUMENT_COUNT] = len(layout.arguments)
     record[call_ir.RESULT_SLOTS] = layout.results.ctypes.data

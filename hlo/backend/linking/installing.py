@@ -61,6 +61,8 @@ def link(
     pool = native.pool() if table.wakes_pool else None
     if pool is not None:
         pool.grow(table.threads)
+    if table.watched:
+        native.runs()  # its code calls them
     code = Code(bodies)
     code.run_once(FILL)
     entry = code.address(ENTRY)
@@ -69,7 +71,9 @@ def link(
     fast = None
     if call is not None:
         waker = 0 if pool is None else pool.waker
-        fast = linking.fast_call(call, signature, layout, entry, table.cost_us, waker=waker)
+        fast = linking.fast_call(
+            call, signature, layout, entry, table.cost_us, waker=waker, watched=table.watched
+        )
     return Executable(
         signature,
         layout,
@@ -77,6 +81,7 @@ def link(
         memory=table.memory,
         host=host,
         fast_call=fast,
+        stops=native.runs().enter if table.watched else None,
         keeps=(code, table, counters),
     )
 

@@ -32,6 +32,7 @@ class LinkTable(Struct, frozen=True):
     results: Pairs
     threads: int
     wakes_pool: bool
+    watched: bool
     cost_us: float
     memory: MemoryReport
     constants: tuple[np.ndarray, ...]

@@ -1,12 +1,13 @@
 """Native: the functions that every executable of the process shares, compiled once.
 
-The call from Python (call_ir) and the thread pool (pool_ir) are one object each in the cache. The
-call is used only where this Python's and NumPy's objects lie as it expects; elsewhere executables
-are called through ctypes.
+The call from Python (call_ir), the thread pool (pool_ir) and what stops runs (run_ir) are one
+object each in the cache. The call is used only where this Python's and NumPy's objects lie as it
+expects; elsewhere executables are called through ctypes.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
@@ -18,11 +19,12 @@ from importlib import import_module
 import ml_dtypes
 import numpy as np
 
-from hlo.backend.codegen import block_ir, call_ir, pool_ir, scalar_ir
+from hlo.backend.codegen import block_ir, call_ir, pool_ir, run_ir, scalar_ir
 from hlo.backend.codegen.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
+from hlo.runtime.stops import Enter
 
 METH_FASTCALL = 0x80
 SIG_BLOCK, SIG_SETMASK, SIGNAL_SET_BYTES = 0, 2, 128  # of Linux, where the pool is
@@ -63,6 +65,7 @@ def native_call() -> NativeCall | None:
     """The call from Python, or None where object layouts are not the expected ones."""
     if not layouts_as_expected():
         return None
+    runs()
     for name in call_ir.PYTHON_SYMBOLS:
         define_symbol(name, _address(getattr(ctypes.pythonapi, name)))
     library = ctypes.CDLL(None)
@@ -76,6 +79,51 @@ def native_call() -> NativeCall | None:
         define_symbol(name, id(known))
     module = IrModule(call_ir.text(), ("hlo_call", "hlo_push_frame"))
     return NativeCall(Code(objects([module])).keep_forever())
+
+
+class Runs:
+    """What stops runs: its state in this process, and the functions around a run."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None)
+        for name in run_ir.SYMBOLS:
+            define_symbol(name, _address(getattr(library, name)))
+        for name in run_ir.PYTHON_SYMBOLS:
+            define_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+        module = IrModule(run_ir.text(processor()), (run_ir.ENTER,))
+        self._code = Code(objects([module])).keep_forever()
+        for name in (run_ir.ENTER, run_ir.POLL, run_ir.POLL_STEP, run_ir.PIECES):
+            define_symbol(name, self._code.address(name))
+        self._state = self._code.address(run_ir.STATE)
+        for place in (run_ir.RUN_KEY, run_ir.LIMIT_KEY):
+            library.pthread_key_create(ctypes.c_void_p(self._state + place), None)
+        self._forked()
+        os.register_at_fork(after_in_child=self._forked)
+        # These keep the interpreter's lock; `enter` gives it up itself, and tells of exceptions.
+        enter = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        limit = ctypes.PYFUNCTYPE(None, ctypes.c_int64)
+        leave = ctypes.PYFUNCTYPE(None)
+        self.enter = Enter(
+            enter(self._code.address(run_ir.ENTER)), limit(self._code.address(run_ir.LIMIT))
+        )
+        atexit.register(leave(self._code.address(run_ir.LEAVE)))
+
+    def _forked(self) -> None:
+        """A process begins: its main thread is known, and no other thread runs anything."""
+        main = threading.main_thread().ident or 0
+        ctypes.c_uint64.from_address(self._state + run_ir.MAIN_THREAD).value = main
+        ctypes.c_int32.from_address(self._state + run_ir.ACTIVE).value = 0
+
+
+def runs() -> Runs:
+    """What stops runs in this process, made once: threads keep a run under its keys."""
+    with _lock:
+        return _made_runs()
+
+
+@lru_cache(maxsize=1)
+def _made_runs() -> Runs:
+    return Runs()
 
 
 def _address(function: object) -> int:
@@ -132,6 +180,7 @@ class Pool:
     """The process's worker threads: grown when a program wants more, never shrunk."""
 
     def __init__(self) -> None:
+        runs()
         library = ctypes.CDLL(None)
         define_symbol("syscall", _address(library.syscall))
         module = IrModule(pool_ir.text(processor()), ("hlo_parallel",))

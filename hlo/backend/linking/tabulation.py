@@ -52,6 +52,7 @@ def link_table(program: Program) -> LinkTable:
         tuple(places[Region.RESULT]),
         program.threads,
         program.wakes_pool,
+        program.watched,
         program.cost_us,
         memory_report(program, held.total_bytes),
         held.arrays,

@@ -52,7 +52,9 @@ CHUNKS_PER_THREAD = 4
 PACKED_BYTES_PER_US = 20_000  # of columns that a product packs
 UNEVEN = 1.1  # times the shortest that a loop may take so that late threads do little harm
 ASSUMED_TRIPS = 16  # of a loop whose end is not known
+WATCH_US = 500.0  # runs from this estimate on, or of no known length, can be stopped
 SPLIT_COPY_BYTES = 1 << 20
+LONG_COPY_BYTES = 1 << 25  # copied in units on one thread too, so that it can be stopped
 COPY_UNIT_BYTES = 1 << 16
 
 
@@ -221,6 +223,20 @@ def changing_cells(plan: BufferPlan, loop: Loop) -> frozenset[int] | None:
     return frozenset(written) if sum(worked_on.values()) <= HOT_BYTES else None
 
 
+def has_unknown_loops(plan: BufferPlan) -> bool:
+    """Whether a loop runs as often as its values say."""
+    stack: list[Node] = list(plan.nodes)
+    while stack:
+        match stack.pop():
+            case Loop(instruction=loop, condition=condition, body=body):
+                if counter(loop) is None:
+                    return True
+                stack += (*condition, *body)
+            case Branch(branches=branches):
+                stack += [n for branch in branches for n in branch]
+    return False
+
+
 def iterations(loop: Instruction) -> int:
     """How often a loop runs: what its counter says, else an assumption."""
     known = counter(loop)
@@ -246,6 +262,7 @@ class _Lowering:
 
     def program(self) -> Program:
         steps = self._steps(self.plan.nodes)
+        cost = cost_us(self.plan)
         return Program(
             self.plan,
             steps,
@@ -254,8 +271,9 @@ class _Lowering:
             tuple(self.hosts),
             self.scratch_bytes,
             self.threads,
-            cost_us(self.plan),
+            cost,
             self.splits,
+            cost >= WATCH_US or bool(self.hosts) or has_unknown_loops(self.plan),
         )
 
     def _steps(self, nodes: tuple[Node, ...]) -> tuple[Step, ...]:
@@ -284,8 +302,8 @@ class _Lowering:
         return tuple(steps)
 
     def _copy(self, node: Move) -> KernelStep | CopyStep:
-        """A copy; one that is worth splitting over threads is a kernel."""
-        if self.splits and node.size >= SPLIT_COPY_BYTES:
+        """A copy; one that is worth splitting over threads, or long, is a kernel."""
+        if node.size >= (SPLIT_COPY_BYTES if self.splits else LONG_COPY_BYTES):
             cells = self.plan.cells
             instruction = cells[node.target].instruction or cells[node.source].instruction
             assert instruction is not None, "a large cell is made by an instruction"

@@ -91,7 +91,8 @@ class Program(Struct, frozen=True, eq=False):
     """table: the cell of every slot after the header; a negative entry -1-t is thread t's scratch.
 
     kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
-    one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry.
+    one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry;
+    watched: whether a run may be so long that it has to be stoppable.
     """
 
     plan: BufferPlan
@@ -103,6 +104,7 @@ class Program(Struct, frozen=True, eq=False):
     threads: int
     cost_us: float
     wakes_pool: bool
+    watched: bool = False
 
     @property
     def working_bytes(self) -> int:
@@ -114,6 +116,7 @@ class Program(Struct, frozen=True, eq=False):
             f"program: {len(self.kernels)} kernels, {len(self.table)} slots, arena "
             f"{self.plan.arena_bytes} bytes, scratch {self.threads} x {self.scratch_bytes} bytes, "
             f"about {self.cost_us:.1f} us, {'wakes the pool' if self.wakes_pool else 'one thread'}"
+            f"{', can be stopped' if self.watched else ''}"
         ]
         return "\n".join([*head, *("  " + row for row in self._rows())])
 

@@ -1,6 +1,11 @@
 """Slots: the first places of a program's table of addresses, which are not cells."""
 
 # At the head: the host call's address, what it is called with, the thread
-# count, where a timed program counts; the rest is spare.
-HEADER_SLOTS = 8
+# count, where a timed program counts.
+HEADER_SLOTS = 16
 SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
+# Of a run that can be stopped (hlo/backend/codegen/run_ir.py): why it has to stop (0: it goes on),
+# nanoseconds of estimated work left until its loops look at the clock, when it next lets Python
+# look at signals, when its time is over, and the main thread's state while it has given up the
+# interpreter's lock. The rest is spare.
+SLOT_STOP, SLOT_FUEL, SLOT_NEXT, SLOT_DEADLINE, SLOT_MAIN = 4, 5, 6, 7, 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo.backend.codegen import masked
-from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.types import storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import REACH, has_assembly, write_assembly
 from hlo.backend.kernels.contraction.loops import (

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec.structs import replace
 
-from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.transposed import transposed

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.transposed import transposed

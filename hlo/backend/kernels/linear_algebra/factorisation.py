@@ -16,7 +16,7 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from hlo.backend.codegen.llvm_ir import symbol
+from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.nest import Nest
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
