@@ -76,13 +76,14 @@ class Worst(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def compiled(opcode: str, scalar: str, form: str) -> Function:
+def compiled(opcode: str, scalar: str, form: str, lanes: int = 0) -> Function:
     """The emitted function of arrays."""
 
     def body(w, t, values):
         return [FLOAT[opcode](*(Term(w, t, v) for v in values)).value]
 
-    run = lanes_function(body, [scalar], [scalar], lanes=LANES[scalar], target=FORMS[form]())
+    lanes = lanes or LANES[scalar]
+    run = lanes_function(body, [scalar], [scalar], lanes=lanes, target=FORMS[form]())
     return lambda x: run(x)[0]
 
 

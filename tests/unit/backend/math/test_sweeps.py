@@ -12,6 +12,7 @@ from tests.support.accuracy import (
     FORMS,
     LIMITS,
     UNARY,
+    compiled,
     errors_of,
     search_f64,
     sweep_f32,
@@ -31,6 +32,9 @@ WORST_F32 = {
     "log-plus-one": (0.06378291547298431, 0.06254768, 0.41375732421875),
     "logistic": (-4.1572938, -2.7684326171875, -17.6776123046875, -15.61669921875, -4.531036376953),
     "tanh": (0.6290283203125, 0.3067169189453125, 8.77734375, 8.66455078125, 0.06205010414123535),
+    "sine": (3.339467049976242e32, 2147483648.0, 3.4028234663852886e38),
+    "cosine": (9.398111702396751e19, 3.2921313276078326e19, 2147483904.0),
+    "tan": (1043986290573312.0, 4.04148737200449e29, 5.3e37),
     "cbrt": (7.298584531054846e36,),
     "erf": (0.13247971, 0.132720947265625, 3.5966339111328125, 0.9136734008789062, 0.9263648986816),
 }  # fmt: skip
@@ -100,3 +104,17 @@ def test_every_f32(opcode: str, form: str) -> None:
 def test_long_searches_of_f64(opcode: str, form: str) -> None:
     error, x = max(search_f64(opcode, form, 1 << 18, 12, seed) for seed in range(8))
     assert error <= LIMITS["double"], f"{opcode}({x!r})"
+
+
+@pytest.mark.parametrize("opcode", ["sine", "cosine", "tan"])
+def test_large_angles_in_every_lane_count(opcode: str) -> None:
+    """Lanes beside numbers of the quick reduction, and scalars, have the bits of full vectors."""
+    rng = np.random.default_rng(2)
+    x = (2.0 ** rng.uniform(-3, 127.9, 512)).astype(np.float32)
+    x[::7] = np.array([np.inf, np.nan, -np.inf, 2.0**31, -(2.0**127)] * 15, np.float32)[:74]
+    whole = compiled(opcode, "float", "host")(x)
+    large = np.abs(x) >= 2.0**31
+    alone = compiled(opcode, "float", "host")(x[large])
+    np.testing.assert_array_equal(whole[large], alone)
+    for lanes in (1, 4, 8):
+        np.testing.assert_array_equal(compiled(opcode, "float", "host", lanes)(x), whole)
