@@ -114,7 +114,7 @@ elementwise("log", 1, "ln x; 0 -> -inf, x < 0 -> NaN. Complex: cut on the negati
 elementwise("log-plus-one", 1, "ln(1 + x), accurate near 0; -1 -> -inf, below NaN, -0 stays.",
             attrs=RA, ulp=2, real=transcendental(np.log1p),
             complex_=widened(complexes.logarithm_plus_one))
-elementwise("logistic", 1, "1/(1 + e^-x).", attrs=RA, ulp=2.5,
+elementwise("logistic", 1, "1/(1 + e^-x).", attrs=RA, ulp=2,
             real=transcendental(reals.logistic), complex_=widened(complexes.logistic))
 elementwise("sqrt", 1, "The square root; -0 stays, x < 0 -> NaN. Complex: cut as log's.",
             attrs=RA, ulp=0.5, real=arithmetic(np.sqrt), complex_=widened(np.sqrt))
@@ -135,7 +135,7 @@ elementwise("sinh", 1, "Hyperbolic sine.", attrs=RA, ulp=2,
             real=transcendental(np.sinh), complex_=widened(complexes.hyperbolic_sine))
 elementwise("cosh", 1, "Hyperbolic cosine.", attrs=RA, ulp=2,
             real=transcendental(np.cosh), complex_=widened(complexes.hyperbolic_cosine))
-elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", attrs=RA, ulp=3,
+elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", attrs=RA, ulp=2,
             real=transcendental(np.tanh), complex_=widened(np.tanh))
 elementwise("asin", 1, "Inverse sine; |x| > 1 -> NaN.", attrs=RA, ulp=2,
             real=transcendental(np.arcsin), complex_=widened(np.arcsin))

@@ -61,6 +61,11 @@ def is_narrow_float(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits < 32
 
 
+def widens_quietly(target: Target, dtype: DType) -> bool:
+    """Whether `decoded` lets f16's instruction widen NaNs, which makes signalling ones quiet."""
+    return target.has("f16c") and dtype in (dt.F16, dt.F8E5M2)
+
+
 def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
     """Compute lanes of raw ones (of one component)."""
     component = dtype.component

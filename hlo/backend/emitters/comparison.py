@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hlo.backend.codegen import types
+from hlo.backend.emitters.conversion import storage_bits
 from hlo.backend.emitters.floats import FLOAT
 from hlo.backend.emitters.integers import INTEGER, PRED
 from hlo.backend.math.term import Term
@@ -25,8 +27,12 @@ def total_order(x: Term, dtype: DType) -> Term:
     """Float lanes as signed integers in the order of the type's bit patterns.
 
     Widening keeps this order, and NaN's sign, so that float lanes serve for narrower types; only
-    the NaN that has the code of -0 is put there.
+    the NaN that has the code of -0 is put there. Where an instruction widens, it makes signalling
+    NaNs quiet ones: there the codes are compared as they were in memory.
     """
+    if types.widens_quietly(x.target, dtype):
+        code = storage_bits(x, dtype)
+        return code ^ (code.ashr(dtype.bits - 1) & ((1 << (dtype.bits - 1)) - 1))
     fmt = dtype.float_format
     if fmt is not None and fmt.nan == "negative-zero":
         x = x.is_nan.select(-0.0, x)

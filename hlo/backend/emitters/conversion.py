@@ -84,7 +84,7 @@ def bits_converted(x: Term, source: DType, target: DType) -> Term:
     """The same bits read as another type of the same width."""
     if source is target:
         return x
-    bits = _storage_bits(x, source)
+    bits = storage_bits(x, source)
     if target.is_float and target.bits >= 32:
         return bits.real
     if target.is_pred:
@@ -94,7 +94,7 @@ def bits_converted(x: Term, source: DType, target: DType) -> Term:
     return x.of(decoded(x.w, x.target, bits.value, target))
 
 
-def _storage_bits(x: Term, dtype: DType) -> Term:
+def storage_bits(x: Term, dtype: DType) -> Term:
     """Integer lanes of an element's code; a type below 8 bits fills the low bits of i8."""
     if dtype.is_float and dtype.bits >= 32:
         return x.bits
@@ -107,7 +107,7 @@ def _storage_bits(x: Term, dtype: DType) -> Term:
         return x.of(read)  # f16's unit, through which some 8-bit codes go, makes NaNs quiet
     code = x.of(encoded(x.w, x.target, x.value, dtype))
     fmt = dtype.float_format
-    if dtype.bits > 8 or fmt is None or fmt.nan != "ieee":
+    if dtype.bits > 8 or fmt is None or fmt.nan != "ieee" or x.w.noted(x.value, dtype.name):
         return code
     payload = (x.bits >> (23 - fmt.mantissa)).to(code.scalar) & ((1 << fmt.mantissa) - 1)
     rest = code & -(1 << fmt.mantissa)
@@ -121,7 +121,7 @@ def reduced_precision(x: Term, dtype: DType, exponent_bits: int, mantissa_bits: 
     if fmt.nan != "ieee":
         dtype, fmt = dt.F32, dt.F32.float_format
         assert fmt is not None
-    bits = x.bits if dtype.bits >= 32 else _storage_bits(x, dtype).to("i32", signed=False)
+    bits = x.bits if dtype.bits >= 32 else storage_bits(x, dtype).to("i32", signed=False)
     sign = bits & (1 << (dtype.bits - 1))
     size = bits ^ sign
     infinity = ((1 << fmt.exponent) - 1) << fmt.mantissa
@@ -184,7 +184,7 @@ def _stochastic_float(x: Term, random: Term, source: DType, target: DType) -> Te
 def _nearest(size: Term, target: DType) -> tuple[Term, Term]:
     """The target's value nearest to |x| as double lanes, and its code."""
     near = size.to("float") if target.bits >= 32 else _odd_float(size)
-    code = _storage_bits(near, target)
+    code = storage_bits(near, target)
     return _of_code(code, target), code
 
 

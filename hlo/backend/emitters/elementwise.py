@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes
+from hlo.backend.codegen.types import Lanes, widens_quietly
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters import comparison, complex_numbers, conversion
 from hlo.backend.emitters.floats import FLOAT
@@ -35,7 +35,7 @@ def emit(
 ) -> Lanes:
     """The lanes of `opcode` applied to the operands' lanes."""
     if opcode == "select":
-        return _select(w, operands)
+        return _select(w, target, operands, result)
     if result.is_complex or any(t.is_complex for t in operand_types):
         return complex_numbers.emit(opcode, w, target, operands, operand_types, result, attributes)
     terms = [Term(w, target, o) for o in operands if isinstance(o, Value)]
@@ -50,8 +50,8 @@ def supported(opcode: str) -> bool:
     return opcode in OPCODES
 
 
-def _select(w: Writer, operands: Sequence[Lanes]) -> Lanes:
-    """A bit copy of either operand."""
+def _select(w: Writer, target: Target, operands: Sequence[Lanes], result: DType) -> Lanes:
+    """A bit copy of either operand, of its code too where lanes do not hold all bits of it."""
     condition, then, otherwise = operands
     assert isinstance(condition, Value)
     if isinstance(then, tuple) and isinstance(otherwise, tuple):
@@ -59,7 +59,11 @@ def _select(w: Writer, operands: Sequence[Lanes]) -> Lanes:
         return real, imag
     assert isinstance(then, Value)
     assert isinstance(otherwise, Value)
-    return w.select(condition, then, otherwise)
+    value = w.select(condition, then, otherwise)
+    codes = [w.noted(v, result.name) for v in (then, otherwise)]
+    if widens_quietly(target, result) and codes[0] is not None and codes[1] is not None:
+        w.note(value, result.name, w.select(condition, codes[0], codes[1]))
+    return value
 
 
 def _plain(opcode: str, terms: list[Term], dtype: DType) -> Term:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hlo.backend.math import piece_tables, pieces
 from hlo.backend.math.exponential import exp
-from hlo.backend.math.term import Term, fma, horner, outlined
+from hlo.backend.math.term import Term, fast_two_sum, fma, horner, outlined, two_product
 
 _P_F32 = (
     0.12837916612625122, -0.3761262893676758, 0.11283624172210693, -0.026855560019612312,
@@ -48,7 +48,12 @@ def _erf_f32(x: Term) -> Term:
     small = size < 0.9
     y = small.select(size, 0.0)
     near = fma(size, horner(y * y, _P_F32), size)
-    far = 1.0 - exp(horner(size.at_most(4.0), _LOG_ERFC))
+    z = size.at_most(4.0)
+    constant, *others = _LOG_ERFC
+    product, lost = two_product(z, horner(z, others))
+    exponent, rest = fast_two_sum(product, z.const(constant))
+    tail = exp(exponent)
+    far = 1.0 - fma(tail, lost + rest, tail)
     return small.select(near, far).copysign(x)
 
 

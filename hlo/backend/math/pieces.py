@@ -4,7 +4,8 @@
 
 One vpermps fetches a coefficient for sixteen lanes. h is a number for which every f(k h) lies near
 an f32 (so that rounding the leading coefficient costs little) and whose multiples are exact. For
-k = 0 the leading part is |x| itself: small results keep their relative accuracy.
+k = 0 the leading part is |x| itself: small results keep their relative accuracy. Where the next
+piece cancels much its rows describe f(x) - |x| too, and |x| is added last.
 Coefficients by Lawson's weighted least squares, rounded one after the other with a refit of the
 rest.
 """
@@ -23,11 +24,15 @@ _HALF = 8  # lanes of AVX2's permutations
 
 
 class Pieces(Struct, frozen=True):
-    """h, the bound from which on f is flat, and c0, c1, ..: one row of sixteen per coefficient."""
+    """h, the bound from which on f is flat, and c0, c1, ..: one row of sixteen per coefficient.
+
+    less_x: how many pieces, from the first, are of f(x) - |x|.
+    """
 
     step: float
     bound: float
     rows: tuple[tuple[float, ...], ...]
+    less_x: int = 1
 
 
 def has_tables(x: Term) -> bool:
@@ -46,6 +51,9 @@ def odd(x: Term, pieces: Pieces) -> Term:
     q = others[-1]
     for coefficient in reversed(others[:-1]):
         q = fma(q, d, coefficient)
+    if pieces.less_x > 1:
+        missing = (k < pieces.less_x - 0.5).select(t, 0.0)
+        return (fma(q, d, first) + missing).copysign(x)
     # In lanes a masked vpermps; a scalar's entry had better be loaded while k is not known yet.
     constant = k.eq(0.0).select(t, first) if x.lanes == 1 else k.ne(0.0).select(first, t)
     return fma(q, d, constant).copysign(x)

@@ -1,16 +1,18 @@
 """Range reduction of sin, cos and tan: |x| = n pi/2 + r, |r| <= pi/4, for every finite x.
 
-Up to a bound: Cody and Waite, n pi/2 subtracted in parts of pi/2. Beyond, lane by lane behind a
-branch: Payne and Hanek (1983), x times the bits of 2/pi that matter, in integers.
+Up to a bound: Cody and Waite, n pi/2 subtracted in parts of pi/2. Beyond, behind a branch: Payne
+and Hanek (1983), x times the bits of 2/pi that matter, for f32 in doubles whose products are exact,
+for f64 lane by lane in integers.
 n is wanted modulo 4 only: it comes as integer lanes of the double's width.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
-from hlo.backend.codegen.writer import Value, Writer, float_bits
+from hlo.backend.codegen.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import FORMATS
 from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
 
@@ -22,6 +24,8 @@ _HALF_PI, _HALF_PI_LOW = math.pi / 2, 6.123233995736766036e-17
 _BOUND_F64 = 2.0**20
 _BOUND_F32 = 2.0**31
 
+Reduction = Callable[[Term], list[Term]]  # |x| beyond the bound to the results
+
 
 def reduced_in_double(x: Term) -> tuple[Term, Term]:
     """r as double lanes and n, for float lanes: a double has 29 bits to spare."""
@@ -29,7 +33,7 @@ def reduced_in_double(x: Term) -> tuple[Term, Term]:
     shifted = fma(size, _TWO_OVER_PI, _MAGIC)
     n = shifted - _MAGIC
     r = fma(n, -_HALF_PI_LOW, fma(n, -_HALF_PI, size))
-    r, _, quadrant = _with_large(size, _BOUND_F32, r, r.const(0.0), shifted.bits)
+    r, quadrant = _with_large(size, _BOUND_F32, (r, shifted.bits), _by_three_products)
     return r, quadrant
 
 
@@ -41,13 +45,14 @@ def reduced(x: Term) -> tuple[Term, Term, Term]:
     first, second, third = _PARTS
     high, rest = two_sum(fma(n, -first, size), n * -second)
     r, low = fast_two_sum(high, fma(n, -third, rest))
-    return _with_large(size, _BOUND_F64, r, low, shifted.bits)
+    r, low, quadrant = _with_large(size, _BOUND_F64, (r, low, shifted.bits), _lane_by_lane)
+    return r, low, quadrant
 
 
 def _with_large(
-    size: Term, bound: float, r: Term, low: Term, quadrant: Term
-) -> tuple[Term, Term, Term]:
-    """The three results, those of lanes beyond the bound replaced; only in an outlined function."""
+    size: Term, bound: float, results: tuple[Term, ...], reduction: Reduction
+) -> list[Term]:
+    """The results, those of lanes beyond the bound replaced; only in an outlined function."""
     w = size.w
     large = (size >= bound) & (size < float("inf"))
     before, slow, after = (w.new_label(name) for name in ("before", "slow", "after"))
@@ -57,7 +62,8 @@ def _with_large(
     w.branch_if(found.value, slow, after)
     w.label(slow)
     known = w.scope()
-    patched = _patched(large.select(size, bound), large, (r, low, quadrant))
+    exact = reduction(large.select(size, bound))
+    patched = [large.select(e, r) for e, r in zip(exact, results, strict=True)]
     last = w.new_label("patched")
     w.branch(last)
     w.label(last)
@@ -65,19 +71,89 @@ def _with_large(
     w.label(after)
     w.restore(known)
     merged = []
-    for fast, exact in zip((r, low, quadrant), patched, strict=True):
-        text = f"phi {fast.type} [{fast.value}, %{before}], [{exact.value}, %{last}]"
+    for fast, slower in zip(results, patched, strict=True):
+        text = f"phi {fast.type} [{fast.value}, %{before}], [{slower.value}, %{last}]"
         merged.append(fast.of(w.assign(fast.type, text)))
-    return merged[0], merged[1], merged[2]
+    return merged
 
 
-def _patched(size: Term, large: Term, results: tuple[Term, ...]) -> list[Term]:
-    """Lane after lane through the scalar function; lanes that are not large keep their value."""
+# -- numbers of f32 ------------------------------------------------------------------------------
+
+_TABLE = "hlo.two_over_pi.parts"
+_PART_BITS = 29  # times 24 of x: a double
+_ROW = 4  # numbers apart, of which three count
+
+
+def _by_three_products(size: Term) -> list[Term]:
+    """r and n of f32 numbers >= 2^31 in double lanes.
+
+    x times the bits of 2/pi from where on the product is not a multiple of 4: 29 of them, 29 more,
+    and 53 more. The first two products are exact, and the first less n is.
+    """
+    first, second, third = _parts_of_two_over_pi(size)
+    leading, following = size * first, size * second
+    shifted = (leading + following) + _MAGIC
+    n = shifted - _MAGIC
+    fraction = fma(size, third, (leading - n) + following)
+    return [fraction * _HALF_PI, shifted.bits]
+
+
+def _parts_of_two_over_pi(size: Term) -> list[Term]:
+    """The three parts that a number's exponent asks for."""
+    w = size.w
+    numbers = _rows()
+    table = ", ".join(f"double {float_bits(v, 'double')}" for v in numbers)
+    w.globals[_TABLE] = f"@{_TABLE} = internal constant [{len(numbers)} x double] [{table}]"
+    row = ((size.bits >> 52) - (1023 + _FIRST_EXPONENT)) * _ROW
+    return [_loaded(row + k, size) for k in range(3)]
+
+
+def _loaded(index: Term, like: Term) -> Term:
+    """The table's numbers at these places."""
+    w, lanes = index.w, index.lanes
+    if lanes == 1:
+        return like.of(
+            w.load(w.address(Value(f"@{_TABLE}", "ptr"), index.value, "double"), "double")
+        )
+    places = w.assign(
+        f"<{lanes} x ptr>", f"getelementptr double, ptr @{_TABLE}, {index.value.typed}"
+    )
+    symbol = f"llvm.masked.gather.v{lanes}f64.v{lanes}p0"
+    kinds = (places.type, "i32", f"<{lanes} x i1>", like.type)
+    w.declare(like.type, symbol, kinds)
+    call = f"{places.typed}, i32 8, <{lanes} x i1> splat (i1 true), {like.type} poison"
+    return like.of(w.pure(like.type, f"call {like.type} @{symbol}({call})"))
+
+
+_FIRST_EXPONENT, _LAST_EXPONENT = 31, 127
+
+
+@lru_cache(maxsize=1)
+def _rows() -> tuple[float, ...]:
+    """A row per exponent E of x, a multiple of 2^(E-23): bits of 2/pi below 2^(25-E)."""
+    places = 512
+    scaled = (1 << (2 * places + 1)) // _pi(places)
+    numbers = []
+    for exponent in range(_FIRST_EXPONENT, _LAST_EXPONENT + 1):
+        end = places + 25 - exponent
+        rest = scaled & ((1 << end) - 1)
+        for bits in (_PART_BITS, _PART_BITS, 53):
+            end -= bits
+            numbers.append(math.ldexp(float(rest >> end), end - places))
+            rest &= (1 << end) - 1
+        numbers.append(0.0)
+    return tuple(numbers)
+
+
+# -- numbers of f64 ------------------------------------------------------------------------------
+
+
+def _lane_by_lane(size: Term) -> list[Term]:
+    """The three results, lane after lane through the scalar function."""
     w = size.w
     _define_payne_hanek(w)
     if size.lanes == 1:
-        exact = _parts(w, size.value)
-        return [large.select(size.of(e), t) for e, t in zip(exact, results, strict=True)]
+        return [size.of(part) for part in _parts(w, size.value)]
     before, head, done = (w.new_label(name) for name in ("before", "head", "done"))
     w.branch(before)
     w.label(before)
@@ -88,13 +164,13 @@ def _patched(size: Term, large: Term, results: tuple[Term, ...]) -> list[Term]:
     place = len(w.lines)
     x = w.assign("double", f"extractelement {size.value.typed}, i64 {lane}")
     merged = []
-    for part, result in zip(_parts(w, x), results, strict=True):
-        state = Value(w.fresh("p"), result.type)
-        text = f"insertelement {state.typed}, {part.typed}, i64 {lane}"
-        later = w.assign(result.type, text)
-        first = f"[{result.value}, %{before}], [{later}, %{head}]"
-        w.lines.insert(place, f"  {state} = phi {result.type} {first}")
-        merged.append(large.select(size.of(later), result))
+    for part in _parts(w, x):
+        state = Value(w.fresh("p"), vector_of(part.type, size.lanes))
+        later = w.assign(state.type, f"insertelement {state.typed}, {part.typed}, i64 {lane}")
+        w.lines.insert(
+            place, f"  {state} = phi {state.type} [poison, %{before}], [{later}, %{head}]"
+        )
+        merged.append(size.of(later))
     w.emit(f"{following} = add i64 {lane}, 1")
     more = w.assign("i1", f"icmp slt i64 {following}, {size.lanes}")
     w.branch_if(more, head, done)
