@@ -57,9 +57,12 @@ def is_fusible(instruction: Instruction) -> bool:
     return is_elementwise(instruction)
 
 
-def is_fusible_computation(computation: Computation) -> bool:
-    """Whether a staged kernel can run a fusion's computation."""
-    return _fused_size(computation, {}) <= MOST_COPIED
+def is_fusible_computation(computation: Computation, known: dict[Computation, int]) -> bool:
+    """Whether a staged kernel can run a fusion's computation.
+
+    known: the sizes of computations that were asked for before, unchanged since.
+    """
+    return _fused_size(computation, known) <= MOST_COPIED
 
 
 def _fused_size(computation: Computation, known: dict[Computation, int]) -> int:

@@ -14,26 +14,29 @@ from dataclasses import dataclass
 class Family:
     """text(size) is the module. large: the size at which each stage still has to end in seconds.
 
-    runs: whether a run's steps grow as the text does, so that it may be evaluated.
+    base: the size of which tests take four and eight times. runs: whether a run's steps grow as the
+    text does, so that it may be evaluated. text_growth: how much longer twice the size's text is.
     """
 
     name: str
     text: Callable[[int], str]
     large: int
+    base: int
     runs: bool
+    text_growth: float
 
 
 FAMILIES: dict[str, Family] = {}
 
 
 def family(
-    large: int, *, runs: bool = True
+    large: int, *, base: int = 24, runs: bool = True, text_growth: float = 2
 ) -> Callable[[Callable[[int], str]], Callable[[int], str]]:
     """Enter a function from sizes to texts."""
 
     def enter(text: Callable[[int], str]) -> Callable[[int], str]:
         name = text.__name__
-        FAMILIES[name] = Family(name, text, large, runs)
+        FAMILIES[name] = Family(name, text, large, base, runs, text_growth)
         return text
 
     return enter
@@ -88,7 +91,7 @@ def binary_chain(n: int) -> str:
     return module(["p = f32[64] parameter(0)", "q = f32[64] parameter(1)", *lines])
 
 
-@family(5_000)
+@family(5_000, base=16)
 def independent_chains(n: int) -> str:
     lines = ["p = f32[64] parameter(0)"]
     for k in range(n):
@@ -101,7 +104,7 @@ def independent_chains(n: int) -> str:
     return module([*lines, f"ROOT t = {shapes('f32[64]', n)} tuple({names('r', n)})"])
 
 
-@family(5_000)
+@family(5_000, base=20)
 def users_of_a_scalar(n: int) -> str:
     lines = ["s = f32[] parameter(0)", "h = f32[] sine(s)"]
     lines += ["b = f32[64] broadcast(h), dimensions={}"]
@@ -110,7 +113,7 @@ def users_of_a_scalar(n: int) -> str:
     return module([*lines, f"ROOT t = {shapes('f32[64]', n)} tuple({names('r', n)})"])
 
 
-@family(5_000)
+@family(5_000, base=8)
 def readers_of_an_array(n: int) -> str:
     lines = ["p = f32[8,64] parameter(0)", "h = f32[8,64] tanh(p)"]
     for k in range(n):
@@ -146,7 +149,7 @@ def reshape_chain(n: int) -> str:
     return module(["p = f32[8,8] parameter(0)", *lines])
 
 
-@family(2_000)
+@family(2_000, base=40)
 def pad_chain(n: int) -> str:
     lines = chain(n, "p", lambda k, x: f"f32[{8 + k + 1}] pad({x}, z), padding=1_0")
     return module(["p = f32[8] parameter(0)", "z = f32[] constant(0)", *lines])
@@ -174,7 +177,7 @@ def dot_chain(n: int) -> str:
     return module(["p = f32[8,8] parameter(0)", "w = f32[8,8] parameter(1)", *lines])
 
 
-@family(500)
+@family(500, base=8)
 def layers(n: int) -> str:
     lines = ["x0 = f32[8,16] parameter(0)"]
     for k in range(n):
@@ -191,7 +194,7 @@ def layers(n: int) -> str:
     return module([*lines, f"ROOT r = f32[8,16] negate(x{n})"], ADD)
 
 
-@family(1_000)
+@family(1_000, base=10)
 def gathers(n: int) -> str:
     form = (
         "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
@@ -264,7 +267,7 @@ def concatenated_parameters(n: int) -> str:
     return module([*lines, root])
 
 
-@family(5_000)
+@family(5_000, base=12)
 def concatenated_values(n: int) -> str:
     lines = [f"p = f32[{n},2] parameter(0)"]
     for k in range(n):
@@ -284,7 +287,7 @@ def concatenated_columns(n: int) -> str:
     return module([*lines, root])
 
 
-@family(200)
+@family(200, base=4)
 def variadic_reduce(n: int) -> str:
     a = [f"a{k} = f32[] parameter({k})" for k in range(n)]
     b = [f"b{k} = f32[] parameter({n + k})" for k in range(n)]
@@ -374,7 +377,7 @@ def elements_of_one_tuple(n: int) -> str:
     return module([*lines, *chain(n - 1, "g0", lambda k, x: f"f32[4] add({x}, g{k + 1})")])
 
 
-@family(400)
+@family(400, base=6, text_growth=4)
 def nested_tuples(n: int) -> str:
     inner, lines = "f32[4]", ["p = f32[4] parameter(0)"]
     last = "p"
@@ -389,7 +392,7 @@ def nested_tuples(n: int) -> str:
     return module([*lines, f"ROOT r = f32[4] negate({last})"])
 
 
-@family(60)
+@family(60, base=7)
 def dimensions(n: int) -> str:
     dims = ",".join(["1"] * (n - 1) + ["2"]) if n > 1 else "2"
     order = ",".join(str(d) for d in reversed(range(n)))
@@ -406,7 +409,7 @@ def dimensions(n: int) -> str:
     return module(lines, ADD)
 
 
-@family(40)
+@family(40, base=5)
 def window_dimensions(n: int) -> str:
     dims = ",".join(["1"] * (n - 1) + ["8"]) if n > 1 else "8"
     out = ",".join(["1"] * (n - 1) + ["7"]) if n > 1 else "7"
@@ -426,7 +429,7 @@ def _calls(n: int, body: Callable[[int], list[str]]) -> str:
     return module(entry, first, *rest)
 
 
-@family(2_000)
+@family(2_000, base=16)
 def calls_once(n: int) -> str:
     return _calls(
         n,
@@ -434,7 +437,7 @@ def calls_once(n: int) -> str:
     )
 
 
-@family(200, runs=False)
+@family(200, base=5, runs=False)
 def calls_twice(n: int) -> str:
     return _calls(
         n,
@@ -446,7 +449,7 @@ def calls_twice(n: int) -> str:
     )
 
 
-@family(60, runs=False)
+@family(60, base=5, runs=False)
 def conditionals_twice(n: int) -> str:
     def body(k: int) -> list[str]:
         return [
@@ -463,7 +466,7 @@ def conditionals_twice(n: int) -> str:
     return _calls(n, body)
 
 
-@family(500)
+@family(500, base=32)
 def conditionals_in_a_row(n: int) -> str:
     one = computation("one", ["x = f32[4] parameter(0)", "ROOT r = f32[4] sine(x)"])
     two = computation("two", ["x = f32[4] parameter(0)", "ROOT r = f32[4] negate(x)"])
@@ -472,7 +475,7 @@ def conditionals_in_a_row(n: int) -> str:
     return module(["c = pred[] parameter(0)", "p = f32[4] parameter(1)", *lines], one, two)
 
 
-@family(1_000)
+@family(1_000, base=10)
 def branches(n: int) -> str:
     made = [
         computation(
@@ -489,7 +492,7 @@ def branches(n: int) -> str:
     return module(["i = s32[] parameter(0)", "p = f32[4] parameter(1)", root], *made)
 
 
-@family(80, runs=False)
+@family(80, base=5, runs=False)
 def nested_loops(n: int) -> str:
     state = "(s32[], f32[4])"
     made = []
@@ -522,7 +525,7 @@ def nested_loops(n: int) -> str:
     return module([*entry, root], *made)
 
 
-@family(200, runs=False)
+@family(60, base=5, runs=False)
 def loops_of_loops(n: int) -> str:
     """Each body runs the previous one's loop twice: what is shared must stay shared."""
     state = "(s32[], f32[4])"
@@ -532,7 +535,7 @@ def loops_of_loops(n: int) -> str:
          "z = s32[] constant(2)", "ROOT r = pred[] compare(i, z), direction=LT"],
     )  # fmt: skip
     made = [test]
-    for k in range(min(n, 60)):
+    for k in range(n):
         inner = ["y = f32[4] sine(x)"]
         if k:
             loop = f"condition=c, body=b{k - 1}"
@@ -554,11 +557,11 @@ def loops_of_loops(n: int) -> str:
             )
         )  # fmt: skip
     entry = ["p = f32[4] parameter(0)", "z = s32[] constant(0)", f"u = {state} tuple(z, p)"]
-    root = f"ROOT w = {state} while(u), condition=c, body=b{min(n, 60) - 1}"
+    root = f"ROOT w = {state} while(u), condition=c, body=b{n - 1}"
     return module([*entry, root], *made)
 
 
-@family(2_000)
+@family(2_000, base=12)
 def carried_leaves(n: int) -> str:
     state = f"(s32[], {', '.join(['f32[4]'] * n)})"
     gets = [f"x{k} = f32[4] get-tuple-element(t), index={k + 1}" for k in range(n)]
@@ -579,7 +582,7 @@ def carried_leaves(n: int) -> str:
     return module([*lines, f"ROOT w = {state} while(u), condition=test, body=body"], test, body)
 
 
-@family(500)
+@family(500, base=8)
 def loops_in_a_row(n: int) -> str:
     state = "(s32[], f32[4])"
     test = computation(
@@ -603,7 +606,7 @@ def loops_in_a_row(n: int) -> str:
     return module([*lines, f"ROOT r = f32[4] negate(g{n})"], test, body)
 
 
-@family(500)
+@family(500, base=10)
 def nested_fusions(n: int) -> str:
     made = [computation("fun0", ["x = f32[4] parameter(0)", "ROOT r = f32[4] sine(x)"])]
     for k in range(1, n):
@@ -615,7 +618,7 @@ def nested_fusions(n: int) -> str:
     return module(["p = f32[4] parameter(0)", root], *made)
 
 
-@family(500)
+@family(500, base=10)
 def fusions(n: int) -> str:
     made, lines = [], []
     for k in range(n):
@@ -630,7 +633,7 @@ def fusions(n: int) -> str:
     return module(["p = f32[4] parameter(0)", *lines], *made)
 
 
-@family(1_000)
+@family(1_000, base=15)
 def reducers(n: int) -> str:
     made = [
         computation(
@@ -650,7 +653,7 @@ def reducers(n: int) -> str:
     return module([*lines, f"ROOT t = {shapes('f32[4]', n)} tuple({names('h', n)})"], *made)
 
 
-@family(500)
+@family(500, base=12)
 def asynchronous(n: int) -> str:
     made, lines, last = [], ["p = f32[4] parameter(0)"], "p"
     for k in range(n):
@@ -664,7 +667,7 @@ def asynchronous(n: int) -> str:
     return module([*lines, f"ROOT r = f32[4] negate({last})"], *made)
 
 
-@family(60, runs=False)
+@family(60, base=5, runs=False)
 def known_conditionals_twice(n: int) -> str:
     form = "true_computation=fun{0}, false_computation=fun{0}"
 
@@ -678,7 +681,7 @@ def known_conditionals_twice(n: int) -> str:
     return _calls(n, body)
 
 
-@family(60, runs=False)
+@family(60, base=5, runs=False)
 def fusions_twice(n: int) -> str:
     made = [computation("fun0", ["x = f32[4] parameter(0)", "ROOT r = f32[4] sine(x)"])]
     for k in range(1, n):
@@ -692,7 +695,7 @@ def fusions_twice(n: int) -> str:
     return module(["p = f32[4] parameter(0)", root], *made)
 
 
-@family(60, runs=False)
+@family(60, base=5, runs=False)
 def selections_twice(n: int) -> str:
     """What a map applies chooses between two branches that choose in their turn."""
     made = [computation("fun0", ["x = f32[] parameter(0)", "ROOT r = f32[] sine(x)"])]
@@ -710,7 +713,7 @@ def selections_twice(n: int) -> str:
     return module(["p = f32[16] parameter(0)", root], *made)
 
 
-@family(60, runs=False)
+@family(60, base=5, runs=False)
 def reducer_calls_twice(n: int) -> str:
     """What a reduction applies calls what calls the next twice."""
     two = ["x = f32[] parameter(0)", "y = f32[] parameter(1)"]
