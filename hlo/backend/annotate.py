@@ -62,7 +62,7 @@ def annotated(module: Module, name: str, mode: str = "strict") -> str:
 
 
 def _kernel_steps(program: Program) -> Iterator[KernelStep]:
-    stack: list[Step] = list(reversed(program.steps))
+    stack: list[Step] = [s for steps in (program.steps, *program.routines) for s in steps][::-1]
     while stack:
         step = stack.pop()
         match step:

@@ -176,7 +176,7 @@ class Computation:
         self._facts = None
         for user in tuple(old.users):
             if user is not new:
-                user.operands = tuple([new if o is old else o for o in user.operands])
+                user.operands = _replaced(user.operands, old, new)
                 new.users[user] = None
                 del old.users[user]
         if self.root is old:
@@ -202,6 +202,16 @@ class Computation:
         assert ordered.keys() == self._instructions.keys(), "a permutation of the instructions"
         self._instructions = ordered
         self._by_order = self._facts = None
+
+
+def _replaced(
+    operands: tuple[Instruction, ...], old: Instruction, new: Instruction
+) -> tuple[Instruction, ...]:
+    """The operands with one for another; a wide tuple's mostly hold it once."""
+    if len(operands) < 64 or operands.count(old) > 1:
+        return tuple([new if o is old else o for o in operands])
+    at = operands.index(old)
+    return (*operands[:at], new, *operands[at + 1 :])
 
 
 def _next_state(_: Computation) -> int:

@@ -21,23 +21,32 @@ def has_effect(instruction: Instruction) -> bool:
     """Whether the instruction, or anything that it calls, has a side effect."""
     if acts(instruction):
         return True
-    return may_call(instruction) and any(c.fact(_acts_inside) for c in _reached(instruction))
+    return may_call(instruction) and any(map(_runs_effects, instruction.called_computations()))
+
+
+def _runs_effects(computation: Computation) -> bool:
+    """Whether anything in a computation, or in what it calls, has a side effect.
+
+    Known of each computation until its own next edit: rewrites give what is called no effects that
+    it did not have. What is called is asked first, since calls may be as deep as the module.
+    """
+    stack = [computation]
+    while stack:
+        facts = stack[-1].facts
+        if _runs_effects not in facts:
+            waiting = [c for c in callees(stack[-1]) if _runs_effects not in c.facts]
+            if waiting:
+                stack += waiting
+                continue
+            facts[_runs_effects] = stack[-1].fact(_acts_inside) or any(
+                c.facts[_runs_effects] for c in callees(stack[-1])
+            )
+        stack.pop()
+    return bool(computation.facts[_runs_effects])
 
 
 def _acts_inside(computation: Computation) -> bool:
     return any(map(acts, computation.instructions))
-
-
-def _reached(instruction: Instruction) -> Iterator[Computation]:
-    """All that an instruction calls, however deep, each once."""
-    pending = list(instruction.called_computations())
-    seen = set(pending)
-    while pending:
-        top = pending.pop()
-        yield top
-        fresh = [c for c in callees(top) if c not in seen]
-        seen.update(fresh)
-        pending += fresh
 
 
 def with_callees(instruction: Instruction) -> Iterator[Instruction]:

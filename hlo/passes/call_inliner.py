@@ -14,6 +14,12 @@ from hlo.ir.graph import (
 )
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.call_budget import (
+    called_otherwise,
+    is_within_budget,
+    of_calls,
+    shared_computations,
+)
 from hlo.passes.liveness import awaited, wrapped_operations
 
 
@@ -21,17 +27,32 @@ def call_inliner(module: Module) -> bool:
     """Replace each `call` by its body.
 
     Callees first, so that one round inlines all levels. Calls on another execution thread and
-    those with control dependences stay. O(size of the result).
+    those with control dependences stay; so do calls of what the call budget says is shared, and
+    what is copied wholly is then not inlined into by itself. O(size of the result).
     """
-    changed = False
     wrapped = wrapped_operations(module)
-    for computation in callees_first(module):
-        if computation in wrapped:
-            continue
-        kept = awaited(computation)
-        for instruction in calls(computation):
-            if instruction not in kept and _may_inline(instruction, computation):
-                inline_call(instruction)
+    kept = {i for computation in module.computations for i in awaited(computation)}
+
+    def may_inline(call: Instruction, computation: Computation) -> bool:
+        return computation not in wrapped and call not in kept and _may_inline(call, computation)
+
+    order = callees_first(module)
+    callees = of_calls(may_inline)
+    shared: frozenset[Computation] = frozenset()
+    if not is_within_budget(order, callees):
+        staying = called_otherwise(order, may_inline)
+        shared = shared_computations(order, callees, staying)
+        order = [c for c in order if c in staying or c in shared]
+    changed = False
+    for computation in order:
+        waiting = [i for i in reversed(calls(computation)) if may_inline(i, computation)]
+        while waiting:
+            call = waiting.pop()
+            if shared.isdisjoint(call.called_computations()):
+                made: list[Instruction] = []
+                inline_call(call, made)
+                kept.update(before for i in made for before in control_predecessors(i))
+                waiting += [i for i in reversed(made) if may_inline(i, computation)]
                 changed = True
     return changed
 
@@ -43,9 +64,9 @@ def _may_inline(instruction: Instruction, computation: Computation) -> bool:
     return callee.execution_thread == computation.execution_thread
 
 
-def inline_call(call: Instruction) -> Instruction:
+def inline_call(call: Instruction, made: list[Instruction] | None = None) -> Instruction:
     """Copy the callee's instructions into the caller and remove the call;
-    the value that replaces it.
+    the value that replaces it. made: gets the copies.
     """
     computation = call.computation
     assert computation is not None, f"{call.name} stands in no computation"
@@ -62,6 +83,8 @@ def inline_call(call: Instruction) -> Instruction:
             before = tuple(twins[p] for p in control_predecessors(old))
             new.attributes = {**new.attributes, "control-predecessors": before}
         twins[old] = computation.adopt(new)
+        if made is not None:
+            made.append(new)
         if new.opcode == "async-start":
             _own_copies(new)
     result = twins[callee.root]

@@ -8,11 +8,13 @@ arithmetic, of which kernels make vectors.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
 
 from hlo.ir.computation import Computation
+from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
@@ -20,6 +22,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.effects import with_callees
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import OPS, Trait
+from hlo.passes.call_budget import budget
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.liveness import awaited
 
@@ -38,17 +41,25 @@ MOST_BRANCHES = 8
 
 
 def conditional_to_select(module: Module) -> bool:
-    """Compute all branches of conditionals in computations that are applied to elements."""
+    """Compute all branches of conditionals in computations that are applied to elements.
+
+    As long as copies of the branches are within the call budget.
+    """
     if not any(i.opcode == "conditional" for c in module.computations for i in c.instructions):
         return False
     changed = False
+    room = budget(module.computations)
+    kept = {i for computation in module.computations for i in awaited(computation)}
     for computation in dict.fromkeys(_applied(module)):
-        while True:
-            found = next((i for i in computation.instructions if _is_selectable(i)), None)
-            if found is None:
-                break
-            _select(found)
-            changed = True
+        waiting = deque(calls(computation))
+        while waiting:
+            found = waiting.popleft()
+            if found not in kept and _is_selectable(found):
+                room -= sum(map(len, found.called_computations()))
+                if room < 0:
+                    break
+                waiting += _select(found)
+                changed = True
     return changed
 
 
@@ -68,19 +79,19 @@ def is_plain(instruction: Instruction) -> bool:
 def _is_selectable(conditional: Instruction) -> bool:
     if conditional.opcode != "conditional" or "control-predecessors" in conditional.attributes:
         return False
-    computation = conditional.computation
-    assert computation is not None, "an instruction of a computation"
     leaves = conditional.shape.elements if conditional.shape.is_tuple else (conditional.shape,)
     if len(conditional.operands) > 1 + MOST_BRANCHES or not all(s.is_array for s in leaves):
         return False
-    if not conditional.operands[0].shape.is_scalar or conditional in awaited(computation):
+    if not conditional.operands[0].shape.is_scalar:
         return False
     members = (i for i in with_callees(conditional) if i.opcode != "conditional")
     return all(is_plain(i) and "control-predecessors" not in i.attributes for i in members)
 
 
-def _select(conditional: Instruction) -> None:
-    """Write one conditional as its branches and a choice among their results."""
+def _select(conditional: Instruction) -> list[Instruction]:
+    """Write one conditional as its branches and a choice among their results; the branches'
+    instructions.
+    """
     computation = conditional.computation
     assert computation is not None, "an instruction of a computation"
     choice, *operands = conditional.operands
@@ -100,8 +111,10 @@ def _select(conditional: Instruction) -> None:
         result = _chosen(choice, made)
     computation.replace_uses(conditional, result)
     computation.remove(conditional)
+    copies: list[Instruction] = []
     for call in made:
-        inline_call(call)
+        inline_call(call, copies)
+    return copies
 
 
 def _chosen(choice: Instruction, values: list[Instruction]) -> Instruction:

@@ -6,6 +6,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers, calls, clone_computation, redirect_calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.passes.call_budget import shared_by
 
 CONTROL_FLOW = frozenset({"call", "while", "conditional"})
 
@@ -14,11 +15,14 @@ def flatten_call_graph(module: Module) -> bool:
     """Clone computations that several control-flow instructions call.
 
     Callers first, so that a clone's own callees are shared by then and cloned in their turn.
-    The result is as large as the call tree.
+    The result is as large as the call tree, within the call budget.
     """
+    shared = shared_by(module, CONTROL_FLOW)
     sites = callers(module)
     changed = False
     for computation in reversed(callees_first(module)):
+        if computation in shared:
+            continue
         control = [i for i in sites[computation] if i.opcode in CONTROL_FLOW]
         for site in _after_first(control, computation):
             clone = clone_computation(computation)

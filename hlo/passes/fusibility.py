@@ -14,7 +14,9 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import OPS, Trait, has_trait
+from hlo.passes.call_budget import MOST_COPIED
 
+_MOST_JOINED = 64  # operands of a concatenate that are a loop nest each
 _MOST_SEARCHED = 64  # instructions behind a producer
 # Ops that say where an element comes from and compute nothing.
 MOVEMENT = frozenset(
@@ -55,15 +57,30 @@ def is_fusible(instruction: Instruction) -> bool:
     return is_elementwise(instruction)
 
 
-def is_fusible_computation(computation: Computation) -> bool:
-    """Whether a staged kernel can run a fusion's computation."""
-    for member in computation.instructions:
-        if member.opcode == "fusion":
-            if not all(is_fusible_computation(c) for c in member.called_computations()):
-                return False
-        elif not is_fusible(member) and member.opcode not in _CALLS_INSIDE:
-            return False
-    return True
+def is_fusible_computation(computation: Computation, known: dict[Computation, int]) -> bool:
+    """Whether a staged kernel can run a fusion's computation.
+
+    known: the sizes of computations that were asked for before, unchanged since.
+    """
+    return _fused_size(computation, known) <= MOST_COPIED
+
+
+def _fused_size(computation: Computation, known: dict[Computation, int]) -> int:
+    """The instructions of a kernel, those of fusions in it counted at each; too many for no kernel.
+
+    known: of the computations that were met.
+    """
+    if computation not in known:
+        size = len(computation)
+        for member in computation.instructions:
+            if member.opcode == "fusion":
+                size += sum(_fused_size(c, known) for c in member.called_computations())
+            elif not is_fusible(member) and member.opcode not in _CALLS_INSIDE:
+                size = MOST_COPIED + 1
+            if size > MOST_COPIED:
+                break
+        known[computation] = size
+    return known[computation]
 
 
 def contraction_of(fusion: Instruction) -> Instruction | None:
@@ -116,6 +133,11 @@ def is_scalar_code(computation: Computation) -> bool:
         or i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "copy")
         for i in computation.instructions
     ) and all(not i.shape.dims for i in computation.instructions)
+
+
+def is_wide_concatenate(instruction: Instruction) -> bool:
+    """Whether it joins so many arrays that they are copied by a table, and nothing is fused."""
+    return instruction.opcode == "concatenate" and len(instruction.operands) > _MOST_JOINED
 
 
 def op_cost(instruction: Instruction) -> int:

@@ -72,18 +72,20 @@ def _write_out(module: Module) -> bool:
     """
     changed = False
     wrapped = wrapped_operations(module)
+    sizes: dict[Computation, int] = {}
     for computation in tuple(module.computations):
         kept = awaited(computation)
         for instruction in calls(computation):
             if instruction.opcode == "fusion":
                 (callee,) = instruction.called_computations()
-                if not is_fusible_computation(callee) and not has_kernels(instruction):
+                if not is_fusible_computation(callee, sizes) and not has_kernels(instruction):
                     if computation in wrapped:
                         result = _called(computation, instruction, callee)
                     else:
                         result = inline_call(instruction)
                     if instruction in kept:
                         _wait_for(computation, instruction, result)
+                    sizes.clear()
                     changed = True
     return changed
 

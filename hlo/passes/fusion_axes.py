@@ -8,7 +8,7 @@ row. Does not know: what is worth fusing (fusion_groups.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from msgspec import Struct, field
@@ -62,12 +62,17 @@ class Group(Struct, eq=False):
         return self.folds > 0
 
 
+def users_in(members: Mapping[Instruction, object], producer: Instruction) -> list[Instruction]:
+    """The users of a producer that are members: whichever are fewer are asked."""
+    if len(producer.users) <= 4 * len(members):
+        return [user for user in producer.users if user in members]
+    return [member for member in members if producer in member.operands]
+
+
 def joint_axes(group: Group, producer: Instruction) -> Axes | None:
     """The producer's axes by all its users in the group; UNKNOWN where they disagree."""
     found: Axes | None = None
-    for user in producer.users:
-        if user not in group.members:
-            continue
+    for user in users_in(group.members, producer):
         for number, operand in enumerate(user.operands):
             if operand is producer:
                 axes = operand_axes(group, user, number)

@@ -25,6 +25,7 @@ from hlo.passes.fusibility import (
     is_fusible,
     is_padded,
     is_scalar_constant,
+    is_wide_concatenate,
     leaves_updated_alone,
     op_cost,
 )
@@ -181,7 +182,7 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
 def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
     """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
     is_free = views_memory(producer) or _is_spread(producer)
-    is_full = not is_free and _is_full(group, max_size)
+    is_full = is_wide_concatenate(group.root) or (not is_free and _is_full(group, max_size))
     if is_full or _operand_count(group, producer) > _MOST_OPERANDS:
         return False
     if producer.opcode == "constant":

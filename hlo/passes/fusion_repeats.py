@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from hlo.ir.instruction import Instruction
 from hlo.passes.fusibility import is_elementwise, is_fusible, op_cost
+from hlo.passes.fusion_axes import users_in
 
 CHEAP = 3  # ops per element that may be computed again for every use
 MOST_REPEATED = 6  # ops per element; a write and a read of memory take about as long
@@ -71,10 +72,8 @@ def evaluations(producer: Instruction, counts: Mapping[Instruction, float]) -> f
     Users at the element's own place share what is computed; so do slices of one concatenate.
     """
     own, moved = 0.0, dict[Instruction, float]()
-    for user in producer.users:
-        count = counts.get(user)
-        if count is None:
-            continue
+    for user in users_in(counts, producer):
+        count = counts[user]
         if user.opcode not in _MOVES:
             own = max(own, count)
             continue

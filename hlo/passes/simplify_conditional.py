@@ -6,6 +6,7 @@ from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.making import make
+from hlo.passes.call_budget import budget
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.patterns.matching import splat_literal
@@ -15,8 +16,10 @@ def simplify_conditional(module: Module) -> bool:
     """Replace conditionals on constants by the branch that runs.
 
     conditional(true, x, y)  =>  the true computation's instructions, of x. O(size of the result).
+    Beyond the call budget it becomes a call of that computation.
     """
     changed = False
+    room = budget(module.computations)
     wrapped = wrapped_operations(module)
     for computation in tuple(module.computations):
         if computation in wrapped:
@@ -33,7 +36,9 @@ def simplify_conditional(module: Module) -> bool:
             call = make(instruction, "call", operand, shape=shape, to_apply=branch)
             computation.replace_uses(instruction, call)
             computation.remove(instruction)
-            inline_call(call)
+            room -= len(branch)
+            if room >= 0:
+                inline_call(call)
             changed = True
     return changed
 

@@ -11,6 +11,7 @@ No value changes: our text allows LLVM to combine no two operations that round.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import itertools
 import re
 from collections.abc import Iterator
@@ -157,6 +158,7 @@ class _Function(Struct, eq=False):
     loops: list[_Loop]
     defined: list[str]  # by each line, a value or a label; "" by most
     place: dict[str, int]
+    _mentions: dict[str, list[int]] = field(default_factory=dict)
 
     @staticmethod
     def read(text: str) -> _Function | None:
@@ -176,19 +178,36 @@ class _Function(Struct, eq=False):
         """Those that lines [first, end) hold."""
         return set(_NAME.findall("\n".join(self.lines[first:end])))
 
+    def _is_outside(self, name: str, first: int, end: int) -> bool:
+        """Whether other lines than [first, end) mention a name. All are read once, at the first."""
+        if not self._mentions:
+            found = self._mentions
+            for number, line in enumerate(self.lines):
+                for other in _NAME.findall(line):
+                    found.setdefault(other, [number, number])[1] = number
+        reach = self._mentions.get(name)
+        return reach is not None and (reach[0] < first or reach[1] >= end)
+
     def chosen(self, wanted: int) -> list[_Loop]:
         """The loops to cut out, so that about `wanted` lines are left of the function."""
         left, found = len(self.lines), []
-        candidates = list(self.loops if len(self.loops) != 1 else self.loops[0].inner)
+        outermost = set(map(id, self.loops))
+        count = itertools.count()  # of equal ones the first goes first
+        candidates: list[tuple[int, int, _Loop]] = []
+
+        def add(loops: list[_Loop]) -> None:
+            for loop in loops:
+                heapq.heappush(candidates, (-loop.size, next(count), loop))
+
+        add(self.loops if len(self.loops) != 1 else self.loops[0].inner)
         while left > wanted * _SLACK and candidates:
-            loop = max(candidates, key=lambda x: x.size)
-            candidates.remove(loop)
+            loop = heapq.heappop(candidates)[2]
             if loop.size < LEAST_LINES:
                 break
-            is_outermost = any(loop is x for x in self.loops)
+            is_outermost = id(loop) in outermost
             least = LEAST_WORK if left <= MOST_RUN else LEAST_WORK // 2
             if loop.size > _WHOLE * left or not (is_outermost or loop.work >= least):
-                candidates += loop.inner
+                add(loop.inner)
             else:
                 found.append(loop)
                 left -= loop.size
@@ -199,10 +218,10 @@ class _Function(Struct, eq=False):
         labels = [0, *(n for n, x in enumerate(self.lines) if x[-1:] == ":"), len(self.lines)]
         if max(b - a for a, b in itertools.pairwise(labels)) <= MOST_RUN:
             return
-        cut_out = [(loop.first, loop.end) for loop in chosen]
+        cut_out = {n for loop in chosen for n in range(loop.first, loop.end + 1)}
         first = 1
         for number, line in enumerate(self.lines):
-            if not _BREAK.match(line) and not any(a <= number <= b for a, b in cut_out):
+            if not _BREAK.match(line) and number not in cut_out:
                 continue
             count = -(-(number - first) // MOST_RUN)
             if count > 1:
@@ -216,8 +235,9 @@ class _Function(Struct, eq=False):
         last = dict.fromkeys(own, 0)
         for n, line in enumerate(self.lines[first:end]):
             last |= {name: n for name in _NAME.findall(line) if name in own}
-        for name in (self._names(0, first) | self._names(end, len(self.lines))) & own.keys():
-            last[name] = end - first
+        for name in own:
+            if self._is_outside(name, first, end):
+                last[name] = end - first
         changes = [0] * (end - first + 2)
         for name, n in own.items():
             changes[n + 1] += 1
@@ -235,7 +255,7 @@ class _Function(Struct, eq=False):
         """
         own = set(self.defined[first : end + 1])
         used = self._names(first, end + 1) - own
-        outside = (self._names(0, first) | self._names(end + 1, len(self.lines))) & own
+        outside = {name for name in own if self._is_outside(name, first, end + 1)}
         if done:
             outside -= {self.lines[first][:-1], done}
         parameters = self._typed(sorted(used, key=lambda name: (self.place.get(name, 0), name)))

@@ -9,20 +9,21 @@ lists of steps are cut into functions, because LLVM's time grows faster than a f
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from itertools import groupby
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.codegen import region_ir, watch_ir
+from hlo.backend.codegen import copy_table, flushing, region_ir, watch_ir
 from hlo.backend.codegen.aligning import aligned_address
 from hlo.backend.codegen.byte_orders import hidden
+from hlo.backend.codegen.copy_table import TABLE, Copies, gathered
 from hlo.backend.codegen.cutting import cut
 from hlo.backend.codegen.definitions import Definitions, symbol
 from hlo.backend.codegen.filling import apart
+from hlo.backend.codegen.grouping import MOST_LINES, grouped, processors
 from hlo.backend.codegen.ir_module import ENTRY, FILL, PARALLEL, PARALLEL_TYPES, WAKE, IrModule
 from hlo.backend.codegen.loop_ir import (
     LoopFunction,
@@ -40,6 +41,7 @@ from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
+    CallStep,
     CopyStep,
     HostStep,
     KernelStep,
@@ -48,7 +50,6 @@ from hlo.backend.planning.program import (
     Step,
 )
 from hlo.backend.planning.slots import (
-    HEADER_SLOTS,
     SLOT_COUNTERS,
     SLOT_FRAME,
     SLOT_HOST,
@@ -58,12 +59,9 @@ from hlo.backend.planning.slots import (
 TimedStep = KernelStep | CopyStep | HostStep
 COPY = "llvm.memcpy.p0.p0.i64"
 INLINED_LINES = 4000  # of short loops in one program
-SETUP_LINES = 8  # what a function costs besides its own
-LEAST_LINES, MOST_LINES = 60, 500  # of a module: 500 are 15 ms of code generation
 LEAST_CUT, MOST_CUT = 150, 400  # of a kernel that may stay whole; 400 are 11 ms
 LONG_SHARE, PIECE_SHARE = 140, 60  # per cent of a processor's: what is cut, and into which pieces
 GLUE_LINES = 24  # of an entry that is no module of its own
-FLUSH_BITS = 0x8040  # MXCSR: flush results to zero, denormals are zeros
 
 
 def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
@@ -114,29 +112,9 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
 
 def _cut_to_shares(kernels: dict[str, Kernel]) -> dict[str, Kernel]:
     """The kernels, long ones in pieces, so that each processor has its share of the lines."""
-    share = sum(k.text.count("\n") for k in kernels.values()) // _processors()
+    share = sum(k.text.count("\n") for k in kernels.values()) // processors()
     longest = max(LEAST_CUT, min(MOST_CUT, LONG_SHARE * share // 100))
     return cut(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
-
-
-def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
-    """Kernels in groups of like length, one for each processor: a module costs 1 ms of set-up."""
-    lines = {name: k.text.count("\n") + SETUP_LINES for name, k in kernels.items()}
-    total = sum(lines.values())
-    rounds = -(-total // (MOST_LINES * _processors()))  # of modules, one on each processor
-    count = max(min(rounds * _processors(), total // LEAST_LINES), 1)
-    groups: list[dict[str, Kernel]] = [{} for _ in range(min(count, len(kernels)))]
-    lengths = [0] * len(groups)
-    for name in sorted(lines, key=lines.__getitem__, reverse=True):
-        least = lengths.index(min(lengths))
-        groups[least][name] = kernels[name]
-        lengths[least] += lines[name]
-    return groups
-
-
-@lru_cache(maxsize=1)
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def kernel_module(
@@ -195,6 +173,10 @@ class _Entry:
         self.inlined: dict[str, Kernel] = {}
         self.called: dict[int, None] = {}
         self.uses = cell_uses(program, program.steps)
+        for steps in program.routines:
+            self.uses += cell_uses(program, steps)
+        self.routines: list[str] = []
+        self.slots = program.slots
         self.watched = program.watched
         if self.watched:
             self._declare(POLL_STEP, watch_ir.POLLS)
@@ -202,6 +184,8 @@ class _Entry:
 
     def write(self) -> None:
         """Write all functions."""
+        for steps in self.program.routines:
+            self.routines.append(self._outlined(steps, "routine"))
         body = _Function()
         if self.program.wakes_pool:
             self._declare(WAKE, f"void @{WAKE}()")
@@ -251,14 +235,15 @@ class _Entry:
         needed = [
             self.declarations.get(s) or f"declare i32 @{s}(ptr)"
             for s in used
-            if s not in defined and s not in symbols
+            if s not in defined and s not in symbols and not s.endswith(TABLE)
         ]
         return "\n".join([*needed, *bodies, ""])
 
     @property
     def has_loops(self) -> bool:
         """Whether steps run more than once."""
-        return any(isinstance(step, LoopStep) for step in self.program.steps)
+        lists = (self.program.steps, *self.program.routines)
+        return any(isinstance(step, LoopStep) for steps in lists for step in steps)
 
     @property
     def _run(self) -> str:
@@ -274,20 +259,9 @@ class _Entry:
 
     def _flushing(self, body: _Function, run: str) -> None:
         """Run with denormals as zeros, and put the caller's mode back."""
-        for name in ("llvm.x86.sse.stmxcsr", "llvm.x86.sse.ldmxcsr"):
+        for name in flushing.CALLED:
             self._declare(name, f"void @{name}(ptr)")
-        body.lines += [
-            "  %old = alloca i32",
-            "  %new = alloca i32",
-            "  call void @llvm.x86.sse.stmxcsr(ptr %old)",
-            "  %bits = load i32, ptr %old",
-            f"  %flush = or i32 %bits, {FLUSH_BITS}",
-            "  store i32 %flush, ptr %new",
-            "  call void @llvm.x86.sse.ldmxcsr(ptr %new)",
-            f"  %status = call i32 @{run}(ptr %frame)",
-            "  call void @llvm.x86.sse.ldmxcsr(ptr %old)",
-            "  ret i32 %status",
-        ]
+        body.lines += flushing.around(run)
 
     def _outlined(self, steps: tuple[Step, ...], name: str) -> str:
         """A function of its own for the steps; its name."""
@@ -300,6 +274,9 @@ class _Entry:
 
     def _steps(self, function: _Function, steps: tuple[Step, ...]) -> None:
         """Write the steps; too many of them go into functions that are called in turn."""
+        if self.timed is None and any(isinstance(s, Copies) for s in gathered(steps)):
+            self._with_tables(function, steps)
+            return
         if sum(map(weight, steps)) > STEPS_PER_FUNCTION and len(steps) > 1:
             for part in parts(steps):
                 name = self._outlined(part, "part")
@@ -308,24 +285,45 @@ class _Entry:
         since = 0.0
         for step in steps if self.timed is not None else self._regions(function, steps):
             began = self._clock(function, step)
-            match step:
-                case KernelStep():
-                    self._kernel(function, step)
-                case CopyStep():
-                    self._copy(function, step)
-                case AlignStep():
-                    self._align(function, step)
-                case HostStep():
-                    self._host(function, step)
-                case LoopStep():
-                    self._loop(function, step)
-                case BranchStep():
-                    self._branch(function, step)
+            self._step(function, step)
             self._count(function, step, began)
             since += watch_ir.step_us(step)
             if self.watched and (since >= watch_ir.POLL_US or isinstance(step, HostStep)):
                 function.lines += watch_ir.asking(function.fresh("p"))
                 since = 0.0
+
+    def _step(self, function: _Function, step: Step) -> None:
+        match step:
+            case KernelStep():
+                self._kernel(function, step)
+            case CopyStep():
+                self._copy(function, step)
+            case AlignStep():
+                self._align(function, step)
+            case HostStep():
+                self._host(function, step)
+            case CallStep():
+                self._call(function, step)
+            case LoopStep():
+                self._loop(function, step)
+            case BranchStep():
+                self._branch(function, step)
+
+    def _with_tables(self, function: _Function, steps: tuple[Step, ...]) -> None:
+        """Write the steps, long rows of copies by tables."""
+        for is_table, row in groupby(gathered(steps), lambda s: isinstance(s, Copies)):
+            if not is_table:
+                between = tuple(s for s in row if not isinstance(s, Copies))
+                name = self._outlined(between, "part")
+                self._checked(function, f"call i32 @{name}(ptr %frame)", between)
+                continue
+            for copies in row:
+                assert isinstance(copies, Copies), "a group of tables"
+                symbol = f"hlo_copies_{len(self.functions)}"
+                self.functions[symbol] = copy_table.function(symbol, copies)
+                self._declare(symbol, f"void @{symbol}(ptr)")
+                self._declare(COPY, f"void @{COPY}(ptr, ptr, i64, i1)")
+                function.lines.append(f"  call void @{symbol}(ptr %frame)")
 
     def _regions(self, function: _Function, steps: tuple[Step, ...]) -> Iterator[Step]:
         """The steps; those of a region are written as one parallel loop instead."""
@@ -427,9 +425,20 @@ class _Entry:
         source, spare = function.held(step.source), function.held(step.spare)
         used = function.fresh("used")
         function.lines += aligned_address(used, source, spare, step.size)
-        for number, cell in enumerate(self.program.table, HEADER_SLOTS):
-            if cell == step.cell:
-                function.lines.append(f"  store ptr %{used}, ptr {function.slot(number)}, align 8")
+        self._point(function, step.cell, f"%{used}")
+
+    def _point(self, function: _Function, cell: int, address: str) -> None:
+        """Put an address into all slots of a cell."""
+        for number in self.slots.get(cell, ()):
+            function.lines.append(f"  store ptr {address}, ptr {function.slot(number)}, align 8")
+
+    def _call(self, function: _Function, step: CallStep) -> None:
+        for slot, cell in step.pairs:
+            if cell in self.slots:
+                self._point(function, cell, function.held(slot))
+        self._checked(function, f"call i32 @{self.routines[step.routine]}(ptr %frame)", (step,))
+        if self.watched:
+            function.lines += watch_ir.after_call(function.fresh("e"))
 
     def _host(self, function: _Function, step: HostStep) -> None:
         host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)

@@ -29,6 +29,7 @@ from hlo.backend.planning.lowering import CALL_US, kernel_us
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
+    CallStep,
     CopyStep,
     HostStep,
     KernelStep,
@@ -81,7 +82,7 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
                 work += step.size / 10_000
                 if step.size > COPY_BYTES:
                     return False
-            case HostStep() | AlignStep():
+            case HostStep() | AlignStep() | CallStep():
                 return False
         if count > MOST_STEPS or lines > MOST_LINES or work > MOST_US:
             return False
@@ -103,6 +104,8 @@ def rows(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
             case HostStep():
                 shapes = (*(o.shape for o in step.instruction.operands), step.instruction.shape)
                 yield step.slot, sum(leaf_count(shape) for shape in shapes)
+            case CallStep():
+                yield from ((slot, 1) for slot, _ in step.pairs)
             case LoopStep():
                 yield step.predicate, 1
             case BranchStep():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hlo.backend.planning.program import BranchStep, HostStep, LoopStep, Step
+from hlo.backend.planning.program import BranchStep, CallStep, HostStep, LoopStep, Step
 
 STEPS_PER_FUNCTION = 500
 
@@ -25,7 +25,7 @@ def may_fail(steps: Iterable[Step]) -> bool:
     while stack:
         step = stack.pop()
         match step:
-            case HostStep():
+            case HostStep() | CallStep(may_fail=True):
                 return True
             case LoopStep():
                 stack += (*step.condition, *step.body)

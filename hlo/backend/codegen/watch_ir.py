@@ -21,6 +21,7 @@ from hlo.backend.planning.lowering import (
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
+    CallStep,
     CopyStep,
     HostStep,
     KernelStep,
@@ -47,6 +48,8 @@ def step_us(step: Step) -> float:
             return CALL_US + step.size / COPY_BYTES_PER_US
         case HostStep():
             return HOST_US
+        case CallStep():
+            return CALL_US  # it asks for itself
         case LoopStep():
             trip = trip_us(step)
             return trip * iterations(step.instruction) if is_known(step) else trip
@@ -100,6 +103,11 @@ def back_edge(n: str, target: str, us: float) -> list[str]:
     at = f"%fuel.at{n}"
     head = f"  {at} = getelementptr i8, ptr %frame, i64 {8 * SLOT_FUEL}"
     return [head, *spending(n, at, max(1, round(1000 * us)), target), *asking(n)]
+
+
+def after_call(n: str) -> list[str]:
+    """Lines behind a routine's call: routines call each other so often that only the sum tells."""
+    return back_edge(n, f"on{n}", CALL_US)
 
 
 def spending(n: str, place: str, cost: int, target: str) -> list[str]:

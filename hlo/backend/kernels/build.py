@@ -16,13 +16,14 @@ from importlib.util import find_spec
 from msgspec import Struct
 
 from hlo.backend.codegen.target import Target
-from hlo.backend.kernels.fingerprint import fingerprint
+from hlo.backend.kernels.fingerprint import Fingerprints
 from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.planning.leaves import leaf_count
 from hlo.backend.planning.legality import CONTROL, SOURCES, Way, is_forwarding, way
 from hlo.backend.planning.schedule import Schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
+from hlo.passes.call_budget import MOST_COPIED, copied_size
 
 Pairs = frozenset[tuple[int, int]]
 _NO_PAIRS: Pairs = frozenset()
@@ -48,6 +49,7 @@ Family = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 # nothing does not load the sorting kernels.
 FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
     Way.STAGED: (("staged", "staged_kernel"),),
+    Way.JOINED: (("joined", "joined_kernel"),),
     Way.CONTRACTION: (("contraction.contraction", "contraction_kernels"),),
     Way.SORT: (("sorting.sort", "sort_kernel"),),
     Way.SCATTER: (("scatter.wide", "wide_scatter_kernels"), ("scatter.scatter", "scatter_kernel")),
@@ -70,12 +72,13 @@ def implementations(
     """An implementation for every scheduled instruction that needs code of its own."""
     found: dict[Instruction, Implementation] = {}
     known: dict[object, Implementation] = {}
+    fingerprints = Fingerprints()
     for order in schedule.orders.values():
         for instruction in order:
             opcode = instruction.opcode
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue
-            key = fingerprint(instruction)
+            key = fingerprints.of(instruction)
             implementation = known.get(key)
             if implementation is None:
                 implementation = implement(instruction, target, families)
@@ -89,7 +92,12 @@ def implement(
     target: Target,
     families: Mapping[Way, tuple[Family, ...]] | None = None,
 ) -> Implementation:
-    """The first family's answer, else a host call."""
+    """The first family's answer, else a host call.
+
+    So is what would hold too many copies of what it calls.
+    """
+    if copied_size(instruction) > MOST_COPIED:
+        return HostCall()
     chosen = way(instruction)
     asked = family_functions(chosen) if families is None else families.get(chosen, ())
     for family in asked:

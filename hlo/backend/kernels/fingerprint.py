@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
+from hlo.ir.graph import callees
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 
@@ -12,44 +13,67 @@ SILENT = frozenset(
 )
 
 
-def fingerprint(instruction: Instruction) -> object:
-    """A hashable key of opcode, shapes, attributes, and of what is called, in depth.
+class Fingerprints:
+    """Fingerprints of a program's instructions; what they call is read once, and is a number."""
 
-    Operands that are the same value count as such: their kernel may read one of them only.
-    """
-    operands = instruction.operands
-    return _one(instruction, tuple((o.shape, operands.index(o)) for o in operands))
+    def __init__(self) -> None:
+        self._numbers: dict[object, int] = {}
+        self._known: dict[Computation, int] = {}
 
+    def of(self, instruction: Instruction) -> object:
+        """A hashable key of opcode, shapes, attributes, and of what is called, in depth.
 
-def _one(instruction: Instruction, operands: object) -> object:
-    attributes = tuple(
-        (name, _value(value))
-        for name, value in sorted(instruction.attributes.items())
-        if name not in SILENT
-    )
-    return instruction.opcode, instruction.shape, operands, attributes
+        Operands that are the same value count as such: their kernel may read one of them only.
+        """
+        operands = instruction.operands
+        first: dict[Instruction, int] = {}
+        for number, operand in enumerate(operands):
+            first.setdefault(operand, number)
+        for callee in instruction.called_computations():
+            self._number(callee)
+        return self._one(instruction, tuple([(o.shape, first[o]) for o in operands]))
 
+    def _number(self, computation: Computation) -> None:
+        """Number a computation after all that it calls: calls may be as deep as the module."""
+        stack = [computation]
+        while stack:
+            top = stack[-1]
+            waiting = [c for c in callees(top) if c not in self._known]
+            if waiting and top not in self._known:
+                stack += waiting
+                continue
+            stack.pop()
+            if top not in self._known:
+                rows = self._rows(top)
+                self._known[top] = self._numbers.setdefault(rows, len(self._numbers))
 
-def _value(value: object) -> object:
-    if isinstance(value, Computation):
-        return _computation(value)
-    if isinstance(value, Literal):
-        return _literal(value)
-    if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-        return tuple(_computation(v) for v in value)
-    if isinstance(value, list | dict):
-        return repr(value)
-    return value
+    def _rows(self, computation: Computation) -> object:
+        """The rows of a called computation, operands by position."""
+        place = {instruction: n for n, instruction in enumerate(computation.instructions)}
+        rows = [self._one(i, tuple([place[o] for o in i.operands])) for i in place]
+        return tuple(rows), place[computation.root]
+
+    def _one(self, instruction: Instruction, operands: object) -> object:
+        attributes = tuple(
+            (name, self._value(value))
+            for name, value in sorted(instruction.attributes.items())
+            if name not in SILENT
+        )
+        return instruction.opcode, instruction.shape, operands, attributes
+
+    def _value(self, value: object) -> object:
+        if isinstance(value, Computation):
+            return self._known[value]
+        if isinstance(value, Literal):
+            return _literal(value)
+        if isinstance(value, tuple) and value and isinstance(value[0], Computation):
+            return tuple(self._known[v] for v in value)
+        if isinstance(value, list | dict):
+            return repr(value)
+        return value
 
 
 def _literal(literal: Literal) -> object:
     if isinstance(literal.value, tuple):
         return literal.shape, tuple(_literal(e) for e in literal.value)
     return literal.shape, None if literal.value is None else literal.value.tobytes()
-
-
-def _computation(computation: Computation) -> object:
-    """The rows of a called computation, operands by position."""
-    place = {instruction: n for n, instruction in enumerate(computation.instructions)}
-    rows = tuple(_one(i, tuple(place[o] for o in i.operands)) for i in computation.instructions)
-    return rows, place[computation.root]

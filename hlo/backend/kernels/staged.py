@@ -35,6 +35,7 @@ from hlo.backend.kernels.streams import end_streams, plan_streams
 from hlo.backend.planning.leaves import leaves_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.ops.effects import with_callees
 
 
 def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
@@ -74,12 +75,8 @@ def _arrays(shape: Shape) -> list[Shape]:
 
 
 def _members(instruction: Instruction) -> list[Instruction]:
-    """The instruction and all that called computations hold."""
-    found = [instruction]
-    for computation in instruction.called_computations():
-        for member in computation.instructions:
-            found += _members(member)
-    return found
+    """The instruction and all that called computations hold, each once."""
+    return list(with_callees(instruction))
 
 
 def _only_moves(instruction: Instruction) -> bool:

@@ -33,7 +33,7 @@ def link_table(program: Program) -> LinkTable:
             arena.append((slot, cell.offset, number))
         elif cell.region is Region.SPARE:
             arena.append((slot, spare_base + cell.offset, number))
-        elif cell.region is Region.ALIGNED:
+        elif cell.region in (Region.ALIGNED, Region.PASSED, Region.RETURNED):
             continue  # the program itself fills it in
         elif cell.region is Region.CONSTANT:
             places[Region.CONSTANT].append((slot, held.numbers[number]))

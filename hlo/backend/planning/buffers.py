@@ -7,8 +7,8 @@ order of preference: the cell that its operand must share, the cell in which it 
 (a program result, a loop's state), a dying operand's cell where the kernel allows it, a new cell.
 Values that control flow hands on (loop state, branch results, call operands) keep their cell; a
 copy is inserted only where two values would need one cell at a time. Called computations are
-planned once per call site (control_cells.py). A cell that is not an argument, a result or a
-constant is then given a place in the arena (packing.py).
+planned once per call site (control_cells.py), within the call budget (routine_cells.py). A cell
+that is not an argument, a result or a constant is then given a place in the arena (packing.py).
 Source: the value semantics and the copy rules of OP_SEMANTICS_CONTROL.md section 7.
 Does not know: LLVM, addresses, threads.
 """
@@ -19,13 +19,13 @@ from collections.abc import Iterable, Sequence
 
 from hlo.backend.kernels.build import Implementations
 from hlo.backend.planning.cells import BufferPlan, Move, Node, Region, Run
-from hlo.backend.planning.control_cells import ControlCells
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.fitting import check_addressable
 from hlo.backend.planning.leaves import leaf_count, leaf_sizes
 from hlo.backend.planning.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.planning.occupancy import NOTHING, Scope
-from hlo.backend.planning.packing import pack, place_spares
+from hlo.backend.planning.packing import place_spares
+from hlo.backend.planning.routine_cells import RoutineCells
 from hlo.backend.planning.schedule import Schedule
 from hlo.backend.planning.value_cells import FOREVER, Steps
 from hlo.ir.computation import Computation
@@ -37,12 +37,13 @@ def assign(schedule: Schedule, implementations: Implementations) -> BufferPlan:
     assigner = _Assigner(schedule, implementations)
     nodes = assigner.plan()
     check_addressable(assigner.at.cells)
-    arena_bytes = pack(assigner.at.cells)
+    arena_bytes = assigner.pack()
     cells, moments = tuple(assigner.at.cells), tuple(assigner.at.moments)
-    return BufferPlan(schedule, nodes, cells, arena_bytes, moments, place_spares(cells))
+    spare_bytes, routines = place_spares(cells), tuple(assigner.routines)
+    return BufferPlan(schedule, nodes, cells, arena_bytes, moments, spare_bytes, routines)
 
 
-class _Assigner(ControlCells):
+class _Assigner(RoutineCells):
     """Plans the program and what runs in it."""
 
     # -- the program ---------------------------------------------------------------------------
@@ -81,6 +82,19 @@ class _Assigner(ControlCells):
 
         targets: where the root's leaves are wanted. settle: move what did not get there.
         """
+        run = self._routine_call if computation in self.shared else self._planned_here
+        return (yield run(computation, bound, targets, nodes, settle=settle))
+
+    def _planned_here(
+        self,
+        computation: Computation,
+        bound: list[int],
+        targets: Sequence[int | None],
+        nodes: list[Node],
+        *,
+        settle: bool,
+    ) -> Steps:
+        """Plan a computation for one call of it."""
         scope = Scope(self._last_uses(computation), nodes=nodes)
         position = 0
         for parameter in computation.parameters:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from hlo.backend.kernels.build import Implementation
 from hlo.backend.planning.schedule import Schedule
+from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 
 
@@ -26,6 +27,11 @@ class Region(Enum):
     CONSTANT = "constant"
     ALIGNED = "aligned"  # an argument's memory where it begins a line, else its spare's
     SPARE = "spare"  # room for a copy of an argument that does not begin a line
+    PASSED = "passed"  # what a routine reads of its caller's, whose address each call gives
+    RETURNED = "returned"  # what a routine writes of its caller's
+
+
+_READ_ONLY = frozenset({Region.ARGUMENT, Region.CONSTANT, Region.ALIGNED, Region.PASSED})
 
 
 class Cell(Struct, eq=False):
@@ -53,7 +59,7 @@ class Cell(Struct, eq=False):
 
     @property
     def is_writable(self) -> bool:
-        return self.region not in (Region.ARGUMENT, Region.CONSTANT, Region.ALIGNED)
+        return self.region not in _READ_ONLY
 
     def __str__(self) -> str:
         place = f"{self.region.value} {self.index}"
@@ -121,13 +127,28 @@ class Branch(Struct, frozen=True, eq=False):
     by_predicate: bool
 
 
-Node = Run | Move | Align | Loop | Branch
+class Call(Struct, frozen=True, eq=False):
+    """Run a routine. pairs: a cell that it names, and the one whose memory that is in this call."""
+
+    routine: int
+    pairs: tuple[tuple[int, int], ...]
+
+
+Node = Run | Move | Align | Loop | Branch | Call
+
+
+class Routine(Struct, frozen=True, eq=False):
+    """A computation that is planned once for several calls; it calls routines before it only."""
+
+    computation: Computation
+    nodes: tuple[Node, ...]
 
 
 class BufferPlan(Struct, frozen=True, eq=False):
     """The program's nodes, its cells, and the size of the arena.
 
     moments: what runs at each time of the plan's clock. spare_bytes: of all spares together.
+    routines: what calls run, by number.
     """
 
     schedule: Schedule
@@ -136,10 +157,14 @@ class BufferPlan(Struct, frozen=True, eq=False):
     arena_bytes: int
     moments: tuple[Instruction | None, ...] = ()
     spare_bytes: int = 0
+    routines: tuple[Routine, ...] = ()
 
     def __str__(self) -> str:
         rows = [f"arena: {self.arena_bytes} bytes"]
         rows += [f"  c{n:<5} {cell}" for n, cell in enumerate(self.cells) if n]
+        for number, routine in enumerate(self.routines):
+            rows.append(f"routine {number}: {routine.computation.name}")
+            rows += ["  " + row for row in _rows(routine.nodes)]
         rows += ["steps:", *("  " + row for row in _rows(self.nodes))]
         return "\n".join(rows)
 
@@ -163,6 +188,9 @@ def _rows(nodes: tuple[Node, ...]) -> Iterator[str]:
                 yield f"{indent}c{node.target} = copy(c{node.source})  // {node.size} bytes"
             case Align():
                 yield f"{indent}c{node.target} = aligned(c{node.source})  // {node.size} bytes"
+            case Call():
+                given = ", ".join(f"c{cell} = c{source}" for cell, source in node.pairs)
+                yield f"{indent}call routine {node.routine}({given})"
             case Loop():
                 yield f"{indent}while  // {node.instruction.name}"
                 end: tuple[Node | str, ...] = (f"if not c{node.predicate}: end",)

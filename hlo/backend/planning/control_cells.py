@@ -39,7 +39,9 @@ def moved_bytes(nodes: Iterable[Node]) -> int:
 
 
 class ControlCells(ValueCells):
-    """Plans what control flow hands on."""
+    """Plans what control flow hands on. shared: computations that are planned once."""
+
+    shared: frozenset[Computation]
 
     @abstractmethod
     def _computation(
@@ -52,6 +54,18 @@ class ControlCells(ValueCells):
         settle: bool,
     ) -> Steps:
         """Plan one computation on its parameters' cells; gives the cells of its root's leaves."""
+
+    @abstractmethod
+    def _planned_here(
+        self,
+        computation: Computation,
+        bound: list[int],
+        targets: Sequence[int | None],
+        nodes: list[Node],
+        *,
+        settle: bool,
+    ) -> Steps:
+        """The same, as code of this one call."""
 
     def _call(self, scope: Scope, instruction: Instruction) -> Steps:
         """A call is its callee, in place; async-start holds operands, result, and context."""
@@ -134,7 +148,10 @@ class ControlCells(ValueCells):
         """Whether a body is small and without loops, so that it may be planned several times."""
         waiting, length = [body], 0
         while waiting:
-            order = self.schedule.orders[waiting.pop()]
+            computation = waiting.pop()
+            if computation in self.shared:
+                return False  # cells of a routine stay when the loop is planned anew
+            order = self.schedule.orders[computation]
             length += len(order)
             if length > MOST_DOUBLED or any(i.opcode == "while" for i in order):
                 return False

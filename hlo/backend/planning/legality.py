@@ -18,7 +18,7 @@ from hlo.ir.shape import Shape, compatible
 from hlo.ops.lapack import FAMILIES as LAPACK
 from hlo.ops.table import OPS, Trait, attribute
 from hlo.passes.block_size import is_blocked
-from hlo.passes.fusibility import contraction_of
+from hlo.passes.fusibility import contraction_of, is_wide_concatenate
 
 
 class Way(Enum):
@@ -27,6 +27,7 @@ class Way(Enum):
     FREE = "free"  # its value is (part of) an operand's, a constant's or an argument's bytes
     CONTROL = "control"  # while, conditional, call: native control flow
     STAGED = "staged"
+    JOINED = "joined"  # a concatenate of very many operands
     CONTRACTION = "contraction"
     SORT = "sort"
     SCATTER = "scatter"
@@ -107,6 +108,8 @@ def way(instruction: Instruction) -> Way:
         return Way.CONTRACTION
     if instruction.opcode == "fusion" and is_blocked(instruction):
         return Way.BLOCKED
+    if is_wide_concatenate(instruction):
+        return Way.JOINED
     if usual is not Way.FREE:
         return usual
     return Way.STAGED if instruction.opcode in STAGED else Way.HOST

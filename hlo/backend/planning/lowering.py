@@ -14,11 +14,12 @@ from collections.abc import Iterable
 
 from hlo.backend.kernels.build import HostCall
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
-from hlo.backend.planning.cells import Align, Branch, BufferPlan, Loop, Move, Node, Run
+from hlo.backend.planning.cells import Align, Branch, BufferPlan, Call, Loop, Move, Node, Run
 from hlo.backend.planning.legality import Way, way
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
+    CallStep,
     CopyStep,
     HostStep,
     KernelStep,
@@ -51,6 +52,7 @@ STREAM = 1.4  # times its arithmetic's that the bytes of a stream take
 CHUNKS_PER_THREAD = 4
 PACKED_BYTES_PER_US = 20_000  # of columns that a product packs
 UNEVEN = 1.1  # times the shortest that a loop may take so that late threads do little harm
+ENDLESS_US = 1e15  # the most that a routine is taken to run
 ASSUMED_TRIPS = 16  # of a loop whose end is not known
 WATCH_US = 500.0  # runs from this estimate on, or of no known length, can be stopped
 SPLIT_COPY_BYTES = 1 << 20
@@ -161,9 +163,24 @@ def parallel_us(plan: BufferPlan) -> float:
 
 
 def _weights(plan: BufferPlan) -> list[tuple[float, bool]]:
-    """(time, whether it can be split) of every kernel, copy and host call; branches all counted."""
+    """(time, whether it can be split) of every kernel, copy and host call; branches all counted.
+
+    Calls of routines: what they take in all.
+    """
+    routines: list[dict[bool, float]] = []
+    for routine in plan.routines:
+        both = {True: 0.0, False: 0.0}
+        for us, splits in _node_weights(plan, routine.nodes, routines):
+            both[splits] = min(both[splits] + us, ENDLESS_US)
+        routines.append(both)
+    return _node_weights(plan, plan.nodes, routines)
+
+
+def _node_weights(
+    plan: BufferPlan, nodes: tuple[Node, ...], routines: list[dict[bool, float]]
+) -> list[tuple[float, bool]]:
     found: list[tuple[float, bool]] = []
-    stack: list[tuple[Node, float, frozenset[int] | None]] = [(n, 1.0, None) for n in plan.nodes]
+    stack: list[tuple[Node, float, frozenset[int] | None]] = [(n, 1.0, None) for n in nodes]
     while stack:
         node, trips, changing = stack.pop()
         match node:
@@ -176,6 +193,8 @@ def _weights(plan: BufferPlan) -> list[tuple[float, bool]]:
                 stack += [(n, inner, changed) for n in (*node.condition, *node.body)]
             case Branch():
                 stack += [(n, trips, changing) for branch in node.branches for n in branch]
+            case Call(routine=number):
+                found += [(trips * us, splits) for splits, us in routines[number].items()]
             case Run(implementation=KernelSequence(calls=calls)):
                 for call in calls:
                     us = kernel_us(call.kernel, node.instruction, hot=changing is not None)
@@ -211,6 +230,8 @@ def changing_cells(plan: BufferPlan, loop: Loop) -> frozenset[int] | None:
             case Move(source=source, target=target, size=size):
                 worked_on[source] = worked_on[target] = size
                 written.add(target)
+            case Call():
+                return None
             case Loop(condition=condition, body=body):
                 stack += (*condition, *body)
             case Branch(branches=branches):
@@ -223,8 +244,10 @@ def changing_cells(plan: BufferPlan, loop: Loop) -> frozenset[int] | None:
     return frozenset(written) if sum(worked_on.values()) <= HOT_BYTES else None
 
 
-def has_unknown_loops(plan: BufferPlan) -> bool:
-    """Whether a loop runs as often as its values say."""
+def is_unbounded(plan: BufferPlan) -> bool:
+    """Whether a loop runs as often as its values say, or calls are not counted one by one."""
+    if plan.routines:
+        return True
     stack: list[Node] = list(plan.nodes)
     while stack:
         match stack.pop():
@@ -257,10 +280,17 @@ class _Lowering:
         self.rows: dict[tuple[int, ...], int] = {}
         self.kernels: dict[Kernel, int] = {}
         self.hosts: list[HostStep] = []
+        self.routines: list[tuple[Step, ...]] = []
+        self.failing: set[int] = set()  # routines that a host call is in
+        self.may_fail = False
         self.scratch_bytes = 0
         self.changing: frozenset[int] | None = None
 
     def program(self) -> Program:
+        for number, routine in enumerate(self.plan.routines):
+            self.may_fail = False
+            self.routines.append(self._steps(routine.nodes))
+            self.failing |= {number} if self.may_fail else set()
         steps = self._steps(self.plan.nodes)
         cost = cost_us(self.plan)
         return Program(
@@ -273,7 +303,8 @@ class _Lowering:
             self.threads,
             cost,
             self.splits,
-            cost >= WATCH_US or bool(self.hosts) or has_unknown_loops(self.plan),
+            cost >= WATCH_US or bool(self.hosts) or is_unbounded(self.plan),
+            tuple(self.routines),
         )
 
     def _steps(self, nodes: tuple[Node, ...]) -> tuple[Step, ...]:
@@ -283,6 +314,7 @@ class _Lowering:
                 case Run(implementation=HostCall()):
                     host = HostStep(len(self.hosts), self._row(node.cells), node.instruction)
                     self.hosts.append(host)
+                    self.may_fail = True
                     steps.append(host)
                 case Run(implementation=KernelSequence(calls=calls)):
                     cells = node.cells
@@ -295,6 +327,8 @@ class _Lowering:
                 case Align():
                     source, spare = self._row((node.source,)), self._row((node.spare,))
                     steps.append(AlignStep(source, spare, node.target, node.size))
+                case Call():
+                    steps.append(self._call(node))
                 case Loop():
                     steps.append(self._loop(node))
                 case Branch():
@@ -310,6 +344,11 @@ class _Lowering:
             return self._step(copy_kernel(node.size), (node.source, node.target), instruction)
         source, target = self._row((node.source,)), self._row((node.target,))
         return CopyStep(source, target, node.size)
+
+    def _call(self, node: Call) -> CallStep:
+        pairs = tuple((self._row((source,)), cell) for cell, source in node.pairs)
+        self.may_fail |= node.routine in self.failing
+        return CallStep(node.routine, pairs, node.routine in self.failing)
 
     def _loop(self, node: Loop) -> LoopStep:
         predicate = self._row((node.predicate,))

@@ -84,7 +84,18 @@ class BranchStep(Struct, frozen=True, eq=False):
     instruction: Instruction
 
 
-Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep
+class CallStep(Struct, frozen=True):
+    """Run a routine, after putting the address in a slot into all slots of a cell, for each pair.
+
+    may_fail: whether a host call is in it.
+    """
+
+    routine: int
+    pairs: tuple[tuple[int, int], ...]
+    may_fail: bool
+
+
+Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep | CallStep
 
 
 class Program(Struct, frozen=True, eq=False):
@@ -92,7 +103,8 @@ class Program(Struct, frozen=True, eq=False):
 
     kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
     one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry;
-    watched: whether a run may be so long that it has to be stoppable.
+    watched: whether a run may be so long that it has to be stoppable. routines: the steps that
+    calls run.
     """
 
     plan: BufferPlan
@@ -105,6 +117,7 @@ class Program(Struct, frozen=True, eq=False):
     cost_us: float
     wakes_pool: bool
     watched: bool = False
+    routines: tuple[tuple[Step, ...], ...] = ()
 
     @property
     def working_bytes(self) -> int:
@@ -118,15 +131,27 @@ class Program(Struct, frozen=True, eq=False):
             f"about {self.cost_us:.1f} us, {'wakes the pool' if self.wakes_pool else 'one thread'}"
             f"{', can be stopped' if self.watched else ''}"
         ]
-        return "\n".join([*head, *("  " + row for row in self._rows())])
+        for number, steps in enumerate(self.routines):
+            head += [f"routine {number}:", *("  " + row for row in self._rows(steps))]
+        if self.routines:
+            head.append("steps:")
+        return "\n".join([*head, *("  " + row for row in self._rows(self.steps))])
+
+    @property
+    def slots(self) -> dict[int, list[int]]:
+        """The slots of every cell."""
+        found: dict[int, list[int]] = {}
+        for slot, cell in enumerate(self.table, HEADER_SLOTS):
+            found.setdefault(cell, []).append(slot)
+        return found
 
     def _row(self, slot: int, count: int) -> str:
         cells = self.table[slot - HEADER_SLOTS : slot - HEADER_SLOTS + count]
         return ", ".join(f"c{c}" if c >= 0 else "scratch" for c in cells)
 
-    def _rows(self) -> Iterator[str]:
+    def _rows(self, steps: tuple[Step, ...]) -> Iterator[str]:
         """One line a step, what a loop or a branch holds indented."""
-        stack: list[tuple[str, Iterator[Step | str]]] = [("", iter(self.steps))]
+        stack: list[tuple[str, Iterator[Step | str]]] = [("", iter(steps))]
         while stack:
             indent, rest = stack[-1]
             step = next(rest, None)
@@ -146,6 +171,9 @@ class Program(Struct, frozen=True, eq=False):
                     yield f"{indent}align c{step.cell} <- {self._row(step.source, 1)}"
                 case HostStep(instruction=i):
                     yield f"{indent}host {i.opcode} // {i.name}"
+                case CallStep():
+                    given = ", ".join(f"c{c} = {self._row(slot, 1)}" for slot, c in step.pairs)
+                    yield f"{indent}call routine {step.routine}({given})"
                 case LoopStep():
                     yield f"{indent}while // {step.instruction.name}"
                     test = f"leave unless {self._row(step.predicate, 1)}"

@@ -170,7 +170,7 @@ def unread(
                     )
                     if source is not None and source[0] is part.parameters[0]
                 }
-                found[body] = invariant[body] - read
+                found[body] = found.get(body, invariant[body]) - read  # of each loop
     return found
 
 

@@ -162,6 +162,7 @@ def _holds_truth(dtype: DType, p: Instruction) -> bool:
 
 
 EXTREMES = {"GT": "maximum", "LE": "maximum", "LT": "minimum", "GE": "minimum"}
+MOST_READERS = 32  # of a value that an extreme may stand for
 MIRRORED = {"GT": "LT", "LE": "GE", "LT": "GT", "GE": "LE"}
 
 
@@ -189,6 +190,8 @@ def _only_extreme(x: Instruction, c: Instruction, opcode: str) -> Instruction | 
     """The one extreme of x and c in use, where what else reads x compares it with c."""
     if x.opcode in ("parameter", "constant", "get-tuple-element") or x.is_root or x is c:
         return None
+    if len(x.users) > MOST_READERS:
+        return None  # each comparison asks all of them
     others = [u for u in x.users if u.opcode != "compare"]
     if len(others) != 1 or others[0].opcode != opcode or not all(_pairs(u, x, c) for u in x.users):
         return None

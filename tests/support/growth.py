@@ -1,0 +1,78 @@
+"""Growth: what each stage of a module's way costs, as a count of work that no machine changes.
+
+    family, size --stage_work--> {stage: calls of functions}, and the length of the generated code
+
+What it takes to write the code is seen in its length: long kernels only are cut into pieces.
+Calls of Python's functions and of C's, which loops over a module make for each thing that they look
+at. What one call of C does inside (a search of a list) is not seen: `python -m benchmarks.growth`
+takes seconds of large sizes for that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hlo import driver
+from hlo.backend import backend
+from hlo.backend.linking.tabulation import link_table
+from hlo.tools.inputs import made_up_inputs
+from tests.support.growing_modules import Family
+
+THREADS = 2
+
+
+class Counter:
+    """Calls by stage."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, int] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        count = 0
+
+        def called(frame: object, event: str, argument: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(called)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+        self.calls[name] = count
+
+
+def stage_work(family: Family, size: int) -> dict[str, int]:
+    """The work of each stage on one size of a family."""
+    counter = Counter()
+    text = family.text(size)
+    with counter.stage("parse"):
+        module = driver.parse(text)
+    with counter.stage("print"):
+        driver.to_text(module)
+    with counter.stage("verify"):
+        driver.verify(module)
+    with counter.stage("optimize"):
+        optimized = driver.optimize(module, manager=driver.new_manager())
+    with counter.stage("plan"):
+        program = backend.build_program(optimized, threads=THREADS)
+        link_table(program)
+    work = dict(counter.calls)
+    work["code"] = sum(len(m.text) for m in backend.emit_llvm(program))
+    if family.runs:
+        arguments = made_up_inputs(module, "normal", 0)
+        with counter.stage("evaluate"):
+            driver.evaluate(module, *arguments)
+        work["evaluate"] = counter.calls["evaluate"]
+    return work
+
+
+def growth(work: Callable[[int], dict[str, int]], base: int) -> dict[str, tuple[int, int]]:
+    """Per stage, the work of four times a size, and of eight times."""
+    work(base)  # imports, and what is made once
+    first, second = work(4 * base), work(8 * base)
+    return {stage: (first[stage], second[stage]) for stage in first}

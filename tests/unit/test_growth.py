@@ -1,0 +1,48 @@
+"""Work grows as modules do: every stage on every family of growing modules, by counts of work."""
+
+from __future__ import annotations
+
+import pytest
+
+from hlo.passes import call_budget
+from tests.support.growing_modules import FAMILIES
+from tests.support.growth import growth, stage_work
+
+MOST = 2.4  # times the work for twice the size: an exponent of 1.26
+STEP = 50  # calls per unit of size: what texts met before, or another way of cutting code, saves
+# Stages that are not linear, why, and what bounds them. May only shrink.
+KNOWN = {
+    ("variadic_reduce", "plan"): "each result's trace looks at all operands; 200 take seconds",
+    ("nested_loops", "plan"): "each loop's cost asks what is in it; nesting is bounded by 100",
+}
+
+
+@pytest.fixture(autouse=True)
+def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of what is called are few, so that small modules meet the budget."""
+    monkeypatch.setattr(call_budget, "MOST_COPIED", 512)
+
+
+def check(name: str, base: int) -> None:
+    family = FAMILIES[name]
+    found = growth(lambda n: stage_work(family, n), base)
+    most = MOST * family.text_growth / 2
+    steep = {
+        stage: work
+        for stage, work in found.items()
+        if work[1] > most * work[0] + STEP * 8 * base and (name, stage) not in KNOWN
+    }
+    assert not steep, f"work at four times and at eight times the size {base}: {steep}"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_work_is_linear(name: str) -> None:
+    check(name, FAMILIES[name].base)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_work_is_linear_at_three_times_the_size(name: str) -> None:
+    """`pytest -m slow tests/unit/test_growth.py`: ten minutes."""
+    family = FAMILIES[name]
+    check(name, min(3 * family.base, 12 if not family.runs else 1000))
