@@ -42,6 +42,7 @@ MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
 CONSTANT_BYTES = 64  # constants up to this size are written into the text
 COPY_BYTES = 1024
 LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
+MOST_SLOTS = 1024  # of the kernels' addresses, which go there too
 MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
 MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
@@ -62,8 +63,10 @@ def nested(steps: Sequence[Step]) -> Iterator[Step]:
 def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
     """Whether an iteration is so short that its calls would weigh."""
     lines = work = 0.0
+    slots = sum(count for _, count in rows((loop,)))
     local = local_cells(program, loop, uses)
-    if sum(program.plan.cells[n].size for n in local) > LOCAL_BYTES:
+    size_bytes = sum(-(-program.plan.cells[n].size // 64) * 64 for n in local)
+    if size_bytes > LOCAL_BYTES or slots > MOST_SLOTS:
         return False
     for count, step in enumerate(nested((loop,))):
         match step:
