@@ -44,5 +44,8 @@ CODES: dict[str, str] = {
     "unknown-pass": "No pass or pipeline has this name; `hlo-opt --list-passes` prints them all.",
     "oracle": "XLA refuses the module, or its process ended.",
     "max-steps": "The interpreter reached the limit given with --max-steps.",
+    "forked": "The process was forked while another thread was inside LLVM or importing, and what "
+    "that thread held stays held. Compile before the fork, or start processes by spawn or "
+    "forkserver.",
     "limit": "The input is larger or nested deeper than the tool accepts.",
 }

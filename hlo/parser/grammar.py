@@ -14,7 +14,6 @@ import os
 import pickle
 import sys
 import tempfile
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import lark
 from lark import Lark
 from msgspec.structs import fields
 
+from hlo.once import once
 from hlo.parser.kinds import all_kinds
 from hlo.parser.tables import FORM, Plain, plain
 
@@ -60,7 +60,7 @@ def grammar_text() -> str:
     return "\n".join(parts)
 
 
-@lru_cache(maxsize=1)
+@once
 def compiled() -> Plain:
     """The grammar's tables, from the cache where it has them."""
     text = grammar_text()

@@ -13,7 +13,6 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -53,6 +52,7 @@ from hlo.backend.planning.slots import (
     SLOT_HOST,
     SLOT_THREADS,
 )
+from hlo.once import once
 
 TimedStep = KernelStep | CopyStep | HostStep
 COPY = "llvm.memcpy.p0.p0.i64"
@@ -139,7 +139,7 @@ def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
     return groups
 
 
-@lru_cache(maxsize=1)
+@once
 def _processors() -> int:
     return len(os.sched_getaffinity(0))
 

@@ -15,7 +15,6 @@ import marshal
 import os
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
+from hlo.once import once
 from hlo.runtime.memory import BufferRow, MemoryReport
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
@@ -48,7 +48,7 @@ def key(module: Module, *options: str) -> str:
     return "p" + cache.key(module_digest(module), sources_digest(), sys.version, *options)
 
 
-@lru_cache(maxsize=1)
+@once
 def sources_digest() -> str:
     """A digest of the names, sizes and times of this package's files, but for what reads and
     writes texts (UNASKED)."""

@@ -8,11 +8,11 @@ n is wanted modulo 4 only: it comes as integer lanes of the double's width.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 from hlo.backend.codegen.writer import Value, Writer, float_bits
 from hlo.backend.math.scaling import FORMATS
 from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
+from hlo.once import once
 
 _MAGIC = FORMATS["double"].magic
 _TWO_OVER_PI = 2 / math.pi
@@ -127,7 +127,7 @@ def _define_payne_hanek(w: Writer) -> None:
     w.declare("double", "llvm.fma.f64", ["double", "double", "double"])
 
 
-@lru_cache(maxsize=1)
+@once
 def two_over_pi_words() -> tuple[int, ...]:
     """The bits of 2/pi in 64-bit words behind one word of zeros, the most significant first."""
     bits = 64 * 19
