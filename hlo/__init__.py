@@ -6,6 +6,8 @@ grammar, no NumPy and no LLVM (PEP 562).
 
 from importlib import import_module
 
+from hlo.forking import GATE  # its handlers stand before any thread imports more of this package
+
 __version__ = "0.1.0"
 
 _PUBLIC = {
@@ -36,6 +38,7 @@ def __getattr__(name: str) -> object:
     home = _PUBLIC.get(name)
     if home is None:
         raise AttributeError(f"module 'hlo' has no attribute {name!r}")
+    GATE.check()
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hlo.errors import HloError
+from hlo.forking import GATE
 from hlo.garbage import uncollected
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
@@ -38,6 +39,7 @@ MODES = ("strict", "fast")
 @uncollected()
 def parse(text: str, name: str = "<string>") -> Module:
     """The module that a text says: syntax only, as XLA's parser. Raises HloErrors, up to 20."""
+    GATE.check()
     return _parse(text, name)
 
 
@@ -50,6 +52,7 @@ def to_text(module: Module, options: PrintOptions | None = None) -> str:
 @uncollected()
 def verify(module: Module, layout_sensitive: bool = False) -> None:
     """None, or raises HloErrors with every problem found."""
+    GATE.check()
     import_module("hlo.verifier.verify").verify(
         module, layout_sensitive=layout_sensitive, place=place
     )
@@ -77,6 +80,7 @@ def place(instruction: Instruction, role: str) -> Span | None:
 @uncollected()
 def optimize(module: Module, passes: str = "default", manager: Manager | None = None) -> Module:
     """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line."""
+    GATE.check()
     steps = import_module("hlo.passes.pipeline").parse_pipeline(passes)
     optimized = clone_module(module)
     (manager or new_manager(verify)).run(optimized, steps)
@@ -94,6 +98,7 @@ def compile(
     partitions: int | None = None,
 ) -> Executable:
     """Machine code for this machine. Raises HloErrors when the module does not verify."""
+    GATE.check()
     if mode not in MODES:
         raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
     check_devices(module, replicas, partitions)

@@ -118,7 +118,7 @@ def _llvm_text(module: Module, mode: str) -> str:
 
 def _optimised_text(module: Module, mode: str) -> str:
     program = build_program(module, mode=mode, threads=thread_count(None))
-    return "\n".join(str(toolchain.parsed(m)) for m in emit_llvm(program, mode=mode))
+    return "\n".join(toolchain.optimised_text(m) for m in emit_llvm(program, mode=mode))
 
 
 def _assembly_text(module: Module, mode: str) -> str:

@@ -11,7 +11,6 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +19,7 @@ from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.toolchain import host_target
+from hlo.once import once
 
 MEMORY_BYTES = 1 << 28  # read in a round: more than any cache holds
 FMA_ROUNDS = 1 << 20  # iterations of the arithmetic loop, some milliseconds
@@ -48,7 +48,7 @@ class Limits(Struct, frozen=True):
         )
 
 
-@lru_cache(maxsize=8)
+@once
 def measured_limits(threads: int) -> Limits:
     """Measured once in a process, about a second."""
     lanes = host_target().vector_bytes // 4

@@ -11,10 +11,10 @@ No recursion: nesting costs stack entries of the machine, and their number is bo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from lark.exceptions import UnexpectedToken
 
+from hlo.once import once
 from hlo.ops.table import OPS
 from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode, marker
 from hlo.parser.lexer import END, Lexer, Token
@@ -154,7 +154,7 @@ def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
     return Fault("unknown-opcode", message, *place, help=near(opcode, OPS))
 
 
-@lru_cache(maxsize=1)
+@once
 def tables() -> Tables:
     """The tables, read when the first text is."""
     return Tables(kept())

@@ -18,6 +18,7 @@ from hlo.attributes.kind import AttributeKind
 from hlo.attributes.names import COMPUTATION
 from hlo.attributes.result_accuracy import RESULT_ACCURACY
 from hlo.attributes.scalars import STRING
+from hlo.once import once
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS, TAKES_RESULT_ACCURACY
 from hlo.ops.module_attributes import MODULE_ATTRS
 from hlo.ops.table import OPS
@@ -58,7 +59,7 @@ def marker(rule: str) -> str:
     return "AS_" + rule.upper()
 
 
-@lru_cache(maxsize=1)
+@once
 def all_kinds() -> tuple[AttributeKind, ...]:
     """Every kind that hlo.attributes defines."""
     found: dict[str, AttributeKind] = {}

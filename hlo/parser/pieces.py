@@ -9,7 +9,6 @@ memories are bounded: a full one is emptied.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TypeVar
 
 from hlo.attributes.kind import AttributeKind
@@ -54,16 +53,20 @@ class _PieceActions(Actions):
         raise Declined
 
 
-@lru_cache(maxsize=1)
-def _reading() -> tuple[Actions, Callbacks]:
-    actions = _PieceActions(ModuleBuilder(Source("", "")))
-    return actions, callbacks_for(actions)
+_idle: list[tuple[Actions, Callbacks]] = []  # one for each thread that reads at a time
 
 
 def _read(rule: str, text: str, first: Token | None = None) -> object:
     """The value of the last part of a start rule; raises Fault."""
-    actions, callbacks = _reading()
-    return last_part(Machine(rule, text, 0, actions, callbacks).run(first=first))
+    try:
+        actions, callbacks = _idle.pop()
+    except IndexError:
+        actions = _PieceActions(ModuleBuilder(Source("", "")))
+        callbacks = callbacks_for(actions)
+    try:
+        return last_part(Machine(rule, text, 0, actions, callbacks).run(first=first))
+    finally:
+        _idle.append((actions, callbacks))
 
 
 class _Memory(dict[_Key, _Value]):

@@ -88,14 +88,14 @@ class _Rows(dict[int, dict[str, Step]]):
         self._reductions = reductions
 
     def __missing__(self, state: int) -> dict[str, Step]:
-        row = self[state] = {}
+        row: dict[str, Step] = {}
         line = self._lines[state]
         for part in line.split(";") if line else ():  # a text's last state goes nowhere
             code, *kinds = part.split()
             number = int(code)
             step = (Shift, number) if number >= 0 else (Reduce, self._reductions[-1 - number])
             row.update(dict.fromkeys(kinds, step))
-        return row
+        return self.setdefault(state, row)  # whole: other threads may be looking
 
 
 class _Reductions(dict[int, Reduction]):
@@ -106,8 +106,7 @@ class _Reductions(dict[int, Reduction]):
         self._rules = rules
 
     def __missing__(self, number: int) -> Reduction:
-        made = self[number] = Reduction(self._rules[number])
-        return made
+        return self.setdefault(number, Reduction(self._rules[number]))
 
 
 class Tables:

@@ -6,12 +6,13 @@ A frame serves one run at a time and is used again by the next. What does not ch
 
 from __future__ import annotations
 
-import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
+
+from hlo.once import lock
 
 if TYPE_CHECKING:
     from hlo.runtime.guard import GuardedMemory
@@ -94,7 +95,7 @@ class FramePool:
         self.layout = layout
         self._waiting: list[Frame] = []
         self._by_number: dict[int, Frame] = {}
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     def take(self) -> Frame:
         with self._lock:

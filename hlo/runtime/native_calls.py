@@ -11,7 +11,6 @@ nevertheless (None) is left to the slow call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, stored
+from hlo.once import lock
 from hlo.runtime.frames import FramePool
 
 MOST_TRIES = 8  # of a call whose frame another thread may take first
@@ -90,7 +90,7 @@ class NativeCalls:
         self._stack = np.zeros(1 + MOST_FRAMES, np.int64)  # their number, then idle frames
         self._address: int = self._stack.__array_interface__["data"][0]
         self._pushed = 0
-        self._pushing = threading.Lock()
+        self._pushing = lock()
         self._push()
         self._parts = tuple(p.shape for p in signature.parameters)
         self._types = [leaf.dtype.numpy for part in self._parts for leaf in part.leaves()]

@@ -10,7 +10,7 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 
 # Each layer may import itself and what stands before it.
 LAYERS = (
-    ("source", "garbage"),
+    ("source", "garbage", "once", "forking"),
     ("errors", "error_codes"),
     ("memory",),
     ("ir",),

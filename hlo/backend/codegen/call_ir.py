@@ -33,6 +33,9 @@ RELEASES, TUPLE, GIVES, WATCHED = 1, 2, 4, 8
 # of an argument the kind of number and the type of NumPy's scalars (scalar_ir), of a result the
 # number of the argument in whose memory it is, plus one; then whether that memory is given away.
 ROW_WORDS = 7
+# A call's own list of addresses and numbers, two words for each argument and each result: longer
+# ones lie in a block of the free list, for a thread's stack may be small.
+STACK_WORDS = 256
 PARTNER, SCALAR, GIVEN = 4, 5, 6
 # A relocation, in words: slot of the table, number of the argument or result.
 
@@ -156,7 +159,7 @@ giver.type:
   %giver.type.place = getelementptr i8, ptr %giver.arg, i64 8
   %giver.type.is = load ptr, ptr %giver.type.place
   %giver.array = icmp eq ptr %giver.type.is, @{NDARRAY}
-  br i1 %giver.array, label %giver.flags, label %slow
+  br i1 %giver.array, label %giver.flags, label %decline
 giver.flags:
   %giver.flags.place = getelementptr i8, ptr %giver.arg, i64 64
   %giver.flags.all = load i32, ptr %giver.flags.place
@@ -167,7 +170,7 @@ giver.flags:
   %giver.bytes.place = getelementptr i64, ptr %giver.row, i64 3
   %giver.bytes = load i64, ptr %giver.bytes.place
   %giver.high = add i64 %giver.low, %giver.bytes
-  br i1 %giver.may, label %other, label %slow
+  br i1 %giver.may, label %other, label %decline
 other:
   %oi = phi i64 [ 0, %giver.flags ], [ %oi.next, %other.one ]
   %oi.more = icmp ult i64 %oi, %n
@@ -185,7 +188,7 @@ other.one:
   %above = icmp ult i64 %giver.low, %other.high
   %meets = and i1 %below, %above
   %shares = and i1 %meets, %other.is
-  br i1 %shares, label %slow, label %other
+  br i1 %shares, label %decline, label %other
 giver.next:
   %gi.next = add i64 %gi, 1
   br label %giver
@@ -194,6 +197,7 @@ giver.next:
 _CALL = f"""
 define ptr @hlo_call(ptr %self, ptr %args, i64 %nargs) {{
 start:
+  %small = alloca [{STACK_WORDS} x i64], align 16
   %record.place = getelementptr i8, ptr %self, i64 16
   %record = load ptr, ptr %record.place
 {_count("n", NARGS)}
@@ -207,10 +211,20 @@ start:
 check:
 {_field("rows", ARGUMENTS)}
 {_count("outs", NRESULTS)}
-  %data = alloca ptr, i64 %n
-  %numbers = alloca i64, i64 %n
-  %results = alloca ptr, i64 %outs
-  %out.data = alloca ptr, i64 %outs
+  %leaves = add i64 %n, %outs
+  %words = shl i64 %leaves, 1
+  %is.large = icmp ugt i64 %words, {STACK_WORDS}
+  br i1 %is.large, label %room, label %begin
+room:
+  %room.bytes = shl i64 %words, 3
+  %room.made = call ptr @hlo_block_new(i64 %room.bytes)
+  %has.room = icmp ne ptr %room.made, null
+  br i1 %has.room, label %begin, label %slow
+begin:
+  %data = phi ptr [ %small, %check ], [ %room.made, %room ]
+  %numbers = getelementptr ptr, ptr %data, i64 %n
+  %results = getelementptr ptr, ptr %numbers, i64 %n
+  %out.data = getelementptr ptr, ptr %results, i64 %outs
 {_field("waker", WAKER)}
   %sleepy = icmp ne ptr %waker, null
   br i1 %sleepy, label %waking, label %arguments
@@ -237,7 +251,7 @@ scalar:
   %number = call ptr @hlo_scalar(ptr %arg, ptr %type, ptr %row, ptr %number.place)
   store ptr %number, ptr %data.slot
   %is.number = icmp ne ptr %number, null
-  br i1 %is.number, label %accept, label %slow
+  br i1 %is.number, label %accept, label %decline
 array:
   %want = load ptr, ptr %row
   %descr.place = getelementptr i8, ptr %arg, i64 56
@@ -262,7 +276,7 @@ array:
   %dims = load ptr, ptr %dims.place
   %sizes.place = getelementptr i8, ptr %row, i64 16
   %sizes = load ptr, ptr %sizes.place
-  br i1 %c4, label %dim, label %slow
+  br i1 %c4, label %dim, label %decline
 dim:
   %d = phi i64 [ 0, %array ], [ %d.next, %dim.one ]
   %d.more = icmp ult i64 %d, %rank
@@ -274,7 +288,7 @@ dim.one:
   %w = load i64, ptr %w.place
   %d.next = add i64 %d, 1
   %equal = icmp eq i64 %a, %w
-  br i1 %equal, label %dim, label %slow
+  br i1 %equal, label %dim, label %decline
 accept:
   %i.next = add i64 %i, 1
   br label %argument
@@ -341,7 +355,7 @@ undo.one:
   call void @Py_DecRef(ptr %u.array)
   br label %undo
 failed:
-  ret ptr null
+  br label %leave
 take:
   %idle.count = load i64, ptr %frames
   %frame.place = getelementptr ptr, ptr %frames, i64 %idle.count
@@ -389,7 +403,7 @@ give:
   br i1 %is.tuple, label %tuple, label %single
 single:
   %only = load ptr, ptr %results
-  ret ptr %only
+  br label %leave
 tuple:
   %whole = call ptr @PyTuple_New(i64 %outs)
   br label %item
@@ -404,7 +418,20 @@ item.one:
   %m.next = add i64 %m, 1
   br label %item
 done:
-  ret ptr %whole
+  br label %leave
+leave:
+  %made.all = phi ptr [ null, %failed ], [ %only, %single ], [ %whole, %done ]
+  br i1 %is.large, label %leave.room, label %left
+leave.room:
+  call void @hlo_block_free(ptr %data)
+  br label %left
+left:
+  ret ptr %made.all
+decline:
+  br i1 %is.large, label %decline.room, label %slow
+decline.room:
+  call void @hlo_block_free(ptr %data)
+  br label %slow
 slow:
 {_field("python", SLOW)}
   %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %nargs, ptr null)

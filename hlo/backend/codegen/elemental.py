@@ -65,7 +65,9 @@ class Elemental:
         self.saved: dict[Instruction, Saved] = {}
         self.chains: dict[Instruction, Chain | None] = {}  # what is looked up (code_tables.py)
         self.scratch_slot = 0  # the table's entry of the thread's scratch memory,
-        self.scratch_bytes = 0  # of which the kernel needs so much
+        self.scratch_bytes = 0  # of which the kernel needs so much, and the part at hand
+        self.scratch_used = 0  # so much until now (kernels/thread_memory.py)
+        self.stack_bytes = 0
         self.is_folding = False  # a fold's elements are being evaluated: what it asks is no stage
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order
 

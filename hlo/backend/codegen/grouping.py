@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import os
-from functools import lru_cache
 
 from hlo.backend.kernels.kernel import Kernel
+from hlo.once import once
 
 SETUP_LINES = 8  # what a function costs besides its own
 LEAST_LINES, MOST_LINES = 60, 500  # of a module: 500 are 15 ms of code generation
@@ -27,7 +27,7 @@ def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
     return groups
 
 
-@lru_cache(maxsize=1)
+@once
 def processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0))

@@ -47,6 +47,7 @@ COPY_BYTES = 1024
 LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
 FUEL = 1000 * POLL_NS  # picoseconds of a loop's trips between two questions
 VECTOR_TRIPS = 8  # that LLVM may run at once, of which the estimates know nothing
+MOST_SLOTS = 1024  # of the kernels' addresses, which go there too
 MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
 MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
@@ -67,8 +68,10 @@ def nested(steps: Sequence[Step]) -> Iterator[Step]:
 def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
     """Whether an iteration is so short that its calls would weigh."""
     lines = work = 0.0
+    slots = sum(count for _, count in rows((loop,)))
     local = local_cells(program, loop, uses)
-    if sum(program.plan.cells[n].size for n in local) > LOCAL_BYTES:
+    size_bytes = sum(-(-program.plan.cells[n].size // 64) * 64 for n in local)
+    if size_bytes > LOCAL_BYTES or slots > MOST_SLOTS:
         return False
     for count, step in enumerate(nested((loop,))):
         match step:

@@ -32,6 +32,7 @@ from hlo.passes.block_size import CACHED_BYTES_PER_US, MEMORY_BYTES_PER_US, bloc
 from hlo.passes.blocking import WHOLE, Block, Cut, Span, cut_computation, number
 
 MOST_CONSTANT_BYTES = 4096
+MOST_SLOTS = 4096  # of the table, which lies on the stack
 INTRINSICS = (
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     "declare i64 @llvm.umin.i64(i64, i64)",
@@ -55,7 +56,7 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     if not all(isinstance(step, KernelStep | CopyStep) for step in program.steps):
         return None
     constants = {c: n for n, c in enumerate(program.plan.cells) if c.region is Region.CONSTANT}
-    if sum(c.size for c in constants) > MOST_CONSTANT_BYTES:
+    if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
         return None
     return _Writer(instruction, block, parameters, program).kernel()
 

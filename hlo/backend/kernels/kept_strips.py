@@ -21,12 +21,12 @@ from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers
+from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
 STRIP_BYTES = 1 << 20  # of all that a strip keeps: a core's second-level cache holds it
-_STACK_BYTES = 64 * 1024
 WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
 WAYS = 16  # ... which holds so many lines
 _MOST_LINES = WAYS // 2  # of one array in a set, beside those of others
@@ -79,7 +79,7 @@ def strips_of(elemental: Elemental, part: Part) -> dict[Instruction, KeptStrip]:
     folded, width = prod(part.extents[part.lane_loop + 1 :]), part.lanes * part.copies
     wanted = kept_in_strips(part)
     places, size_bytes = _places(elemental, part, wanted, folded * width)
-    base = _memory(elemental, size_bytes) if places else Value("null", "ptr")
+    base = thread_memory(elemental, size_bytes) if places else Value("null", "ptr")
     for instruction, offset in places.items():
         inner, shift = wanted[instruction]
         sizes = tuple(instruction.shape.dims[d] for d in inner)
@@ -153,18 +153,6 @@ def _asked(
             elemental.memory[folds[stage], (k,) if folds[stage].shape.is_tuple else ()] = _LEFT
     elemental.memory = own
     return found
-
-
-def _memory(elemental: Elemental, size_bytes: int) -> Value:
-    """So many bytes on the stack or in the scratch memory."""
-    nest = elemental.nest
-    with nest.at(0):
-        w = nest.w
-        if size_bytes <= _STACK_BYTES:
-            return w.assign("ptr", f"alloca [{size_bytes} x i8], align 64")
-        elemental.scratch_bytes = max(elemental.scratch_bytes, size_bytes)
-        slot = w.address(Value("%buffers", "ptr"), w.int(elemental.scratch_slot), "ptr")
-        return w.pure("ptr", f"load ptr, ptr {slot}, align 8")
 
 
 def _kept_type(instruction: Instruction) -> DType:

@@ -20,6 +20,7 @@ from hlo.backend.codegen.indexing import Expr, Index, linear, of
 from hlo.backend.codegen.trace import HEAVY
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part
+from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
@@ -153,14 +154,12 @@ def _is_moved(kept: Sequence[Instruction]) -> bool:
 
 
 def rows_of(elemental: Elemental, part: Part, phases: Phases) -> dict[Instruction, KeptRow]:
-    """A row on the stack for each value that is kept."""
+    """A row of the thread's own memory for each value that is kept."""
     found = {}
     for member in (m for kept in phases for m in kept):
         size = min(BLOCK, part.extents[-1])
         dtype = dt.F32 if types.is_narrow_float(member.shape.dtype) else member.shape.dtype
-        with elemental.nest.at(0):
-            size_bytes = (size + part.lanes) * dtype.item_bytes
-            base = elemental.nest.w.assign("ptr", f"alloca [{size_bytes} x i8], align 64")
+        base = thread_memory(elemental, (size + part.lanes) * dtype.item_bytes)
         found[member] = KeptRow(Memory(base, dtype, size), member.shape.dims)
     return found
 

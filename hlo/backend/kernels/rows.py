@@ -1,7 +1,7 @@
 """Saved rows: elements that several stages read and that cost much are computed by the first only.
 
 The exponential of a softmax is asked for by the sum and by the division: it is kept in a row of the
-inner dimensions, on the stack, so it stays in the first level of cache.
+inner dimensions, in memory of the thread, so it stays in the first levels of cache.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from hlo.backend.codegen.elemental import Elemental
 from hlo.backend.codegen.indexing import Expr, Index
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers, fixed_by
+from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
 _ROW_BYTES = 64 * 1024  # of one row; beyond it, computing again is as fast as memory
 _LIGHT_ROW_BYTES = 16 * 1024  # of elements that are cheap: only the first level is faster
-_ALL_BYTES = 256 * 1024  # of all rows of a kernel: they lie on the stack
+_ALL_BYTES = 256 * 1024  # of all rows of a kernel
 
 
 class SavedRow(Kept):
@@ -58,10 +59,7 @@ def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
         if size < elemental.lanes or size_bytes > most or total + size_bytes > _ALL_BYTES:
             continue
         total += size_bytes
-        with elemental.nest.at(0):
-            w = elemental.nest.w
-            base = w.assign("ptr", f"alloca [{size_bytes} x i8], align 64")
-        memory = Memory(base, dtype, size)
+        memory = Memory(thread_memory(elemental, size_bytes), dtype, size)
         found[instruction] = SavedRow(memory, instruction.shape.dims, inner)
     return found
 

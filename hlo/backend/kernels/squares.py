@@ -23,6 +23,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
+from hlo.backend.kernels.thread_memory import thread_memory
 
 
 def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
@@ -125,10 +126,7 @@ class _Block(Struct):
 
     def _buffer(self, output: Output, size: int) -> Memory:
         dtype = output.memory.dtype
-        with self.elemental.nest.at(0):
-            w = self.elemental.nest.w
-            base = w.assign("ptr", f"alloca [{size * dtype.item_bytes} x i8], align 64")
-        return Memory(base, dtype, size)
+        return Memory(thread_memory(self.elemental, size * dtype.item_bytes), dtype, size)
 
     def _lines(self, output: Output, buffer: Memory, row: Expr) -> None:
         """The buffer's rows to memory: past the cache where lines are aligned."""

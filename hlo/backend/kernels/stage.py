@@ -52,6 +52,7 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
     if part.squares is not None:
         finish_squares(nest)
     elemental.saved = {}
+    elemental.scratch_used = 0  # the next part runs after this one
 
 
 class _Emission:

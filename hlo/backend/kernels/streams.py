@@ -28,6 +28,7 @@ from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
 from hlo.backend.kernels.part import Part, reduce_dims
+from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -249,11 +250,9 @@ def _memories(elemental: Elemental, part: Part, space: Space) -> tuple[list[Memo
     size = part.block or part.extents[-1]
     is_long = space.reducer.sums and dtypes[0].is_float and prod(space.extents) > BLOCK
     found: list[list[Memory]] = []
-    with elemental.nest.at(0):
-        for _ in range(1 + is_long):
-            texts = [f"alloca [{size * dtype.item_bytes} x i8], align 64" for dtype in dtypes]
-            bases = [elemental.nest.w.assign("ptr", text) for text in texts]
-            found.append([Memory(b, d, size) for b, d in zip(bases, dtypes, strict=True)])
+    for _ in range(1 + is_long):
+        bases = [thread_memory(elemental, size * dtype.item_bytes) for dtype in dtypes]
+        found.append([Memory(b, d, size) for b, d in zip(bases, dtypes, strict=True)])
     return found[0], found[-1]
 
 

@@ -7,7 +7,6 @@ Kernels are vector IR and see no middle-end; LLVM generates code at level 2, on 
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hlo.backend.linking import cache as disk
 from hlo.backend.linking.machine import identity
+from hlo.once import lock
 
 if TYPE_CHECKING:
     from hlo.backend.codegen.ir_module import IrModule
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REMEMBERED_BYTES = 64 * 1024 * 1024
 
 _memory: OrderedDict[str, bytes] = OrderedDict()
-_lock = threading.Lock()  # programs may be compiled on several threads
+_lock = lock()  # programs may be compiled on several threads
 
 
 def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:

@@ -17,9 +17,10 @@ import struct
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
+
+from hlo.once import once
 
 PAGE = os.sysconf("SC_PAGESIZE") if hasattr(os, "sysconf") else 4096
 HEADER_SHOFF, HEADER_SHNUM = 0x28, 0x3C
@@ -235,7 +236,7 @@ def _fill(
             image[at[chosen][:, None] + np.arange(size)] = octets
 
 
-@lru_cache(maxsize=1)
+@once
 def _system() -> ctypes.CDLL:
     """The C library's memory calls."""
     library = ctypes.CDLL(None, use_errno=True)

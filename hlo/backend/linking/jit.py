@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
 from collections.abc import Sequence
 from importlib import import_module
 
 from hlo.backend.linking import elf
+from hlo.forking import inside
+from hlo.once import lock
 
 # Where LLVM's code may call into: memcpy, fmod, arithmetic on wide integers.
 LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
 LAPACK = "hlo_lapack_"  # begins the symbols of LAPACK's routines (lapack_symbols.py)
 
-_lock = threading.Lock()
+_lock = lock()
 _defined: dict[str, int] = {}
 
 
@@ -50,8 +51,8 @@ class Engine:
     def __init__(self, objects: Sequence[bytes]) -> None:
         toolchain = import_module("hlo.backend.linking.toolchain")
         llvm = toolchain.llvm
-        with _lock:  # engines are made on one thread at a time
-            toolchain.initialise()
+        toolchain.initialise()
+        with inside(), _lock:  # engines are made on one thread at a time
             named = import_module("re").findall(rf"{LAPACK}\w+".encode(), b"\0".join(objects))
             for name in set(named):
                 define_symbol(name.decode(), address_of(name.decode()))

@@ -9,7 +9,6 @@ loaded, not SciPy's package of Python code around it, which takes ten times as l
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from hlo.backend.linking.jit import LAPACK
 from hlo.errors import HloError
+from hlo.once import once
 
 EXTENSION = "scipy.linalg.cython_lapack"
 
@@ -42,7 +42,7 @@ def routine_address(symbol: str) -> int:
     return int(pointer(capsule, name_of(capsule)))
 
 
-@lru_cache(maxsize=1)
+@once
 def _capsules() -> dict[str, object]:
     """Routine -> capsule of its C function; empty where there is no SciPy."""
     try:
@@ -51,7 +51,7 @@ def _capsules() -> dict[str, object]:
         return {}
 
 
-@lru_cache(maxsize=1)
+@once
 def _extension() -> object:
     """The extension from its file, where that is where it usually is; it stays loaded."""
     package = find_spec("scipy")

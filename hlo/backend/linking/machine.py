@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
 from importlib import import_module
 
 import llvmlite  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend.linking import elf
+from hlo.once import once
 
 CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (BACKEND_FACTS.md 3)
 GLUE_LEVEL = 0  # a quarter of the time, where no loop is LLVM's to make fast
@@ -31,7 +31,7 @@ MODEL = (
 FEATURES = "/sys/devices/system/cpu/modalias"
 
 
-@lru_cache(maxsize=1)
+@once
 def identity() -> str:
     """What object code depends on besides its IR: LLVM, the processor, options."""
     options = (str(CODEGEN_LEVEL), str(GLUE_LEVEL), *OPTIONS, *MODEL.values())

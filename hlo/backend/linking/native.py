@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from functools import lru_cache
 from importlib import import_module
 
 import ml_dtypes
@@ -24,11 +23,12 @@ from hlo.backend.codegen.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
+from hlo.once import lock, once
 from hlo.runtime.stops import Enter
 
 METH_FASTCALL = 0x80
 SIG_BLOCK, SIG_SETMASK, SIGNAL_SET_BYTES = 0, 2, 128  # of Linux, where the pool is
-_lock = threading.Lock()
+_lock = lock()
 
 
 class _MethodDef(ctypes.Structure):
@@ -60,7 +60,7 @@ class NativeCall:
         return made
 
 
-@lru_cache(maxsize=1)
+@once
 def native_call() -> NativeCall | None:
     """The call from Python, or None where object layouts are not the expected ones."""
     if not layouts_as_expected():
@@ -115,14 +115,9 @@ class Runs:
         ctypes.c_int32.from_address(self._state + run_ir.ACTIVE).value = 0
 
 
+@once
 def runs() -> Runs:
-    """What stops runs in this process, made once: threads keep a run under its keys."""
-    with _lock:
-        return _made_runs()
-
-
-@lru_cache(maxsize=1)
-def _made_runs() -> Runs:
+    """What stops runs in this process: threads keep a run under its keys."""
     return Runs()
 
 
@@ -223,12 +218,13 @@ class Pool:
         return before.raw
 
     def _forked(self) -> None:
-        """A child has none of its parent's threads; the next grow makes its own."""
-        self._workers = 0
+        """A child has none of its parent's threads: programs of before the fork need its own."""
+        workers, self._workers = self._workers, 0
         ctypes.memset(self._state, 0, pool_ir.STATE_BYTES)
+        self.grow(workers + 1)
 
 
-@lru_cache(maxsize=1)
+@once
 def pool() -> Pool | None:
     """The pool, or None on systems without futexes."""
     if sys.platform != "linux" or processor() not in pool_ir.FUTEX_SYSCALL:

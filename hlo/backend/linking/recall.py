@@ -14,7 +14,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -27,6 +26,7 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
+from hlo.once import once
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
 # Folders that compilation does not ask: what a module says, its digest knows.
@@ -46,7 +46,7 @@ def key(module: Module, *options: str) -> str:
     return "p" + cache.key(module_digest(module), sources_digest(), sys.version, *options)
 
 
-@lru_cache(maxsize=1)
+@once
 def sources_digest() -> str:
     """A digest of the names, sizes and times of this package's files, but for what reads and
     writes texts (UNASKED)."""
@@ -135,7 +135,7 @@ def _array(kind: type, octets: object) -> np.ndarray:
     return np.frombuffer(octets, np.uint8)
 
 
-@lru_cache(maxsize=1)
+@once
 def _decoder() -> msgspec.msgpack.Decoder[tuple[LinkTable, list[bytes]]]:
     return msgspec.msgpack.Decoder(tuple[LinkTable, list[bytes]], dec_hook=_array)
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.target import Target
 from hlo.backend.linking.machine import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
+from hlo.forking import inside
+from hlo.once import lock, once
 
 HEAVY = (
     "LLVMPY_ParseAssembly",
@@ -32,24 +32,23 @@ LINES_FOR_A_THREAD = 50  # of IR, about 2 ms with what each module costs
 MOST_UNROLLED = 300
 
 _machines: dict[int, list[llvm.TargetMachine]] = {}  # by level, those that no thread uses now
-_machines_lock = threading.Lock()
-_initialise_lock = threading.Lock()
+_machines_lock = lock()
+_options = list(OPTIONS)  # that LLVM has not been given
 
 
+@once
 def initialise() -> bool:
-    """Set LLVM up once; whether its calls may run on several threads."""
-    with _initialise_lock:  # LLVM ends the process when an option is given twice
-        return _initialised()
+    """Set LLVM up once; whether its calls may run on several threads.
 
-
-@lru_cache(maxsize=1)
-def _initialised() -> bool:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()  # for kernels that hold assembly
-    for option in OPTIONS:
-        llvm.set_option("hlo", option)
-    return _lift_lock()
+    LLVM ends the process when an option is given twice.
+    """
+    with inside():
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()  # for kernels that hold assembly
+        while _options:  # a fork after this finds none left, whatever it knows of the call
+            llvm.set_option("hlo", _options.pop())
+        return _lift_lock()
 
 
 def _lift_lock() -> bool:
@@ -67,16 +66,17 @@ def _lift_lock() -> bool:
     return True
 
 
-@lru_cache(maxsize=1)
+@once
 def host_features() -> dict[str, bool]:
     """LLVM's names of the CPU's features, and whether each is there."""
     try:
-        return dict(llvm.get_host_cpu_features())
+        with inside():
+            return dict(llvm.get_host_cpu_features())
     except RuntimeError:  # a processor that LLVM cannot ask
         return {}
 
 
-@lru_cache(maxsize=2)
+@once
 def host_target(mode: str = "strict") -> Target:
     """What kernels may use on this machine."""
     initialise()
@@ -89,7 +89,7 @@ def host_target(mode: str = "strict") -> Target:
     return Target(llvm.get_process_triple(), features, vector_bytes, mode)
 
 
-@lru_cache(maxsize=1)
+@once
 def feature_text() -> str:
     """The features as LLVM's target machine wants them."""
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(host_features().items()))
@@ -97,23 +97,34 @@ def feature_text() -> str:
 
 @contextlib.contextmanager
 def machine(level: int = CODEGEN_LEVEL) -> Iterator[llvm.TargetMachine]:
-    """A target machine that no other thread uses meanwhile."""
-    with _machines_lock:
-        free = _machines.setdefault(level, [])
-        found = free.pop() if free else None
-    if found is None:
-        initialise()
-        target = llvm.Target.from_triple(llvm.get_process_triple())
-        found = target.create_target_machine(features=feature_text(), opt=level, jit=True, **MODEL)
-    try:
-        yield found
-    finally:
+    """A target machine that no other thread uses meanwhile; within, no other thread forks.
+
+    What is made once is asked for before the gate: the thread that makes it may stand there.
+    """
+    initialise()
+    features = feature_text()
+    with inside():
         with _machines_lock:
-            free.append(found)
+            free = _machines.setdefault(level, [])
+            found = free.pop() if free else None
+        if found is None:
+            target = llvm.Target.from_triple(llvm.get_process_triple())
+            found = target.create_target_machine(features=features, opt=level, jit=True, **MODEL)
+        try:
+            yield found
+        finally:
+            with _machines_lock:
+                free.append(found)
+
+
+def optimised_text(module: IrModule) -> str:
+    """The module as text after the middle-end."""
+    with machine():
+        return str(parsed(module))
 
 
 def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
-    """The module in LLVM's memory, after the middle-end where it wants it.
+    """The module in LLVM's memory, after the middle-end where it wants it. In a `machine` only.
 
     is_checked: verified too, which finds what the parser lets pass.
     """

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 
 from hlo.backend.codegen.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import FORMATS
 from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
+from hlo.once import once
 
 _MAGIC = FORMATS["double"].magic
 _TWO_OVER_PI = 2 / math.pi
@@ -128,7 +128,7 @@ def _loaded(index: Term, like: Term) -> Term:
 _FIRST_EXPONENT, _LAST_EXPONENT = 31, 127
 
 
-@lru_cache(maxsize=1)
+@once
 def _rows() -> tuple[float, ...]:
     """A row per exponent E of x, a multiple of 2^(E-23): bits of 2/pi below 2^(25-E)."""
     places = 512
@@ -203,7 +203,7 @@ def _define_payne_hanek(w: Writer) -> None:
     w.declare("double", "llvm.fma.f64", ["double", "double", "double"])
 
 
-@lru_cache(maxsize=1)
+@once
 def two_over_pi_words() -> tuple[int, ...]:
     """The bits of 2/pi in 64-bit words behind one word of zeros, the most significant first."""
     bits = 64 * 19

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from functools import cache
 
 from msgspec import Struct
 
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir import dtype as dt
+from hlo.once import once
 
 TILE = 16  # rows and columns of a tile of sums
 STEP_BYTES = 64
@@ -33,7 +33,7 @@ UNITS = 16
 PERMISSION_CALL = (158, 0x1023, 18)
 
 
-@cache
+@once
 def is_permitted() -> bool:
     """Whether this process may use tile registers (asked once)."""
     if not sys.platform.startswith("linux"):

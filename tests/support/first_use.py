@@ -1,0 +1,203 @@
+"""The public functions, each as the first thing that a process does, on many threads at once.
+
+python -m tests.support.first_use NAME     prints what the calls gave; they must be the same
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+THREADS = 8
+TEXT = """HloModule m, entry_computation_layout={(f32[8,8]{1,0})->f32[8]{0}}
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[8,8]{1,0} parameter(0)
+  z = f32[] constant(0)
+  w = f32[8,8]{1,0} constant({...})
+  d = f32[8,8]{1,0} dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  q = f32[8,8]{1,0} exponential(d), metadata={op_name="jit(f)/exp" source_line=3}
+  v = f32[8,8]{1,0} sort(q), dimensions={1}, to_apply=less
+  ROOT r = f32[8]{0} reduce(v, z), dimensions={1}, to_apply=sum
+}
+"""
+LESS = """less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT l = pred[] compare(a, b), direction=LT
+}
+
+"""
+
+
+def _text() -> str:
+    return TEXT.replace("ENTRY", f"{LESS}ENTRY", 1)
+
+
+def _parsed() -> object:
+    import hlo
+
+    return hlo.parse(_text())
+
+
+def _array() -> object:
+    import numpy as np
+
+    return np.linspace(-0.5, 0.5, 64, dtype=np.float32).reshape(8, 8)
+
+
+def _builder() -> object:
+    import hlo
+
+    builder = hlo.Builder("m")
+    p = builder.parameter("p", hlo.parse_shape("f32[4]"))
+    return str(builder.build(builder.add(p, p)))
+
+
+def _filled() -> object:
+    import hlo
+
+    return str(hlo.fill_elided(hlo.parse(_text()), seed=3))
+
+
+def _compiled(**options: object) -> object:
+    import hlo
+
+    made = hlo.compile(hlo.parse(_text()), **options)(_array())
+    return [made.tolist(), type(made).__name__]
+
+
+def _evaluated() -> object:
+    import hlo
+
+    return hlo.evaluate(hlo.parse(_text()), _array()).tolist()
+
+
+def _devices() -> object:
+    import hlo
+
+    module = hlo.parse(_text())
+    return [r.tolist() for r in hlo.evaluate_devices(module, [[_array()]] * 2, replicas=2)]
+
+
+def _printed() -> object:
+    import hlo
+    from hlo.driver import to_text
+
+    return to_text(hlo.parse(_text()), hlo.PrintOptions())
+
+
+def _literal() -> object:
+    import hlo
+
+    return str(hlo.Literal.of(_array()).shape)
+
+
+def _shape() -> object:
+    import hlo
+
+    return str(hlo.Shape.array(hlo.parse_shape("f32[2]").dtype, (2, 3)))
+
+
+def _dlpack() -> object:
+    import hlo
+
+    return str(type(hlo.to_dlpack(_array())))
+
+
+def _custom_call() -> object:
+    import hlo
+
+    name = f"t{threading.get_ident()}"
+    hlo.register_custom_call(name, lambda *arrays: arrays[0])
+    return "registered"
+
+
+def _refused() -> object:
+    import hlo
+
+    try:
+        hlo.parse(_text().replace("compare(a, b)", "compare(a, zz)"))
+    except hlo.HloErrors as errors:
+        return str(errors)
+    return "not refused"
+
+
+def _verified() -> object:
+    import hlo
+
+    try:
+        hlo.verify(hlo.parse(_text().replace("f32[8]{0} reduce", "f32[9]{0} reduce")))
+    except hlo.HloErrors as errors:
+        return str(errors)
+    return "not refused"
+
+
+def _tools() -> object:
+    from hlo.driver import emit_stage, lint, tokens_text
+
+    module = _parsed()
+    found = [str(w) for w in lint(module)]  # type: ignore[arg-type]  # a module
+    return [found, tokens_text(_text()), emit_stage(module, "program")]  # type: ignore[arg-type]
+
+
+def _of(name: str, *arguments: object) -> object:
+    import hlo
+
+    return str(getattr(hlo, name)(*arguments))
+
+
+CASES: dict[str, Callable[[], object]] = {
+    "Builder": _builder,
+    "Dynamic": lambda: _of("Dynamic", _array(), {0: 8}),
+    "HloError": lambda: _of("HloError", "code", "message"),
+    "HloErrors": _refused,
+    "HostChannel": lambda: type(__import__("hlo").HostChannel()).__name__,
+    "Literal": _literal,
+    "PrintOptions": _printed,
+    "Shape": _shape,
+    "compile": _compiled,
+    "compile-again": lambda: _compiled(threads=2, cache=False),
+    "evaluate": _evaluated,
+    "evaluate_devices": _devices,
+    "fill_elided": _filled,
+    "optimize": lambda: str(__import__("hlo").optimize(_parsed())),
+    "parse": lambda: str(_parsed()),
+    "parse_shape": lambda: _of("parse_shape", "(f32[2,3]{0,1}, s32[])"),
+    "register_custom_call": _custom_call,
+    "to_dlpack": _dlpack,
+    "verify": _verified,
+    "tools": _tools,
+}
+
+
+def together(call: Callable[[], object], threads: int = THREADS) -> list[str]:
+    """What the call gave on each of so many threads that start it at the same time."""
+    barrier = threading.Barrier(threads)
+    found: list[str] = []
+
+    def run() -> None:
+        barrier.wait()
+        try:
+            found.append(repr(call()))
+        except BaseException as error:
+            found.append(f"{type(error).__name__}: {error}")
+
+    workers = [threading.Thread(target=run) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return found
+
+
+if __name__ == "__main__":
+    sys.setswitchinterval(1e-6)
+    sys.stdout.write("\n".join(sorted(set(together(CASES[sys.argv[1]])))))

@@ -1,0 +1,161 @@
+"""Whatever is made at first use is made once: every public function first on many threads."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import hlo
+from tests.support.first_use import CASES
+
+ROOT = Path(__file__).parents[2]
+CACHES = {"cache", "lru_cache"}
+LOCKS = {"Lock", "RLock"}
+CHANGES = {
+    "append", "add", "setdefault", "update", "pop", "popitem", "clear", "extend", "move_to_end",
+    "insert", "remove", "discard",
+}  # fmt: skip
+# Module-level values that functions change, each with the reason why threads may do so at once.
+CHANGED = {
+    "backend/codegen/elemental.py EMITTERS": "entered while modules are imported",
+    "backend/linking/cache.py _writes": "a count that says when to look at the folder",
+    "backend/linking/compile.py _memory": "under a lock",
+    "backend/linking/jit.py _defined": "one entry at a time, always the same for a name",
+    "backend/linking/toolchain.py _machines": "under a lock",
+    "backend/linking/toolchain.py _options": "in a value that is made once",
+    "backend/math/complex_arithmetic.py _definitions": "a text, the same whoever writes it",
+    "backend/math/term.py _definitions": "a text, the same whoever writes it",
+    "backend/planning/leaves.py _known": "checked after it is found; the same whoever counts",
+    "garbage.py _pending": "a count that says when to collect",
+    "once.py _locks": "a set of weak references",
+    "ops/custom_call.py REGISTERED": "the user's, one entry at a time",
+    "ops/custom_call.py TARGETS": "the user's, one entry at a time",
+    "ops/table.py OPS": "entered while modules are imported",
+    "parser/actions.py _idle": "a stack: what is taken from it is one thread's",
+    "parser/pieces.py _idle": "a stack: what is taken from it is one thread's",
+    "passes/rewriting.py RULES": "entered while modules are imported",
+    "passes/rewriting.py _BY_OPCODE": "entered while modules are imported",
+    "passes/selections.py _known": "an answer, the same whoever asks",
+}
+
+
+def first_use(name: str) -> str:
+    command = [sys.executable, "-m", "tests.support.first_use", name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_public_name_has_a_case() -> None:
+    assert set(hlo.__all__) <= set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_first_on_many_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call gives what one thread gets alone."""
+    monkeypatch.setenv("HLO_CACHE_DIR", "")
+    assert first_use(name) == repr(CASES[name]())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_first_on_many_threads_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pytest -m slow tests/unit/test_first_use.py`: a race needs its moment."""
+    monkeypatch.setenv("HLO_CACHE_DIR", "")
+    assert {first_use(name) for _ in range(20)} == {repr(CASES[name]())}
+
+
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    files = sorted((ROOT / "hlo").rglob("*.py"))
+    return [(str(f.relative_to(ROOT / "hlo")), ast.parse(f.read_text())) for f in files]
+
+
+def test_what_has_no_parameters_is_made_once() -> None:
+    """functools' caches may make a value on several threads: two tables are not one."""
+    found = []
+    for name, tree in trees():
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef) or ast.unparse(function.args):
+                continue  # a method has self
+            marks = {n.id for d in function.decorator_list for n in ast.walk(d)
+                     if isinstance(n, ast.Name)}  # fmt: skip
+            found += [f"{name} {function.name}"] if marks & CACHES else []
+        found += [
+            f"{name} cached_property" for n in ast.walk(tree)
+            if isinstance(n, ast.Name) and n.id == "cached_property"
+        ]  # fmt: skip
+    assert not found, "expected @once"
+
+
+def test_locks_come_from_one_place() -> None:
+    """A fork resets those of hlo/once.py; others stay held in a child."""
+    for name, tree in trees():
+        made = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} & LOCKS
+        assert not made or name in ("once.py", "forking.py"), f"{name}: expected hlo.once.lock()"
+
+
+def _values(tree: ast.Module) -> set[str]:
+    """The names that a module's own statements assign."""
+    found = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            found |= {t.id for t in statement.targets if isinstance(t, ast.Name)}
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found.add(statement.target.id)
+    return found
+
+
+def _own(function: ast.FunctionDef) -> set[str]:
+    """The function's parameters and variables."""
+    stored = (n for n in ast.walk(function) if isinstance(n, ast.Name))
+    names = {n.id for n in stored if isinstance(n.ctx, ast.Store)}
+    shared = {n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names}
+    return (names | {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}) - shared
+
+
+def changed_values(tree: ast.Module) -> set[str]:
+    """The module-level values that functions change."""
+    found: set[str] = set()
+    values = _values(tree)
+    for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+        theirs = values - _own(function)
+        for n in ast.walk(function):
+            match n:
+                case ast.Global():
+                    found |= set(n.names)
+                case ast.Subscript(value=ast.Name(id=id), ctx=ast.Store() | ast.Del()):
+                    found |= {id} & theirs
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=id), attr=attr)):
+                    found |= {id} & theirs if attr in CHANGES else set()
+    return found
+
+
+def test_changed_module_values_have_a_reason() -> None:
+    found = {f"{name} {value}" for name, tree in trees() for value in changed_values(tree)}
+    assert found == set(CHANGED)
+
+
+IMPORTS = """
+import importlib, pkgutil
+from hlo import once
+def refused(self, *args, **kwargs):
+    raise AssertionError(f"{self.__name__} is asked for while a module is imported")
+once.Once.__call__ = refused
+import hlo
+for info in pkgutil.walk_packages(hlo.__path__, "hlo."):
+    if "__main__" not in info.name:
+        importlib.import_module(info.name)
+"""
+
+
+def test_no_import_asks_for_what_is_made_once() -> None:
+    """The thread that makes the value may be waiting for that import."""
+    command = [sys.executable, "-c", IMPORTS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
