@@ -33,7 +33,8 @@ from hlo.passes.loop_state import counter
 
 POLL_US = 50.0  # of work between two questions in a list of steps
 PIECE_US = 250.0  # of work in a piece of a step's units
-PACKING_SHARE = 100  # times what a piece packs first that it computes
+PACKING_SHARE = 1000  # times what a piece packs first that it computes
+LONGEST_PIECE_US = 20_000.0  # of those that pack: the loops of longer ones ask themselves
 SHORT_LOOP_US = 100.0  # a loop of known length that is no longer asks nothing
 # It touches nothing that a loop keeps in registers.
 POLLS = f"i32 @{POLL_STEP}(ptr) nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
@@ -82,7 +83,7 @@ def is_short(loop: LoopStep) -> bool:
 def piece(kernel: Kernel, us: float, units: int) -> int:
     """Units of a kernel that takes so long which run without a question."""
     packing_us = kernel.packed_bytes / PACKED_BYTES_PER_US
-    wanted = max(PIECE_US, PACKING_SHARE * packing_us)
+    wanted = max(PIECE_US, min(PACKING_SHARE * packing_us, LONGEST_PIECE_US))
     return units if us < 2 * wanted else max(1, int(units * wanted / us))
 
 

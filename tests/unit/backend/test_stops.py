@@ -24,6 +24,11 @@ import hlo
 from hlo.backend.backend import build_program, emit_llvm
 from hlo.backend.codegen import polling, watch_ir
 from hlo.backend.codegen.loop_ir import nested
+from hlo.backend.codegen.target import Target
+from hlo.backend.kernels.contraction import amx
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.kernel import KernelSequence
+from hlo.backend.linking import toolchain
 from hlo.backend.planning import lowering
 from hlo.backend.planning.program import HostStep, KernelStep
 from hlo.errors import HloError
@@ -302,3 +307,26 @@ def test_limits_of_time() -> None:
         executable.run_devices([[FOREVER, 1]], timeout=0.02)
     with pytest.raises(HloError, match="stopped after"):
         hlo.evaluate(hlo.parse(SCALAR_LOOP), np.int64(FOREVER), np.int64(1), timeout=0.02)
+
+
+def test_tiles_of_amx_do_not_outlive_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amx, "is_permitted", lambda: True)
+    host = toolchain.host_target("strict")
+    wide = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "amx-tile", "amx-bf16"}
+    target = Target("x86_64-unknown-linux-gnu", host.features | wide, 64)
+    text = (
+        "HloModule m\nENTRY e {\n  x = bf16[8192,4096] parameter(0)\n"
+        "  y = bf16[4096,4096] parameter(1)\n  ROOT r = f32[8192,4096] dot(x, y), "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}"
+    )
+    made = contraction_kernels(hlo.parse(text).entry.root, target)
+    assert isinstance(made, KernelSequence)
+    product = polling.polled(made.calls[-1].kernel, 1e6).text
+    assert "tdpbf16ps" in product
+    lines = product.split("\n")
+    asking = [n for n, line in enumerate(lines) if "@hlo_poll()" in line]
+    assert asking
+    for n in asking:
+        assert "ldtilecfg" in lines[n + 1]
+        before = "\n".join(lines[:n])
+        assert before.rfind("tilestored") > before.rfind("tdpbf16ps") or "tilezero" not in before

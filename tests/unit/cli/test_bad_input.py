@@ -99,6 +99,12 @@ def test_usage() -> None:
     assert call("hlo-run", "x.hlo", "--max-steps=3").code == 2  # of the interpreter alone
 
 
+def test_limits_of_time_that_are_none(program: str) -> None:
+    for wrong in ("0", "-1", "nan"):
+        assert_clear(call("hlo-run", program, f"--timeout={wrong}"), 1, "arguments", "timeout")
+    assert call("hlo-run", program, "--timeout=60").code == 0
+
+
 def test_unknown_pass(program: str) -> None:
     assert_clear(call("hlo-opt", program, "--passes=algsim"), 1, "unknown-pass", "algsimp")
     assert_clear(call("hlo-opt", program, "--passes=dce{x=1}"), 1, "pipeline")
