@@ -3,7 +3,8 @@
 The product multiplies the zeros that stand for positions outside of the base, and zero times an
 infinite kernel is NaN. Only results whose window leaves the base can have met one: those of them
 that are NaN are summed again, position by position, where there is a base element (OP_SEMANTICS.md
-11). A result that is NaN rightly stays NaN.
+11). A result that is NaN rightly stays NaN. Zero times a number is nothing wrong: where all of the
+kernel is finite nothing is summed again. That is looked up when the first NaN is met.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hlo.backend.codegen.types import storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution import is_swapped
-from hlo.backend.kernels.contraction.lane_masks import iota
+from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
@@ -50,9 +51,13 @@ def repair_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     if instruction.shape.dtype.is_integral or instruction.shape.dtype.is_pred:
         return None
     repair = _Repair(instruction, target)
+    repair.begin()
     ranged(repair.w, Value("%begin", "i64"), Value("%end", "i64"), repair.run)
     w, units = repair.w, prod(instruction.shape.dims[: repair.outer])
     return Kernel(kernel_text(w), units, tuple(w.declarations.values()), bytes_moved=64 * units)
+
+
+UNKNOWN, FINITE, OTHER = 0, 1, 2  # what is known of what meets zeros
 
 
 class _Repair:
@@ -74,6 +79,11 @@ class _Repair:
         last = instruction.shape.rank - 1
         joined = last not in n.out_spatial and last - 1 in n.out_spatial
         self.outer = last - 1 if joined else last
+
+    def begin(self) -> None:
+        """What the range of units knows of what meets zeros, in a place of its own."""
+        self.known = self.w.assign("ptr", "alloca i64, align 8")
+        self.w.store(self.w.int(UNKNOWN), self.known, 8)
 
     def run(self, unit: Value) -> None:
         """All of a run at the border, else only its ends: before `low` and from `high` on."""
@@ -127,13 +137,46 @@ class _Repair:
             address = element_address(w, run, start, self.dtype)
             found = self._nan(loaded(w, self.ring, self.dtype, address, lanes, mask))
             some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
-            when(w, some, lambda: self._each(run, index, start, end))
+            when(w, some, lambda: self._each_if_wrong(run, index, start, end))
 
         ranged(w, w.int(0), w.binary("udiv", reach, w.int(lanes)), vector)
 
     def _nan(self, parts: Parts) -> Value:
         found = [self.w.compare("fcmp uno", p, p) for p in parts]
         return found[0] if len(found) == 1 else self.w.binary("or", *found)
+
+    def _each_if_wrong(self, run: Value, index: list[Value], start: Value, end: Value) -> None:
+        """Nothing to do where only numbers have met zeros."""
+        w = self.w
+        unknown = w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(UNKNOWN))
+        when(w, unknown, self._look)
+        wrong = w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(OTHER))
+        when(w, wrong, lambda: self._each(run, index, start, end))
+
+    def _look(self) -> None:
+        """Whether what meets zeros is finite: the kernel; and the base where that is walked."""
+        w, (lhs, _, _) = self.w, self.shapes
+        swapped = any(is_swapped(s.window, lhs.dims[s.lhs]) for s in self.spatial)
+        found = w.zero(f"<{self.ring.lanes} x i1>")
+        for side in (0, 1) if swapped else (1,):
+            found = self._others(side, found)
+        some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{found.lanes}i1")
+        w.store(w.select(some, w.int(OTHER), w.int(FINITE)), self.known, 8)
+
+    def _others(self, side: int, found: Value) -> Value:
+        """found, and in which lanes a factor has what is no finite number: x - x is NaN."""
+        w, ring, lanes, shape = self.w, self.ring, self.ring.lanes, self.shapes[side]
+        size = prod(shape.dims)
+
+        def vector(v: Value, before: list[Value]) -> list[Value]:
+            start = times(w, v, lanes)
+            mask = below(w, start, size, lanes) if size % lanes else None
+            address = element_address(w, self.memory[side], start, shape.dtype)
+            values = loaded(w, ring, shape.dtype, address, lanes, mask)
+            differences = tuple(w.binary("fsub", x, x) for x in values)
+            return [w.binary("or", before[0], self._nan(differences))]
+
+        return loop(w, w.int(-(-size // lanes)), [found], vector)[0]
 
     def _each(self, run: Value, index: list[Value], start: Value, end: Value) -> None:
         """Element by element: what is NaN is summed again."""
