@@ -4,7 +4,8 @@ The product multiplies the zeros that stand for positions outside of the base, a
 infinite kernel is NaN. Only results whose window leaves the base can have met one: those of them
 that are NaN are summed again, position by position, where there is a base element (OP_SEMANTICS.md
 11). A result that is NaN rightly stays NaN. Zero times a number is nothing wrong: where all of the
-kernel is finite nothing is summed again. That is looked up when the first NaN is met.
+kernel is finite, or all of it is NaN, nothing is summed again. That is looked up when the first NaN
+is met.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def repair_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     return Kernel(kernel_text(w), units, tuple(w.declarations.values()), bytes_moved=64 * units)
 
 
-UNKNOWN, FINITE, OTHER = 0, 1, 2  # what is known of what meets zeros
+UNKNOWN, RIGHT, OTHER = 0, 1, 2  # what is known of what meets zeros
 
 
 class _Repair:
@@ -157,14 +158,22 @@ class _Repair:
         """Whether what meets zeros is finite: the kernel; and the base where that is walked."""
         w, (lhs, _, _) = self.w, self.shapes
         swapped = any(is_swapped(s.window, lhs.dims[s.lhs]) for s in self.spatial)
-        found = w.zero(f"<{self.ring.lanes} x i1>")
-        for side in (0, 1) if swapped else (1,):
-            found = self._others(side, found)
-        some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{found.lanes}i1")
-        w.store(w.select(some, w.int(OTHER), w.int(FINITE)), self.known, 8)
+        some, has_numbers = self._others(1)
+        if swapped:
+            some = w.binary("or", some, self._others(0)[0])
+        elif all(self._always_meets(s) for s in self.spatial):
+            some = w.binary("and", some, has_numbers)  # else every product is NaN, and rightly
+        w.store(w.select(some, w.int(OTHER), w.int(RIGHT)), self.known, 8)
 
-    def _others(self, side: int, found: Value) -> Value:
-        """found, and in which lanes a factor has what is no finite number: x - x is NaN."""
+    def _always_meets(self, s: _Spatial) -> bool:
+        """Whether each window meets an element of the base."""
+        w, size = s.window, self.shapes[0].dims[s.lhs]
+        last = (self.instruction.shape.dims[s.out] - 1) * w.stride - w.pad_low
+        is_dense = w.base_dilation == w.window_dilation == 1
+        return is_dense and w.size > w.pad_low and last < size
+
+    def _others(self, side: int) -> tuple[Value, Value]:
+        """Whether a factor has what is not finite (x - x is NaN), and what is not NaN."""
         w, ring, lanes, shape = self.w, self.ring, self.ring.lanes, self.shapes[side]
         size = prod(shape.dims)
 
@@ -174,9 +183,18 @@ class _Repair:
             address = element_address(w, self.memory[side], start, shape.dtype)
             values = loaded(w, ring, shape.dtype, address, lanes, mask)
             differences = tuple(w.binary("fsub", x, x) for x in values)
-            return [w.binary("or", before[0], self._nan(differences))]
+            ones = w.splat(Value("true", "i1"), lanes)
+            number = w.binary("xor", self._nan(values), ones)
+            number = number if mask is None else w.binary("and", number, mask)
+            found = (self._nan(differences), number)
+            return [w.binary("or", a, b) for a, b in zip(before, found, strict=True)]
 
-        return loop(w, w.int(-(-size // lanes)), [found], vector)[0]
+        none = w.zero(f"<{lanes} x i1>")
+        both = loop(w, w.int(-(-size // lanes)), [none, none], vector)
+        some, number = (
+            w.intrinsic("llvm.vector.reduce.or", "i1", v, suffix=f"v{lanes}i1") for v in both
+        )
+        return some, number
 
     def _each(self, run: Value, index: list[Value], start: Value, end: Value) -> None:
         """Element by element: what is NaN is summed again."""

@@ -77,3 +77,23 @@ def test_nothing_is_summed_again_where_only_numbers_met_zeros(
     Compiled(repair)(factors, result)
     met_zeros = other is not None and (side == 1 or window > base)
     assert np.isnan(result).sum() == (0 if met_zeros else 2)
+
+
+@pytest.mark.parametrize(("pad", "left"), [(2, 1), (3, 0)])  # (3, 0): a window of padding alone
+def test_nothing_is_summed_again_where_all_of_the_kernel_is_nan(pad: int, left: int) -> None:
+    size = 6 + 2 * pad - 2
+    text = f"""HloModule m
+ENTRY e {{
+  a = f32[1,6,1] parameter(0)
+  b = f32[3,1,9] parameter(1)
+  ROOT r = f32[1,{size},9] convolution(a, b), window={{size=3 pad={pad}_{pad}}},
+    dim_labels=b0f_0io->b0f
+}}"""
+    sequence = contraction_kernels(hlo.parse(text).entry.root, target_of())
+    factors = [np.ones((1, 6, 1), np.float32), np.full((3, 1, 9), np.nan, np.float32)]
+    result = np.zeros((1, size, 9), np.float32)
+    result[0, 0, 0] = np.nan
+    Compiled(KernelSequence(sequence.calls[-1:]))(factors, result)
+    assert np.isnan(result).sum() == left
+    whole = np.asarray(hlo.compile(hlo.parse(text), cache=False)(*factors))
+    np.testing.assert_array_equal(whole, np.asarray(hlo.evaluate(hlo.parse(text), *factors)))
