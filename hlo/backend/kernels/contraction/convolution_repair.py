@@ -3,7 +3,9 @@
 The product multiplies the zeros that stand for positions outside of the base, and zero times an
 infinite kernel is NaN. Only results whose window leaves the base can have met one: those of them
 that are NaN are summed again, position by position, where there is a base element (OP_SEMANTICS.md
-11). A result that is NaN rightly stays NaN.
+11). A result that is NaN rightly stays NaN. Zero times a number is nothing wrong: where all of the
+kernel is finite, or all of it is NaN, nothing is summed again. That is looked up when the first NaN
+is met.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from hlo.backend.codegen.types import storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution import is_swapped
-from hlo.backend.kernels.contraction.lane_masks import iota
+from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
@@ -50,9 +52,13 @@ def repair_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     if instruction.shape.dtype.is_integral or instruction.shape.dtype.is_pred:
         return None
     repair = _Repair(instruction, target)
+    repair.begin()
     ranged(repair.w, Value("%begin", "i64"), Value("%end", "i64"), repair.run)
     w, units = repair.w, prod(instruction.shape.dims[: repair.outer])
     return Kernel(kernel_text(w), units, tuple(w.declarations.values()), bytes_moved=64 * units)
+
+
+UNKNOWN, RIGHT, OTHER = 0, 1, 2  # what is known of what meets zeros
 
 
 class _Repair:
@@ -74,6 +80,11 @@ class _Repair:
         last = instruction.shape.rank - 1
         joined = last not in n.out_spatial and last - 1 in n.out_spatial
         self.outer = last - 1 if joined else last
+
+    def begin(self) -> None:
+        """What the range of units knows of what meets zeros, in a place of its own."""
+        self.known = self.w.assign("ptr", "alloca i64, align 8")
+        self.w.store(self.w.int(UNKNOWN), self.known, 8)
 
     def run(self, unit: Value) -> None:
         """All of a run at the border, else only its ends: before `low` and from `high` on."""
@@ -127,13 +138,63 @@ class _Repair:
             address = element_address(w, run, start, self.dtype)
             found = self._nan(loaded(w, self.ring, self.dtype, address, lanes, mask))
             some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
-            when(w, some, lambda: self._each(run, index, start, end))
+            when(w, some, lambda: self._each_if_wrong(run, index, start, end))
 
         ranged(w, w.int(0), w.binary("udiv", reach, w.int(lanes)), vector)
 
     def _nan(self, parts: Parts) -> Value:
         found = [self.w.compare("fcmp uno", p, p) for p in parts]
         return found[0] if len(found) == 1 else self.w.binary("or", *found)
+
+    def _each_if_wrong(self, run: Value, index: list[Value], start: Value, end: Value) -> None:
+        """Nothing to do where only numbers have met zeros."""
+        w = self.w
+        unknown = w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(UNKNOWN))
+        when(w, unknown, self._look)
+        wrong = w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(OTHER))
+        when(w, wrong, lambda: self._each(run, index, start, end))
+
+    def _look(self) -> None:
+        """Whether what meets zeros is finite: the kernel; and the base where that is walked."""
+        w, (lhs, _, _) = self.w, self.shapes
+        swapped = any(is_swapped(s.window, lhs.dims[s.lhs]) for s in self.spatial)
+        some, has_numbers = self._others(1)
+        if swapped:
+            some = w.binary("or", some, self._others(0)[0])
+        elif all(self._always_meets(s) for s in self.spatial):
+            some = w.binary("and", some, has_numbers)  # else every product is NaN, and rightly
+        w.store(w.select(some, w.int(OTHER), w.int(RIGHT)), self.known, 8)
+
+    def _always_meets(self, s: _Spatial) -> bool:
+        """Whether each window meets an element of the base."""
+        w, size = s.window, self.shapes[0].dims[s.lhs]
+        last = (self.instruction.shape.dims[s.out] - 1) * w.stride - w.pad_low
+        is_dense = w.base_dilation == w.window_dilation == 1
+        return is_dense and w.size > w.pad_low and last < size
+
+    def _others(self, side: int) -> tuple[Value, Value]:
+        """Whether a factor has what is not finite (x - x is NaN), and what is not NaN."""
+        w, ring, lanes, shape = self.w, self.ring, self.ring.lanes, self.shapes[side]
+        size = prod(shape.dims)
+
+        def vector(v: Value, before: list[Value]) -> list[Value]:
+            start = times(w, v, lanes)
+            mask = below(w, start, size, lanes) if size % lanes else None
+            address = element_address(w, self.memory[side], start, shape.dtype)
+            values = loaded(w, ring, shape.dtype, address, lanes, mask)
+            differences = tuple(w.binary("fsub", x, x) for x in values)
+            ones = w.splat(Value("true", "i1"), lanes)
+            number = w.binary("xor", self._nan(values), ones)
+            number = number if mask is None else w.binary("and", number, mask)
+            found = (self._nan(differences), number)
+            return [w.binary("or", a, b) for a, b in zip(before, found, strict=True)]
+
+        none = w.zero(f"<{lanes} x i1>")
+        both = loop(w, w.int(-(-size // lanes)), [none, none], vector)
+        some, number = (
+            w.intrinsic("llvm.vector.reduce.or", "i1", v, suffix=f"v{lanes}i1") for v in both
+        )
+        return some, number
 
     def _each(self, run: Value, index: list[Value], start: Value, end: Value) -> None:
         """Element by element: what is NaN is summed again."""

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.kernel import KernelSequence
+from tests.support.contraction_harness import Compiled, target_of
 
 PROGRAMS = {
     "channels last": ("f32[2,5,7,3]", "f32[3,3,3,4]", "f32[2,5,7,4]",
@@ -43,3 +46,54 @@ def test_padding_meets_no_infinity(name: str) -> None:
         finite = np.isfinite(expected)
         np.testing.assert_array_equal(actual[~finite], expected[~finite])
         np.testing.assert_allclose(actual[finite], expected[finite], rtol=1e-2)
+
+
+WORK = """HloModule m
+ENTRY e {{
+  a = f32[2,{base},{base},3] parameter(0)
+  b = f32[{window},{window},3,9] parameter(1)
+  ROOT r = f32[2,{base},{base},9] convolution(a, b), dim_labels=b01f_01io->b01f,
+    window={{size={window}x{window} pad={pad}_{pad}x{pad}_{pad}}}
+}}"""
+
+
+@pytest.mark.parametrize(("base", "window"), [(6, 3), (2, 5)])  # (2, 5): the base is walked
+@pytest.mark.parametrize("other", [None, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("side", [0, 1])
+def test_nothing_is_summed_again_where_only_numbers_met_zeros(
+    base: int, window: int, side: int, other: float | None
+) -> None:
+    """A NaN that was put where the sum is a number is still there: no work was done on it."""
+    text = WORK.format(base=base, window=window, pad=window // 2)
+    sequence = contraction_kernels(hlo.parse(text).entry.root, target_of())
+    repair = KernelSequence(sequence.calls[-1:])
+    rng = np.random.default_rng(0)
+    shapes = (2, base, base, 3), (window, window, 3, 9)
+    factors = [rng.uniform(1, 2, shape).astype(np.float32) for shape in shapes]
+    if other is not None:
+        factors[side].reshape(-1)[-1] = other
+    result = np.ones((2, base, base, 9), np.float32)
+    result[0, 0, 0, 0] = result[0, 0, -1, 2] = np.nan  # the other image has what is not finite
+    Compiled(repair)(factors, result)
+    met_zeros = other is not None and (side == 1 or window > base)
+    assert np.isnan(result).sum() == (0 if met_zeros else 2)
+
+
+@pytest.mark.parametrize(("pad", "left"), [(2, 1), (3, 0)])  # (3, 0): a window of padding alone
+def test_nothing_is_summed_again_where_all_of_the_kernel_is_nan(pad: int, left: int) -> None:
+    size = 6 + 2 * pad - 2
+    text = f"""HloModule m
+ENTRY e {{
+  a = f32[1,6,1] parameter(0)
+  b = f32[3,1,9] parameter(1)
+  ROOT r = f32[1,{size},9] convolution(a, b), window={{size=3 pad={pad}_{pad}}},
+    dim_labels=b0f_0io->b0f
+}}"""
+    sequence = contraction_kernels(hlo.parse(text).entry.root, target_of())
+    factors = [np.ones((1, 6, 1), np.float32), np.full((3, 1, 9), np.nan, np.float32)]
+    result = np.zeros((1, size, 9), np.float32)
+    result[0, 0, 0] = np.nan
+    Compiled(KernelSequence(sequence.calls[-1:]))(factors, result)
+    assert np.isnan(result).sum() == left
+    whole = np.asarray(hlo.compile(hlo.parse(text), cache=False)(*factors))
+    np.testing.assert_array_equal(whole, np.asarray(hlo.evaluate(hlo.parse(text), *factors)))
