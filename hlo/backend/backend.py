@@ -27,6 +27,8 @@ from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import Program
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
+from hlo.backend.refusals import check_runs
+from hlo.ir.graph import reachable_computations
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes import recovery
@@ -58,6 +60,7 @@ def compile_module(
         return _of_dynamic_sizes(module, passes, mode=mode, threads=threads, cache=cache)
     count = thread_count(threads)
     program = build_program(module, mode=mode, threads=count)
+    check_runs(host.instruction for host in program.hosts)
     table = link_table(program)
     modules = emit_llvm(program, mode=mode)
     bodies = objects(modules, cache=cache)
@@ -73,6 +76,7 @@ def _of_dynamic_sizes(
     """Code for the padded program, which the passes have not seen yet."""
     made = padded(module)
     if made is None:
+        check_runs(i for c in reachable_computations(module) for i in c.instructions)
         return InterpretedExecutable(module)
     programs = chain((made,), iter(partial(padded, module), None))  # more where a pass fails
     found = recovery.optimized(lambda: next(programs).module, parse_pipeline(passes))
