@@ -28,6 +28,8 @@ from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import Program
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
+from hlo.backend.refusals import check_runs
+from hlo.ir.graph import reachable_computations
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes import recovery
@@ -61,6 +63,7 @@ def compile_module(
     check_arrays(module)
     check_windows(module)
     program = build_program(module, mode=mode, threads=count)
+    check_runs(host.instruction for host in program.hosts)
     check_fits(program)
     check_host_arrays(program.hosts)
     table = link_table(program)
@@ -78,6 +81,7 @@ def _of_dynamic_sizes(
     """Code for the padded program, which the passes have not seen yet."""
     made = padded(module)
     if made is None:
+        check_runs(i for c in reachable_computations(module) for i in c.instructions)
         return InterpretedExecutable(module)
     programs = chain((made,), iter(partial(padded, module), None))  # more where a pass fails
     found = recovery.optimized(lambda: next(programs).module, parse_pipeline(passes))

@@ -72,6 +72,22 @@ def _conforming(value: object, shape: Shape, name: str) -> object:
     return array.copy()
 
 
+def _fitting(value: object, shape: Shape, name: str) -> object:
+    """A target's result, refused where the call's shape has other parts or other dimensions."""
+    if shape.is_tuple:
+        parts = value if isinstance(value, tuple) else ()
+        if len(parts) != len(shape.elements) or not isinstance(value, tuple):
+            raise Violation("shape-mismatch", "result", str(shape), f"the parts of {name}'s")
+        for part, element in zip(parts, shape.elements, strict=True):
+            _fitting(part, element, name)
+    elif isinstance(value, tuple):
+        raise Violation("shape-mismatch", "result", str(shape), f"{name}'s {len(value)} parts")
+    elif isinstance(value, np.ndarray) and value.shape != shape.dims and not shape.is_dynamic:
+        found = f"{list(value.shape)}, the dimensions of {name}'s"
+        raise Violation("shape-mismatch", "result", str(shape), found)
+    return value
+
+
 def _wrong_result(name: str, found: str, shape: Shape) -> Violation:
     return Violation("arguments", f"the result of {name!r}", found, str(shape))
 
@@ -84,6 +100,15 @@ def target_function(name: str) -> Target:
     hint = f"did you mean {near[0]!r}?" if near else ""
     expected = "a known target, or one given to hlo.register_custom_call"
     raise Violation("unsupported", "custom_call_target", f'"{name}"', expected, help=hint)
+
+
+def check_target(name: str, operands: tuple[Shape, ...], shape: Shape) -> None:
+    """Raise the Violation that a call of the target gives whatever its operands' values are."""
+    function = target_function(name)
+    if function is _refused_callback:
+        raise _callback_refusal(name)
+    if function is _identity:
+        _check_identity(operands, shape)
 
 
 class CustomCallOp(Op):
@@ -136,7 +161,7 @@ class CustomCallOp(Op):
         if custom_call_target in REGISTERED:
             return function(*operands, call=call)
         try:
-            return function(*operands, call=call)
+            return _fitting(function(*operands, call=call), shape, custom_call_target)
         except (HloError, Violation, MemoryError):
             raise
         except Exception as error:  # from NumPy or LAPACK, of shapes that the target does not take
@@ -147,10 +172,14 @@ class CustomCallOp(Op):
 
 def _identity(*operands: object, call: CustomCall) -> object:
     """The operand, where its shape is the result's."""
-    if len(operands) != 1 or call.operand_shapes[0].without_layout() != call.shape.without_layout():
-        found = ", ".join(map(str, call.operand_shapes)) or "none"
-        raise Violation("unsupported", "operand 0", found, f"{call.shape} on one device")
+    _check_identity(call.operand_shapes, call.shape)
     return operands[0]
+
+
+def _check_identity(operands: tuple[Shape, ...], shape: Shape) -> None:
+    if len(operands) != 1 or operands[0].without_layout() != shape.without_layout():
+        found = ", ".join(map(str, operands)) or "none"
+        raise Violation("unsupported", "operand 0", found, f"{shape} on one device")
 
 
 def _uninitialised(*operands: object, call: CustomCall) -> object:
@@ -163,12 +192,16 @@ def _seed(*operands: object, call: CustomCall) -> object:
 
 
 def _refused_callback(*operands: object, call: CustomCall) -> object:
-    raise Violation(
+    raise _callback_refusal(call.target)
+
+
+def _callback_refusal(name: str) -> Violation:
+    return Violation(
         "unsupported",
         "custom_call_target",
-        f'"{call.target}", a Python function of the process that traced the program',
+        f'"{name}", a Python function of the process that traced the program',
         "a target that a text file can name",
-        help=f'give a function of your own to hlo.register_custom_call("{call.target}", ...)',
+        help=f'give a function of your own to hlo.register_custom_call("{name}", ...)',
     )
 
 

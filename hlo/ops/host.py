@@ -16,6 +16,7 @@ from hlo.attributes.scalars import BOOL, INT64, STRING
 from hlo.attributes.shapes import SHAPE
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
+from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.constraints import check_token
 from hlo.ops.context import Context
@@ -243,14 +244,24 @@ def source_target_pairs(attributes: Mapping[str, str]) -> list[tuple[int, int]] 
     return [(int(s), int(t)) for s, t in re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", given)]
 
 
+def check_transfer(instruction: Instruction) -> None:
+    """Raise the Violation that a send or recv between devices gives wherever it stands."""
+    if RANGES in _frontend_attributes(instruction) and not instruction.get("is_host_transfer"):
+        raise Violation("unsupported", RANGES, "given", "transfers in every iteration")
+
+
+def _frontend_attributes(instruction: Instruction) -> dict[str, str]:
+    found: dict[str, str] = dict(instruction.attributes.get("frontend_attributes", ()))  # type: ignore[call-overload]  # pairs
+    return found
+
+
 def _peers(context: Context, *, source: bool) -> list[int]:
     """The devices to which this one sends (source) or from which it receives.
 
     Ids are partitions of the own replica if there are several partitions, else replicas.
     """
-    attributes = dict(context.instruction.attributes.get("frontend_attributes", ()))  # type: ignore[call-overload]  # pairs
-    if RANGES in attributes:
-        raise Violation("unsupported", RANGES, "given", "transfers in every iteration")
+    check_transfer(context.instruction)
+    attributes = _frontend_attributes(context.instruction)
     own = context.partition if context.partitions > 1 else context.replica
     pairs = source_target_pairs(attributes)
     if pairs is None:

@@ -39,6 +39,11 @@ def attributes(backend_config: str) -> Config:
     return found
 
 
+def check_library() -> None:
+    """A Violation where SciPy is missing."""
+    _lapack()
+
+
 def routine(letter: str, name: str) -> Routine:
     """SciPy's wrapper of LAPACK's `name` for a type; an error where SciPy is missing."""
     found = getattr(_lapack(), letter + name, None)

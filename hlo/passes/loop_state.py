@@ -42,6 +42,17 @@ def element_index(element: Instruction) -> int:
     return index
 
 
+def start_of(loop: Instruction, index: int) -> Instruction:
+    """What an element of the state is before the loop: itself, not an element of a tuple of it.
+
+    An outer loop asks next whether it changes.
+    """
+    (start,) = loop.operands
+    if start.opcode == "tuple":
+        return start.operands[index]
+    return make(loop, "get-tuple-element", start, index=index)
+
+
 def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction]:
     """Further elements that no iteration changes, with these values; they, in the body.
 
@@ -49,10 +60,9 @@ def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction
     What attributes say of each element of the old state is forgotten.
     """
     body, condition = loop.called_computations()
-    (start,) = loop.operands
     count = len(loop.shape.elements)
     shape = Shape.tuple((*loop.shape.elements, *(s.shape for s in starts)))
-    kept = [make(loop, "get-tuple-element", start, index=i) for i in range(count)]
+    kept = [start_of(loop, index) for index in range(count)]
     state = make(loop, "tuple", *kept, *starts, shape=shape)
     (parameter,) = body.parameters
     _widen(parameter, shape)

@@ -23,10 +23,15 @@ from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
-from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_state import element_index, extend, is_extensible, unchanged_elements
+from hlo.passes.loop_state import (
+    element_index,
+    extend,
+    is_extensible,
+    start_of,
+    unchanged_elements,
+)
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user,
 # or with an operand that is work.
@@ -159,14 +164,12 @@ def _copied_before(loop: Instruction, plan: Plan) -> dict[Instruction, Instructi
     """The moved values, computed from the loop's start state."""
     computation = loop.computation
     assert computation is not None, "a loop stands in a computation"
-    (start,) = loop.operands
     outer: dict[Instruction, Instruction] = {}
     for instruction in plan.moved:
         operands = []
         for operand in instruction.operands:
             if operand not in outer:
-                index = element_index(operand)
-                outer[operand] = make(loop, "get-tuple-element", start, index=index)
+                outer[operand] = start_of(loop, element_index(operand))
             operands.append(outer[operand])
         outer[instruction] = computation.adopt(clone_instruction(instruction, tuple(operands)))
     return outer

@@ -17,9 +17,11 @@ from hlo.backend.kernels.linear_algebra.factorisation import (
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
 from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
 from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, system_of, triangular_kernel
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.ops.custom_call import REGISTERED
-from hlo.ops.lapack import Config, attributes
+from hlo.ops.lapack import FAMILIES, Config, attributes
 from hlo.ops.table import attribute
 
 Family = Callable[[Instruction, Target], Kernel | None]
@@ -33,9 +35,11 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     target_name = str(attribute(instruction, "custom_call_target"))
     short = target_name.removeprefix("lapack_").removesuffix("_ffi")
     letter, name = short[:1], short[1:]
-    config = attributes(str(attribute(instruction, "backend_config")))
+    config = attributes(str(instruction.attributes.get("backend_config", "")))
     if target_name in REGISTERED or not _has_type(instruction, letter):
         return None
+    if not _has_signature(instruction, name, is_real=letter in "sd"):
+        return None  # the reference says what is wrong with it
     if name in LAPACK:
         return LAPACK[name](instruction, config, target)
     letters, rank, steps = ROUTINES.get(name, ("", 0, None))
@@ -50,18 +54,59 @@ def _has_type(instruction: Instruction, letter: str) -> bool:
     return bool(operands) and operands[0].shape.dtype is LETTERS.get(letter)
 
 
+def _has_signature(instruction: Instruction, name: str, *, is_real: bool) -> bool:
+    """Whether operands and results are as many as the routine's, for equal batches.
+
+    The code that is made relies on it; sizes of the problem itself are checked where they are used.
+    """
+    trailing = TRAILING.get(name)
+    operands = [o.shape for o in instruction.operands]
+    results = instruction.shape.elements if instruction.shape.is_tuple else (instruction.shape,)
+    if (
+        trailing is None
+        or len(operands) != len(trailing)
+        or len(results) != _count(name, is_real=is_real)
+    ):
+        return False
+    if not all(s.is_array for s in (*operands, *results)) or operands[0].rank < trailing[0]:
+        return False
+    batch = operands[0].dims[: operands[0].rank - trailing[0]]
+    ranks = all(s.rank == len(batch) + t for s, t in zip(operands, trailing, strict=True))
+    if not ranks or any(s.dims[: len(batch)] != batch for s in (*operands, *results)):
+        return False
+    like = {"potrf": operands[0], "trsm": operands[-1]}.get(name)
+    if like is None:
+        return True
+    counts = all(r.dims == batch and r.dtype is dt.S32 for r in results[1:])
+    return results[0].dims == like.dims and results[0].dtype is like.dtype and counts
+
+
+def _count(name: str, *, is_real: bool) -> int:
+    """How many results a routine has; a real matrix has two arrays of eigenvalues."""
+    return RESULTS[name] + (is_real and name in ("geev", "gees"))
+
+
+def _is_square(shape: Shape) -> bool:
+    return shape.dims[-2] == shape.dims[-1]
+
+
 def _potrf(instruction: Instruction, config: Config, target: Target) -> Kernel | None:
     lower = config.get("uplo") == "L"
+    if not _is_square(instruction.operands[0].shape):
+        return None
     factor = factor_of(instruction.operands[0].shape, lower=lower, reports=True)
     return factor_kernel(factor, target)
 
 
 def _trsm(instruction: Instruction, config: Config, target: Target) -> Kernel | None:
     a, b = (o.shape for o in instruction.operands)
+    on_left = config.get("side") == "L"
+    if not _is_square(a) or b.dims[-2 if on_left else -1] != a.dims[-1] or b.dtype is not a.dtype:
+        return None
     system = system_of(
         a,
         b,
-        on_left=config.get("side") == "L",
+        on_left=on_left,
         lower=config.get("uplo") == "L",
         is_unit=config.get("diag") == "U",
         transpose=str(config.get("trans_x")),
@@ -69,6 +114,12 @@ def _trsm(instruction: Instruction, config: Config, target: Target) -> Kernel | 
     return solve_kernel(system, target)
 
 
+TRAILING = {name: trailing for _, name, _, trailing in FAMILIES}
+RESULTS = {
+    "getrf": 3, "potrf": 2, "geqrf": 2, "geqp3": 3, "orgqr": 1, "ungqr": 1, "ormqr": 1, "unmqr": 1,
+    "trsm": 1, "gesdd": 5, "gesvd": 5, "syevd": 3, "heevd": 3, "geev": 4, "gees": 5, "gehrd": 3,
+    "sytrd": 5, "hetrd": 5, "gtsv": 5,
+}  # fmt: skip
 OPCODES: dict[str, Family] = {
     "cholesky": cholesky_kernel,
     "triangular-solve": triangular_kernel,

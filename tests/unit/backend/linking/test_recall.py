@@ -124,8 +124,8 @@ def test_damaged_programs_are_not_recalled(folder: Path) -> None:
 
 def test_programs_with_host_steps_are_not_kept() -> None:
     text = """HloModule m
-    ENTRY e { x = f32[3] parameter(0)
-      ROOT r = f32[3] custom-call(x), custom_call_target="nobody" }"""
+    ENTRY e { x = f32[3,2] parameter(0)
+      ROOT r = (f32[3,2], f32[2]) custom-call(x), custom_call_target="Qr" }"""
     module = parse(text)
     key = installing.program_key(module)
     backend.compile_module(module, key=key)

@@ -1,0 +1,42 @@
+"""Refusals: what the reference refuses whatever the values are, said when a program is compiled.
+
+    host steps, or all that the reference runs --check_runs--> HloError "unsupported"
+
+A host step is evaluated when it is its turn; what can be known of it before is said before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hlo.backend.planning.legality import MATRIX_TARGETS
+from hlo.errors import Violation
+from hlo.interpreter.run import evaluator, located
+from hlo.ir.instruction import Instruction
+from hlo.ops.custom_call import REGISTERED, check_target
+from hlo.ops.effects import with_callees
+from hlo.ops.host import check_transfer
+from hlo.ops.lapack import check_library
+
+
+def check_runs(instructions: Iterable[Instruction]) -> None:
+    """Raise what evaluating one of them, or of what they call, would raise for any values."""
+    for instruction in instructions:
+        for step in with_callees(instruction):
+            try:
+                _check(step)
+            except Violation as violation:
+                raise located(violation, step) from None
+
+
+def _check(step: Instruction) -> None:
+    if step.opcode in ("constant", "parameter"):
+        return
+    evaluator(step)
+    if step.opcode in ("send", "recv"):
+        check_transfer(step)
+    if step.opcode == "custom-call":
+        target = str(step["custom_call_target"])
+        check_target(target, tuple(o.shape for o in step.operands), step.shape)
+        if target in MATRIX_TARGETS and target not in REGISTERED:
+            check_library()
