@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from hlo.errors import HloError
 from hlo.ir.dtype import DType, from_numpy
 from hlo.ir.shape import Shape
+from hlo.memory import memory_error
 
 
 class Literal(Struct, frozen=True, eq=False):
@@ -20,17 +22,15 @@ class Literal(Struct, frozen=True, eq=False):
 
     @staticmethod
     def of(array: object, shape: Shape | None = None) -> Literal:
-        """The literal of an array (or a Python scalar, with a shape)."""
-        if shape is None:
-            data = np.asarray(array)
-            shape = Shape.array(_dtype_of(data.dtype), data.shape)
-        else:
-            data = np.asarray(array, dtype=shape.dtype.numpy).reshape(shape.dims)
-        data = np.ascontiguousarray(data).reshape(shape.dims)
-        if data.flags.writeable:
-            data = data.copy() if data is array else data
-            data.flags.writeable = False
-        return Literal(shape, data)
+        """The literal of an array (or a Python scalar, with a shape); HloError where it is none."""
+        try:
+            return _made(array, shape)
+        except MemoryError:
+            size = np.asarray(array).nbytes if shape is None else shape.size_bytes
+            raise memory_error(size, "literal: its array takes") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            what = f"a {type(array).__name__}" + (f" as {shape}" if shape is not None else "")
+            raise HloError("literal", f"literal: {what} cannot be had: {error}") from error
 
     @staticmethod
     def of_tuple(elements: tuple[Literal, ...]) -> Literal:
@@ -63,6 +63,19 @@ class Literal(Struct, frozen=True, eq=False):
         if isinstance(a, tuple) and isinstance(b, tuple):
             return all(x.same_bits(y) for x, y in zip(a, b, strict=True))
         return a is None and b is None
+
+
+def _made(array: object, shape: Shape | None) -> Literal:
+    if shape is None:
+        data = np.asarray(array)
+        shape = Shape.array(_dtype_of(data.dtype), data.shape)
+    else:
+        data = np.asarray(array, dtype=shape.dtype.numpy).reshape(shape.dims)
+    data = np.ascontiguousarray(data).reshape(shape.dims)
+    if data.flags.writeable:
+        data = data.copy() if data is array else data
+        data.flags.writeable = False
+    return Literal(shape, data)
 
 
 def _dtype_of(numpy: np.dtype) -> DType:

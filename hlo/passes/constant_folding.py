@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.errors import HloError
+from hlo.errors import HloError, Violation
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -77,7 +77,7 @@ def _fold(computation: Computation, instruction: Instruction) -> bool:
     try:
         with np.errstate(all="ignore"):
             value = row.evaluate(*arrays, **keywords)
-    except HloError:
+    except (HloError, Violation, MemoryError):  # the run's to say
         return False
     literal = Literal.of(np.array(value), instruction.shape)
     new = computation.new("constant", instruction.shape, (), {"literal": literal}, like=instruction)

@@ -134,6 +134,35 @@ ENTRY e { p = f32[] parameter(0)
         assert caught.value.line in (3, 4)
 
 
+def test_constants_are_not_folded_beyond_reason() -> None:
+    """Padding as large as memory, of a constant, to a result of two elements."""
+    for window in (f"size=1 pad={2**40}_0 stride={2**40}", f"size=1 pad={2**62}_0 stride={2**62}"):
+        text = f"""HloModule m
+ENTRY e {{ c = f32[1,1,8] constant({{{{{{1,2,3,4,5,6,7,8}}}}}})
+ k = f32[1,1,1] constant({{{{{{2}}}}}})
+ ROOT r = f32[1,1,2] convolution(c, k), window={{{window}}}, dim_labels=bf0_oi0->bf0 }}"""
+        module = hlo.parse(text)
+        assert any(i.opcode == "convolution" for i in hlo.optimize(module).entry.instructions)
+        with pytest.raises(HloError) as caught:
+            hlo.evaluate(module)
+        assert caught.value.code in ("memory", "limit")
+
+
+def test_literals_of_what_is_no_array() -> None:
+    huge = np.broadcast_to(np.float32(1), (2**44,))
+    for value, code in (
+        (huge, "memory"),
+        ("abc", "literal"),
+        ([1, [2]], "literal"),
+        (None, "literal"),
+    ):
+        with pytest.raises(HloError) as caught:
+            hlo.Literal.of(value)
+        assert caught.value.code == code
+    with pytest.raises(HloError, match="cannot reshape"):
+        hlo.Literal.of([1, 2], hlo.Shape.array("f32", (3,)))
+
+
 def test_memory_that_is_not_there_is_no_bare_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """An allocation that fails although there seemed to be room."""
     text = "HloModule m\nENTRY e { p = f32[4] parameter(0)\n ROOT r = f32[4] negate(p) }"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hlo.errors import Violation
+from hlo.errors import HloError, Violation
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType, dtype, from_numpy
 from hlo.ir.instruction import Instruction
@@ -223,7 +223,9 @@ def _literal(value: object, wanted: DType | str | None) -> Literal:
         if array.dtype.kind == "c" and not element.is_complex:
             raise ValueError(f"complex numbers for {element}")
         return Literal.of(value, Shape.array(element, array.shape))
-    except (KeyError, OverflowError, TypeError, ValueError) as wrong:
+    except (HloError, KeyError, OverflowError, TypeError, ValueError) as wrong:
+        if isinstance(wrong, HloError) and wrong.code == "memory":
+            raise
         message = f"constant: value is {value!r}, expected numbers of one element type ({wrong})"
         raise error("literal", message) from None
 
