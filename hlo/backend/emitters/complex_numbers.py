@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.types import Lanes
@@ -122,7 +123,12 @@ _FUNCTIONS: dict[str, Emitter] = {
 }
 
 # Of doubles that hold f32 numbers.
-_SHORT: dict[str, Emitter] = {"divide": short_complex.divide, "sign": short_complex.sign}
+_SHORT: dict[str, Emitter] = {
+    "divide": short_complex.divide,
+    "sign": short_complex.sign,
+    "exponential-minus-one": partial(complex_functions.expm1, exactly=False),
+    "logistic": partial(complex_functions.logistic, exactly=False),
+}
 
 REAL_RESULT: dict[str, Callable[[Complex], Term]] = {
     "real": lambda z: z.real,

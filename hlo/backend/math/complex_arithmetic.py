@@ -16,11 +16,12 @@ from hlo.backend.math import exponential, logarithm
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
-from hlo.backend.math.term import Term, Text, two_product, two_sum
+from hlo.backend.math.scaling import times_power
+from hlo.backend.math.term import Term, Text, fma, two_product, two_sum
 from hlo.backend.math.trigonometric import cos, sin
 
 _INF = float("inf")
-_LN4 = 1.3862943611198906
+_LN2, _LN4 = 0.6931471805599453, 1.3862943611198906
 
 
 class Complex(Struct, frozen=True):
@@ -166,15 +167,15 @@ def exp(z: Complex) -> Complex:
     big = (a > 709.0) & (a < 1500.0)
     size = exponential.exp(big.select(a * 0.5, a))
     again = big.select(size, 1.0)
-    real = scaled(size, cos(b)) * again
-    imag = scaled(size, sin(b)) * again
+    real = scaled(a, size, cos(b)) * again
+    imag = scaled(a, size, sin(b)) * again
     real = (a.eq(_INF) & ~_finite(b)).select(a, real)  # infinite, of whatever sign
     return Complex(real, b.eq(0.0).select(b, imag))
 
 
-def scaled(size: Term, part: Term) -> Term:
-    """size * part, but 0 where size is: e^-inf wins over a part that is not a number."""
-    return (size.eq(0.0) & ~_finite(part)).select(size, size * part)
+def scaled(a: Term, size: Term, part: Term) -> Term:
+    """size * part, size = e^a: e^-inf wins over a part that is not a number, e^-1000 does not."""
+    return (a.eq(-_INF) & ~_finite(part)).select(size, size * part)
 
 
 def log(z: Complex) -> Complex:
@@ -191,12 +192,16 @@ def log1p(z: Complex) -> Complex:
 
 
 def _sum_of_squares(first: Term, a: Term, b: Term) -> Term:
-    """first + a^2 + b^2 as if rounded once, while nothing overflows."""
+    """first + a^2 + b^2 to 2^-53 of it down to 2^-100 of its parts, while nothing overflows."""
     p, p_rest = two_product(a, a)
     q, q_rest = two_product(b, b)
-    partial, rest = two_sum(first, p)
+    partial, lost = two_sum(first, p)
     total, last = two_sum(partial, q)
-    return total + (rest + last + p_rest + q_rest)
+    rest, far = two_sum(lost, last)
+    squares, farther = two_sum(p_rest, q_rest)
+    rest, farthest = two_sum(rest, squares)
+    total, rest = two_sum(total, rest)
+    return total + (rest + (farthest + (far + farther)))
 
 
 def log_size(z: Complex, excess: Term) -> Term:
@@ -217,10 +222,12 @@ def power(z: Complex, w: Complex) -> Complex:
     size, angle = magnitude(even), atan2(z.imag, z.real)
     size_log = logarithm.log(size) + k * _LN4
     q = c * angle + d.eq(0.0).select(0.0, d * size_log)
-    apart = k.eq(0.0).select(0.0, c * (k * _LN4))
-    grown, turned = real_power(size, c), exponential.exp(apart - d * angle)
-    lost = grown.eq(0.0) | grown.eq(_INF) | turned.eq(0.0) | turned.eq(_INF)
-    scale = (lost & ~d.eq(0.0)).select(exponential.exp(c * size_log - d * angle), grown * turned)
+    # Where a factor may be beyond all numbers and their product is not: the root, squared.
+    far = ~d.eq(0.0) & (((c * size_log).abs() > 700.0) | ((d * angle).abs() > 700.0))
+    part = far.select(c.const(0.5), 1.0)
+    turn, lost = two_product(-d * part, angle)
+    scale = real_power(size, c * part) * _power_of_four(k, c * part) * _exp_of_two(turn, lost)
+    scale = far.select(scale * scale, scale)
     general = Complex(scale * cos(q), q.eq(0.0).select(q, scale * sin(q)))
     zero, one, nan = c.const(0.0), c.const(1.0), c.const(float("nan"))
     real = d.eq(0.0)
@@ -232,6 +239,22 @@ def power(z: Complex, w: Complex) -> Complex:
     result = choose(at_zero & (c > 0.0), Complex(zero, zero), result)
     identity = (c.eq(0.0) & real) | (z.real.eq(1.0) & z.imag.eq(0.0))
     return choose(identity, Complex(one, zero), result)
+
+
+def _power_of_four(k: Term, c: Term) -> Term:
+    """4^(k c) for balanced's k, 1 where that is 0: k c in two parts, and whole powers of two."""
+    exponent, lost = two_product(k * 2.0, c.at_most(2.0**60).at_least(-(2.0**60)))
+    bounded = exponent.at_most(2200.0).at_least(-2200.0)
+    whole = bounded.rounded()
+    rest = bounded.ne(exponent).select(0.0, (bounded - whole) + lost)
+    value = times_power(exponential.exp(rest * _LN2), whole, whole.to("i64"))
+    return k.eq(0.0).select(1.0, value)
+
+
+def _exp_of_two(x: Term, low: Term) -> Term:
+    """e^(x + low) for the rounding error `low` of x; 0 and infinity where x alone says so."""
+    value = exponential.exp(x)
+    return ((value > 0.0) & (value < _INF)).select(fma(value, low, value), value)
 
 
 def outlined_pair(name: str, operands: list[Complex], body: Callable[..., Complex]) -> Complex:

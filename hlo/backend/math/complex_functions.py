@@ -6,7 +6,7 @@ sinh, cosh, sin, cos by their real and imaginary parts; tanh and the inverse fun
 
 from __future__ import annotations
 
-from hlo.backend.math import exponential, hyperbolic, logarithm, trigonometric
+from hlo.backend.math import exponential, hyperbolic, logarithm, trigonometric, two_parts
 from hlo.backend.math.complex_arithmetic import (
     Complex,
     balanced,
@@ -21,7 +21,7 @@ from hlo.backend.math.complex_arithmetic import (
     sqrt,
 )
 from hlo.backend.math.inverse_trigonometric import atan2
-from hlo.backend.math.term import Term, fma
+from hlo.backend.math.term import Term, fma, outlined
 
 _INF = float("inf")
 _HALF_PI = 1.5707963267948966
@@ -29,27 +29,67 @@ _LN2 = 0.6931471805599453
 _FAR = 2.0**60
 
 
-def expm1(z: Complex) -> Complex:
-    """expm1(a) cos b - 2 sin(b/2)^2 + i e^a sin b."""
+def expm1(z: Complex, *, exactly: bool = True) -> Complex:
+    """expm1(a) cos b - 2 sin(b/2)^2 + i e^a sin b.
+
+    The real part vanishes along e^a cos b = 1; there it is expm1(a) - 2 sin(b/2)^2 e^a, in parts
+    that are good to 2^-60 of e^a. Doubles that hold f32 numbers can do without.
+    """
     a, b = z.real, z.imag
     half = trigonometric.sin(b * 0.5)
     lost, grown = half * half * -2.0, exponential.expm1(a)
     real = fma(grown, trigonometric.cos(b), lost)
+    if exactly:
+        real = (a.abs() < _NEAR).select(outlined("complex.expm1", [a, b], _grown_real), real)
     real = b.eq(0.0).select(grown, a.eq(0.0).select(lost, real))
     real = (a.eq(_INF) & ~_finite(b)).select(a, a.eq(-_INF).select(a.const(-1.0), real))
-    imag = scaled(exponential.exp(a), trigonometric.sin(b))
+    imag = scaled(a, exponential.exp(a), trigonometric.sin(b))
     return Complex(real, b.eq(0.0).select(b, imag))
 
 
-def logistic(z: Complex) -> Complex:
+_NEAR = 4.0  # |a| below which parts that cancel are summed in two parts
+
+
+def _grown_real(a: Term, b: Term) -> Term:
+    """e^a cos b - 1."""
+    grown = _bounded_expm1(a)
+    sine, _ = two_parts.half_angle_squares(b)
+    return _less_twice(grown, sine, grown)
+
+
+def _lowered_real(a: Term, b: Term) -> Term:
+    """1 + e^-a cos b."""
+    grown = _bounded_expm1(-a)
+    _, cosine = two_parts.half_angle_squares(b)
+    return -_less_twice(grown, cosine, grown)
+
+
+def _bounded_expm1(a: Term) -> two_parts.Pair:
+    return two_parts.expm1((a.abs() < _NEAR).select(a, 0.0))
+
+
+def _less_twice(x: two_parts.Pair, square: two_parts.Pair, grown: two_parts.Pair) -> Term:
+    """x - 2 square (1 + grown)."""
+    whole = two_parts.total((grown[0].const(1.0), grown[0].const(0.0)), grown)
+    high, low = two_parts.product(square, whole)
+    result, rest = two_parts.total(x, (high * -2.0, low * -2.0))
+    return result + rest
+
+
+def logistic(z: Complex, *, exactly: bool = True) -> Complex:
     """1/(1 + e^-z), whose imaginary part has the sign of sin b where it vanishes.
 
-    1 + e^-z = expm1(-a) cos b + 2 cos(b/2)^2 - i e^-a sin b, which does not cancel near the poles.
+    1 + e^-z = expm1(-a) cos b + 2 cos(b/2)^2 - i e^-a sin b, which does not cancel near the poles;
+    where the real part vanishes it is 2 cos(b/2)^2 e^-a - expm1(-a), in parts as expm1's.
     """
     one = Complex(z.real.const(1.0), z.real.const(0.0))
-    below, half = one + exp(-z), trigonometric.cos(z.imag * 0.5)
-    near = fma(exponential.expm1(-z.real), trigonometric.cos(z.imag), half * half * 2.0)
-    close = z.real.abs() < 1.0
+    below = one + exp(-z)
+    if exactly:
+        near = outlined("complex.logistic", [z.real, z.imag], _lowered_real)
+    else:
+        half = trigonometric.cos(z.imag * 0.5)
+        near = fma(exponential.expm1(-z.real), trigonometric.cos(z.imag), half * half * 2.0)
+    close = z.real.abs() < (_NEAR if exactly else 1.0)
     value = divide(one, Complex(close.select(near, below.real), below.imag))
     return Complex(value.real, value.imag.eq(0.0).select(_zero_like(z.imag), value.imag))
 

@@ -157,13 +157,13 @@ def exponential(z: Array) -> Array:
     """e^a (cos b + i sin b); the imaginary part is 0 where b is 0."""
     a, b = z.real, z.imag
     size = np.exp(a)
-    real = np.where((a == np.inf) & ~np.isfinite(b), a, _scaled(size, np.cos(b)))
-    return pair(real, np.where(b == 0, b, _scaled(size, np.sin(b))))
+    real = np.where((a == np.inf) & ~np.isfinite(b), a, _scaled(a, size, np.cos(b)))
+    return pair(real, np.where(b == 0, b, _scaled(a, size, np.sin(b))))
 
 
-def _scaled(size: Array, part: Array) -> Array:
-    """size * part, but 0 where size is: e^-inf wins over a part that is not a number."""
-    return np.where((size == 0) & ~np.isfinite(part), size, size * part)
+def _scaled(a: Array, size: Array, part: Array) -> Array:
+    """size * part, size = e^a: e^-inf wins over a part that is not a number, e^-1000 does not."""
+    return np.where((a == -np.inf) & ~np.isfinite(part), size, size * part)
 
 
 def exponential_minus_one(z: Array) -> Array:
@@ -172,7 +172,7 @@ def exponential_minus_one(z: Array) -> Array:
     grown = np.expm1(a)
     real = np.where(b == 0, grown, grown * np.cos(b) - 2 * np.sin(b / 2) ** 2)
     real = np.where(a == -np.inf, -1, np.where((a == np.inf) & ~np.isfinite(b), a, real))
-    return pair(real, np.where(b == 0, b, _scaled(np.exp(a), np.sin(b))))
+    return pair(real, np.where(b == 0, b, _scaled(a, np.exp(a), np.sin(b))))
 
 
 def logistic(z: Array) -> Array:
