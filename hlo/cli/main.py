@@ -123,7 +123,7 @@ def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """A warning of the library as the commands' other messages are written."""
-    click.echo(f"warning: {message}", err=True)
+    say(f"warning: {message}")
 
 
 def exit_code(command: click.Command, given: list[str]) -> int:
