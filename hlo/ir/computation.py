@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
@@ -182,6 +182,21 @@ class Computation:
         if self.root is old:
             self._root = new
 
+    def replace_all_uses(self, replaced: Mapping[Instruction, Instruction]) -> None:
+        """The same for many at once: the operands of each user are gone through once.
+
+        No new instruction is an old one.
+        """
+        self._facts = None
+        for user in dict.fromkeys(user for old in replaced for user in old.users):
+            was = user.operands
+            user.operands = tuple([_other_than(user, replaced.get(o, o), o) for o in was])
+            for old, new in zip(was, user.operands, strict=True):
+                if new is not old:
+                    old.users.pop(user, None)
+                    new.users[user] = None
+        self._root = replaced.get(self.root, self.root)
+
     def remove(self, instruction: Instruction) -> None:
         """Take out an instruction that has no user and is not the root."""
         assert not instruction.users, f"{instruction.name} still has users"
@@ -202,6 +217,11 @@ class Computation:
         assert ordered.keys() == self._instructions.keys(), "a permutation of the instructions"
         self._instructions = ordered
         self._by_order = self._facts = None
+
+
+def _other_than(user: Instruction, new: Instruction, old: Instruction) -> Instruction:
+    """The new operand of a user, the old one if the new one is the user itself."""
+    return old if new is user else new
 
 
 def _replaced(

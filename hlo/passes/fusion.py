@@ -45,10 +45,13 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
     groups = plan(computation, max_size)
     loops = [g for g in groups if g.contraction is None]
     finishing = [g for g in groups if g.contraction is not None]
+    calls_for: dict[Instruction, Instruction] = {}
     for group in joined(loops, max_size) + finishing:
         if is_worth_a_call(group):
-            _fuse(module, computation, group)
-            changed = True
+            calls_for |= _fuse(module, computation, group)
+    if calls_for:
+        computation.replace_all_uses(calls_for)
+        changed = True
     changed |= finish_folds(computation)
     return _sweep(computation) or changed
 
@@ -114,8 +117,8 @@ def _wait_for(computation: Computation, fused: Instruction, result: Instruction)
             computation.set_attributes(waiting, {**waiting.attributes, "control-predecessors": now})
 
 
-def _fuse(module: Module, computation: Computation, group: Group) -> None:
-    """Make the group a called computation and its root the call."""
+def _fuse(module: Module, computation: Computation, group: Group) -> dict[Instruction, Instruction]:
+    """Make the group a called computation; what has to stand for each of its roots."""
     members = members_in_order(group)
     body = Computation("fused_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
@@ -144,11 +147,11 @@ def _fuse(module: Module, computation: Computation, group: Group) -> None:
         "fusion", body.root.shape, operands, attributes, like=group.root, name=name
     )
     if len(group.roots) == 1:
-        computation.replace_uses(group.root, call)
-        return
-    for k, root in enumerate(group.roots):
-        part = computation.new("get-tuple-element", root.shape, (call,), {"index": k}, like=root)
-        computation.replace_uses(root, part)
+        return {group.root: call}
+    return {
+        root: computation.new("get-tuple-element", root.shape, (call,), {"index": k}, like=root)
+        for k, root in enumerate(group.roots)
+    }
 
 
 def _body_root(body: Computation, roots: list[Instruction]) -> Instruction:

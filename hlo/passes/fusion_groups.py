@@ -104,6 +104,8 @@ def _join(
         found.update(homes[user])
     if not all(g.members for g in found):
         return None  # some user is no member of any kernel of ours
+    if any(is_wide_concatenate(g.root) for g in found):
+        return None  # it only copies, and to look at its operands for each of them is quadratic
     axes = {group: joint_axes(group, producer) for group in found}
     whole = sum(not _picks_few(producer, a) for a in axes.values())
     if whole > 1 and not may_repeat(producer, len(found)):
@@ -182,7 +184,7 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
 def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
     """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
     is_free = views_memory(producer) or _is_spread(producer)
-    is_full = is_wide_concatenate(group.root) or (not is_free and _is_full(group, max_size))
+    is_full = not is_free and _is_full(group, max_size)
     if is_full or _operand_count(group, producer) > _MOST_OPERANDS:
         return False
     if producer.opcode == "constant":

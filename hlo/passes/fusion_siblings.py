@@ -17,7 +17,7 @@ from hlo.passes.fusion_axes import Group, fixed_dims, operand_axes
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
-_MOST_TRIED = 4  # groups that read one operand and have not joined
+_MOST_TRIED = 4  # groups that read one operand, have not joined and may have more results
 _ROWS = 32  # so many rows are enough parallelism for a kernel that folds and writes them
 _NO_SIBLINGS = frozenset(
     {"dynamic-update-slice", "concatenate", "pad", "reduce-window", "map", "gather"}
@@ -93,6 +93,7 @@ class _Siblings:
             heads = list(dict.fromkeys(self.final(h) for h in heads))
             if current in heads:
                 continue
+            heads = [h for h in heads if len(h.roots) < _MOST_RESULTS]
             for head in heads:
                 low, high = sorted((head, current), key=lambda g: self.group_ranks[g])
                 if _may_join(low, high, max_size) and self._keeps_order(low, high):

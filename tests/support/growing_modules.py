@@ -667,7 +667,7 @@ def asynchronous(n: int) -> str:
     return module([*lines, f"ROOT r = f32[4] negate({last})"], *made)
 
 
-@family(60, base=5, runs=False)
+@family(60, base=10, runs=False)
 def known_conditionals_twice(n: int) -> str:
     form = "true_computation=fun{0}, false_computation=fun{0}"
 

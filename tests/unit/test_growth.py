@@ -12,7 +12,6 @@ MOST = 2.4  # times the work for twice the size: an exponent of 1.26
 STEP = 50  # calls per unit of size: what texts met before, or another way of cutting code, saves
 # Stages that are not linear, why, and what bounds them. May only shrink.
 KNOWN = {
-    ("variadic_reduce", "plan"): "each result's trace looks at all operands; 200 take seconds",
     ("nested_loops", "plan"): "each loop's cost asks what is in it; nesting is bounded by 100",
 }
 

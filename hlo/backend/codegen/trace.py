@@ -81,6 +81,7 @@ class _Tracer:
         self.found = Trace()
         self.stack: list[tuple[Instruction, Index, Path, tuple[Variable, ...]]] = []
         self.opaques: dict[tuple[Instruction, Index, int, int], Expr] = {}
+        self.folds: set[tuple[Instruction, Index]] = set()
 
     def run(self) -> None:
         seen: set[tuple[Instruction, Path, Index]] = set()
@@ -150,10 +151,13 @@ class _Tracer:
                 if index:
                     self.found.values.append(indexing.linear(index, instruction.shape.dims))
             case "reduce":
+                if (instruction, index) in self.folds:
+                    return  # another result of the same fold
+                self.folds.add((instruction, index))
                 self.found.reductions.append((instruction, index))
                 inner, variables = reduced_index(instruction, index)
                 count = len(operands) // 2
-                self.found.work.append((count, inner))
+                self.found.work.append((_step_ops(instruction), inner))
                 for operand in operands[:count]:
                     self.stack.append((operand, inner, (), (*folded, *variables)))
                 self.stack += [(o, (), (), folded) for o in operands[count:]]
@@ -166,6 +170,12 @@ class _Tracer:
                     free = tuple(indexing.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
                     if operand.shape.is_array:
                         self.stack.append((operand, free, (), folded))
+
+
+def _step_ops(reduce: Instruction) -> int:
+    """What a step of a fold computes, for all its results together."""
+    (callee,) = reduce.called_computations()
+    return max(1, sum(map(is_elementwise, callee.instructions)))
 
 
 def _window_size(instruction: Instruction) -> int:

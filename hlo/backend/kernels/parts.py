@@ -53,7 +53,8 @@ def _groups(outputs: list[Output]) -> list[tuple[list[Output], list[Output]]]:
         outer = [o for o in left if o.dims != dims and o.rows == dims[: len(o.rows)]]
         outer = [o for o in outer if o.alias is None]
         groups.append((same, outer))
-        left = [o for o in left if o not in same and o not in outer]
+        taken = {o.leaf for o in (*same, *outer)}
+        left = [o for o in left if o.leaf not in taken]
     return groups
 
 
