@@ -7,6 +7,10 @@
 A step is 64 bytes of depth; a group (2 bf16 or 4 bytes) fills 32 bits. Sums are f32 or s32, as
 elsewhere; the unit takes subnormal bf16 as zero. Linux grants the tile registers to a process on
 request; each kernel asks again (0.2 us), since its object may come from a cache.
+
+The unit adds the products of a step to each other first, those of even and of odd depths apart, and
+their sum to the tile's (TDPBF16PS in Intel's manual). Steps are cut into blocks, and the sums of
+blocks are added in f32; integers wrap around in any order.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from msgspec import Struct
 
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.ring import Ring
+from hlo.backend.kernels.contraction.sum_blocks import cut_of
+from hlo.backend.kernels.kernel import Sums
 from hlo.ir import dtype as dt
 from hlo.once import once
 
@@ -28,6 +34,7 @@ LEAST_ROWS = 9  # fewer are bound by memory
 LEAST_FLOPS = 1 << 19
 BLOCK_BYTES = 512 << 10
 UNITS = 16
+BLOCK_STEPS = 128  # whose sums stay in tile registers
 
 # Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
 PERMISSION_CALL = (158, 0x1023, 18)
@@ -69,6 +76,22 @@ class TilePlan(Struct, frozen=True):
     @property
     def steps(self) -> int:
         return -(-self.c.k // self.depths)
+
+    @property
+    def block_steps(self) -> int:
+        """Steps of which the sums stay in tile registers."""
+        if self.ring.rounds:
+            return cut.rounds if (cut := cut_of((self.steps,), BLOCK_STEPS)) else self.steps
+        return self.steps
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.steps // self.block_steps)
+
+    @property
+    def sums(self) -> Sums:
+        within_step = self.depths // self.group + 1
+        return Sums("matrix units", within_step + self.block_steps + self.blocks)
 
     @property
     def row_tiles(self) -> int:

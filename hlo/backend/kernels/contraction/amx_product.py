@@ -19,6 +19,7 @@ from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
     buffer_address,
+    clipped,
     kernel_text,
     loop,
     ranged,
@@ -40,6 +41,9 @@ def tile_product_kernel(plan: TilePlan, epilogue: Epilogue | None = None) -> Ker
     return _TileProduct(plan, epilogue).kernel()
 
 
+SQUARE_BYTES = 4 * TILE * TILE * 4  # of 2 x 2 tiles of sums
+
+
 class _TileProduct:
     """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
 
@@ -51,14 +55,15 @@ class _TileProduct:
         self.functions: list[Kernel] = []
         pairs = -(-plan.row_tiles // 2 // plan.row_blocks)
         self.stage_at = pairs * 2 * plan.strip_bytes
-        self.scratch_bytes = self.stage_at + 4 * TILE * TILE * 4
+        self.totals_at = self.stage_at + SQUARE_BYTES
+        self.scratch_bytes = self.totals_at + (SQUARE_BYTES if plan.blocks > 1 else 0)
 
     def kernel(self) -> Kernel:
         w, c, plan = self.w, self.c, self.plan
         lhs, self.blocks = (buffer_address(w, i) for i in range(2))
         self.result = Result(w, plan.ring, c.out, 2, self.epilogue)
         self.scratch = buffer_address(w, 2 + self.result.buffers)
-        self.stage = advanced(w, self.scratch, self.stage_at, "i8")
+        self.stage = self.finished = advanced(w, self.scratch, self.stage_at, "i8")
         self.lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
         self._configure()
         begin, end = Value("%begin", "i64"), Value("%end", "i64")
@@ -204,10 +209,61 @@ class _TileProduct:
         loop(w, w.int(4 * plan.steps), [], at_quarter)
 
     def _square(self, pair: Value, first: Value, strip: Value, column: Value) -> None:
-        """2 x 2 tiles of sums over all of depth."""
+        """2 x 2 tiles of sums over all of depth, in blocks of steps where it is long."""
         w, plan = self.w, self.plan
         local = times(w, w.binary("sub", pair, first), 2 * plan.strip_bytes)
         rows = advanced(w, self.scratch, local, "i8")
+        row = times(w, pair, 2 * TILE)
+        if plan.blocks > 1:
+            self._blocks(rows, strip)
+            self._finish(row, column)
+            return
+        self._multiply(rows, strip, w.int(plan.steps))
+        if not self._is_direct:
+            self._finish_staged(row, column)
+            return
+        whole = w.compare("icmp ule", add(w, row, w.int(2 * TILE)), w.int(self.c.m))
+        across = w.compare("icmp ule", add(w, column, w.int(2 * TILE)), w.int(self.c.n))
+        when(
+            w,
+            w.binary("and", whole, across),
+            lambda: self._finish_direct(row, column),
+            lambda: self._finish_staged(row, column),
+        )
+
+    def _blocks(self, rows: Value, strip: Value) -> None:
+        """Sums of a block of steps after the other, added up where finished ones are staged."""
+        w, plan = self.w, self.plan
+        count = SQUARE_BYTES // 4 // plan.ring.lanes
+        totals = advanced(w, self.scratch, self.totals_at, "i8")
+
+        def at_vector(v: Value, is_first: Value) -> None:
+            parts, total = (
+                advanced(w, memory, times(w, v, plan.ring.lanes), plan.ring.scalar)
+                for memory in (self.stage, totals)
+            )
+            new, before = (
+                w.load(at, plan.ring.vector, plan.ring.scalar_bytes) for at in (parts, total)
+            )
+            both = w.select(is_first, new, w.binary("fadd", before, new))
+            w.store(both, total, plan.ring.scalar_bytes)
+
+        def at_block(block: Value) -> None:
+            first = times(w, block, plan.block_steps)
+            moved = times(w, first, TILE_BYTES)
+            left = clipped(w, first, plan.block_steps, plan.steps)
+            lhs, rhs = (advanced(w, at, moved, "i8") for at in (rows, strip))
+            self._multiply(lhs, rhs, left)
+            self._stage_tiles()
+            is_first = w.compare("icmp eq", block, w.int(0))
+            ranged(w, w.int(0), w.int(count), lambda v: at_vector(v, is_first))
+
+        ranged(w, w.int(0), w.int(plan.blocks), at_block)
+        self.finished = totals
+
+    def _multiply(self, rows: Value, strip: Value, steps: Value) -> None:
+        """2 x 2 tiles of sums over some steps, in tile registers."""
+        w, plan = self.w, self.plan
         for tile in range(4):
             self._tile("tilezero", f"i8 {tile}")
 
@@ -223,19 +279,7 @@ class _TileProduct:
                 )
             return []
 
-        loop(w, w.int(plan.steps), [], at_step)
-        row = times(w, pair, 2 * TILE)
-        if not self._is_direct:
-            self._finish_staged(row, column)
-            return
-        whole = w.compare("icmp ule", add(w, row, w.int(2 * TILE)), w.int(self.c.m))
-        across = w.compare("icmp ule", add(w, column, w.int(2 * TILE)), w.int(self.c.n))
-        when(
-            w,
-            w.binary("and", whole, across),
-            lambda: self._finish_direct(row, column),
-            lambda: self._finish_staged(row, column),
-        )
+        loop(w, steps, [], at_step)
 
     @property
     def _is_direct(self) -> bool:
@@ -254,12 +298,15 @@ class _TileProduct:
             self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {4 * stride}")
 
     def _finish_staged(self, row: Value, column: Value) -> None:
+        self._stage_tiles()
+        self._finish(row, column)
+
+    def _stage_tiles(self) -> None:
         width = 2 * TILE * 4
         for tile in range(4):
             offset = (tile // 2) * TILE * width + (tile % 2) * TILE * 4
             at = advanced(self.w, self.stage, offset, "i8")
             self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {width}")
-        self._finish(row, column)
 
     def _tile(self, name: str, *operands: str) -> None:
         types = [operand.partition(" ")[0] for operand in operands]
@@ -268,7 +315,7 @@ class _TileProduct:
         self.w.emit(f"call void @llvm.x86.{name}({', '.join(operands)})")
 
     def _finish(self, row: Value, column: Value) -> None:
-        """The stage's rows and columns that exist, to the result."""
+        """Rows and columns of finished sums that exist, to the result."""
         w, c, ring = self.w, self.c, self.plan.ring
         axes = [(a.size, a.out) for a in c.rows]
         lanes = ring.lanes
@@ -279,7 +326,7 @@ class _TileProduct:
 
         def at_row(r: Value) -> None:
             offset = add(w, self.out_index, strided(w, add(w, row, r), axes))
-            at = advanced(w, self.stage, times(w, r, 2 * TILE), ring.scalar)
+            at = advanced(w, self.finished, times(w, r, 2 * TILE), ring.scalar)
             for v, (start, mask) in enumerate(zip(starts, masks, strict=True)):
                 address = advanced(w, at, v * lanes, ring.scalar)
                 sums = w.load(address, ring.vector, ring.scalar_bytes)

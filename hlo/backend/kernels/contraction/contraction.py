@@ -167,7 +167,7 @@ class _Sequence:
             self.sums = vector_sums(c, ring)
             self._call(product, c.lhs.buffer, c.rhs.buffer, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
-            self.sums = Sums("matrix units", c.k)
+            self.sums = tiles.sums
             kernel, size = tile_packing_kernel(tiles)
             blocks = self.add_before(kernel, c.rhs.buffer, size)
             product = tile_product_kernel(tiles, self.epilogue)

@@ -1,0 +1,91 @@
+"""Products on the tiles of AMX, on emulated tile registers: results, errors, blocks of depth."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
+import numpy as np
+import pytest
+
+from hlo import driver
+from hlo.backend.codegen.definitions import symbol
+from hlo.backend.codegen.llvm_ir import kernel_module
+from hlo.backend.codegen.target import Target
+from hlo.backend.kernels.contraction import amx
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.kernel import KernelSequence
+from tests.property.test_sum_errors import Dot, allowed, units
+from tests.support.contraction_harness import Compiled, target_of
+from tests.support.emulated_tiles import Tiles, emulated
+
+WIDE = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "amx-tile", "amx-bf16", "amx-int8"}
+BLOCK = amx.BLOCK_STEPS * 32  # depths of bf16
+SIZES = [(34, 33, 900), (20, 24, BLOCK), (34, 33, BLOCK + 1), (20, 24, 2 * BLOCK + 555)]
+
+
+@pytest.fixture
+def tiles(monkeypatch: pytest.MonkeyPatch) -> Tiles:
+    monkeypatch.setattr(amx, "is_permitted", lambda: True)
+    return Tiles()
+
+
+def made(text: str) -> KernelSequence:
+    target = target_of()
+    wide = Target(target.triple, target.features | WIDE, 64)
+    return contraction_kernels(driver.parse(text).entry.root, wide)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+@pytest.mark.parametrize(("kind", "form"), [("positive", "nn"), ("constant", "tn")])
+def test_errors_stay_within_what_the_plan_says(
+    tiles: Tiles, m: int, n: int, k: int, kind: str, form: str
+) -> None:
+    dot = Dot(m, n, k, form, "bf16", "f32")
+    sequence = made(dot.text)
+    assert sequence.sums is not None
+    assert sequence.sums.plan == "matrix units"
+    factors = dot.factors(kind)
+    found = Compiled(emulated(sequence))(factors, np.empty((dot.m, dot.n), np.float32), pieces=2)
+    assert units(dot, found, factors).max() <= allowed(sequence.sums, "bf16")
+    assert tiles.events["tdpbf16ps"] == 4 * -(-m // 32) * -(-n // 32) * -(-k // 32)
+
+
+@pytest.mark.parametrize("k", [10**3, 10**4, 10**5, 10**6, 10**6 + 1])
+def test_chains_are_blocks(tiles: Tiles, k: int) -> None:
+    sums = made(Dot(64, 64, k, "nn", "bf16", "f32").text).sums
+    assert sums is not None
+    assert sums.chain <= 18 + amx.BLOCK_STEPS + k // BLOCK + 2
+
+
+def test_integers_are_exact_whatever_the_depth(tiles: Tiles) -> None:
+    dot = Dot(20, 24, 20_000, "nn", "s8", "s32")
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-128, 128, s).astype(np.int8) for s in dot.shapes)
+    found = Compiled(emulated(made(dot.text)))([a, b], np.empty((20, 24), np.int32))
+    np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
+    assert "tdpbssd" in tiles.events
+
+
+def test_infinities_and_nan_stay_in_their_rows(tiles: Tiles) -> None:
+    dot = Dot(20, 24, 2 * BLOCK + 64, "nn", "bf16", "f32")
+    a, b = dot.factors("positive")
+    a[3, 5], a[4, BLOCK + 7], a[19, -1] = np.inf, -np.inf, np.nan
+    found = Compiled(emulated(made(dot.text)))([a, b], np.empty((20, 24), np.float32))
+    with np.errstate(invalid="ignore"):
+        want = a.astype(np.float32) @ b.astype(np.float32)
+    for test in (np.isposinf, np.isneginf, np.isnan):
+        np.testing.assert_array_equal(test(found), test(want))
+
+
+@pytest.mark.usefixtures("tiles")
+@pytest.mark.parametrize("k", [BLOCK, 3 * BLOCK])
+def test_machine_code_can_be_made_of_it(k: int) -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    triple = llvm.Target.from_default_triple()
+    machine = triple.create_target_machine(cpu="sapphirerapids", opt=2)
+    kernel = made(Dot(64, 64, k, "nn", "bf16", "f32").text).calls[-1].kernel
+    beside = {symbol(f): f for f in kernel.functions}
+    module = llvm.parse_assembly(kernel_module({"kernel": kernel, **beside}).text)
+    assembly = machine.emit_assembly(module)
+    assert "tdpbf16ps" in assembly
+    assert "tilestored" in assembly

@@ -1,0 +1,98 @@
+"""The tile registers of AMX in NumPy, as symbols that compiled kernels call instead.
+
+Arithmetic follows the operations of TDPBF16PS and TDPBSSD in Intel's manual: products of even and
+of odd depths are chained apart from zero, and their sum is added to the tile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
+import ml_dtypes
+import numpy as np
+from msgspec.structs import replace
+
+from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
+
+ROWS, ROW_BYTES = 16, 64
+_NUMBER, _ADDRESS, _STRIDE = ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64
+
+
+class Tiles:
+    """Eight tiles; `events` counts what was done to them."""
+
+    def __init__(self) -> None:
+        self.tiles = np.zeros((8, ROWS, ROW_BYTES), np.uint8)
+        self.events: dict[str, int] = {}
+        self._kept = [
+            self._offer("tilezero", self._zero, _NUMBER),
+            self._offer("tileloadd64", self._load, _NUMBER, _ADDRESS, _STRIDE),
+            self._offer("tilestored64", self._store, _NUMBER, _ADDRESS, _STRIDE),
+            self._offer("tdpbf16ps", self._bf16, _NUMBER, _NUMBER, _NUMBER),
+            self._offer("tdpbssd", self._bytes, _NUMBER, _NUMBER, _NUMBER),
+            self._offer("ldtilecfg", lambda _: None, _ADDRESS),
+            self._offer("tilerelease", lambda: None),
+        ]
+
+    def _offer(self, name: str, action: Callable[..., None], *types: type) -> object:
+        def counted(*operands: int) -> None:
+            self.events[name] = self.events.get(name, 0) + 1
+            with np.errstate(all="ignore"):
+                action(*operands)
+
+        function = ctypes.CFUNCTYPE(None, *types)(counted)
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        assert address is not None
+        llvm.add_symbol(f"emulated_{name}", address)
+        return function
+
+    @staticmethod
+    def _rows(address: int, stride: int) -> np.ndarray:
+        size = stride * (ROWS - 1) + ROW_BYTES
+        memory = np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)
+        return np.lib.stride_tricks.as_strided(memory, (ROWS, ROW_BYTES), (stride, 1))
+
+    def _zero(self, tile: int) -> None:
+        self.tiles[tile] = 0
+
+    def _load(self, tile: int, address: int, stride: int) -> None:
+        self.tiles[tile] = self._rows(address, stride)
+
+    def _store(self, tile: int, address: int, stride: int) -> None:
+        self._rows(address, stride)[:] = self.tiles[tile]
+
+    def _bf16(self, sums: int, lhs: int, rhs: int) -> None:
+        a, b = (self.tiles[t].view(ml_dtypes.bfloat16).astype(np.float32) for t in (lhs, rhs))
+        a, b = a.reshape(ROWS, 16, 2), b.reshape(16, 16, 2)  # row, pair; pair, column
+        products = np.moveaxis(a, 1, 0)[:, :, None] * b[:, None]
+        chains = np.add.reduce(products, axis=0)  # one after the other, as axis 0 is outermost
+        self.tiles[sums].view(np.float32)[:] += chains[..., 0] + chains[..., 1]
+
+    def _bytes(self, sums: int, lhs: int, rhs: int) -> None:
+        a, b = (self.tiles[t].view(np.int8).astype(np.int32) for t in (lhs, rhs))
+        a, b = a.reshape(ROWS, 16, 4), b.reshape(16, 16, 4)
+        self.tiles[sums].view(np.int32)[:] += np.einsum("rgk,gck->rc", a, b)
+
+
+def emulated(sequence: KernelSequence) -> KernelSequence:
+    """The sequence with calls of the emulation for those of tile instructions."""
+    return replace(
+        sequence,
+        calls=tuple(KernelCall(_emulated(c.kernel), c.buffers) for c in sequence.calls),
+    )
+
+
+def _emulated(kernel: Kernel) -> Kernel:
+    def renamed(text: str) -> str:
+        for name in ("tile", "tdp", "ldtilecfg"):
+            prefix = "emulated_" + name
+            text = text.replace(f"@llvm.x86.{name}", f"@{prefix}")
+        return text.replace(" immarg", "")
+
+    permission = [line for line in kernel.text.split("\n") if "@syscall(" in line]
+    text = renamed(kernel.text)
+    for line in permission:
+        text = text.replace(line + "\n", "")
+    return replace(kernel, text=text, declarations=tuple(map(renamed, kernel.declarations)))
