@@ -172,7 +172,7 @@ POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
     int_bits_* hold it: 23 of their 449 elements depend on it.
     """
 elementwise("power", 2, POWER,
-            ulp=1, integer=integers.power, real=transcendental(np.power),
+            ulp=2, integer=integers.power, real=transcendental(np.power),
             complex_=widened(complexes.power))
 elementwise("maximum", 2, "The larger; NaN if either is; +0 above -0; pred: or.", traits=LATTICE,
             pred=np.logical_or, integer=wrapping(np.maximum), real=reals.maximum,
