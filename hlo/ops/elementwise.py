@@ -20,7 +20,7 @@ from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
 from hlo.ops.elementwise_row import broadcast_shape, common_extents, elementwise, refuse
 from hlo.ops.numerics import complexes, integers, reals
-from hlo.ops.numerics.representation import Array, dtype_of, widen
+from hlo.ops.numerics.representation import Array, dtype_of, rounded, widen
 from hlo.ops.shape_rules import (
     any_dynamic,
     braces,
@@ -69,7 +69,8 @@ def _imaginary_part(z: Array) -> Array:
 
 
 def _positive_zero(x: Array) -> Array:
-    return np.zeros_like(x)
+    """NaN of f8e8m0fnu, which has no zero."""
+    return rounded(np.zeros(x.shape, np.float32), dtype_of(x))
 
 
 def _is_finite(x: Array) -> Array:
@@ -171,7 +172,7 @@ POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
     int_bits_* hold it: 23 of their 449 elements depend on it.
     """
 elementwise("power", 2, POWER,
-            ulp=1, integer=integers.power, real=transcendental(np.power),
+            ulp=2, integer=integers.power, real=transcendental(np.power),
             complex_=widened(complexes.power))
 elementwise("maximum", 2, "The larger; NaN if either is; +0 above -0; pred: or.", traits=LATTICE,
             pred=np.logical_or, integer=wrapping(np.maximum), real=reals.maximum,

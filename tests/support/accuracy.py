@@ -2,6 +2,7 @@
 
     python -m tests.support.accuracy f32 host [FUNCTION ...]  all 2^32 numbers, minutes a function
     python -m tests.support.accuracy f64 host [FUNCTION ...]  random, at hard places, climbing
+    python -m tests.support.accuracy pairs host [FUNCTION ...]  the same of two operands, both types
 
 The second word is the form of the code: host, or sse (no tables in registers). f32 is measured
 against f64 (NumPy's and SciPy's, whose own error is 2^-28 of an ulp), f64 against the C library's
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +67,9 @@ UNARY: dict[str, Function] = {
 }  # fmt: skip
 
 
+BINARY: dict[str, Function] = {"power": np.power, "atan2": np.arctan2, "remainder": np.fmod}
+
+
 class Worst(NamedTuple):
     """The largest error in ulp and the operand that has it."""
 
@@ -83,8 +88,9 @@ def compiled(opcode: str, scalar: str, form: str, lanes: int = 0) -> Function:
         return [FLOAT[opcode](*(Term(w, t, v) for v in values)).value]
 
     lanes = lanes or LANES[scalar]
-    run = lanes_function(body, [scalar], [scalar], lanes=lanes, target=FORMS[form]())
-    return lambda x: run(x)[0]
+    arity = 1 + (opcode in BINARY)
+    run = lanes_function(body, [scalar] * arity, [scalar], lanes=lanes, target=FORMS[form]())
+    return lambda *x: run(*x)[0]
 
 
 def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
@@ -187,7 +193,77 @@ def search_f64(opcode: str, form: str, count: int, rounds: int, seed: int = 0) -
     return Worst(float(error[place]), float(x[place]))
 
 
+class WorstPair(NamedTuple):
+    """The largest error in ulp and the operands that have it."""
+
+    error: float
+    x: float
+    y: float
+
+    def __str__(self) -> str:
+        return f"{self.error:.4f} at {self.x!r}, {self.y!r}"
+
+
+def pair_errors(opcode: str, scalar: str, form: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The error at each pair of operands."""
+    got = compiled(opcode, scalar, form)(x, y)
+    wide = WIDE[scalar]
+    with np.errstate(all="ignore"):
+        return ulps(got, BINARY[opcode](x.astype(wide), y.astype(wide)))
+
+
+def drawn_pairs(
+    opcode: str, scalar: str, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of all codes; numbers of one size and of all sizes; powers that neither vanish nor overflow;
+    small whole numbers, and points.
+    """
+    number = {"float": np.float32, "double": np.float64}[scalar]
+    largest = float(np.log2(np.finfo(number).max))
+    codes = rng.integers(0, 1 << 64, (2, count), dtype=np.uint64).view(number)[:, :count]
+    sizes = 2.0 ** rng.uniform(-largest, largest, (2, count)) * rng.choice([-1, 1], (2, count))
+    near = rng.uniform(-4, 4, (2, count))
+    slopes = np.stack([near[0] * (1 + rng.standard_normal(count) / 8), near[0]])
+    base = np.where(rng.random(count) < 0.5, rng.uniform(0.4, 2.5, count), np.abs(sizes[0]))
+    powers = rng.uniform(-1.1, 1.1, count) * largest / np.maximum(np.abs(np.log2(base)), 1e-7)
+    raised = np.stack([base, powers])
+    whole = np.rint(rng.uniform(-99, 99, (2, count)))
+    points = rng.choice(np.array([*POINTS, np.inf, -np.inf, np.nan, -0.0, 3.0]), (2, count))
+    with np.errstate(all="ignore"):
+        parts = [a.astype(number) for a in (codes, sizes, near, slopes, raised, whole, points)]
+    x, y = np.concatenate(parts, axis=1)
+    return x, y
+
+
+def search_pairs(
+    opcode: str, scalar: str, form: str, count: int, rounds: int, seed: int = 0
+) -> WorstPair:
+    """Random pairs, then round by round new ones around the worst, closer and closer."""
+    rng = np.random.default_rng(seed)
+    x, y = drawn_pairs(opcode, scalar, count, rng)
+    error = pair_errors(opcode, scalar, form, x, y)
+    digits = np.finfo(x.dtype).nmant
+    for k in range(rounds):
+        best = np.argsort(error)[-64:]
+        x, y, error = x[best], y[best], error[best]
+        around = [np.repeat(a, max(1, count // 64)) for a in (x, y)]
+        for n, a in enumerate(around):
+            scale = 2.0 ** rng.uniform(-digits, -min(4 + k, digits - 1), a.size)
+            moves = rng.standard_normal(a.size) * scale * (rng.random(a.size) < 0.75)
+            with np.errstate(all="ignore"):
+                around[n] = (a + a * moves).astype(a.dtype)
+        x, y = np.concatenate([x, around[0]]), np.concatenate([y, around[1]])
+        error = np.concatenate([error, pair_errors(opcode, scalar, form, *around)])
+    place = int(np.argmax(error))
+    return WorstPair(float(error[place]), float(x[place]), float(y[place]))
+
+
 def main(kind: str, form: str, *opcodes: str) -> None:
+    if kind == "pairs":
+        for opcode, scalar in product(opcodes or BINARY, LIMITS):
+            found = max(search_pairs(opcode, scalar, form, 1 << 17, 12, seed) for seed in range(8))
+            print(f"{scalar:7}{opcode:24}{form:6}{found}", flush=True)  # noqa: T201  # as below
+        return
     for opcode in opcodes or UNARY:
         if kind == "f32":
             worst = sweep_f32(opcode, form)

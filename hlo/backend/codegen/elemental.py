@@ -330,10 +330,9 @@ class Elemental:
             holds = self.test(case.conditions)
             lanes = max(holds.lanes, types.width(value), types.width(result))
             condition = w.splat(holds, lanes)
-            pairs = zip(
-                parts(self.splat(value, lanes)), parts(self.splat(result, lanes)), strict=True
-            )
-            result = types.joined([w.select(condition, a, b) for a, b in pairs])
+            pair = (self.splat(value, lanes), self.splat(result, lanes))
+            dtype = instruction.shape.dtype
+            result = types.selected(w, self.nest.target, condition, pair, dtype)
         return result
 
     def end_stage(self) -> None:

@@ -122,6 +122,39 @@ def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
     return encoded_small(w, value, component)
 
 
+def has_nan_codes(dtype: DType) -> bool:
+    """Whether NaNs of the type differ in bits that its lanes, or the way back, do not keep.
+
+    Lanes of bf16 are its codes and zeros.
+    """
+    form = dtype.float_format
+    return (
+        is_narrow_float(dtype)
+        and dtype is not dt.BF16
+        and form is not None
+        and (form.nan == "ieee")
+    )
+
+
+def selected(
+    w: Writer, target: Target, condition: Value, pair: tuple[Lanes, Lanes], dtype: DType
+) -> Lanes:
+    """One lane or the other, and its code where that says more than the lane."""
+    both = list(zip(*map(parts, pair), strict=True))
+    result = joined([w.select(condition, a, b) for a, b in both])
+    if has_nan_codes(dtype) and isinstance(result, Value):
+        codes = [_known_code(w, target, v, dtype) for v in both[0]]
+        if codes[0] is not None and codes[1] is not None:
+            w.note(result, dtype.name, w.select(condition, codes[0], codes[1]))
+    return result
+
+
+def _known_code(w: Writer, target: Target, value: Value, dtype: DType) -> Value | None:
+    """The code of lanes that came from one, or of a constant, where LLVM computes it."""
+    is_constant = not value.text.startswith("%")
+    return encoded(w, target, value, dtype) if is_constant else w.noted(value, dtype.name)
+
+
 def rounded(
     w: Writer, target: Target, lanes: Lanes, dtype: DType, *, has_short_nans: bool = False
 ) -> Lanes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes, widens_quietly
+from hlo.backend.codegen.types import Lanes, has_nan_codes, selected
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters import comparison, complex_numbers, conversion
 from hlo.backend.emitters.floats import FLOAT
@@ -42,7 +42,10 @@ def emit(
     special = _SPECIAL.get(opcode)
     if special is not None:
         return special(terms, operand_types, result, attributes).value
-    return _plain(opcode, terms, operand_types[0]).value
+    found = _plain(opcode, terms, operand_types[0]).value
+    if opcode in _SIGN_OPS and has_nan_codes(result):
+        _note_sign(_SIGN_OPS[opcode], terms[0], result, found)
+    return found
 
 
 def supported(opcode: str) -> bool:
@@ -54,16 +57,16 @@ def _select(w: Writer, target: Target, operands: Sequence[Lanes], result: DType)
     """A bit copy of either operand, of its code too where lanes do not hold all bits of it."""
     condition, then, otherwise = operands
     assert isinstance(condition, Value)
-    if isinstance(then, tuple) and isinstance(otherwise, tuple):
-        real, imag = (w.select(condition, *pair) for pair in zip(then, otherwise, strict=True))
-        return real, imag
-    assert isinstance(then, Value)
-    assert isinstance(otherwise, Value)
-    value = w.select(condition, then, otherwise)
-    codes = [w.noted(v, result.name) for v in (then, otherwise)]
-    if widens_quietly(target, result) and codes[0] is not None and codes[1] is not None:
-        w.note(value, result.name, w.select(condition, codes[0], codes[1]))
-    return value
+    return selected(w, target, condition, (then, otherwise), result)
+
+
+def _note_sign(opcode: str, x: Term, dtype: DType, found: Value) -> None:
+    """The code of what has another sign bit: NaNs keep their other bits."""
+    code = x.w.noted(x.value, dtype.name)
+    if code is not None:
+        top = 1 << (dtype.bits - 1)
+        mask = x.w.int(top if opcode == "xor" else top - 1, code.type)
+        x.w.note(found, dtype.name, x.w.binary(opcode, code, mask))
 
 
 def _plain(opcode: str, terms: list[Term], dtype: DType) -> Term:
@@ -113,6 +116,8 @@ def _stochastic(terms: list[Term], types: Sequence[DType], result: DType, _: Att
 def _copy(terms: list[Term], _: Sequence[DType], __: DType, ___: Attributes) -> Term:
     return terms[0]
 
+
+_SIGN_OPS = {"abs": "and", "negate": "xor"}
 
 _SPECIAL: dict[str, Special] = {
     "compare": _compare,

@@ -14,7 +14,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
-# Of every type: an operand's value, but for its sign, or a number that every type has.
+# An operand's value, but for its sign (see _has_negatives), or a number that every type has.
 EXACT = frozenset(
     {"abs", "negate", "maximum", "minimum", "clamp", "select", "copy", "sign", "and", "or", "real"}
 )
@@ -27,13 +27,19 @@ def is_exact(instruction: Instruction, operands: Sequence[Lanes], kinds: Sequenc
     """Whether the op's result is of the type as it is computed in f32."""
     opcode, dtype = instruction.opcode, instruction.shape.dtype
     if opcode in EXACT:
-        return True
+        return opcode != "negate" or _has_negatives(dtype)
     if opcode == "convert":
         is_short = not kinds[0].is_float and kinds[0].bits <= 8
         return kinds[0] is dtype or (is_short and dtype in (dt.BF16, dt.F16))
     if dtype is dt.BF16 and opcode in ("add", "multiply"):
         return _is_enlarged(opcode, *operands)
     return opcode in _EXACT_HALVES and dtype in (dt.BF16, dt.F16)
+
+
+def _has_negatives(dtype: DType) -> bool:
+    """Not of f8e8m0fnu, where -x is NaN, nor of the fnuz types, where -0 is 0."""
+    form = dtype.float_format
+    return form is None or (form.has_sign and form.nan != "negative-zero")
 
 
 def _is_enlarged(opcode: str, x: Lanes, y: Lanes) -> bool:

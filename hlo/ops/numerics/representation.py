@@ -51,6 +51,8 @@ def rounded(wide: Array, dtype: DType) -> Array:
         return wide.astype(dtype.numpy)
     if wide.dtype != np.float32:
         wide = rounded_to_odd(wide)
+    if dtype is dt.F8E8M0FNU:  # ml_dtypes makes 2^-126 of all between 2^-127 and it
+        wide = np.where((wide > 0) & (wide < 1.5 * 2.0**-127), np.float32(2.0**-127), wide)
     narrow = wide.astype(dtype.numpy)
     if dtype.float_format is not None and dtype.float_format.nan == "none":
         # XLA turns NaN into -0 where the type has none; ml_dtypes gives +0.

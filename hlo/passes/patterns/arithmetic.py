@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
@@ -215,17 +216,25 @@ def _discrete(root: Instruction, a: np.generic, b: np.generic) -> np.ndarray:
     return np.asarray((value - low) % (high - low + 1) + low, numpy)
 
 
+def _has_negatives(dtype: DType) -> bool:
+    """Not f8e8m0fnu, where -x is NaN."""
+    return dtype.float_format is None or dtype.float_format.has_sign
+
+
 @rewrite("negate", operand="negate")
 def negate_twice(root: Instruction) -> Instruction | None:
-    """-(-x) => x"""
-    return root.operands[0].operands[0]
+    """-(-x) => x  where -x is a number"""
+    return root.operands[0].operands[0] if _has_negatives(root.shape.dtype) else None
 
 
 @rewrite("multiply", operand="negate")
 def multiply_negated(root: Instruction) -> Instruction | None:
     """(-a) * (-b) => a * b  for integers and floats"""
     a, b = root.operands
-    if a.opcode != "negate" or b.opcode != "negate" or root.shape.dtype.is_complex:
+    dtype = root.shape.dtype
+    if a.opcode != "negate" or b.opcode != "negate" or dtype.is_complex:
+        return None
+    if not _has_negatives(dtype):
         return None
     return make(root, "multiply", a.operands[0], b.operands[0], shape=root.shape)
 
@@ -234,7 +243,8 @@ def multiply_negated(root: Instruction) -> Instruction | None:
 def add_negated(root: Instruction) -> Instruction | None:
     """a + (-b) => a - b  for integers and floats"""
     a, b = root.operands
-    if b.opcode != "negate" or root.shape.dtype.is_complex:
+    dtype = root.shape.dtype
+    if b.opcode != "negate" or dtype.is_complex or not _has_negatives(dtype):
         return None
     return make(root, "subtract", a, b.operands[0], shape=root.shape)
 
@@ -243,7 +253,8 @@ def add_negated(root: Instruction) -> Instruction | None:
 def subtract_negated(root: Instruction) -> Instruction | None:
     """a - (-b) => a + b  for integers and floats"""
     a, b = root.operands
-    if b.opcode != "negate" or root.shape.dtype.is_complex:
+    dtype = root.shape.dtype
+    if b.opcode != "negate" or dtype.is_complex or not _has_negatives(dtype):
         return None
     return make(root, "add", a, b.operands[0], shape=root.shape)
 
@@ -268,7 +279,9 @@ def absolute_twice(root: Instruction) -> Instruction | None:
 def absolute_of_negated(root: Instruction) -> Instruction | None:
     """|-x| => |x|  for integers and floats"""
     (x,) = root.operands[0].operands
-    return None if x.shape.dtype.is_complex else make(root, "abs", x, shape=root.shape)
+    if x.shape.dtype.is_complex or not _has_negatives(x.shape.dtype):
+        return None
+    return make(root, "abs", x, shape=root.shape)
 
 
 @rewrite("power")

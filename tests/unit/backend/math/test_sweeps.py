@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from tests.support.accuracy import (
+    BINARY,
     FORMS,
     LIMITS,
     UNARY,
     compiled,
     errors_of,
+    pair_errors,
     search_f64,
+    search_pairs,
     sweep_f32,
 )
 
@@ -36,7 +39,8 @@ WORST_F32 = {
     "cosine": (9.398111702396751e19, 3.2921313276078326e19, 2147483904.0),
     "tan": (1043986290573312.0, 4.04148737200449e29, 5.3e37),
     "cbrt": (7.298584531054846e36,),
-    "erf": (0.13247971, 0.132720947265625, 3.5966339111328125, 0.9136734008789062, 0.9263648986816),
+    "erf": (0.13247971, 0.132720947265625, 3.5966339111328125, 0.9136734008789062, 0.9263648986816,
+            0.9601320028305054, 0.9241781),
 }  # fmt: skip
 WORST_F64 = {
     "exponential": (-708.7445379402207,),
@@ -104,6 +108,33 @@ def test_every_f32(opcode: str, form: str) -> None:
 def test_long_searches_of_f64(opcode: str, form: str) -> None:
     error, x = max(search_f64(opcode, form, 1 << 18, 12, seed) for seed in range(8))
     assert error <= LIMITS["double"], f"{opcode}({x!r})"
+
+
+SCALARS = ["float", pytest.param("double", marks=needs_long_double)]
+WORST_POWERS = ((0.7465677020279241, 2079.923692050979), (0.7494469369466265, 2338.3746415398305))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("scalar", SCALARS)
+@pytest.mark.parametrize("opcode", BINARY)
+def test_pairs(opcode: str, scalar: str, form: str) -> None:
+    error, x, y = search_pairs(opcode, scalar, form, 2048, 4)
+    assert error <= LIMITS[scalar], f"{opcode}({x!r}, {y!r})"
+
+
+@needs_long_double
+def test_worst_powers_of_earlier_searches() -> None:
+    x, y = np.array(WORST_POWERS).T
+    assert (pair_errors("power", "double", "host", x, y) <= 1.7).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("scalar", SCALARS)
+@pytest.mark.parametrize("opcode", BINARY)
+def test_long_searches_of_pairs(opcode: str, scalar: str, form: str) -> None:
+    error, x, y = max(search_pairs(opcode, scalar, form, 1 << 17, 12, seed) for seed in range(8))
+    assert error <= LIMITS[scalar], f"{opcode}({x!r}, {y!r})"
 
 
 @pytest.mark.parametrize("opcode", ["sine", "cosine", "tan"])
