@@ -12,10 +12,14 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.layout import Layout, default_layout
 
+# Tuples in tuples: what walks a shape may call itself for each level. Text may have 100; ops and
+# passes put a few around.
+DEEPEST_TUPLE = 120
 UNBOUNDED = -1  # the size of a dimension written `?`
 Ints = tuple[int, ...]
 
@@ -49,7 +53,17 @@ class Shape(Struct, frozen=True):
 
     @staticmethod
     def tuple(elements: Iterable[Shape]) -> Shape:
-        return Shape(dt.TUPLE, elements=tuple(elements))
+        """A tuple shape. Raises HloError where tuples nest more than DEEPEST_TUPLE deep."""
+        parts = tuple(elements)
+        level = [p for p in parts if p.elements]
+        depth = 1
+        while level:
+            depth += 1
+            if depth > DEEPEST_TUPLE:
+                message = f"a tuple of depth {depth}, expected at most {DEEPEST_TUPLE}"
+                raise HloError("nesting", message)
+            level = list({id(e): e for p in level for e in p.elements if e.elements}.values())
+        return Shape(dt.TUPLE, elements=parts)
 
     @staticmethod
     def token() -> Shape:

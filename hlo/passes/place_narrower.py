@@ -160,10 +160,23 @@ def _rewrite(
 
 def _narrowed(x: Instruction, dtype: DType) -> Instruction:
     """The same integers of another type."""
-    operands = [_narrowed(o, dtype) for o in x.operands]
-    shape = x.shape.with_dtype(dtype)
-    assert x.computation is not None, "an operand in a computation"
-    return x.computation.new(x.opcode, shape, operands, x.attributes, like=x, name=x.opcode)
+    made: dict[Instruction, Instruction] = {}
+    stack = [x]
+    while stack:
+        top = stack[-1]
+        missing = [o for o in top.operands if o not in made]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if top not in made:
+            shape = top.shape.with_dtype(dtype)
+            operands = [made[o] for o in top.operands]
+            assert top.computation is not None, "an operand in a computation"
+            made[top] = top.computation.new(
+                top.opcode, shape, operands, top.attributes, like=top, name=top.opcode
+            )
+    return made[x]
 
 
 def _narrowed_reducer(body: Computation, places: _Places) -> Computation:

@@ -58,23 +58,26 @@ def ordering_index(reduce: Instruction) -> int | None:
 
 def ascends(x: Instruction, d: int) -> bool:
     """Whether the integers of x grow along dimension d, seen from iotas, broadcasts, reshapes."""
-    dims = x.shape.dims
-    match x.opcode:
-        case "iota":
-            kind = x.shape.dtype
-            fits = kind.is_integral and dims[d] - 1 <= kind.int_range[1]
-            return fits and attribute(x, "iota_dimension") == d
-        case "broadcast":
+    while x.opcode in ("broadcast", "reshape"):
+        source, dims = x.operands[0], x.shape.dims
+        if x.opcode == "broadcast":
             mapped: tuple[int, ...] = attribute(x, "dimensions")  # type: ignore[assignment]  # INTS
-            return d in mapped and ascends(x.operands[0], mapped.index(d))
-        case "reshape":
-            inner = x.operands[0]
-            step = prod(dims[d + 1 :])
-            source = inner.shape.dims
-            for k, n in enumerate(source):
-                if n > 1 and prod(source[k + 1 :]) == step and dims[d] and n % dims[d] == 0:
-                    return ascends(inner, k)
-    return False
+            if d not in mapped:
+                return False
+            d = mapped.index(d)
+        else:
+            step, inner = prod(dims[d + 1 :]), source.shape.dims
+            for k, n in enumerate(inner):
+                if n > 1 and prod(inner[k + 1 :]) == step and dims[d] and n % dims[d] == 0:
+                    d = k
+                    break
+            else:
+                return False
+        x = source
+    kind = x.shape.dtype
+    if x.opcode != "iota" or not kind.is_integral or x.shape.dims[d] - 1 > kind.int_range[1]:
+        return False
+    return attribute(x, "iota_dimension") == d
 
 
 def _is_selection(computation: Computation) -> bool:

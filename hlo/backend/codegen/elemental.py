@@ -401,22 +401,26 @@ class Elemental:
         rounds: bool = True,
     ) -> tuple[Lanes, ...]:
         """The results of a scalar computation applied to lanes: `values` gives its parameters."""
-        order = [root]
-        seen = set(values)
-        while order:
-            top = order[-1]
-            waiting = [o for o in self._needs(top) if o not in seen]
-            if top in seen or not waiting:
+        frames = [(root, values, [root])]  # of computations in computations
+        while True:
+            root, values, order = frames[-1]
+            if not order:
+                frames.pop()
+                if not frames:
+                    return values[root]
+                _, outer, waiting = frames[-1]
+                outer[waiting[-1]] = values[root]
+            elif (top := order[-1]) in values:
                 order.pop()
-                if top not in seen:
-                    values[top] = self._inlined_one(top, values, rounds=rounds)
-                    seen.add(top)
+            elif missing := [o for o in top.operands if o not in values]:
+                order += missing
+            elif top.opcode in ("fusion", "call", "map"):
+                (callee,) = top.called_computations()
+                operands = [values[o] for o in top.operands]
+                inner = dict(zip(callee.parameters, operands, strict=True))
+                frames.append((callee.root, inner, [callee.root]))
             else:
-                order += waiting
-        return values[root]
-
-    def _needs(self, instruction: Instruction) -> tuple[Instruction, ...]:
-        return instruction.operands
+                values[top] = self._inlined_one(top, values, rounds=rounds)
 
     def _inlined_one(
         self,
@@ -433,10 +437,6 @@ class Elemental:
                 return tuple(lanes for o in operands for lanes in o)
             case "get-tuple-element":
                 return (operands[0][tuple_index(instruction)],)
-            case "fusion" | "call" | "map":
-                (callee,) = instruction.called_computations()
-                inner = dict(zip(callee.parameters, operands, strict=True))
-                return self.inlined(callee.root, inner, rounds=rounds)
             case "bitcast":
                 return (self._reread(instruction, operands[0][0]),)
             case "broadcast" | "reshape" | "copy" | "opt-barrier" | "transpose" if (

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from hlo.backend.planning.deep_fusions import without_deep_fusions
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.backend.planning.legality import CONTROL, SOURCES, alias, is_forwarding
@@ -70,6 +71,7 @@ class Schedule(Struct, frozen=True, eq=False):
 def schedule(module: Module) -> Schedule:
     """An order for the entry and for every computation that runs as control flow."""
     orders: dict[Computation, tuple[Instruction, ...]] = {}
+    module = without_deep_fusions(module)
     check_nesting(module)
     effects = Effects(module)
     waiting = [module.entry]

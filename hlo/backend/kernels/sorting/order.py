@@ -115,24 +115,33 @@ def recognised(comparator: Computation) -> tuple[Order, ...]:
 
 def _orders(root: Instruction, parameters: Sequence[Instruction]) -> tuple[Order, ...]:
     """a < b, or (a < b) | ((a = b) & rest), or a = b ? rest : a < b, further orders in the rest."""
-    order = _order(root, parameters)
-    if order is not None:
-        return (order,)
+    found: list[Order] = []
+    while True:
+        order = _order(root, parameters)
+        if order is not None:
+            return (*found, order)
+        tied = _tied(root)
+        order = _order(tied[0], parameters) if tied is not None else None
+        if tied is None or order is None:
+            return ()
+        found.append(order)
+        root = tied[1]
+
+
+def _tied(root: Instruction) -> tuple[Instruction, Instruction] | None:
+    """What decides first, and what decides where that compares equal keys."""
     if root.opcode == "select":
         tie, rest, first = root.operands
-        order, further = _order(first, parameters), _orders(rest, parameters)
-        return (order, *further) if order and further and _is_tie(tie, first) else ()
+        return (first, rest) if _is_tie(tie, first) else None
     if root.opcode != "or":
-        return ()
+        return None
     for first, both in (root.operands, root.operands[::-1]):
-        order = _order(first, parameters)
-        if order is None or both.opcode != "and":
+        if first.opcode != "compare" or both.opcode != "and":
             continue
         for tie, rest in (both.operands, both.operands[::-1]):
-            further = _orders(rest, parameters) if _is_tie(tie, first) else ()
-            if further:
-                return (order, *further)
-    return ()
+            if _is_tie(tie, first):
+                return first, rest
+    return None
 
 
 def _is_tie(tie: Instruction, order: Instruction) -> bool:

@@ -1,0 +1,94 @@
+"""Fusions too deep for one kernel, as calls.
+
+    fusion(x), calls=c  =>  call(x), to_apply=c
+
+where a path through c, and through fusions in it, is long.
+
+A kernel's expression is evaluated from its results on, each op asking for its operands' elements
+(codegen/elemental.py): how deep that goes is bounded here, once for all that evaluates so. Calls
+may be as deep as the module: what a call runs is planned for itself, and no copy is made.
+Does not know: kernels, LLVM.
+"""
+
+from __future__ import annotations
+
+from hlo.ir.computation import Computation
+from hlo.ir.graph import callees_first, calls, clone_module, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ops.table import OPS, Trait
+from hlo.passes.block_size import is_blocked
+
+# Steps from an op to an operand that is evaluated inside it. The pass `fusion` makes none so deep:
+# its fusions have fewer members.
+DEEPEST_PATH = 100
+
+# What a kernel looks through, without a step of its own.
+_LOOKED_THROUGH = frozenset({
+    "get-tuple-element", "tuple", "opt-barrier", "optimization-barrier", "domain",
+    "add-dependency", "fusion", "call",
+})  # fmt: skip
+_LEAVES = frozenset({"parameter", "constant", "iota"})
+
+
+def without_deep_fusions(module: Module) -> Module:
+    """The module itself where all fusions are shallow; else one with calls for the others.
+
+    O(instructions).
+    """
+    deep = _deep(module)
+    if not deep:
+        return module
+    changed = clone_module(module)
+    for computation in changed.computations:
+        for fusion in calls(computation):
+            if fusion.opcode == "fusion" and _callee(fusion).name in deep:
+                said = {k: v for k, v in fusion.attributes.items() if k not in ("kind", "calls")}
+                fusion.opcode = "call"
+                computation.set_attributes(fusion, {**said, "to_apply": _callee(fusion)})
+    return changed
+
+
+def _deep(module: Module) -> set[str]:
+    """The names of computations that are too deep for a kernel."""
+    depths: dict[Computation, int] = {}
+    fused = [f for c in module.computations for f in calls(c) if f.opcode == "fusion"]
+    bodies = {_callee(f) for f in fused if not is_blocked(f)}
+    is_nested = any(f.computation in bodies for f in fused)
+    if not is_nested and all(len(c) <= DEEPEST_PATH for c in bodies):
+        return set()  # no path is longer than what it is in
+    for computation in callees_first(module):
+        if computation in bodies:
+            depths[computation] = _depth(computation, depths)
+    return {c.name for c, depth in depths.items() if depth > DEEPEST_PATH}
+
+
+def _callee(fusion: Instruction) -> Computation:
+    (callee,) = fusion.called_computations()
+    return callee
+
+
+def _depth(computation: Computation, known: dict[Computation, int]) -> int:
+    """The most steps on a path to the root. Trees of elementwise ops are evaluated from a list."""
+    reached: dict[Instruction, int] = {}
+    for instruction in post_order(computation):
+        if instruction.opcode in _LEAVES:
+            reached[instruction] = 0
+            continue
+        below = max((reached[o] + _step(instruction, o) for o in instruction.operands), default=0)
+        if instruction.opcode == "fusion":
+            below += known.get(_callee(instruction), 0)
+        reached[instruction] = below
+    return max(reached.values(), default=0)
+
+
+def _step(instruction: Instruction, operand: Instruction) -> int:
+    """Whether evaluating the operand goes a step deeper."""
+    if instruction.opcode in _LOOKED_THROUGH:
+        return 0
+    is_tree = _is_elementwise(instruction) and _is_elementwise(operand)
+    return int(not (is_tree and instruction.shape.dims == operand.shape.dims))
+
+
+def _is_elementwise(instruction: Instruction) -> bool:
+    return bool(OPS[instruction.opcode].traits & Trait.ELEMENTWISE)

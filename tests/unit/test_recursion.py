@@ -1,0 +1,217 @@
+"""No recursion over what a user wrote: a scan of the source for it, and deep programs that are run.
+
+The scan finds functions that may call themselves, directly or through others, and compares them
+with a list that gives the reason why each ends. The programs are deeper than Python's stack.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hlo.errors import HloError
+from hlo.ir.shape import DEEPEST_TUPLE, Shape
+from tests.support.call_graph import Source, call_graph, cycles, read
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT = 650  # of Python's frames, and levels of the deep programs
+
+# Why it ends: the first function of each cycle, and how many are in it where there are several.
+ALLOWED = {
+    "a call for each level of a tuple's nesting, which Shape.tuple and the parser bound": """
+        attributes.literal_text.literal_text attributes.literal_text.typed_literal_text
+        attributes.origin._tuples attributes.sharding.sharding_text backend.host._nothing
+        backend.host._value backend.kernels.fingerprint._literal
+        backend.kernels.outputs._leaf_paths.walk backend.kernels.staged._paths
+        backend.linking.recall._literal backend.linking.recall.module_digest.written
+        backend.padded._filled backend.padded._value
+        backend.planning.leaves._Counted.__init__*2 backend.planning.result_order._ordered
+        backend.planning.result_order._stored_tree interpreter.device.fresh
+        interpreter.run._is_large interpreter.run.literal_value
+        ir.literal.Literal.is_elided ir.literal.Literal.of*18 ir.literal.Literal.same_bits
+        ir.shape.Shape.is_dynamic ir.shape.Shape.leaves ir.shape.Shape.size_bytes
+        ir.shape.Shape.without_layout ir.shape.compatible ops.collective_shapes.parts
+        ops.control._any_branch_dynamic ops.control.zeros_of ops.custom_call._conforming
+        ops.custom_call._fitting ops.host._zeros parser.finish._row_major
+        parser.literals._Reader._tuple*2 passes.cse._literal_key
+        passes.padding.control._built passes.padding.scope.Scope.parts
+        passes.padding.scope.Scope.tree passes.padding.scope.flattened
+        passes.padding.scope.is_dynamic passes.padding.scope.static
+        passes.tuple_simplifier._simplified*2 runtime.arguments._holds
+        runtime.arguments.checked_argument runtime.native_calls._spread
+        runtime.native_calls.form_of runtime.native_calls.formed tools.arrays._nested
+        tools.arrays.leaves tools.check._nudged tools.compare._leaves tools.fill._filled
+        tools.inputs._value verifier.buffers._paths verifier.instructions._paths
+        verifier.instructions._skeleton
+    """,
+    "a call for each step in a kernel, which deep_fusions bounds by DEEPEST_PATH": """
+        backend.codegen.access.lane_atom backend.codegen.elemental.Elemental._chosen*9
+        backend.codegen.indexing.Expr.depends_on*2
+        backend.codegen.indexing.Expr.is_made_of
+        backend.codegen.indexing.Expr.substituted*2
+        backend.codegen.indexing.rests_on_values backend.codegen.nest.Nest._atom*3
+        backend.codegen.nest.Nest._lane_atom*2 backend.emitters.exact_division.divided*2
+        backend.emitters.reduction.Space._finished*8
+    """,
+    "a call for each loop or branch around another, which check_nesting bounds by 100": """
+        backend.codegen.llvm_ir._Entry._branch*6
+        backend.codegen.loop_ir.LoopFunction._branch*5 backend.codegen.step_lists.weight
+        backend.codegen.watch_ir.is_short backend.codegen.watch_ir.step_us*3
+        backend.planning.control_cells.moved_bytes
+        backend.planning.lowering._Lowering._branch*3
+    """,
+    "a call for each dimension of an array or loop of a kernel's own plan": """
+        backend.emitters.reduction.Space._in_blocks.blocks*2
+        backend.emitters.reduction.Space._in_blocks.step*2
+        backend.emitters.reduction.Space._nested*2
+        backend.emitters.reduction.Space.across_lanes.over*2
+        backend.emitters.windows._nested*2 backend.kernels.contraction.assembly._Text.nest
+        backend.kernels.contraction.convolution_repair._Repair._taps*2
+        backend.kernels.contraction.gemv._Dots._over_depth*3
+        backend.kernels.contraction.microkernel._in_blocks*2
+        backend.kernels.contraction.microkernel._over_depth*3
+        backend.kernels.parts._boxes*2 backend.kernels.scatter.scatter._Build._positions*2
+        backend.kernels.scatter.scatter._Build._window*3
+        backend.kernels.scatter.select_scatter._Build._steps*2
+        backend.kernels.scatter.select_scatter._Build._windows*2
+        backend.kernels.stage._Emission.run*2 backend.kernels.streams._Emission._outer*2
+        backend.kernels.strips._Strip._inner*2 passes.selections._is_ordered.fold
+    """,
+    "another form of a number, of a type made of others, or a piece of what is cut": """
+        backend.codegen.cutting._cut backend.math.complex_arithmetic.Complex.to
+        backend.math.known_power._product backend.math.pieces._of_halves
+        backend.math.pieces.entry backend.math.power._exp2_of_product*6
+        backend.math.term.Term._as*2 ops.comparators._spread
+        ops.numerics.conversion._from_complex*2 ops.numerics.generators.threefry_bits
+        passes.rng_numbers.Numbers.normal*3 tools.ulp.ulp_distance
+    """,
+    "one more level at most: a variant, a wrapper, or the part that is another's": """
+        backend.backend._of_dynamic_sizes*2
+        backend.kernels.contraction.axes.Contraction.swapped
+        backend.kernels.contraction.contraction._fused_kernels*2
+        backend.linking.cache._make*3 backend.planning.legality._stays_on_device*2
+        backend.planning.update_order._updated_by_fusion*2 parser.asynchronous._start*4
+        parser.kinds.attribute_kinds parser.lexer.Lexer._opens_layout*2
+        parser.outline._nested parser.pieces._called*2 passes.cse._attribute_key
+        passes.manager.Manager._fixpoint*2 passes.patterns.movement._steps_along
+        passes.pipeline._named*3 passes.recovery.without printer.writer.Writer._own*3
+    """,
+    "names itself as a key, or another class's method of its own name; no call": """
+        attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
+        backend.codegen.elemental.Elemental.dims backend.codegen.elemental.Elemental.splat
+        backend.codegen.indexing.Atom.__init__*2 backend.codegen.nest.Nest.depth
+        backend.codegen.polling._Function.place
+        backend.emitters.reduction.Fold.reassociates
+        backend.kernels.contraction.microkernel.Factor.vector
+        backend.kernels.contraction.microkernel.Microkernel.ring
+        backend.kernels.contraction.ring.Ring.zero backend.kernels.sorting.row.Row.address
+        backend.kernels.squares._Block.squares backend.kernels.squares._Block.tile
+        cli.main.LazyGroup.parse_args cli.numbers.Amount.convert
+        ir.computation.Computation.__init__*3 ops.effects._runs_effects
+        ops.normalization._Batch.sum passes.blocking.Block.cut
+        passes.constant_folding.constant_folding passes.cse.cse passes.fusion._write_out*3
+        passes.fusion_axes.Group.dims passes.rewriting.apply_rules
+        tools.compare.Report.largest_ulp tools.compare.Report.passed
+        verifier.instructions.Signatures.of
+    """,
+    "asked of callees before their callers, so that the answer is known a level below": """
+        passes.fusibility._fused_size passes.fusion_opener.holds_expanded
+    """,
+    "as deep as fusions or calls in calls; where it ends the pass is left out with a warning": """
+        passes.blocking._cut passes.blocking._fused*3 passes.rng_expander._counting*4
+    """,
+}
+
+
+def named(found: list[tuple[str, ...]]) -> set[str]:
+    return {
+        members[0].removeprefix("hlo.") + (f"*{len(members)}" if len(members) > 1 else "")
+        for members in found
+    }
+
+
+def test_what_calls_itself_has_a_reason_to_end() -> None:
+    found = named(cycles(call_graph(read(ROOT / "hlo"))))
+    listed = [name for names in ALLOWED.values() for name in names.split()]
+    assert len(listed) == len(set(listed)), "each once"
+    new = sorted(found - set(listed))
+    assert not new, f"recursion: make it a loop with a stack, or say in ALLOWED why it ends: {new}"
+    assert not set(listed) - found, "no longer there: take it from ALLOWED"
+
+
+PLANTED = {
+    "directly": ("def f(x):\n    return [f(o) for o in x.operands]", "m.f"),
+    "mutually": ("def f(x):\n    return g(x)\n\ndef g(x):\n    return f(x.a)", "m.f*2"),
+    "as a callback": ("def f(x):\n    return sum(map(f, x.operands))", "m.f"),
+    "inside a function": (
+        "def f(x):\n    def walk(y):\n        return walk(y.a)\n    return walk(x)",
+        "m.f.walk",
+    ),
+    "a closure and its function": (
+        "def f(x):\n    def step():\n        return f(x.a)\n    return step()",
+        "m.f*2",
+    ),
+    "as a method": ("class A:\n    def f(self):\n        return self.f()", "m.A.f"),
+    "as a method of parts": (
+        "class A:\n    def f(self):\n        return [e.f() for e in self.elements]",
+        "m.A.f",
+    ),
+    "through methods": (
+        "class A:\n    def f(self):\n        return self.g()\n"
+        "    def g(self):\n        return self.f()",
+        "m.A.f*2",
+    ),
+    "through a subclass": (
+        "class A:\n    def f(self):\n        return 1\n\n"
+        "class B(A):\n    def g(self):\n        return self.f() and h(self)\n\n"
+        "def h(b):\n    return b.g()",
+        "m.B.g*2",
+    ),
+    "through a class that is made": (
+        "class A:\n    def __init__(self, x):\n        self.a = made(x)\n\n"
+        "def made(x):\n    return A(x)",
+        "m.A.__init__*2",
+    ),
+    "not at all": ("def f(x):\n    return g(x)\n\ndef g(x):\n    return x.f()", ""),
+}
+
+
+@pytest.mark.parametrize("how", PLANTED)
+def test_the_scan_finds_planted_recursion(how: str) -> None:
+    text, expected = PLANTED[how]
+    source = Source()
+    source.enter("m", text)
+    assert named(cycles(call_graph(source))) == ({expected} if expected else set())
+
+
+def test_the_scan_finds_recursion_through_imports() -> None:
+    source = Source()
+    source.enter("hlo.a", "from hlo import b\n\ndef f(x):\n    return b.g(x)")
+    source.enter("hlo.b", "from hlo.a import f\n\ndef g(x):\n    return f(x)")
+    assert named(cycles(call_graph(source))) == {"a.f*2"}
+
+
+def test_tuples_of_the_api_nest_no_deeper_than_what_walks_them_expects() -> None:
+    shape = Shape.array("f32")
+    for _ in range(DEEPEST_TUPLE):
+        shape = Shape.tuple([shape])
+    assert len(list(shape.leaves())) == 1
+    with pytest.raises(HloError, match=f"a tuple of depth {DEEPEST_TUPLE + 1}, expected at most"):
+        Shape.tuple([shape])
+    twice = Shape.array("f32")
+    for _ in range(DEEPEST_TUPLE):
+        twice = Shape.tuple([twice, twice])  # its levels are looked at, not its leaves
+
+
+def test_deep_programs_go_through_every_verb() -> None:
+    """In a process of its own: Python's limit is set there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.deep_programs", str(LIMIT)],
+        cwd=ROOT, env=os.environ | {"HLO_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
