@@ -124,9 +124,8 @@ def command(
     values = given_arguments(module, inputs, archive, kind, seed)
     limit = None if timeout is None else checked_timeout(timeout)
     if engine == "interpreter":
-        shown = progress_bar()
-        reference = partial(driver.evaluate, module, max_steps=max_steps, progress=shown)
-        run: check.Run = partial(reference, timeout=limit)
+        reference = partial(driver.evaluate, module, max_steps=max_steps, timeout=limit)
+        run: check.Run = partial(reference, progress=progress_bar())
     else:
         start = time.perf_counter()
         compiled = driver.compile(module, passes, mode, threads, cache=not no_cache)
@@ -143,9 +142,8 @@ def command(
         write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
     if compare is None:
         return 0
-    report = check.compared(
-        module, values, result, compare, rerun=run, rtol=rtol, atol=atol, ulp=ulp
-    )
+    limits = {"rtol": rtol, "atol": atol, "ulp": ulp}
+    report = check.compared(module, values, result, compare, rerun=run, **limits)
     say(report.text)
     return 0 if report.passed else 1
 

@@ -39,9 +39,9 @@ def cut_of(counts: Sequence[int], block: int = BLOCK) -> Cut | None:
 def _rounds(count: int, most: int) -> int:
     """At most `most` rounds of `count`: an even part where there is one, else about that."""
     blocks = -(-count // most)
-    for number in range(blocks, 2 * blocks):
-        if count % number == 0:
-            return count // number
+    for even in range(min(most, count), count // (2 * blocks), -1):
+        if count % even == 0:
+            return even
     rounds = -(-count // blocks)
     return min(most, -(-rounds // EVEN) * EVEN)
 
