@@ -280,9 +280,9 @@ def test_native_code_works_along_dynamic_sizes(body: str, monkeypatch: pytest.Mo
     module = program(body)
     run, asked = hlo.compile(module, cache=False), []
 
-    def reference(*given: object) -> object:
+    def reference(*given: object, timeout: float | None = None) -> object:
         asked.append(given)
-        return hlo.evaluate(*given)  # type: ignore[arg-type]  # a module and its arguments
+        return hlo.evaluate(*given, timeout=timeout)  # type: ignore[arg-type]  # a module and its arguments
 
     monkeypatch.setattr(padded, "evaluate", reference)
     assert isinstance(run, PaddedExecutable)
