@@ -70,7 +70,7 @@ ALLOWED = {
         backend.emitters.reduction.Space._nested*2
         backend.emitters.reduction.Space.across_lanes.over*2
         backend.emitters.windows._nested*2 backend.kernels.contraction.assembly._Text.nest
-        backend.kernels.contraction.convolution_repair._Repair._taps*2
+        backend.kernels.contraction.convolution_resum._Resum._taps*3
         backend.kernels.contraction.gemv._Dots._over_depth*3
         backend.kernels.contraction.microkernel._in_blocks*2
         backend.kernels.contraction.microkernel._over_depth*3
@@ -92,6 +92,7 @@ ALLOWED = {
     "one more level at most: a variant, a wrapper, or the part that is another's": """
         backend.backend._of_dynamic_sizes*2
         backend.kernels.contraction.axes.Contraction.swapped
+        backend.kernels.contraction.convolution_resum.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
         backend.linking.cache._make*3 backend.planning.legality._stays_on_device*2
         backend.planning.update_order._updated_by_fusion*2 parser.asynchronous._start*4
