@@ -22,6 +22,9 @@ BEFORE_S = 0.2  # of a run that is stopped then
 
 
 def main(name: str) -> None:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's job in the background has none
     module = hlo.parse(PROGRAMS[name])
     executable = hlo.compile(module)
     arguments = inputs(module)
