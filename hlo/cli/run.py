@@ -8,13 +8,12 @@ from functools import partial
 import click
 
 from hlo import driver
-from hlo.cli.numbers import SEED, THREADS, TOLERANCE
+from hlo.cli.numbers import SECONDS, SEED, THREADS, TOLERANCE
 from hlo.cli.progress import progress_bar
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.runtime.stops import checked_timeout
 from hlo.tools import arrays, bench, check
 from hlo.tools.files import write_npz
 from hlo.tools.fill import fill_elided
@@ -80,7 +79,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
 @click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
-@click.option("--timeout", default=None, type=float, metavar="SECONDS",
+@click.option("--timeout", default=None, type=SECONDS, metavar="SECONDS",
               help="Stop a run that takes longer.")  # fmt: skip
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
@@ -122,14 +121,13 @@ def command(
         module = fill_elided(module, fill)
     driver.verify(module)
     values = given_arguments(module, inputs, archive, kind, seed)
-    limit = None if timeout is None else checked_timeout(timeout)
     if engine == "interpreter":
-        reference = partial(driver.evaluate, module, max_steps=max_steps, timeout=limit)
+        reference = partial(driver.evaluate, module, max_steps=max_steps, timeout=timeout)
         run: check.Run = partial(reference, progress=progress_bar())
     else:
         start = time.perf_counter()
         compiled = driver.compile(module, passes, mode, threads, cache=not no_cache)
-        run = compiled if limit is None else partial(compiled, timeout=limit)
+        run = compiled if timeout is None else partial(compiled, timeout=timeout)
         if timed:
             say(f"compile {bench.duration(time.perf_counter() - start)}")
         if memory:

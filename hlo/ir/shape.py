@@ -28,8 +28,8 @@ class Shape(Struct, frozen=True):
     """dims holds the bound of a dynamic dimension (`<=n`), UNBOUNDED for `?`; `dynamic` one flag
     each.
 
-    An array always has a layout. `elements` are the parts of a tuple, or the one shape in a buffer.
-    Build with the class methods, not the constructor.
+    An array always has a layout. `elements` are the parts of a tuple, or the one shape in a buffer;
+    `depth`: how many tuples lie in one another. Build with the class methods, not the constructor.
     """
 
     dtype: DType
@@ -37,6 +37,7 @@ class Shape(Struct, frozen=True):
     dynamic: tuple[bool, ...] = ()
     layout: Layout | None = None
     elements: tuple[Shape, ...] = ()
+    depth: int = 0
 
     @staticmethod
     def array(
@@ -55,15 +56,11 @@ class Shape(Struct, frozen=True):
     def tuple(elements: Iterable[Shape]) -> Shape:
         """A tuple shape. Raises HloError where tuples nest more than DEEPEST_TUPLE deep."""
         parts = tuple(elements)
-        level = [p for p in parts if p.elements]
-        depth = 1
-        while level:
-            depth += 1
-            if depth > DEEPEST_TUPLE:
-                message = f"a tuple of depth {depth}, expected at most {DEEPEST_TUPLE}"
-                raise HloError("nesting", message)
-            level = list({id(e): e for p in level for e in p.elements if e.elements}.values())
-        return Shape(dt.TUPLE, elements=parts)
+        depth = 1 + max([p.depth for p in parts], default=0)
+        if depth > DEEPEST_TUPLE:
+            message = f"a tuple of depth {depth}, expected at most {DEEPEST_TUPLE}"
+            raise HloError("nesting", message)
+        return Shape(dt.TUPLE, elements=parts, depth=depth)
 
     @staticmethod
     def token() -> Shape:
@@ -75,7 +72,7 @@ class Shape(Struct, frozen=True):
 
     @staticmethod
     def buffer(element: Shape) -> Shape:
-        return Shape(dt.BUFFER, elements=(element,))
+        return Shape(dt.BUFFER, elements=(element,), depth=element.depth)
 
     @property
     def is_array(self) -> bool:

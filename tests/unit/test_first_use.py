@@ -23,6 +23,7 @@ CHANGES = {
 # Module-level values that functions change, each with the reason why threads may do so at once.
 CHANGED = {
     "backend/codegen/elemental.py EMITTERS": "entered while modules are imported",
+    "backend/linking/cache.py _refused": "folders that a warning named; at worst twice",
     "backend/linking/cache.py _writes": "a count that says when to look at the folder",
     "backend/linking/compile.py _memory": "under a lock",
     "backend/linking/jit.py _defined": "one entry at a time, always the same for a name",
