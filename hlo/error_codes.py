@@ -51,7 +51,6 @@ CODES: dict[str, str] = {
     "timeout": "A run took longer than timeout (--timeout) allows. Its arguments are as they were, "
     "but for those that were given away (donate), whose values are undefined; the executable can "
     "be called again.",
-    "exiting": "A run on a thread of its own was stopped because the interpreter exits.",
     "forked": "The process was forked while another thread was inside LLVM or importing, and what "
     "that thread held stays held. Compile before the fork, or start processes by spawn or "
     "forkserver.",

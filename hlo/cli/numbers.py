@@ -13,12 +13,12 @@ INTERVAL = click.IntRange(0)
 
 
 class Amount(click.FloatRange):
-    """A float that is not negative and not NaN."""
+    """A float that is not negative and not NaN. above_zero: nor zero."""
 
     name = "amount"
 
-    def __init__(self, most: float | None = None) -> None:
-        super().__init__(0.0, most)
+    def __init__(self, most: float | None = None, *, above_zero: bool = False) -> None:
+        super().__init__(0.0, most, min_open=above_zero)
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -31,3 +31,4 @@ class Amount(click.FloatRange):
 
 TOLERANCE = Amount()
 SECONDS = Amount(86_400.0)
+TIMEOUT = Amount(86_400.0, above_zero=True)

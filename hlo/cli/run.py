@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from hlo import driver
-from hlo.cli.numbers import SECONDS, SEED, THREADS, TOLERANCE
+from hlo.cli.numbers import SEED, THREADS, TIMEOUT, TOLERANCE
 from hlo.cli.progress import progress_bar
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say, tell
@@ -79,7 +79,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
 @click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
-@click.option("--timeout", default=None, type=SECONDS, metavar="SECONDS",
+@click.option("--timeout", default=None, type=TIMEOUT, metavar="SECONDS",
               help="Stop a run that takes longer.")  # fmt: skip
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")

@@ -89,8 +89,13 @@ def late(seconds: float) -> HloError:
 
 
 def raise_stopped(why: int) -> NoReturn:
-    """The error of a run that stopped for a reason of native code."""
+    """The error of a run that stopped for a reason of native code.
+
+    A run that the interpreter's exit stops is a daemon thread's, since exit waits for all others.
+    Its thread ends by SystemExit, which threading ends in silence: what an error would print is
+    cut off wherever the interpreter is gone by then.
+    """
     if why == LATE:
         raise late(_limits.seconds)
     assert why == EXITING, f"a run stops for a known reason, not {why}"
-    raise HloError("exiting", "the run was stopped: the interpreter exits, expected before its end")
+    raise SystemExit

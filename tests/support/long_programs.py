@@ -33,7 +33,8 @@ odd {
   b = f32[] parameter(1)
   m = f32[] multiply(a, b)
   s = f32[] add(m, a)
-  ROOT t = f32[] tanh(s)
+  t = f32[] tanh(s)
+  ROOT e = f32[] exponential(t)
 }
 """
 
@@ -83,16 +84,16 @@ PROGRAMS = {
     "while_scalar": SCALAR_LOOP,
     "while_kernels": KERNEL_LOOP,
     "fused_loops": _program(
-        "k = f32[] parameter(0); c = f32[200000,20000] broadcast(k), dimensions={}; "
-        "i = f32[200000,20000] iota(), iota_dimension=1; x = f32[200000,20000] multiply(i, c); "
-        "s = f32[200000,20000] sine(x); m = f32[200000] reduce(s, zero), dimensions={1}, "
-        "to_apply=add; ROOT r = f32[200000] tanh(m)",
+        "k = f32[] parameter(0); c = f32[1000000,40000] broadcast(k), dimensions={}; "
+        "i = f32[1000000,40000] iota(), iota_dimension=1; x = f32[1000000,40000] multiply(i, c); "
+        "s = f32[1000000,40000] sine(x); m = f32[1000000] reduce(s, zero), dimensions={1}, "
+        "to_apply=add; ROOT r = f32[1000000] tanh(m)",
         _ADD,
     ),
     "reduction": _program(
-        "k = f32[] parameter(0); c = f32[100000,100000] broadcast(k), dimensions={}; "
-        "i = f32[100000,100000] iota(), iota_dimension=1; "
-        "x = f32[100000,100000] multiply(i, c); "
+        "k = f32[] parameter(0); c = f32[200000,200000] broadcast(k), dimensions={}; "
+        "i = f32[200000,200000] iota(), iota_dimension=1; "
+        "x = f32[200000,200000] multiply(i, c); "
         "ROOT r = f32[] reduce(x, zero), dimensions={0,1}, to_apply=add",
         _ADD,
     ),
@@ -106,8 +107,8 @@ PROGRAMS = {
         "ROOT r = f32[8000,8000] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     ),
     "convolution": _program(
-        "x = f32[1,2000000,1] parameter(0); y = f32[20000,1,1] parameter(1); "
-        "ROOT r = f32[1,1980001,1] convolution(x, y), window={size=20000}, "
+        "x = f32[1,2000000,1] parameter(0); y = f32[80000,1,1] parameter(1); "
+        "ROOT r = f32[1,1920001,1] convolution(x, y), window={size=80000}, "
         "dim_labels=b0f_0io->b0f"
     ),
     "sort": _program(
@@ -122,29 +123,33 @@ PROGRAMS = {
         "k = s32[10000000,1] reshape(j); "
         "ROOT r = f32[10000,64] scatter(x, k, w), update_window_dims={1}, "
         "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
-        "to_apply=add",
-        _ADD,
+        "to_apply=odd",
+        _ODD,
     ),
     "gather": _program(
         "x = f32[20000000] parameter(0); i = s32[20000000,1] parameter(1); "
-        "j = s32[40,20000000,1] broadcast(i), dimensions={1,2}; k = s32[800000000,1] reshape(j); "
-        "g = f32[800000000] gather(x, k), offset_dims={}, collapsed_slice_dims={0}, "
+        "j = s32[200,20000000,1] broadcast(i), dimensions={1,2}; k = s32[4000000000,1] reshape(j); "
+        "g = f32[4000000000] gather(x, k), offset_dims={}, collapsed_slice_dims={0}, "
         "start_index_map={0}, index_vector_dim=1, slice_sizes={1}; "
         "ROOT r = f32[] reduce(g, zero), dimensions={0}, to_apply=add",
         _ADD,
     ),
     "fft": _program(
-        "x = c64[40000,1024] parameter(0); a = c64[40000,1024] fft(x), fft_type=FFT, "
-        "fft_length={1024}; ROOT r = c64[40000,1024] fft(a), fft_type=FFT, fft_length={1024}"
+        "x0 = c64[40000,1024] parameter(0); "
+        + "; ".join(
+            f"x{n + 1} = c64[40000,1024] fft(x{n}), fft_type=FFT, fft_length={{1024}}"
+            for n in range(63)
+        )
+        + "; ROOT r = c64[40000,1024] fft(x63), fft_type=FFT, fft_length={1024}"
     ),
     "reduce_window": _program(
         "x = f32[4000000] parameter(0); "
-        "ROOT r = f32[3980001] reduce-window(x, zero), window={size=20000}, to_apply=add",
+        "ROOT r = f32[3960001] reduce-window(x, zero), window={size=40000}, to_apply=add",
         _ADD,
     ),
     "select_and_scatter": _program(
-        "x = f32[12000,8000] parameter(0); s = f32[6000,4000] parameter(1); "
-        "ROOT r = f32[12000,8000] select-and-scatter(x, s, zero), window={size=2x2 stride=2x2}, "
+        "x = f32[6000,6000] parameter(0); s = f32[5986,5986] parameter(1); "
+        "ROOT r = f32[6000,6000] select-and-scatter(x, s, zero), window={size=15x15}, "
         "select=less, scatter=add",
         _ADD + _LESS,
     ),
@@ -155,11 +160,11 @@ PROGRAMS = {
         _ADD,
     ),
     "linear_algebra": _program(
-        "x = f32[4000,4000] parameter(0); ROOT r = f32[4000,4000] cholesky(x), lower=true"
+        "x = f32[400,1000,1000] parameter(0); ROOT r = f32[400,1000,1000] cholesky(x), lower=true"
     ),
     "triangular_solve": _program(
-        "x = f32[5000,5000] parameter(0); y = f32[5000,5000] parameter(1); "
-        "ROOT r = f32[5000,5000] triangular-solve(x, y), left_side=true, lower=true, "
+        "x = f32[7000,7000] parameter(0); y = f32[7000,7000] parameter(1); "
+        "ROOT r = f32[7000,7000] triangular-solve(x, y), left_side=true, lower=true, "
         "transpose_a=NO_TRANSPOSE"
     ),
 }

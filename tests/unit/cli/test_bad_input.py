@@ -101,7 +101,7 @@ def test_usage() -> None:
 
 def test_limits_of_time_that_are_none(program: str) -> None:
     for wrong in ("0", "-1", "nan"):
-        assert_clear(call("hlo-run", program, f"--timeout={wrong}"), 1, "arguments", "timeout")
+        assert_clear(call("hlo-run", program, f"--timeout={wrong}"), 2, "--timeout", wrong)
     assert call("hlo-run", program, "--timeout=60").code == 0
 
 
