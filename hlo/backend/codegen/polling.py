@@ -5,8 +5,9 @@
 Works on the text, so for every family alike. A loop's rounds are strip-mined: an inner loop of as
 many as are STRIP_LINES of work, in the form that it had, a question, and the same again. From the
 outermost loop inwards, until what a round takes is short (ROUND_US by the kernel's estimate, or
-STRIP_LINES where all bounds are known). Where the answer is yes, the function returns: what the
-kernel has not computed nobody reads, and its callers ask soon themselves.
+STRIP_LINES where all bounds are known). A loop that starts at %begin has a round for every unit.
+Where the answer is yes, the function returns: what the kernel has not computed nobody reads, and
+its callers ask soon themselves.
 
 Of the loops in our texts, those of `Nest.loop` and of contractions count and are tested at their
 ends; those of `repeat_while` are tested at their heads; all others are short (mathematics).
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,7 +30,7 @@ from hlo.backend.codegen.run_ir import POLL
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.planning.program import KernelStep, Program
 
-ROUND_US = 250.0  # of a loop's round that needs no question inside
+ROUND_US = 2 * watch_ir.PIECE_US  # of a loop's round that needs no question inside
 STRIP_LINES = 1 << 16  # run between two questions: 10 to 30 us
 MOST_ROUNDS = 1 << 20  # of a strip
 UNKNOWN_ROUNDS = 64  # assumed of a loop inside whose bounds come at run time
@@ -42,42 +44,60 @@ _PHI = re.compile(r"  (%\S+) = phi (.+?) \[ (.+?), %([\w.$-]+) \], \[ (.+?), %([
 _ADD = re.compile(r"  (%\S+) = add (?:n[us]w )*i64 (%\S+), (\d+)\b")
 _TEST = re.compile(r"  (%\S+) = icmp (sle|slt|ule|ult) i64 (%[\w.$-]+), ([%\w.$-]+)(.*)")
 _BACK = re.compile(r"  br i1 (%\S+), label %(\S+), label %([\w.$-]+)(.*)")
-_CALLED = re.compile(r"call .*@([\w.$-]+)\(")
+_CALLED = re.compile(r"call .*@([\w.$-]+)\((?:.*, i64 (\d+), i64 (\d+)\)$)?")
 _TILES = re.compile(r"@llvm\.x86\.t(?:dp|ile(?:load|zero))")
 _KEEP = "@llvm.x86.tilestored"
 _CONFIGURED = re.compile(r"^  call void @llvm\.x86\.ldtilecfg\(.*$", re.MULTILINE)
+
+
+class Work(NamedTuple):
+    """What one call of a function does: us: its time, at most; units: that it runs over."""
+
+    us: float
+    units: int
+
+
+NO_WORK = Work(0.0, 1)
 
 
 def with_polls(program: Program) -> Program:
     """The program; if it can be stopped, with questions in its long kernels."""
     if not program.watched:
         return program
-    longest: dict[int, float] = {}
+    longest: dict[int, Work] = {}
     for step in nested(program.steps):
         if isinstance(step, KernelStep):
             size = watch_ir.piece(program.kernels[step.kernel], step.us, step.units)
-            us = step.us * size / max(1, step.units)
-            longest[step.kernel] = max(us, longest.get(step.kernel, 0.0))
-    kernels = [polled(k, longest.get(n, 0.0)) for n, k in enumerate(program.kernels)]
+            work = Work(step.us * size / max(1, step.units), size)
+            longest[step.kernel] = max(work, longest.get(step.kernel, work))
+    kernels = [polled(k, longest.get(n, NO_WORK)) for n, k in enumerate(program.kernels)]
     return replace(program, kernels=tuple(kernels))
 
 
-def polled(kernel: Kernel, us: float) -> Kernel:
-    """The kernel, one piece of whose units takes so long, with questions in its loops."""
-    if us <= ROUND_US:
+def polled(kernel: Kernel, work: Work) -> Kernel:
+    """The kernel, one piece of whose units is that work, with questions in its loops."""
+    if work.us <= ROUND_US:
         return kernel
-    return _Polling({symbol(f): f for f in kernel.functions}).kernel(kernel, us)
+    return _Polling({symbol(f): f for f in kernel.functions}).kernel(kernel, work)
+
+
+def even(rounds: int, strip: int) -> int:
+    """The rounds of strips about as long that part a loop evenly; the strip, of a shorter loop."""
+    strips = -(-rounds // strip)
+    return -(-rounds // strips) if strips > 1 else strip
 
 
 class _Loop(Struct, eq=False):
     """Lines [head, latch] of a function. rounds: None where they are not known; counts: whether it
-    has the form of a counting loop; lines: that one entry runs, at least; known: and at most.
+    has the form of a counting loop; is_units: whether it runs over the units; lines: that one entry
+    runs, at least; known: and at most.
     """
 
     head: int
     latch: int
     rounds: int | None = None
     counts: bool = False
+    is_units: bool = False
     inner: list[_Loop] = field(default_factory=list)
     round_lines: int = 0
     known: bool = True
@@ -96,16 +116,17 @@ class _Polling:
 
     def __init__(self, functions: dict[str, Kernel]) -> None:
         self.functions = functions
-        self.calls: dict[str, float] = {}  # functions called: the longest time of a call
+        self.calls: dict[str, Work] = {}  # functions called: the longest call
 
-    def kernel(self, kernel: Kernel, us: float) -> Kernel:
-        text = self._text(kernel.text, us)
+    def kernel(self, kernel: Kernel, work: Work) -> Kernel:
+        text = self._text(kernel.text, work)
         declarations = (*kernel.declarations, DECLARED)
         made: list[Kernel] = []
         for name, function in self.functions.items():
             changed = function
-            if self.calls.get(name, 0.0) > ROUND_US:
-                longer = self._text(function.text, self.calls[name])
+            work = self.calls.get(name, NO_WORK)
+            if work.us > ROUND_US:
+                longer = self._text(function.text, work)
                 changed = replace(
                     function, text=longer, declarations=(*function.declarations, DECLARED)
                 )
@@ -115,9 +136,9 @@ class _Polling:
             declarations = tuple(re.sub(rf"@{name}\b", f"@{new}", d) for d in declarations)
         return replace(kernel, text=text, declarations=declarations, functions=tuple(made))
 
-    def _text(self, text: str, us: float) -> str:
-        function = _Function(text, self)
-        function.place(function.loops, us)
+    def _text(self, text: str, work: Work) -> str:
+        function = _Function(text, self, work.units)
+        function.place(function.loops, work.us)
         return function.text()
 
     def lines_of(self, line: str) -> int:
@@ -131,9 +152,12 @@ class _Polling:
 
 
 class _Function:
-    """A function's lines and loops. edits: lines that replace one, by its number."""
+    """A function's lines and loops. units: that one call runs over; edits: lines that replace one,
+    by its number.
+    """
 
-    def __init__(self, text: str, polling: _Polling) -> None:
+    def __init__(self, text: str, polling: _Polling, units: int) -> None:
+        self.units = units
         self.source = text.rstrip("\n").split("\n")
         self.polling = polling
         head = _HEAD.match(self.source[0])
@@ -174,11 +198,12 @@ class _Function:
 
     def _loop(self, head: int, latch: int) -> _Loop:
         add, test = self._counter(latch)
+        is_units = any(p[3] == "%begin" for p in self._phis(head))
         if add is None or test is None or add[1] != test[3]:
-            return _Loop(head, latch)
+            return _Loop(head, latch, is_units=is_units)
         low = next((p[3] for p in self._phis(head) if p[1] == add[2]), "")
         if not (low.isdigit() and test[4].isdigit()):
-            return _Loop(head, latch, counts=True)
+            return _Loop(head, latch, counts=True, is_units=is_units)
         last = int(test[4]) - (test[2] in ("slt", "ult"))
         return _Loop(head, latch, max(1, (last - int(low)) // int(add[3]) + 1), counts=True)
 
@@ -202,8 +227,10 @@ class _Function:
         for loop in loops:
             if loop.is_short:
                 continue
+            rounds = loop.rounds or (self.units if loop.is_units else 1)
             strip = max(1, min(MOST_ROUNDS, STRIP_LINES // max(1, loop.round_lines)))
-            round_us = us / (loop.rounds or 1)
+            strip = even(rounds, strip)
+            round_us = us / rounds
             if not self._holds_tiles(loop):
                 if loop.counts:
                     self._strip(loop, strip)
@@ -225,7 +252,8 @@ class _Function:
             called = _CALLED.search(self.source[n])
             if n not in inside and called:
                 calls = self.polling.calls
-                calls[called[1]] = max(us, calls.get(called[1], 0.0))
+                work = Work(us, max(1, int(called[3] or 1) - int(called[2] or 0)))
+                calls[called[1]] = max(work, calls.get(called[1], work))
 
     def _holds_tiles(self, loop: _Loop) -> bool:
         body = "\n".join(self.source[loop.head : loop.latch])
