@@ -51,6 +51,7 @@ CODES: dict[str, str] = {
     "timeout": "A run took longer than timeout (--timeout) allows. Its arguments are as they were, "
     "but for those that were given away (donate), whose values are undefined; the executable can "
     "be called again.",
+    "machine": "No description of a machine has this name.",
     "forked": "The process was forked while another thread was inside LLVM or importing, and what "
     "that thread held stays held. Compile before the fork, or start processes by spawn or "
     "forkserver.",

@@ -14,6 +14,7 @@ LAYERS = (
     ("errors", "error_codes"),
     ("memory",),
     ("ir",),
+    ("machine",),
     ("attributes",),
     ("ops",),
     ("parser", "printer", "verifier", "passes", "runtime"),

@@ -18,6 +18,7 @@ from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.target import Target
 from hlo.backend.linking.machine import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.forking import inside
+from hlo.machine import Machine, described
 from hlo.once import lock, once
 
 HEAVY = (
@@ -80,13 +81,14 @@ def host_features() -> dict[str, bool]:
 def host_target(mode: str = "strict") -> Target:
     """What kernels may use on this machine."""
     initialise()
+    return Target(host_machine(), mode)
+
+
+@once
+def host_machine() -> Machine:
+    """This machine's description."""
     features = frozenset(name for name, there in host_features().items() if there)
-    vector_bytes = 16
-    if "avx512f" in features and {"avx512bw", "avx512vl", "avx512dq"} <= features:
-        vector_bytes = 64
-    elif "avx2" in features:
-        vector_bytes = 32
-    return Target(llvm.get_process_triple(), features, vector_bytes, mode)
+    return described(llvm.get_process_triple(), features)
 
 
 @once

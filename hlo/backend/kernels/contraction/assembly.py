@@ -59,7 +59,7 @@ class AssemblyTile(Struct, frozen=True):
 
 def has_assembly(ring: Ring) -> bool:
     """Whether tiles of the ring may be written as assembly."""
-    is_x86 = ring.target.triple.startswith("x86_64")
+    is_x86 = ring.target.machine.architecture == "x86_64"
     return is_x86 and ring.fused and ring.parts == 1 and ring.scalar in ("float", "double")
 
 
