@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
@@ -86,9 +87,13 @@ def host_target(mode: str = "strict") -> Target:
 
 @once
 def host_machine() -> Machine:
-    """This machine's description."""
-    features = frozenset(name for name, there in host_features().items() if there)
-    return described(llvm.get_process_triple(), features)
+    """This machine's description, with what this process may use of it."""
+    features = {name for name, there in host_features().items() if there}
+    if "amx-tile" in features:
+        amx = import_module("hlo.backend.kernels.contraction.amx")
+        if not amx.is_permitted():
+            features -= {name for name in features if name.startswith("amx")}
+    return described(llvm.get_process_triple(), frozenset(features))
 
 
 @once
