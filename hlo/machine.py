@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from hlo.errors import HloError
 from hlo.ir.dtype import DType
 
 
-class Machine(Struct, frozen=True, kw_only=True):
+class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """triple: LLVM's; features: LLVM's names of what is there; vector_bytes: of the widest vector
     that kernels use. processors: LLVM's names of others that the description serves.
     """
@@ -40,11 +41,17 @@ class Machine(Struct, frozen=True, kw_only=True):
         return self.vector_bytes // max(4, dtype.component.item_bytes)
 
     @property
+    def identity(self) -> str:
+        """All that code for it depends on, as one line."""
+        return f"{self.name} {self.triple} {self.vector_bytes} {','.join(sorted(self.features))}"
+
+    @property
     def architecture(self) -> str:
         """The triple's first word: x86_64, aarch64, ..."""
         return self.triple.partition("-")[0]
 
 
+VECTOR_BYTES = (16, 32, 64)
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
 _V2 = _V1 | {"cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"}
@@ -126,3 +133,55 @@ def named(name: str) -> Machine:
     raise HloError(
         "machine", f"there is no machine {name}, expected one of: {', '.join(NAMED)}", help=hint
     )
+
+
+def with_features(machine: Machine, text: str) -> Machine:
+    """The machine with features added and taken away, `+avx2,-fma` in LLVM's names; HloError for a
+    name that no description has. Its vectors are those that the features make.
+    """
+    features = set(machine.features)
+    known = machine.features | _known(machine.architecture)
+    for item in filter(None, text.split(",")):
+        sign, name = item[0], item[1:]
+        if sign not in "+-" or name not in known:
+            near = difflib.get_close_matches(item.lstrip("+-"), sorted(known), 1)
+            raise HloError(
+                "machine",
+                f"{item!r} is no feature of {machine.architecture}, expected + or - and a name",
+                help=f"did you mean +{near[0]}?" if near else "+avx2,-fma adds one and drops one",
+            )
+        (features.add if sign == "+" else features.discard)(name)
+    changed = described(machine.triple, frozenset(features))
+    return replace(
+        machine, name=f"{machine.name}{text}", features=changed.features,
+        vector_bytes=changed.vector_bytes,
+    )  # fmt: skip
+
+
+def _known(architecture: str) -> frozenset[str]:
+    """The features of all descriptions of an architecture."""
+    return frozenset(f for m in _ALL if m.architecture == architecture for f in m.features)
+
+
+def from_json(text: str, name: str) -> Machine:
+    """The description in a file: an object with the fields of Machine; HloError for another."""
+    try:
+        machine = msgspec.json.decode(text, type=Machine)
+    except msgspec.DecodeError as error:
+        raise HloError(
+            "machine", f"{name} is no description of a machine: {error}",
+            help="hlo-opt --list-machines shows some; name, triple and features have to be there",
+        ) from None  # fmt: skip
+    if machine.vector_bytes not in VECTOR_BYTES:
+        raise HloError(
+            "machine",
+            f"{name}: vector_bytes is {machine.vector_bytes}, expected one of {VECTOR_BYTES}",
+        )
+    if unknown := sorted(machine.features - _known(machine.architecture)):
+        raise HloError(
+            "machine",
+            f"{name}: {', '.join(unknown)}: no description of {machine.architecture} has such a "
+            "feature, expected LLVM's names",
+            help="hlo-opt --list-machines shows which there are",
+        )
+    return machine
