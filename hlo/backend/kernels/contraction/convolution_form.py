@@ -124,6 +124,12 @@ class Form(Struct, frozen=True):
         return SUMS // (self.vectors * self.ring.parts)
 
     @property
+    def is_uniform(self) -> bool:
+        """Whether images fill what goes side by side: one position in several of them."""
+        filled = -(-self.images // self.positions) * self.positions
+        return 3 * filled <= 4 * self.images
+
+    @property
     def entry(self) -> int:
         """Numbers that say where a position is: offsets in result and base, spatial indices."""
         return 2 + len(self.spatial)

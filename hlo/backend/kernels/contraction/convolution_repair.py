@@ -222,6 +222,8 @@ class _Repair:
             return []
 
         loop(w, w.int(form.images), [], image)
+        if form.is_uniform:
+            when(w, self._is_other(self.waiting, 0), self._flush)
 
     def _wait_if_wrong(self, at: Value, place: dict[int, Value], chunk: Value) -> None:
         """Nothing to do where only numbers have met zeros."""

@@ -2,8 +2,9 @@
 
 Lanes are neighbours among the output features, and a few positions go side by side, as elements of
 the kernel serve them all. Each window position's sum is made apart and added where the window has
-met the base; positions outside of it are skipped where no other has one there. It ends where all
-that is asked for is NaN. What of the result is not NaN stays as it is.
+met the base; positions outside of it are skipped where no other has one there. Where there are
+enough images the positions are the same one in several, for which a window is inside or not at
+once. It ends where all that is asked for is NaN. What of the result is not NaN stays as it is.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Resum:
             for p in range(form.positions)
         ]  # fmt: skip
         self.results, self.bases = ([f[k] for f in fields] for k in range(2))
-        self.indices = [f[2:] for f in fields]
+        self.indices = [f[2:] for f in fields[: 1 if form.is_uniform else None]]
         self._chunk(*form.starts(w, Value("%chunk", "i64")))
 
     def _chunk(self, run: Value, starts: list[Value]) -> None:
@@ -181,10 +182,8 @@ class _Resum:
         if inside:
             both = [w.binary("and", a, b) for a, b in zip(inside, both, strict=True)]
         along = w.binary("sub", w.int(s.window.size - 1), t) if s.window.reversed else t
-        at = [
-            [add(w, b, times(w, element, self.form.strides[0][s.lhs])) for b in base]
-            for base, (element, _) in zip(bases, elements, strict=True)
-        ]
+        moved = [times(w, element, self.form.strides[0][s.lhs]) for element, _ in elements]
+        at = [[add(w, b, moved[p % len(moved)]) for b in base] for p, base in enumerate(bases)]
         move = times(w, along, self.kernel_strides[s.rhs])
         return at, [add(w, k, move) for k in kernels], both
 
@@ -284,6 +283,8 @@ class _Resum:
             zeros = list(ring.zero(w, form.lanes)) * (form.positions * form.vectors)
             sums = loop(w, w.int(features), zeros, feature)
             after = list(ring.add(w, tuple(totals), tuple(sums)))
+        if form.is_uniform:  # it has been asked whether they are inside
+            return after
         each = form.vectors * parts
         return [
             w.select(inside[k // each], x, y)
@@ -303,19 +304,21 @@ class _Resum:
         w, form, dtype = self.w, self.form, self.form.dtype
         mask, totals = self._is_mended(p, v), self._get(self.totals, p, v)
         address = element_address(w, self.memory[2], at, dtype)
-        if stride == 1 and is_plain(dtype, self.ring):
-            # A whole vector, as masked stores are slow. Where the last vector of a run overlaps
-            # another one, both put the same there.
-            mended = w.select(mask, totals[0], self._get(self.wanted, p, v)[0])
-            written(w, dtype, (mended,), address)
-            return
         new = narrowed(w, self.ring, dtype, totals)
         if form.lanes == 1:
             when(w, mask, lambda: self._store_one(address, new))
-        elif stride == 1:
-            written(w, dtype, new, address, mask)
+            return
+        needed: Value | None = mask
+        if is_plain(dtype, self.ring):
+            # A whole vector, as masked stores are slow. Where the last vector of a run overlaps
+            # another one, both put the same there.
+            new = (w.select(mask, new[0], self._get(self.wanted, p, v)[0]),)
+            needed = None
+        if stride == 1:
+            written(w, dtype, new, address, needed)
         else:
-            scattered(w, dtype, new, address, form.offsets(w, stride), mask)
+            ones = Value("splat (i1 true)", mask.type)
+            scattered(w, dtype, new, address, form.offsets(w, stride), needed or ones)
 
     def _store_one(self, address: Value, form: Parts) -> None:
         dtype = self.form.dtype
