@@ -92,7 +92,7 @@ ALLOWED = {
     "one more level at most: a variant, a wrapper, or the part that is another's": """
         backend.backend._of_dynamic_sizes*2
         backend.kernels.contraction.axes.Contraction.swapped
-        backend.kernels.contraction.convolution_resum.Form.dtype
+        backend.kernels.contraction.convolution_form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
         backend.linking.cache._make*3 backend.planning.legality._stays_on_device*2
         backend.planning.update_order._updated_by_fusion*2 parser.asynchronous._start*4
