@@ -122,9 +122,6 @@ ALLOWED = {
     "asked of callees before their callers, so that the answer is known a level below": """
         passes.fusibility._fused_size passes.fusion_opener.holds_expanded
     """,
-    "not bounded: as deep as fusions or calls in calls; untested, a RecursionError is possible": """
-        passes.blocking._cut passes.blocking._fused*3 passes.rng_expander._counting*4
-    """,
 }
 
 
