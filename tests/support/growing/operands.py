@@ -160,3 +160,23 @@ def window_dimensions(n: int) -> str:
     lines = [f"p = f32[{dims}] parameter(0)", "z = f32[] constant(0)"]
     root = f"ROOT r = f32[{out}] reduce-window(p, z), window={{size={size}}}, to_apply=sum"
     return module([*lines, root], ADD)
+
+
+@family(20_000)
+def equal_values(n: int) -> str:
+    lines = ["p = f32[4] parameter(0)", *(f"r{k} = f32[4] sine(p)" for k in range(n))]
+    return module([*lines, f"ROOT r = f32[{4 * n}] concatenate({names('r', n)}), dimensions={{0}}"])
+
+
+@family(20_000)
+def known_values(n: int) -> str:
+    lines = [f"a{k} = f32[] constant({k})" for k in range(n)]
+    lines += [f"r{k} = f32[] negate(a{k})" for k in range(n)]
+    return module([*lines, packed("f32[]", n, "r")])
+
+
+@family(20_000)
+def simple_values(n: int) -> str:
+    lines = [*taken("s32[4]", n), "y = s32[] constant(0)", "z = s32[4] broadcast(y), dimensions={}"]
+    lines += [f"r{k} = s32[4] add(p{k}, z)" for k in range(n)]
+    return module([*lines, f"ROOT r = s32[{4 * n}] concatenate({names('r', n)}), dimensions={{0}}"])
