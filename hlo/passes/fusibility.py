@@ -53,6 +53,8 @@ def is_fusible(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     if opcode == "bitcast" and instruction.operands[0].shape.size != instruction.shape.size:
         return False  # bytes regrouped, not elements moved
+    if is_wide_concatenate(instruction):
+        return False
     if opcode in MOVEMENT or opcode in _OTHERS:
         return all(is_scalar_code(c) for c in instruction.called_computations())
     return is_elementwise(instruction)

@@ -25,6 +25,15 @@ def concatenated_values(n: int) -> str:
     return module([*lines, root])
 
 
+@family(5_000, base=20)
+def concatenated_in_a_fusion(n: int) -> str:
+    made = [f"v{k} = f32[2] sine(p{k})" for k in range(n)]
+    root = f"ROOT r = f32[{2 * n}] concatenate({names('v', n)}), dimensions={{0}}"
+    fused = computation("fused", [*taken("f32[2]", n), *made, root])
+    call = f"f = f32[{2 * n}] fusion({names('p', n)}), kind=kLoop, calls=fused"
+    return module([*taken("f32[2]", n), call, f"ROOT r = f32[{2 * n}] negate(f)"], fused)
+
+
 @family(1_000)
 def concatenated_columns(n: int) -> str:
     lines = [f"p{k} = f32[3,{1 + k % 3}] parameter({k})" for k in range(n)]
