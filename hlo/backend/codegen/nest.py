@@ -72,7 +72,7 @@ class Nest:
     def _enter(self, path: list[Level]) -> None:
         self.path = path
         self.w.lines = path[-1].lines
-        self.w.restore(path[-1].known)
+        self.w.restore(path[-1].known, [level.known for level in path[:-1]])
 
     # -- loops -------------------------------------------------------------------------------
 

@@ -78,6 +78,7 @@ class Writer(Struct):
     mark: str = ""  # debug location that new lines get (annotate.py)
     _count: int = 0
     _known: dict[tuple[str, ...], Value] = field(default_factory=dict)
+    _around: Sequence[dict[tuple[str, ...], Value]] = ()
 
     # -- plumbing ----------------------------------------------------------------------------
 
@@ -108,8 +109,20 @@ class Writer(Struct):
         self._known["note", what, about.text] = value
 
     def noted(self, about: Value, what: str) -> Value | None:
-        """What was noted of a value, None where nothing was."""
-        return self._known.get(("note", what, about.text))
+        """What was noted of a value, or of the scalar that is in all its lanes; else None."""
+        found = self._found(("note", what, about.text))
+        scalar = self._found(("splat", about.text)) if found is None else None
+        if scalar is not None and (of_scalar := self._found(("note", what, scalar.text))):
+            return self.splat(of_scalar, about.lanes)
+        return found
+
+    def _found(self, key: tuple[str, ...]) -> Value | None:
+        """What is known here or in a region around this one."""
+        found = self._known.get(key)
+        around = iter(self._around)
+        while found is None and (known := next(around, None)) is not None:
+            found = known.get(key)
+        return found
 
     def scope(self) -> dict[tuple[str, ...], Value]:
         """Remember what is known; give it to `restore` when control leaves the region it
@@ -117,8 +130,17 @@ class Writer(Struct):
         """
         return dict(self._known)
 
-    def restore(self, known: dict[tuple[str, ...], Value]) -> None:
+    def restore(
+        self,
+        known: dict[tuple[str, ...], Value],
+        around: Sequence[dict[tuple[str, ...], Value]] | None = None,
+    ) -> None:
+        """around: what is known in the regions around that of `known`, which may have grown since
+        that was begun; None: the same regions.
+        """
         self._known = known
+        if around is not None:
+            self._around = around
 
     def new_label(self, prefix: str = "b") -> str:
         self._count += 1
@@ -194,7 +216,9 @@ class Writer(Struct):
         type = vector_of(a.type, lanes)
         head = self.pure(type, f"insertelement {type} poison, {a.typed}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
-        return self.pure(type, f"shufflevector {head.typed}, {type} poison, {zeros}")
+        result = self.pure(type, f"shufflevector {head.typed}, {type} poison, {zeros}")
+        self._known["splat", result.text] = a
+        return result
 
     def extract(self, a: Value, lane: Count) -> Value:
         return self.pure(a.scalar_type, f"extractelement {a.typed}, i64 {lane}")
