@@ -35,7 +35,7 @@ from hlo.ops.table import attribute
 SUMS = 8  # vectors that are summed side by side
 VECTORS = 2  # of them along the features
 FEW_IMAGES = 3
-NEAR_BYTES = 1 << 18
+NEAR_BYTES = 1 << 22  # of a kernel that the shared cache holds
 
 
 class Spatial(Struct, frozen=True):
@@ -110,7 +110,7 @@ class Form(Struct, frozen=True):
 
     @property
     def is_near(self) -> bool:
-        """Whether the kernel stays in a processor's own cache."""
+        """Whether the kernel stays in the cache that processors share."""
         return self.shapes[1].size_bytes <= NEAR_BYTES
 
     @property
