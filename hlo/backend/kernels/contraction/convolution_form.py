@@ -34,6 +34,8 @@ from hlo.ops.table import attribute
 
 SUMS = 8  # vectors that are summed side by side
 VECTORS = 2  # of them along the features
+FEW_IMAGES = 3
+NEAR_BYTES = 1 << 22  # of a kernel that the shared cache holds
 
 
 class Spatial(Struct, frozen=True):
@@ -107,8 +109,18 @@ class Form(Struct, frozen=True):
         return min(self.ring.lanes, 1 << (self.run.bit_length() - 1))
 
     @property
+    def is_near(self) -> bool:
+        """Whether the kernel stays in the cache that processors share."""
+        return self.shapes[1].size_bytes <= NEAR_BYTES
+
+    @property
     def vectors(self) -> int:
-        return 1 if self.ring.parts > 1 else min(VECTORS, -(-self.run // self.lanes))
+        """Along the features: more of them where images are few, unless the kernel, which each
+        group of positions reads, then comes from far away."""
+        most, abreast = -(-self.run // self.lanes), SUMS // self.ring.parts
+        if self.images < FEW_IMAGES and self.is_near:
+            return min(abreast // self.images, most)
+        return min(VECTORS // self.ring.parts, most)
 
     @property
     def chunks(self) -> int:
@@ -121,7 +133,9 @@ class Form(Struct, frozen=True):
 
     @property
     def positions(self) -> int:
-        return SUMS // (self.vectors * self.ring.parts)
+        """Side by side."""
+        most = SUMS // (self.vectors * self.ring.parts)
+        return min(self.images, most) if self.is_near or self.images >= FEW_IMAGES else most
 
     @property
     def is_uniform(self) -> bool:

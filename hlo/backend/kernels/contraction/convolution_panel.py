@@ -17,7 +17,7 @@ from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
 from hlo.backend.kernels.contraction.transpose import transposed
 from hlo.backend.kernels.kernel import Kernel
 
-FEWEST = 8  # positions for which a panel is made
+FEWEST = 2  # positions for which a panel is made
 LARGEST = 1 << 22  # bytes
 
 

@@ -22,6 +22,13 @@ PROGRAMS = {
                      "size=2 pad=1_1", "b0f_0io->b0f", ", batch_group_count=2"),
     "features outermost": ("bf16[3,6,2]", "bf16[3,3,4]", "bf16[4,2,6]",
                            "size=3 pad=1_1 rhs_dilate=1", "f0b_i0o->fb0", ""),
+    "channels first, squares of the kernel packed": (
+        "f32[1,5,6,7]", "f32[19,5,3,3]", "f32[1,19,6,7]",
+        "size=3x3 pad=1_1x1_1", "bf01_oi01->bf01", ""),
+    "images side by side": ("f32[5,4,3,2]", "f32[3,3,2,17]", "f32[5,4,3,17]",
+                            "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
+    "few positions of a large kernel": ("f32[1,2,2,64]", "f32[3,3,64,128]", "f32[1,2,2,128]",
+                                        "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
 }  # fmt: skip
 
 
