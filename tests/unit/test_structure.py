@@ -73,6 +73,12 @@ def test_imports_point_down(path: Path) -> None:
             assert allowed, f"{path.relative_to(ROOT)} ({own}) imports {module}"
 
 
+def test_tests_and_benchmarks_are_of_short_files_too() -> None:
+    paths = [p for room in ("tests", "benchmarks") for p in (ROOT / room).rglob("*.py")]
+    long = [p for p in paths if p.read_text().count("\n") > LONGEST_FILE]
+    assert [str(p.relative_to(ROOT)) for p in long] == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_third_parties_have_one_door(path: Path) -> None:
     for module in imports_of(path):

@@ -134,3 +134,23 @@ def fusions_around_a_draw(n: int) -> str:
         )
         inner = f"fusion(x, w), kind=kLoop, calls=fun{k}"
     return module([*two, f"ROOT r = f32[4] {inner}"], *made)
+
+
+@family(5_000)
+def computations(n: int) -> str:
+    """Each called once, from the entry, by ops of several kinds."""
+    made = [
+        computation(
+            f"fun{k}",
+            ["x = f32[4] parameter(0)", *filled(k, "f32[4]", k), f"ROOT r = f32[4] add(x, b{k})"],
+        )
+        for k in range(n)
+    ]
+    lines = chain(n, "p", lambda k, x: f"f32[4] call({x}), to_apply=fun{k}")
+    return module(["p = f32[4] parameter(0)", *lines], *made)
+
+
+@family(5_000)
+def computations_that_nobody_calls(n: int) -> str:
+    made = [ADD.replace("sum", f"r{k}") for k in range(n)]
+    return module(["p = f32[4] parameter(0)", "ROOT r = f32[4] sine(p)"], *made)

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tests.support.growing.family import family
-from tests.support.growing.text import ADD, chain, computation, module, names, packed, shapes, taken
+from tests.support.growing.text import (
+    ADD,
+    chain,
+    computation,
+    module,
+    names,
+    packed,
+    shapes,
+    taken,
+)
 
 
 @family(5_000)
@@ -42,7 +51,7 @@ def concatenated_columns(n: int) -> str:
     return module([*lines, root])
 
 
-@family(200, base=4)
+@family(500, base=6)
 def variadic_reduce(n: int) -> str:
     a = taken("f32[]", n, "a")
     b = [f"b{k} = f32[] parameter({n + k})" for k in range(n)]
@@ -55,7 +64,7 @@ def variadic_reduce(n: int) -> str:
     return module([*lines, f"ROOT r = {shapes('f32[4]', n)} {call}"], reducer)
 
 
-@family(200)
+@family(500)
 def wide_sort(n: int) -> str:
     sides = [f"{s}{k} = f32[] parameter({2 * k + (s == 'b')})" for k in range(n) for s in "ab"]
     order = computation("order", [*sides, "ROOT lt = pred[] compare(a0, b0), direction=LT"])
@@ -189,3 +198,68 @@ def simple_values(n: int) -> str:
     lines = [*taken("s32[4]", n), "y = s32[] constant(0)", "z = s32[4] broadcast(y), dimensions={}"]
     lines += [f"r{k} = s32[4] add(p{k}, z)" for k in range(n)]
     return module([*lines, f"ROOT r = s32[{4 * n}] concatenate({names('r', n)}), dimensions={{0}}"])
+
+
+@family(500, base=8)
+def variadic_scatter(n: int) -> str:
+    sides = [*taken("f32[]", n, "a"), *taken("f32[]", n, "b", n)]
+    sums = [f"q{k} = f32[] add(a{k}, b{k})" for k in range(n)]
+    update = computation("update", [*sides, *sums, packed("f32[]", n, "q")])
+    form = (
+        "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1, to_apply=update"
+    )
+    lines = [*taken("f32[16]", n), *taken("f32[4]", n, "w", n), f"i = s32[4,1] parameter({2 * n})"]
+    call = f"scatter({names('p', n)}, i, {names('w', n)}), {form}"
+    return module([*lines, f"ROOT r = {shapes('f32[16]', n)} {call}"], update)
+
+
+@family(5_000)
+def elements_of_huge_tuples(n: int) -> str:
+    """Of a tuple in a tuple each, both of which go through several ops."""
+    inner = shapes("f32[4]", n)
+    lines = [
+        f"p = ({inner}, f32[4]) parameter(0)",
+        f"o = ({inner}, f32[4]) opt-barrier(p)",
+        f"i = {inner} get-tuple-element(o), index=0",
+        f"j = {inner} opt-barrier(i)",
+        *(f"g{k} = f32[4] get-tuple-element(j), index={n - 1 - k}" for k in range(n)),
+        f"t = {inner} tuple({names('g', n)})",
+        *(f"h{k} = f32[4] get-tuple-element(t), index={k}" for k in range(n)),
+    ]
+    return module([*lines, *chain(n - 1, "h0", lambda k, x: f"f32[4] add({x}, h{k + 1})")])
+
+
+@family(1_000)
+def tuples_of_tuples(n: int) -> str:
+    """As deep as a number has digits."""
+    lines, level = [*taken("f32[2]", n)], [(f"p{k}", "f32[2]") for k in range(n)]
+    while len(level) > 1:
+        made = []
+        for k in range(0, len(level), 2):
+            pair = level[k : k + 2]
+            shape = f"({', '.join(s for _, s in pair)})"
+            name = f"t{len(lines)}"
+            lines.append(f"{name} = {shape} tuple({', '.join(v for v, _ in pair)})")
+            made.append((name, shape))
+        level = made
+    return module([*lines, f"ROOT r = {level[0][1]} opt-barrier({level[0][0]})"])
+
+
+@family(2_000)
+def parameters_with_layouts(n: int) -> str:
+    lines = taken("f32[2,3]{0,1}", n)
+    added = chain(n - 1, "p0", lambda k, x: f"f32[2,3]{{0,1}} add({x}, p{k + 1})")
+    layouts = ", ".join(["f32[2,3]{0,1}"] * n)
+    head = f"m, entry_computation_layout={{({layouts})->f32[2,3]{{0,1}}}}"
+    return module([*lines, *added], name=head)
+
+
+@family(100_000, base=200)
+def long_names(n: int) -> str:
+    """Names, and what is said of an instruction, of so many letters."""
+    name = "x" * n
+    said = f'metadata={{op_name="{name}" source_file="{name}"}}, backend_config="{name}"'
+    other = f'frontend_attributes={{{name}="{name}"}}'
+    lines = [f"{name} = f32[8] parameter(0)", f"y{name} = f32[8] sine({name}), {said}, {other}"]
+    return module([*lines, f"ROOT r{name} = f32[8] negate(y{name}), {said}"], name=name)
