@@ -4,10 +4,11 @@
     python -m tests.support.digest FILE --against OLD writes it and lists what differs, exit 1
     python -m tests.support.digest --show NAME        the texts behind one module's lines
 
-For every program of `program_texts` and of `digest_programs`: the optimised HLO; for each named
-machine every kernel before it is cut (its text and all fields), the buffers, the program for 1 and
-8 threads and its modules; the bits of the results on this machine. A line is a module, what, a
-hash. Runs under two seeds of Python's hashes, which must not matter.
+For every program of `program_texts` (those in tests/digest are there to reach each branch of the
+kernels' loops): the optimised HLO; for each named machine every kernel before it is cut (its text
+and all fields), the buffers, the program for 1 and 8 threads and its modules; the bits of the
+results on this machine. A line is a module, what, a hash. Runs under two seeds of Python's hashes,
+which must not matter.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hlo.ir.module import Module
 from hlo.machine import NAMED
 from hlo.runtime.native_calls import flattened
 from hlo.tools.inputs import made_up_inputs
-from tests.support import digest_programs, program_texts
+from tests.support import program_texts
 
 SEEDS = ("0", "1")
 RUN_BYTES = 50_000_000  # of arrays, of modules that are run
@@ -54,7 +55,6 @@ def programs() -> Iterator[tuple[str, str]]:
     yield from program_texts.written()
     yield from program_texts.shared()
     yield from program_texts.generated(range(GRAPHS))
-    yield from digest_programs.programs()
 
 
 def texts(module: Module) -> Iterator[tuple[str, str]]:

@@ -218,6 +218,22 @@ def test_the_pass_ends_and_its_text_is_read_again() -> None:
     assert len(blocked(again)) == len(blocked(driver.optimize(again))) == 1
 
 
+def test_constants_that_only_a_block_reads_go_with_it() -> None:
+    text = f"""HloModule products
+{REDUCERS}
+ENTRY e {{
+  x = f32[20000,8] parameter(0)
+  w = f32[8,24] parameter(1)
+  v = f32[24,24] parameter(2)
+  zero = f32[] constant(0)
+  s = f32[20000,24] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  u = f32[20000,24] dot(s, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT m = f32[20000] reduce(u, zero), dimensions={{1}}, to_apply=max_of }}"""
+    module = driver.parse(text)
+    assert block_fusion(module)
+    assert [i for i in module.entry.instructions if not i.users] == [module.entry.root]
+
+
 def test_values_that_are_only_waited_for_stay() -> None:
     module = driver.parse(
         "HloModule m\nENTRY e { p = f32[1024,1024] parameter(0)\n"
