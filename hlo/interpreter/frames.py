@@ -7,13 +7,13 @@ modules that need it only, and is what it was when the last of their runs ends.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees, callees_first
 from hlo.ir.module import Module
+from hlo.once import lock
 
 DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
 SHALLOW = 50  # calls inside calls for which there is room in any case
@@ -47,7 +47,7 @@ class _Limit:
     """Python's limit of frames: raised by the first run, set back by the last of all threads'."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._runs = 0
         self._before = self._raised = 0
 

@@ -110,6 +110,7 @@ ALLOWED = {
     """,
     "names itself as a key, or another class's method of its own name; no call": """
         attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
+        backend.codegen.target.Target.vector_bytes
         backend.codegen.elemental.Elemental.dims backend.codegen.elemental.Elemental.splat
         backend.codegen.indexing.Atom.__init__*2 backend.codegen.nest.Nest.depth
         backend.codegen.polling._Function.place
