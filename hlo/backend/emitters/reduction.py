@@ -18,11 +18,11 @@ from hlo.backend.codegen.access import stride
 from hlo.backend.codegen.elemental import Elemental, Path, emits
 from hlo.backend.codegen.indexing import Expr, Index, Variable
 from hlo.backend.codegen.lane_loops import lane_loop
-from hlo.backend.codegen.nest import Bound
 from hlo.backend.codegen.trace import HEAVY, trace
 from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
+from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
 from hlo.backend.emitters.reducers import Reducer
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -30,7 +30,6 @@ from hlo.ops.table import attribute
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 BLOCK = 256  # elements that one accumulator takes before it is added to the total
-_FEW = 16  # elements that are summed first: all three levels of a sum are short
 _LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
 _MOST_SEARCHED = 32  # instructions after a fold
 UNROLLED = 8  # folds up to this length are written without a loop,
@@ -119,6 +118,11 @@ class Space(Struct):
 
     # -- each lane for itself ----------------------------------------------------------------
 
+    @property
+    def _rounds(self) -> bool:
+        """Whether each addition loses something."""
+        return self.reducer.sums and any(k.is_float or k.is_complex for k in self.kinds)
+
     def in_order(self, indices: list[Index], lanes: int) -> list[Accumulators]:
         """Row-major over the reduced dimensions, f(acc, x), for all indices in one loop."""
         elemental = self.elemental
@@ -133,7 +137,7 @@ class Space(Struct):
                 # Asked for together, rows are read from end to end; each is remembered.
                 self.element([self.full(index, at) for index in indices for at in inner])
             return [self.rounded(a) for a in self._unrolled(indices, start)]
-        if self.reducer.sums and prod(self.extents) > BLOCK:
+        if self._rounds and prod(self.extents) > FEW:
             return self._in_blocks(indices, lanes)
         extents = self.factored(indices[0])
         flat = self._nested(indices, extents, [], _flat(start))
@@ -162,7 +166,7 @@ class Space(Struct):
         )
 
     def _unrolled(self, indices: list[Index], start: list[Accumulators]) -> list[Accumulators]:
-        if self.reducer.sums and any(k.is_float or k.is_complex for k in self.kinds):
+        if self._rounds:
             return self._in_pairs(indices, start)
         results = start
         for position in range(prod(self.extents)):
@@ -240,54 +244,23 @@ class Space(Struct):
         return nest.loop(0, extents[depth], 1, carried, body)
 
     def _in_blocks(self, indices: list[Index], lanes: int) -> list[Accumulators]:
-        """Sums of a few elements, of a few such sums each, added to the total one by one."""
+        """Sums of a few elements, of a few such sums each, and so on."""
         elemental, nest = self.elemental, self.elemental.nest
         extents = self.factored(indices[0])
-        zero = [
-            [elemental.splat(z, lanes) for z in self.reducer.identities(nest.w, self.kinds)]
-            for _ in indices
-        ]
-        length = extents[-1]
-        sizes = [size for size in (BLOCK, _FEW) if size < length]
-
-        def step(outer: list[Expr], carried: list[Value]) -> list[Value]:
-            depth = len(outer)
-            if depth == len(extents) - 1:
-                return blocks(outer, sizes, (0, length), carried)
-
-            def deeper(counter: Value, values: list[Value]) -> list[Value]:
-                variable = nest.variable(counter, 0, extents[depth] - 1)
-                return step([*outer, variable], values)
-
-            return nest.loop(0, extents[depth], 1, carried, deeper)
-
-        def blocks(
-            outer: list[Expr], left: list[int], limits: tuple[Bound, Bound], totals: list[Value]
-        ) -> list[Value]:
-            low, high = limits
-            if not left:
-                return nest.loop(low, high, 1, totals, lambda c, v: one(outer, c, v))
-            size, *smaller = left
-
-            def block(counter: Value, values: list[Value]) -> list[Value]:
-                end = nest.w.binary("add", counter, nest.w.int(size))
-                if length % size:
-                    last = nest.w.int(high) if isinstance(high, int) else high
-                    end = nest.w.intrinsic("llvm.smin", "i64", end, last)
-                partial = blocks(outer, smaller, (counter, end), _flat(zero))
-                return self._joined(values, partial, len(indices))
-
-            # The last round may be cut short: it runs while one element is left.
-            most = high + size - 1 if isinstance(high, int) else high
-            if isinstance(most, Value) and length % size:
-                most = nest.w.binary("add", most, nest.w.int(size - 1))
-            return nest.loop(low, most, size, totals, block)
-
-        def one(outer: list[Expr], counter: Value, values: list[Value]) -> list[Value]:
-            variable = nest.variable(counter, 0, length - 1)
-            return self._nested(indices, extents, [*outer, variable], values)
-
-        total = self._regrouped(step([], _flat(zero)), len(indices))
+        zero = _flat(
+            [
+                [elemental.splat(z, lanes) for z in self.reducer.identities(nest.w, self.kinds)]
+                for _ in indices
+            ]
+        )
+        sums = BlockedSums(
+            nest,
+            extents,
+            zero,
+            lambda at, values: self._nested(indices, extents, at, values),
+            lambda a, b: self._joined(a, b, len(indices)),
+        )
+        total = self._regrouped(sums.from_(zero), len(indices))
         return [self.with_init(t, lanes) for t in total]
 
     def _joined(self, a: list[Value], b: list[Value], count: int) -> list[Value]:
@@ -304,40 +277,15 @@ class Space(Struct):
 
     def across_lanes(self, indices: list[Index]) -> list[Accumulators]:
         """Partial results per lane, several vectors of them, joined by a fixed tree."""
-        elemental, nest = self.elemental, self.elemental.nest
+        elemental = self.elemental
         extents = self.factored(indices[0])
         length = extents[-1]
         lanes = _fitting(length, elemental.lanes)
         copies = self._copies(length, lanes, len(indices))
         identity = self.start(lanes)
         start = _flat([identity for _ in range(copies) for _ in indices])
-
-        def over(outer: list[Expr], carried: list[Value]) -> list[Value]:
-            depth = len(outer)
-            if depth < len(extents) - 1:
-
-                def deeper(counter: Value, values: list[Value]) -> list[Value]:
-                    variable = nest.variable(counter, 0, extents[depth] - 1)
-                    return over([*outer, variable], values)
-
-                return nest.loop(0, extents[depth], 1, carried, deeper)
-            return lane_loop(nest, 0, length, lanes, copies, carried, step(outer))
-
-        def step(outer: list[Expr]) -> Callable[[list[Expr], list[Value]], list[Value]]:
-            def run(variables: list[Expr], carried: list[Value]) -> list[Value]:
-                at = [
-                    self.full(index, self.inner([*outer, v], extents))
-                    for v in variables
-                    for index in indices
-                ]
-                accumulators = self._regrouped(carried, copies * len(indices))
-                live = self._masked(accumulators[: len(at)], at, variables, len(indices))
-                return _flat(live + accumulators[len(at) :])
-
-            return run
-
         with elemental.in_other_lanes():
-            flat = over([], start)
+            flat = self._over_vectors(indices, extents, (lanes, copies), start)
         partial = self._regrouped(flat, copies * len(indices))
         return self._finished(
             [
@@ -345,6 +293,54 @@ class Space(Struct):
                 for n in range(len(indices))
             ]
         )
+
+    def _over_vectors(
+        self,
+        indices: list[Index],
+        extents: tuple[int, ...],
+        form: tuple[int, int],
+        start: list[Value],
+    ) -> list[Value]:
+        """Loops over all extents, vectors along the last; long sums in blocks."""
+        nest = self.elemental.nest
+        (*rows, length), (lanes, copies) = extents, form
+        count, size = copies * len(indices), lanes * copies * BLOCK
+        rounds = -(-length // (lanes * copies))
+        is_long = self._rounds and prod(rows) * rounds > BLOCK
+        blocks = length // size if is_long else 0
+
+        def vectors(outer: list[Expr], limits: tuple[int, int], values: list[Value]) -> list[Value]:
+            *outer, first = outer
+
+            def run(variables: list[Expr], carried: list[Value]) -> list[Value]:
+                inner = [self.inner([*outer, first + v], extents) for v in variables]
+                at = [self.full(index, i) for i in inner for index in indices]
+                accumulators = self._regrouped(carried, count)
+                live = self._masked(accumulators[: len(at)], at, variables, len(indices))
+                return _flat(live + accumulators[len(at) :])
+
+            low, high = limits
+            return lane_loop(nest, low, high - low, lanes, copies, values, run)
+
+        def joined(a: list[Value], b: list[Value]) -> list[Value]:
+            return self._joined(a, b, count)
+
+        def row(outer: list[Expr], values: list[Value]) -> list[Value]:
+            if not blocks:
+                return vectors([*outer, indexing.ZERO], (0, length), values)
+
+            def block(at: list[Expr], values: list[Value]) -> list[Value]:
+                return vectors([*outer, at[0] * size], (0, size), values)
+
+            values = BlockedSums(nest, [blocks], start, block, joined, BLOCK).from_(values)
+            if blocks * size == length:
+                return values
+            rest = vectors([*outer, indexing.ZERO], (blocks * size, length), start)
+            return joined(values, rest)
+
+        if not is_long:
+            return looped(nest, rows, row, start)
+        return BlockedSums(nest, rows, start, row, joined, rounds).from_(start)
 
     def _copies(self, length: int, lanes: int, indices: int) -> int:
         """How many vectors of partial results: enough to hide the latency of the fold."""

@@ -12,6 +12,7 @@ from hlo.backend.codegen.indexing import Expr, Index
 from hlo.backend.codegen.types import Lanes, joined, parts
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
+from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
 from hlo.backend.emitters.movement import Condition
 from hlo.ir.instruction import Instruction
 from hlo.ops.windows import trimmed
@@ -57,12 +58,10 @@ def _folded(
                 offsets = indexing.delinearized(indexing.number(position), sizes)
                 totals[k] = _stepped(elemental, instruction, index, offsets, totals[k])
     elif all(index and index[-1].lanes > 1 for index in indices):
-        flat = _nested(elemental, instruction, indices, [], _flat(totals))
-        totals = _regrouped(instruction, flat)
+        totals = _looped(elemental, instruction, indices, totals)
     else:
         for k, index in enumerate(indices):
-            flat = _nested(elemental, instruction, [index], [], _flat([totals[k]]))
-            (totals[k],) = _regrouped(instruction, flat)
+            (totals[k],) = _looped(elemental, instruction, [index], [totals[k]])
     if reducers.reducer(instruction).selects:
         return totals
     nest, kinds = elemental.nest, [z.shape.dtype for z in instruction.operands[count:]]
@@ -97,27 +96,35 @@ def _regrouped(instruction: Instruction, flat: Sequence[Value]) -> list[list[Lan
     ]
 
 
-def _nested(
+def _looped(
     elemental: Elemental,
     instruction: Instruction,
     indices: Sequence[Index],
-    outer: list[Expr],
-    carried: list[Value],
-) -> list[Value]:
-    window = _window(instruction)
-    if len(outer) == len(window.dims):
+    totals: Sequence[list[Lanes]],
+) -> list[list[Lanes]]:
+    """The window's positions row-major; long sums in blocks."""
+    nest, reducer = elemental.nest, reducers.reducer(instruction)
+    sizes = [d.size for d in _window(instruction).dims]
+    extents = [size for size in sizes if size > 1]
+
+    def step(at: list[Expr], carried: list[Value]) -> list[Value]:
+        places = iter(at)
+        offsets = tuple(next(places) if size > 1 else indexing.ZERO for size in sizes)
         pairs = zip(indices, _regrouped(instruction, carried), strict=True)
-        return _flat([_stepped(elemental, instruction, i, tuple(outer), a) for i, a in pairs])
-    size = window.dims[len(outer)].size
-    nest = elemental.nest
-    if size == 1:
-        return _nested(elemental, instruction, indices, [*outer, indexing.ZERO], carried)
+        return _flat([_stepped(elemental, instruction, i, offsets, a) for i, a in pairs])
 
-    def body(counter: Value, values: list[Value]) -> list[Value]:
-        offset = nest.variable(counter, 0, size - 1)
-        return _nested(elemental, instruction, indices, [*outer, offset], values)
+    def joined(a: list[Value], b: list[Value]) -> list[Value]:
+        pairs = zip(_regrouped(instruction, a), _regrouped(instruction, b), strict=True)
+        return _flat([reducer.apply(elemental, x, y, rounds=False) for x, y in pairs])
 
-    return nest.loop(0, size, 1, carried, body)
+    kinds = [z.shape.dtype for z in instruction.operands[len(instruction.operands) // 2 :]]
+    is_long = reducer.sums and prod(sizes) > FEW
+    if not is_long or not any(k.is_float or k.is_complex for k in kinds):
+        return _regrouped(instruction, looped(nest, extents, step, _flat(totals)))
+    identities = reducer.identities(nest.w, kinds)
+    zero = [[elemental.splat(z, types.width(t[0])) for z in identities] for t in totals]
+    sums = BlockedSums(nest, extents, _flat(zero), step, joined)
+    return _regrouped(instruction, sums.from_(_flat(totals)))
 
 
 def _stepped(

@@ -1,7 +1,7 @@
 """Streams: folds over columns that walk through memory row by row.
 
     for 256 rows:  partial = e;  for 8 rows:  for columns:  partial = f(partial, tree of 8 elements)
-                   total = f(total, partial)
+                   total = f(total, partial)    sums in twice the digits (carried_sums.py)
 
 Lanes that fold their own columns read a few vectors of a row and then of the next, a page away:
 neither the prefetcher nor the table of pages keeps up. Here a unit takes many columns, whose
@@ -27,6 +27,7 @@ from hlo.backend.codegen.types import Lanes
 from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
+from hlo.backend.kernels.carried_sums import Carried
 from hlo.backend.kernels.part import Part, reduce_dims
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.ir import dtype as dt
@@ -55,6 +56,7 @@ class Stream(Struct, eq=False):
     space: Space
     partial: list[Memory]
     total: list[Memory]  # the partial results' own where there is one block of rows only
+    surplus: list[Memory]  # of a total in twice the digits
     start: Expr
     is_touched: bool = False
     is_filled: bool = False
@@ -81,12 +83,31 @@ class Stream(Struct, eq=False):
         """The results, rounded."""
         found = []
         for index in indices:
-            total = self.load(elemental, self.total, self.place(index))
+            place = self.place(index)
+            total = self.load(elemental, self.total, place)
+            if self.surplus:
+                total = [self._carried(elemental, total, place).total(elemental.nest.w)]
             if self.space.reducer.idempotent:
                 found.append(self.space.rounded(total)[0])
             else:
                 found.append(self.space.with_init(total, types.width(total[0]))[0])
         return found
+
+    def take_partial(self, elemental: Elemental, place: Expr) -> None:
+        """total = f(total, partial)"""
+        total, partial = (self.load(elemental, m, place) for m in (self.total, self.partial))
+        if not self.surplus:
+            self.store(elemental, self.total, place, self.stepped(elemental, total, partial))
+            return
+        carried = self._carried(elemental, total, place).followed(
+            elemental.nest.w, partial[0], lambda a, x: self.stepped(elemental, [a], [x])[0]
+        )
+        self.store(elemental, self.total, place, list(carried.fold))
+        self.store(elemental, self.surplus, place, list(carried.surplus))
+
+    def _carried(self, elemental: Elemental, total: Accumulators, place: Expr) -> Carried:
+        surplus = self.load(elemental, self.surplus, place)
+        return Carried(*(tuple(v for a in x for v in types.parts(a)) for x in (total, surplus)))
 
 
 # -- which parts -------------------------------------------------------------------------------
@@ -201,8 +222,8 @@ def emit_streams(
         for reduce, index in group:
             space = space_of(elemental, reduce, reducers.reducer(reduce))
             start = indexing.linear(index, reduce_dims(reduce)).substituted(at)
-            partial, total = _memories(elemental, part, space)
-            streams.append(Stream(reduce, index, space, partial, total, start))
+            partial, total, surplus = _memories(elemental, part, space)
+            streams.append(Stream(reduce, index, space, partial, total, surplus, start))
         _Emission(columns, streams).run()
         for stream in streams:
             stream.is_filled = True
@@ -244,16 +265,22 @@ def _shape(reduce: Instruction) -> tuple[object, ...]:
     return reduce.operands[0].shape.dims, reduce["dimensions"]
 
 
-def _memories(elemental: Elemental, part: Part, space: Space) -> tuple[list[Memory], list[Memory]]:
-    """Rows for partial results and for totals; the same where sums are not long."""
+def _memories(
+    elemental: Elemental, part: Part, space: Space
+) -> tuple[list[Memory], list[Memory], list[Memory]]:
+    """Rows for partial results, totals and what these are too large by; where sums are not long,
+    the same for results and totals.
+    """
     dtypes = [_kept(kind) for kind in space.kinds]
     size = part.block or part.extents[-1]
     is_long = space.reducer.sums and dtypes[0].is_float and prod(space.extents) > BLOCK
+    is_one = not space.instruction.shape.is_tuple  # others are read where their totals lie
+    is_carried = is_long and is_one and space.reducer.opcodes == ("add",)
     found: list[list[Memory]] = []
-    for _ in range(1 + is_long):
+    for _ in range(1 + is_long + is_carried):
         bases = [thread_memory(elemental, size * dtype.item_bytes) for dtype in dtypes]
         found.append([Memory(b, d, size) for b, d in zip(bases, dtypes, strict=True)])
-    return found[0], found[-1]
+    return found[0], found[min(1, len(found) - 1)], found[2] if is_carried else []
 
 
 class _Columns(Struct):
@@ -298,6 +325,7 @@ class _Emission(Struct):
         first = self.streams[0]
         self.extents = first.space.factored(first.index) or (1,)
         self._begin([(s, s.total) for s in self.streams])
+        self._clear([s for s in self.streams if s.surplus])
         self._outer([])
 
     def _outer(self, outer: list[Expr]) -> None:
@@ -358,6 +386,19 @@ class _Emission(Struct):
 
         self.columns.run(body)
 
+    def _clear(self, carried: Sequence[Stream]) -> None:
+        """No surplus yet."""
+        elemental = self.columns.elemental
+
+        def body(variables: list[Expr]) -> None:
+            for stream, v in itertools.product(carried, variables):
+                zero = elemental.nest.w.zero(types.parts(stream.space.start(v.lanes)[0])[0].type)
+                place = stream.place(self.columns.at(stream.index, v))
+                stream.store(elemental, stream.surplus, place, [zero])
+
+        if carried:
+            self.columns.run(body)
+
     def _join(self, long: Sequence[Stream]) -> None:
         """total = f(total, partial)"""
         elemental = self.columns.elemental
@@ -365,10 +406,7 @@ class _Emission(Struct):
         def body(variables: list[Expr]) -> None:
             for stream, v in itertools.product(long, variables):
                 place = stream.place(self.columns.at(stream.index, v))
-                total = stream.load(elemental, stream.total, place)
-                partial = stream.load(elemental, stream.partial, place)
-                joined = stream.stepped(elemental, total, partial)
-                stream.store(elemental, stream.total, place, joined)
+                stream.take_partial(elemental, place)
 
         self.columns.run(body)
 

@@ -4,13 +4,14 @@
     axpys: out[m, :] += lhs[m, k] * rhs[k, :]         vectors along the columns, sums wait in L1
 
 Both read whole stretches of memory, as bandwidth wants it; neither packs anything. A lane of dots
-sums up to DOTS_BLOCK vectors, a column of axpys BLOCK depths (sum_blocks.py), before these sums are
-added to the total: vector_sums.
+sums DOTS_BLOCK vectors, a column of axpys BLOCK depths (sum_blocks.py), before these sums are added
+to the total: vector_sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
@@ -20,6 +21,7 @@ from hlo.backend.kernels.contraction.loops import (
     advanced,
     buffer_address,
     clipped,
+    divided,
     kernel_text,
     loop,
     ranged,
@@ -29,7 +31,7 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
-from hlo.backend.kernels.contraction.sum_blocks import BLOCK, chain_of, cut_of
+from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
 from hlo.backend.kernels.kernel import Kernel, Sums
 from hlo.ir.dtype import DType
 
@@ -39,7 +41,8 @@ UNITS = 32
 STREAMED_BYTES = 4 << 20  # a matrix beyond this comes from memory
 LEAST_UNITS = 4
 CHUNK = 4096  # columns whose sums stay in L1
-DOTS_BLOCK = 128  # vectors along depth
+DOTS_BLOCK = 128  # vectors along depth that are added one after the other, half where there is one
+BLOCKS = 8  # such blocks, and blocks of these
 
 
 def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Kernel | None:
@@ -77,7 +80,7 @@ def vector_sums(c: Contraction, ring: Ring) -> Sums:
     """How long chains of additions are in `vector_kernel`'s sums."""
     if _is_dots(c, ring):
         across_lanes = ring.lanes.bit_length() - 1
-        chain = ring.parts * chain_of(_dots_counts(c, ring), DOTS_BLOCK)
+        chain = ring.parts * _dots_chain(c, ring)
         return Sums("dots", chain + across_lanes)
     return Sums("axpys", ring.parts * min(c.k, BLOCK) + c.k // BLOCK + 2)
 
@@ -92,6 +95,34 @@ def _dots_counts(c: Contraction, ring: Ring) -> list[int]:
     """Rounds of the loops over depth: the innermost one runs over vectors."""
     *outer, inner = [a.size for a in c.depth]
     return [*outer, -(-inner // ring.lanes)]
+
+
+def _dots_chain(c: Contraction, ring: Ring) -> int:
+    """The most additions that a lane's term goes through."""
+    counts, cut = _dots_counts(c, ring), _dots_cut(c, ring)
+    if cut is None or cut.level < len(counts) - 1:
+        return chain_of(counts, _dots_block(counts))
+    sizes = _block_sizes(cut.rounds, counts[-1])
+    return cut.rounds + BLOCKS * len(sizes) + prod(counts[:-1])
+
+
+def _dots_cut(c: Contraction, ring: Ring) -> Cut | None:
+    """The first level of blocks."""
+    counts = _dots_counts(c, ring)
+    return cut_of(counts, _dots_block(counts)) if ring.rounds else None
+
+
+def _dots_block(counts: list[int]) -> int:
+    return DOTS_BLOCK if prod(counts) > DOTS_BLOCK else DOTS_BLOCK // 2
+
+
+def _block_sizes(rounds: int, count: int) -> list[int]:
+    """Blocks of so many vectors out of `count`, the largest first, the last of `rounds`."""
+    found: list[int] = []
+    while rounds < count:
+        found.insert(0, rounds)
+        rounds *= BLOCKS
+    return found
 
 
 class _Streaming:
@@ -162,8 +193,7 @@ class _Dots(_Streaming):
 
     def kernel(self) -> Kernel:
         self.at_once = _at_once(self.c, self.ring)
-        rounds = self.ring.rounds
-        self.cut = cut_of(_dots_counts(self.c, self.ring), DOTS_BLOCK) if rounds else None
+        self.cut = _dots_cut(self.c, self.ring)
         steps = -(-self.c.n // self.at_once)
         blocks = self._blocks(steps)
         size = -(-steps // blocks)
@@ -242,27 +272,33 @@ class _Dots(_Streaming):
         """One contiguous run of depth: blocks of `rounds` vectors (0: one), the rest masked."""
         w, lanes = self.w, self.ring.lanes
         whole, rest = divmod(size, lanes)
-        blocks, left = divmod(whole, rounds) if rounds else (0, whole)
+        sizes = _block_sizes(rounds, whole) if rounds else []
 
-        def vectors(first: Value, count: int, before: list[Value]) -> list[Value]:
-            def step(i: Value, found: list[Value]) -> list[Value]:
-                return self._step(times(w, add(w, first, i), lanes), None, rows, columns, found)
+        def added(first: Value, most: int, sizes: list[int], before: list[Value]) -> list[Value]:
+            """With up to `most` vectors from the first on."""
+            count = clipped(w, first, most, whole)
+            if not sizes:
+                return loop(w, count, before, lambda i, found: vector(add(w, first, i), found))
+            block, *smaller = sizes
 
-            return loop(w, w.int(count), before, step) if count else before
+            def at_block(number: Value, totals: list[Value]) -> list[Value]:
+                at = add(w, first, times(w, number, block))
+                return self._added(totals, added(at, block, smaller, self._zeros(totals)))
 
-        def block(number: Value, totals: list[Value]) -> list[Value]:
-            own = vectors(times(w, number, rounds), rounds, self._zeros(totals))
-            return self._added(totals, own)
+            blocks = divided(w, add(w, count, w.int(block - 1)), block)
+            return loop(w, blocks, before, at_block)
 
-        totals = loop(w, w.int(blocks), sums, block) if blocks else sums
-        if not left and not rest:
-            return totals
-        own = vectors(w.int(blocks * rounds), left, self._zeros(sums) if blocks else sums)
+        def vector(number: Value, found: list[Value]) -> list[Value]:
+            return self._step(times(w, number, lanes), None, rows, columns, found)
+
+        own = self._zeros(sums) if rounds else sums
+        if whole:
+            own = added(w.int(0), whole, sizes, own)
         if rest:
             bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
             mask = Value(f"<{bits}>", f"<{lanes} x i1>")
             own = self._step(w.int(whole * lanes), mask, rows, columns, own)
-        return self._added(totals, own) if blocks else own
+        return self._added(sums, own) if rounds else own
 
     def _zeros(self, like: list[Value]) -> list[Value]:
         return [self.w.zero(value.type) for value in like]

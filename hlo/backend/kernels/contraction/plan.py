@@ -152,9 +152,14 @@ class Plan(Struct, frozen=True):
     def _block(self) -> int:
         """Depths of a block: a complex one is a term of each part twice.
 
-        Tiles of one vector wait for what they load: shorter blocks cost them nothing.
+        Tiles of one vector wait for what they load: shorter blocks cost them nothing, and a loop
+        that would be one of these becomes two.
         """
-        return BLOCK // self.ring.parts // (2 if self.vectors == 1 else 1)
+        block = BLOCK // self.ring.parts
+        if self.vectors > 1:
+            return block
+        is_short = len(self._tile_counts) == 1 and self._tile_counts[0] <= block // 2
+        return block // 4 if is_short else block // 2
 
 
 def only(axes: Axes, side: str) -> Axes:

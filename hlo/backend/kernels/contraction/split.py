@@ -18,6 +18,7 @@ from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
     clipped,
+    divided,
     kernel_text,
     loop,
     ranged,
@@ -34,7 +35,7 @@ PART = 1024  # depths of a part, about
 MOST_PARTS = 1 / 8  # of the factors' bytes, that the parts may take
 STREAMS = 8  # parts of a matrix with short rows
 LEAST_STREAM = 256
-BLOCK_OF_PARTS = 32  # parts whose sums are added first
+BLOCK_OF_PARTS = 8  # parts that are added first, and so many blocks of them
 UNIT = 4096  # sums of one unit of the last kernel, about
 
 
@@ -90,8 +91,15 @@ def _parts(c: Contraction, length: int) -> int | None:
 
 def parts_sums(part: Sums, parts: int) -> Sums:
     """How the sums of parts, made as `part` says, become the whole's."""
-    further = min(parts, BLOCK_OF_PARTS) + -(-parts // BLOCK_OF_PARTS)
+    sizes = [*_block_sizes(parts), 1]
+    further = BLOCK_OF_PARTS * (len(sizes) - 1) + -(-parts // sizes[0])
     return Sums(f"parts: {part.plan}", part.chain + further)
+
+
+def _block_sizes(parts: int) -> list[int]:
+    """Blocks of so many parts, the largest first: each made of some of the next."""
+    levels = range(1, parts.bit_length())
+    return [BLOCK_OF_PARTS**k for k in levels if BLOCK_OF_PARTS**k < parts][::-1]
 
 
 def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None = None) -> Kernel:
@@ -121,14 +129,23 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
                 part = loaded(w, words, held, address, lanes, mask)
                 return list(ring.add(w, tuple(total), part))
 
-            def at_block(number: Value, total: list[Value]) -> list[Value]:
-                first = times(w, number, BLOCK_OF_PARTS)
-                count = clipped(w, first, BLOCK_OF_PARTS, parts)
-                own = loop(w, count, zero, lambda s, sums: at_part(add(w, first, s), sums))
-                return list(ring.add(w, tuple(total), tuple(own)))
+            def added(first: Value, sizes: list[int], size: int) -> list[Value]:
+                """The sum of `size` parts, as far as there are so many."""
 
-            zero = list(ring.zero(w, lanes))
-            total: Parts = tuple(loop(w, w.int(-(-parts // BLOCK_OF_PARTS)), zero, at_block))
+                def at_block(number: Value, total: list[Value]) -> list[Value]:
+                    at = add(w, first, times(w, number, step))
+                    if not sizes:
+                        return at_part(at, total)
+                    own = added(at, sizes[1:], step)
+                    return list(ring.add(w, tuple(total), tuple(own)))
+
+                step = sizes[0] if sizes else 1
+                count = clipped(w, first, size, parts)
+                if sizes:
+                    count = divided(w, add(w, count, w.int(step - 1)), step)
+                return loop(w, count, list(ring.zero(w, lanes)), at_block)
+
+            total: Parts = tuple(added(w.int(0), _block_sizes(parts), parts))
             result.store(total, at, 1, mask)
             return []
 
