@@ -57,13 +57,13 @@ def programs() -> Iterator[tuple[str, str]]:
     yield from program_texts.generated(range(GRAPHS))
 
 
-def texts(module: Module) -> Iterator[tuple[str, str]]:
+def texts(module: Module, passes: str = "default") -> Iterator[tuple[str, str]]:
     """Everything made from a module: a name, a text."""
-    optimised = hlo.optimize(module)
+    optimised = hlo.optimize(module, passes)
     yield "optimised", str(optimised)
     for name, target in MACHINES.items():
         yield from _texts_for(optimised, name, target)
-    yield "result", _result(module)
+    yield "result", _result(module, passes)
 
 
 def _texts_for(module: Module, name: str, target: Target) -> Iterator[tuple[str, str]]:
@@ -88,14 +88,14 @@ def _texts_for(module: Module, name: str, target: Target) -> Iterator[tuple[str,
         yield f"{name} llvm {threads}", "\n".join(m.text for m in emit_llvm(program))
 
 
-def _result(module: Module) -> str:
+def _result(module: Module, passes: str) -> str:
     """The result's bits as text; or why there is none."""
     sizes = sum(i.shape.size_bytes for c in module.computations for i in c.instructions)
     if sizes > RUN_BYTES:
         return "large"
     try:
         filled = hlo.fill_elided(module)
-        executable = hlo.compile(filled, cache=False, threads=2)
+        executable = hlo.compile(filled, passes=passes, cache=False, threads=2)
         arguments = made_up_inputs(filled, "normal", 0)
         result = executable(*arguments, timeout=RUN_S)
     except HloError as error:
@@ -111,7 +111,7 @@ def _hash(data: bytes) -> str:
 def lines() -> Iterator[str]:
     """The digest's lines, one module after the other."""
     for name, module in program_texts.verified(programs()):
-        for what, text in texts(module):
+        for what, text in texts(module, program_texts.passes_of(name)):
             yield f"{name}\t{what}\t{_hash(text.encode(errors='surrogateescape'))}"
 
 
@@ -152,7 +152,7 @@ def main() -> None:
     if options.show:
         for name, module in program_texts.verified(programs()):
             if name == options.show:
-                for what, text in texts(module):
+                for what, text in texts(module, program_texts.passes_of(name)):
                     sys.stdout.write(f"==== {what}\n{text}\n")
         return
     if options.print:
