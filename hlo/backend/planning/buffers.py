@@ -15,9 +15,12 @@ Does not know: LLVM, addresses, threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 
-from hlo.backend.kernels.build import Implementations
+from msgspec import Struct
+
+from hlo.backend.kernels.build import Implementation, Implementations
 from hlo.backend.planning.cells import BufferPlan, Move, Node, Region, Run
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.fitting import check_addressable
@@ -41,6 +44,45 @@ def assign(schedule: Schedule, implementations: Implementations) -> BufferPlan:
     cells, moments = tuple(assigner.at.cells), tuple(assigner.at.moments)
     spare_bytes, routines = place_spares(cells), tuple(assigner.routines)
     return BufferPlan(schedule, nodes, cells, arena_bytes, moments, spare_bytes, routines)
+
+
+class _Placing(Struct, eq=False):
+    """The cells of an instruction that runs, while its results are given theirs.
+
+    readers: the operands that are in each cell. over: the operands over which each result may be
+    written. partners: the operand whose cell each result has to share.
+    """
+
+    instruction: Instruction
+    operands: list[int]
+    readers: dict[int, list[int]]
+    over: dict[int, set[int]]
+    partners: dict[int, int]
+    results: list[int]
+    taken: set[int]
+
+    @classmethod
+    def of(
+        cls, instruction: Instruction, operands: list[int], implementation: Implementation
+    ) -> _Placing:
+        readers, over = defaultdict(list), defaultdict(set)
+        for number, cell in enumerate(operands):
+            readers[cell].append(number)
+        for operand, result in implementation.pairs:
+            over[result].add(operand)
+        partners = {r: o for o, r in sorted(implementation.must_alias, reverse=True)}
+        return cls(instruction, operands, dict(readers), dict(over), partners, [], set())
+
+    def place(self, cell: int) -> None:
+        """The next result is in the cell."""
+        self.results.append(cell)
+        self.taken.add(cell)
+
+    def move(self, operand: int, cell: int) -> None:
+        """The operand is in another cell from now on."""
+        self.readers[self.operands[operand]].remove(operand)
+        self.readers.setdefault(cell, []).append(operand)
+        self.operands[operand] = cell
 
 
 class _Assigner(RoutineCells):
@@ -137,19 +179,15 @@ class _Assigner(RoutineCells):
         """Cells for the results and temporaries of an instruction that runs."""
         self.at.tick(instruction)
         implementation = self.implementations[instruction]
-        operands = self._operands(scope, instruction)
-        results: list[int] = []
-        partners = {r: o for o, r in sorted(implementation.must_alias, reverse=True)}
+        placing = _Placing.of(instruction, self._operands(scope, instruction), implementation)
         for number, size in enumerate(leaf_sizes(instruction.shape)):
             if not size:
-                results.append(NOTHING)
-                continue
-            partner = partners.get(number)
-            if partner is not None:
-                chosen = self._shared(scope, instruction, operands, partner, (number, results))
+                placing.place(NOTHING)
+            elif number in placing.partners:
+                placing.place(self._shared(scope, placing, number))
             else:
-                chosen = self._chosen(scope, instruction, operands, (number, results), size)
-            results.append(chosen)
+                placing.place(self._chosen(scope, placing, number, size))
+        operands, results = placing.operands, placing.results
         temporaries = [
             self.at.new(Region.ARENA, size, instruction) for size in implementation.temporaries
         ]
@@ -160,63 +198,40 @@ class _Assigner(RoutineCells):
         cells = (tuple(operands), tuple(results), tuple(temporaries))
         scope.nodes.append(Run(instruction, implementation, *cells))
 
-    def _shared(
-        self,
-        scope: Scope,
-        instruction: Instruction,
-        operands: list[int],
-        partner: int,
-        result: tuple[int, list[int]],
-    ) -> int:
+    def _shared(self, scope: Scope, placing: _Placing, number: int) -> int:
         """The operand's cell, or a copy of it that then stands for the operand as well."""
-        cell, (number, taken) = operands[partner], result
-        pairs = self.implementations[instruction].pairs
-        if self._may_write(cell, number, operands, pairs, taken):
+        partner = placing.partners[number]
+        cell = placing.operands[partner]
+        if self._may_write(cell, placing, placing.over.get(number, set())):
             return cell
-        target = scope.wanted.get((instruction, number))
-        if target is None or not self._may_write(target, number, operands, frozenset(), taken):
-            target = self.at.new(Region.ARENA, self.at.cells[cell].size, instruction)
+        target = scope.wanted.get((placing.instruction, number))
+        if target is None or not self._may_write(target, placing, set()):
+            target = self.at.new(Region.ARENA, self.at.cells[cell].size, placing.instruction)
         scope.nodes.append(Move(cell, target, self.at.cells[cell].size))
         self.at.touch(cell)
         self.at.touch(target)
-        operands[partner] = target
+        placing.move(partner, target)
         return target
 
-    def _chosen(
-        self,
-        scope: Scope,
-        instruction: Instruction,
-        operands: list[int],
-        result: tuple[int, list[int]],
-        size: int,
-    ) -> int:
+    def _chosen(self, scope: Scope, placing: _Placing, number: int, size: int) -> int:
         """Where it is wanted, else over a dying operand, else a new cell.
 
         The oldest operand's first: in a loop that is the state's, which has to be written anyway.
         """
-        number, taken = result
-        pairs = self.implementations[instruction].pairs
-        target = scope.wanted.get((instruction, number))
-        if target is not None and self._may_write(target, number, operands, pairs, taken):
+        over = placing.over.get(number, set())
+        target = scope.wanted.get((placing.instruction, number))
+        if target is not None and self._may_write(target, placing, over):
             return target
-        for cell in sorted(operands[operand] for operand, other in pairs if other == number):
-            fits = self.at.cells[cell].size == size
-            if fits and self._may_write(cell, number, operands, pairs, taken):
+        for cell in sorted(placing.operands[operand] for operand in over):
+            if self.at.cells[cell].size == size and self._may_write(cell, placing, over):
                 return cell
-        return self.at.new(Region.ARENA, size, instruction)
+        return self.at.new(Region.ARENA, size, placing.instruction)
 
-    def _may_write(
-        self,
-        cell: int,
-        number: int,
-        operands: list[int],
-        pairs: frozenset[tuple[int, int]],
-        taken: Iterable[int],
-    ) -> bool:
-        """Whether result `number` may be written to the cell while the operands are being read."""
-        if not self.at.is_free(cell) or cell in taken:
+    def _may_write(self, cell: int, placing: _Placing, over: set[int]) -> bool:
+        """Whether a result may be written to the cell while operands not in `over` are read."""
+        if not self.at.is_free(cell) or cell in placing.taken:
             return False
-        return all((o, number) in pairs for o, c in enumerate(operands) if c == cell)
+        return all(operand in over for operand in placing.readers.get(cell, ()))
 
 
 def _drive(start: Steps) -> None:

@@ -218,14 +218,15 @@ class ControlCells(ValueCells):
         """
         self.at.tick(instruction)
         initial = self._operands(scope, instruction)
-        lent = {initial[n] for n in kept - unread}
+        given, lent = set(initial), {initial[n] for n in kept - unread}
         state: list[int] = []
+        taken: set[int] = set()
         for number, cell in enumerate(initial):
             size = self.at.cells[cell].size
             if (
                 number in kept
                 or not size
-                or (self.at.is_free(cell) and cell not in lent and cell not in state)
+                or (self.at.is_free(cell) and cell not in lent and cell not in taken)
             ):
                 state.append(cell)
             else:
@@ -233,13 +234,14 @@ class ControlCells(ValueCells):
                 if (
                     target is None
                     or not self.at.is_free(target)
-                    or target in initial
-                    or target in state
+                    or target in given
+                    or target in taken
                 ):
                     target = self.at.new(Region.ARENA, size, instruction)
                 scope.nodes.append(Move(cell, target, size))
                 self.at.clear(target)
                 state.append(target)
+            taken.add(state[-1])
         for cell in (*initial, *state):
             self.at.touch(cell)
         return state

@@ -195,10 +195,10 @@ def _node_weights(
                 stack += [(n, trips, changing) for branch in node.branches for n in branch]
             case Call(routine=number):
                 found += [(trips * us, splits) for splits, us in routines[number].items()]
-            case Run(implementation=KernelSequence(calls=calls)):
+            case Run(implementation=KernelSequence(calls=calls), cells=cells):
                 for call in calls:
                     us = kernel_us(call.kernel, node.instruction, hot=changing is not None)
-                    row = [node.cells[b] for b in call.buffers]
+                    row = [cells[b] for b in call.buffers]
                     splits = is_split(call.kernel, us, _crossing(plan, call.kernel, row, changing))
                     found.append((trips * us, splits))
             case Run():

@@ -1,15 +1,20 @@
 """Packing: an offset in one arena for every cell, so that cells in use at one time do not meet.
 
 Greedy by size, each into the smallest gap that fits between the cells already placed that are in
-use at the same time (Pisarchyk and Lee 2020, arXiv 2001.03288). Cells up to SMALL bytes, which are
-many and weigh nothing, are placed by a sweep through time with free lists instead.
+use at the same time (Pisarchyk and Lee 2020, arXiv 2001.03288). Which those are is looked up by
+time, so that a cell is compared with those near it; where so many are in use at once that this is
+too much, the smallest of them are placed by a sweep through time instead, each into the smallest
+free range. Cells up to SMALL bytes, which are many and weigh nothing, are placed by a sweep with
+free lists.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,6 +22,10 @@ from hlo.backend.planning.cells import Cell, Region
 
 ALIGNMENT = 64
 SMALL = 1024
+FEW = 1024  # cells of which each is compared with all: less than finding out with which
+CLASS = 4  # bits by which cells that are in use for longer are looked up apart
+WORTH = 8  # times fewer looks that are worth orders in which offsets do not rise
+MOST_LOOKS = 50_000_000  # comparisons of cells: what 10,000 in use at once need
 
 
 def pack(cells: Sequence[Cell]) -> int:
@@ -44,19 +53,81 @@ def aligned(size: int) -> int:
 
 
 def _pack_large(cells: Sequence[Cell], base: int) -> int:
-    """O(n^2) in NumPy's loops: 10,000 cells take under a second."""
-    count = len(cells)
-    starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-    lows, highs = np.empty(count, np.int64), np.empty(count, np.int64)
+    """Cells in order of size: the largest by best fit while there are looks left, then a sweep."""
+    near = _Near(cells)
+    count = int(np.searchsorted(_looks(near.slices).cumsum(), MOST_LOOKS, side="right"))
     top = base
-    for n, cell in enumerate(cells):
+    for number, cell in enumerate(cells[:count]):
         size = aligned(cell.size)
-        meets = (starts[:n] <= cell.end) & (ends[:n] >= cell.start)
-        cell.offset = _best_gap(lows[:n][meets], highs[:n][meets], size, base)
-        starts[n], ends[n] = cell.start, cell.end
-        lows[n], highs[n] = cell.offset, cell.offset + size
+        cell.offset = _best_gap(*near.taken(number), size, base)
+        near.place(number, cell.offset, size)
         top = max(top, cell.offset + size)
-    return top
+    rest = sorted(cells[count:], key=lambda c: (c.start, -c.size, c.end))
+    return _pack_in_free_ranges(rest, top)
+
+
+class _Near:
+    """Cells by how long and when they are in use: those that a cell may meet are few slices.
+
+    A class holds cells of durations that differ by less than a factor, by their starts. Those of
+    a class that end after a cell's start begin at most the class's longest duration before it.
+    Where that leaves out little, there is one slice: the cells that are placed before.
+    """
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        count = len(cells)
+        self.starts = np.fromiter((c.start for c in cells), np.int64, count)
+        self.ends = np.fromiter((c.end for c in cells), np.int64, count)
+        self.used_until = np.full(count, -1, np.int64)  # -1: not placed yet
+        self.used_from = np.empty(count, np.int64)
+        self.lows, self.highs = np.empty(count, np.int64), np.empty(count, np.int64)
+        self.position = np.arange(count)
+        self.slices = [(np.zeros(count, np.int64), np.arange(count))]
+        if count > FEW:
+            self._look_up_by_time()
+
+    def _look_up_by_time(self) -> None:
+        _, exponents = np.frexp((self.ends - self.starts).astype(np.float64))
+        classes = exponents // CLASS
+        order = np.lexsort((self.starts, classes))
+        slices = list(self._slices(order, classes[order]))
+        fewer, most = _looks(slices).sum(), _looks(self.slices).sum()
+        if fewer < (most if most > MOST_LOOKS else most // WORTH):
+            self.slices = slices
+            self.position[order] = np.arange(len(order))
+
+    def _slices(
+        self, order: np.ndarray, classes: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For every class, where each cell finds those of it that it may meet."""
+        bounds = [0, *(np.flatnonzero(np.diff(classes)) + 1).tolist(), len(order)]
+        for first, last in pairwise(bounds):
+            members = order[first:last]
+            starts = self.starts[members]
+            longest = (self.ends[members] - starts).max(initial=0)
+            begins = np.searchsorted(starts, self.starts - longest, side="left")
+            stops = np.searchsorted(starts, self.ends, side="right")
+            yield first + begins, first + stops
+
+    def taken(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the placed cells begin and end that are in use when the cell is."""
+        start, end, lows, highs = self.starts[number], self.ends[number], [], []
+        for begins, stops in self.slices:
+            part = slice(begins[number], stops[number])
+            meets = (self.used_until[part] >= start) & (self.used_from[part] <= end)
+            lows.append(self.lows[part][meets])
+            highs.append(self.highs[part][meets])
+        return np.concatenate(lows), np.concatenate(highs)
+
+    def place(self, number: int, offset: int, size: int) -> None:
+        at = self.position[number]
+        self.used_from[at], self.used_until[at] = self.starts[number], self.ends[number]
+        self.lows[at], self.highs[at] = offset, offset + size
+
+
+def _looks(slices: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The number of cells that each is compared with."""
+    return sum((stops - begins for begins, stops in slices), np.zeros(1, np.int64))
 
 
 def _best_gap(lows: np.ndarray, highs: np.ndarray, size: int, base: int) -> int:
@@ -89,3 +160,75 @@ def _pack_small(cells: Sequence[Cell], base: int) -> int:
             cell.offset, top = top, top + size
         heapq.heappush(ending, (cell.end, cell.offset, size))
     return top
+
+
+def _pack_in_free_ranges(cells: Iterable[Cell], base: int) -> int:
+    """A sweep through time; a cell takes the smallest free range that fits, else what is new.
+
+    Its cost is that of finding places in sorted lists. On what the greedy way would pack as well it
+    needs more memory, so that it is only for what that cannot look at.
+    """
+    free = _FreeRanges()
+    ending: list[tuple[int, int, int]] = []
+    top = base
+    for cell in cells:
+        while ending and ending[0][0] < cell.start:
+            _, offset, size = heapq.heappop(ending)
+            free.give(offset, size)
+        size = aligned(cell.size)
+        found = free.take(size)
+        if found is None:
+            found = free.last(top)
+            top = found + size
+        cell.offset = found
+        heapq.heappush(ending, (cell.end, found, size))
+    return top
+
+
+class _FreeRanges:
+    """Ranges of the arena that no cell is using, none beside another."""
+
+    def __init__(self) -> None:
+        self.by_size: list[tuple[int, int]] = []  # sizes and offsets
+        self.sizes: dict[int, int] = {}  # by offset
+        self.offsets: dict[int, int] = {}  # by end
+
+    def give(self, offset: int, size: int) -> None:
+        """A range is free, and one with those beside it."""
+        before = self.offsets.get(offset)
+        if before is not None:
+            size += self._remove(before)
+            offset = before
+        if offset + size in self.sizes:
+            size += self._remove(offset + size)
+        self._add(offset, size)
+
+    def take(self, size: int) -> int | None:
+        """The start of the smallest range that is large enough; what is left of it stays free."""
+        at = bisect_left(self.by_size, (size, 0))
+        if at == len(self.by_size):
+            return None
+        _, offset = self.by_size[at]
+        left = self._remove(offset) - size
+        if left:
+            self._add(offset + size, left)
+        return offset
+
+    def last(self, top: int) -> int:
+        """Take the range that ends at the top, if one does: its start, else the top."""
+        offset = self.offsets.get(top)
+        if offset is None:
+            return top
+        self._remove(offset)
+        return offset
+
+    def _add(self, offset: int, size: int) -> None:
+        insort(self.by_size, (size, offset))
+        self.sizes[offset] = size
+        self.offsets[offset + size] = offset
+
+    def _remove(self, offset: int) -> int:
+        size = self.sizes.pop(offset)
+        del self.offsets[offset + size]
+        del self.by_size[bisect_left(self.by_size, (size, offset))]
+        return size

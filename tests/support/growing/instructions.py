@@ -104,6 +104,26 @@ def dot_chain(n: int) -> str:
     return module(["p = f32[8,8] parameter(0)", "w = f32[8,8] parameter(1)", *lines])
 
 
+@family(5_000)
+def large_dot_chain(n: int) -> str:
+    """Each dot's array is in use until the next one is made."""
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    lines = chain(n, "p", lambda k, x: f"f32[32,32] dot({x}, w), {dims}")
+    return module(["p = f32[32,32] parameter(0)", "w = f32[32,32] parameter(1)", *lines])
+
+
+@family(5_000, base=20)
+def large_kept_dots(n: int) -> str:
+    """Each dot's array is in use until its counterpart reads it, the last one's first."""
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    lines = ["p = f32[32,32] parameter(0)", "w = f32[32,32] parameter(1)"]
+    lines.append(f"v0 = f32[32,32] dot(p, w), {dims}")
+    lines += [f"v{k} = f32[32,32] dot(v{k - 1}, w), {dims}" for k in range(1, n)]
+    lines.append(f"g{n - 1} = f32[32,32] dot(w, v{n - 1}), {dims}")
+    lines += [f"g{k} = f32[32,32] dot(g{k + 1}, v{k}), {dims}" for k in reversed(range(n - 1))]
+    return module([*lines, "ROOT r = f32[32,32] negate(g0)"])
+
+
 @family(500, base=8)
 def layers(n: int) -> str:
     lines = ["x0 = f32[8,16] parameter(0)"]

@@ -22,7 +22,7 @@ def concatenated_parameters(n: int) -> str:
     return module([*lines, root])
 
 
-@family(5_000, base=12)
+@family(5_000, base=17)
 def concatenated_values(n: int) -> str:
     lines = [f"p = f32[{n},2] parameter(0)"]
     for k in range(n):
@@ -64,7 +64,7 @@ def variadic_reduce(n: int) -> str:
     return module([*lines, f"ROOT r = {shapes('f32[4]', n)} {call}"], reducer)
 
 
-@family(500)
+@family(500, base=64)
 def wide_sort(n: int) -> str:
     sides = [f"{s}{k} = f32[] parameter({2 * k + (s == 'b')})" for k in range(n) for s in "ab"]
     order = computation("order", [*sides, "ROOT lt = pred[] compare(a0, b0), direction=LT"])
