@@ -1,6 +1,6 @@
 """`python -m benchmarks.growth [NAME...]`: seconds of each stage on large modules.
 
-Every family of tests/support/growing_modules.py at its largest size and at half of it; a ratio
+Every family of tests/support/growing/ at its largest size and at half of it; a ratio
 beside 2 is linear. Each size runs in a process of its own, which ends after --limit seconds.
 """
 

@@ -12,6 +12,7 @@ import numpy as np
 from hlo import driver
 from hlo.backend.planning import lowering
 from hlo.runtime.executable import Executable
+from tests.support.long_programs import loop
 
 TRIPS, CALLS = 1_000_000, 300
 BODIES = {
@@ -23,36 +24,6 @@ BODIES = {
         "k = f32[] constant(0.5)\n  a = f32[] multiply(x, k)\n  y = f32[] add(a, k)",
     ),
 }
-
-
-def loop(dtype: str, body: str) -> str:
-    """A loop whose trips are an argument."""
-    state = f"(s64[], s64[], {dtype}[])"
-    return f"""HloModule loop
-condition {{
-  p = {state} parameter(0)
-  i = s64[] get-tuple-element(p), index=0
-  n = s64[] get-tuple-element(p), index=1
-  ROOT l = pred[] compare(i, n), direction=LT
-}}
-body {{
-  p = {state} parameter(0)
-  i = s64[] get-tuple-element(p), index=0
-  n = s64[] get-tuple-element(p), index=1
-  x = {dtype}[] get-tuple-element(p), index=2
-  one = s64[] constant(1)
-  j = s64[] add(i, one)
-  {body}
-  ROOT t = {state} tuple(j, n, y)
-}}
-ENTRY e {{
-  n = s64[] parameter(0)
-  x = {dtype}[] parameter(1)
-  zero = s64[] constant(0)
-  start = {state} tuple(zero, n, x)
-  w = {state} while(start), condition=condition, body=body
-  ROOT r = {dtype}[] get-tuple-element(w), index=2
-}}"""
 
 
 def compiled(text: str, *, watched: bool) -> Executable:
@@ -68,7 +39,7 @@ def main() -> None:
     """Print the table."""
     print(f"{'loop':24} {'ns a trip':>10} {'without':>10} {'more':>8}")
     for name, (dtype, body) in BODIES.items():
-        text = loop(dtype, body)
+        text = loop(f"{dtype}[]", f"  {body}")
         both = [compiled(text, watched=True), compiled(text, watched=False)]
         arguments = (np.int64(TRIPS), np.dtype("f4" if dtype == "f32" else "i8").type(1))
         least = [float("inf")] * 2

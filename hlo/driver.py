@@ -28,6 +28,7 @@ from hlo.source import Span
 
 if TYPE_CHECKING:
     from hlo.backend.planning.memory_map import MemoryMap
+    from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.printer.options import PrintOptions
     from hlo.runtime.executable import Executable
@@ -96,8 +97,12 @@ def compile(
     cache: bool = True,
     replicas: int | None = None,
     partitions: int | None = None,
+    machine: Machine | None = None,
 ) -> Executable:
-    """Machine code for this machine. Raises HloErrors when the module does not verify."""
+    """Machine code that runs here. Raises HloErrors when the module does not verify.
+
+    machine: a description of less than this machine has (hlo/machine.py); None: of all it has.
+    """
     GATE.check()
     if mode not in MODES:
         raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
@@ -106,7 +111,9 @@ def compile(
     key = ""
     if cache:
         kept_programs = import_module("hlo.backend.linking.installing")
-        key = kept_programs.program_key(module, passes=chosen, mode=mode, threads=threads)
+        key = kept_programs.program_key(
+            module, passes=chosen, mode=mode, threads=threads, machine=machine
+        )
         kept: Executable | None = kept_programs.recalled(module, key)
         if kept is not None:
             return kept  # verified before it was kept
@@ -118,7 +125,7 @@ def compile(
     result = import_module("hlo.backend.linking.installing").result_shape(module)
     executable: Executable = backend().compile_module(
         optimized, passes=chosen, mode=mode, threads=threads, cache=cache,
-        key="" if failed else key, result=result,
+        key="" if failed else key, result=result, machine=machine,
     )  # fmt: skip
     return executable
 
@@ -179,20 +186,29 @@ def tokens_text(text: str) -> str:
     return str(import_module("hlo.parser.tokens").print_tokens(text))
 
 
-def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:
-    """One stage of an optimised module as text: schedule, buffers, program, llvm, llvm-opt, asm."""
-    text: str = backend().emit_stage(module, stage, mode)
+def emit_stage(
+    module: Module, stage: str, mode: str = "strict", machine: Machine | None = None
+) -> str:
+    """One stage of an optimised module as text: schedule, buffers, program, llvm, llvm-opt, asm.
+
+    machine: of which code is shown; None: the one that it runs on.
+    """
+    text: str = backend().emit_stage(module, stage, mode, machine)
     return text
 
 
-def annotated_assembly(module: Module, kernel: str, mode: str = "strict") -> str:
+def annotated_assembly(
+    module: Module, kernel: str, mode: str = "strict", machine: Machine | None = None
+) -> str:
     """One kernel of an optimised module as assembly beside HLO names; raises HloError for none."""
-    return str(import_module("hlo.backend.annotate").annotated(module, kernel, mode))
+    return str(import_module("hlo.backend.annotate").annotated(module, kernel, mode, machine))
 
 
-def stage_texts(module: Module, mode: str = "strict") -> Iterator[tuple[str, str]]:
+def stage_texts(
+    module: Module, mode: str = "strict", machine: Machine | None = None
+) -> Iterator[tuple[str, str]]:
     """(file name, text) of every stage after the passes, for --dump-to."""
-    stages: Iterator[tuple[str, str]] = backend().stage_texts(module, mode)
+    stages: Iterator[tuple[str, str]] = backend().stage_texts(module, mode, machine)
     return stages
 
 
@@ -217,6 +233,12 @@ def memory(
     )
     found: MemoryMap = made
     return found
+
+
+def host_machine() -> Machine:
+    """The description of the machine that this process runs on."""
+    machine: Machine = import_module("hlo.backend.linking.toolchain").host_machine()
+    return machine
 
 
 def backend() -> ModuleType:

@@ -51,6 +51,8 @@ CODES: dict[str, str] = {
     "timeout": "A run took longer than timeout (--timeout) allows. Its arguments are as they were, "
     "but for those that were given away (donate), whose values are undefined; the executable can "
     "be called again.",
+    "machine": "There is no such description of a machine (hlo-opt --list-machines), or code for "
+    "it does not run here.",
     "forked": "The process was forked while another thread was inside LLVM or importing, and what "
     "that thread held stays held. Compile before the fork, or start processes by spawn or "
     "forkserver.",

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from hlo.backend.backend import target_of
 from hlo.backend.codegen import marks
 from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.llvm_ir import kernel_module
 from hlo.backend.kernels.build import implementations
 from hlo.backend.kernels.kernel import Kernel
@@ -29,6 +29,7 @@ from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.machine import Machine
 from hlo.runtime.threads import thread_count
 
 KINDS = ("load", "store", "fma", "vector", "branch", "other")
@@ -41,9 +42,11 @@ _INSIDE = re.compile(r"in Loop: Header=(BB\d+_\d+) Depth=(\d+)")
 _OPERATION = re.compile(r"^\t([a-z]\w*)(?:\t([^#]*))?")
 
 
-def annotated(module: Module, name: str, mode: str = "strict") -> str:
+def annotated(
+    module: Module, name: str, mode: str = "strict", machine: Machine | None = None
+) -> str:
     """The kernels that `name` names: an instruction, k0 as in --emit=program, or a symbol."""
-    target = replace(toolchain.host_target(mode), marks=True)
+    target = replace(target_of(machine, mode), marks=True)
     order = schedule(module)
     program = lower(assign(order, implementations(order, target)), thread_count(None))
     users: dict[int, dict[Instruction, None]] = {}
@@ -54,7 +57,7 @@ def annotated(module: Module, name: str, mode: str = "strict") -> str:
         kernel = program.kernels[number]
         names = [i.name for i in instructions]
         if name in (f"k{number}", symbol(kernel), *names):
-            parts.append(_kernel_text(number, kernel, list(instructions)))
+            parts.append(_kernel_text(number, kernel, list(instructions), machine))
     if not parts:
         known = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in users.items())
         raise HloError("arguments", f"there is no kernel {name}, expected one of: {known}")
@@ -74,13 +77,15 @@ def _kernel_steps(program: Program) -> Iterator[KernelStep]:
                 stack += [s for branch in reversed(step.branches) for s in reversed(branch)]
 
 
-def _kernel_text(number: int, kernel: Kernel, instructions: list[Instruction]) -> str:
+def _kernel_text(
+    number: int, kernel: Kernel, instructions: list[Instruction], machine: Machine | None
+) -> str:
     label = f"kernel_{number}"
     module = kernel_module(
         {label: kernel}, optimised=kernel.needs_middle_end, is_glue=kernel.is_glue
     )
     text = _DEFINE.sub(rf"\g<1>!dbg {marks.SUBPROGRAM} {{", module.text)
-    marked = IrModule(text + marks.UNIT, module.symbols, module.optimised, module.is_glue)
+    marked = replace(module, text=text + marks.UNIT, machine=machine)
     listing = Listing()
     listing.read(toolchain.assembly(marked, is_verbose=True), label)
     head = [f"# kernel k{number} ({symbol(kernel)}): {kernel.units} units"]

@@ -10,9 +10,11 @@ from functools import partial
 from itertools import chain
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.llvm_ir import emit
+from hlo.backend.codegen.target import Target
 from hlo.backend.host import HostCalls
 from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.kernels.build import implementations
@@ -32,6 +34,7 @@ from hlo.backend.refusals import check_runs
 from hlo.ir.graph import reachable_computations
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.machine import Machine
 from hlo.passes import recovery
 from hlo.passes.dynamic_padder import padded
 from hlo.passes.pipeline import parse_pipeline
@@ -48,6 +51,7 @@ def compile_module(
     cache: bool = True,
     key: str = "",
     result: Shape | None = None,
+    machine: Machine | None = None,
 ) -> Executable | PaddedExecutable | InterpretedExecutable:
     """Machine code for an optimised module.
 
@@ -56,18 +60,23 @@ def compile_module(
     bounds, a program for which `passes` are run here; or all is left to the reference.
     key: keep the result on disk for `recalled`, under what `program_key` said of the module before
     it was optimised. result: the shape and layouts of what callers get; the header's if not given.
+    machine: whose code it is, which has to run here; None: all that this one has.
     """
+    if machine is not None:
+        toolchain.check_runs_here(machine)
     if module.has_dynamic_sizes:
-        return _of_dynamic_sizes(module, passes, mode=mode, threads=threads, cache=cache)
+        return _of_dynamic_sizes(
+            module, passes, mode=mode, threads=threads, cache=cache, machine=machine
+        )
     count = thread_count(threads)
     check_arrays(module)
     check_windows(module)
-    program = build_program(module, mode=mode, threads=count)
+    program = build_program(module, mode=mode, threads=count, machine=machine)
     check_runs(host.instruction for host in program.hosts)
     check_fits(program)
     check_host_arrays(program.hosts)
     table = link_table(program)
-    modules = emit_llvm(program, mode=mode)
+    modules = emit_llvm(program, mode=mode, machine=machine)
     bodies = objects(modules, cache=cache)
     if cache and key and not program.hosts:
         recall.store(key, table, bodies)
@@ -76,7 +85,13 @@ def compile_module(
 
 
 def _of_dynamic_sizes(
-    module: Module, passes: str, *, mode: str, threads: int | None, cache: bool
+    module: Module,
+    passes: str,
+    *,
+    mode: str,
+    threads: int | None,
+    cache: bool,
+    machine: Machine | None,
 ) -> PaddedExecutable | InterpretedExecutable:
     """Code for the padded program, which the passes have not seen yet."""
     made = padded(module)
@@ -85,26 +100,38 @@ def _of_dynamic_sizes(
         return InterpretedExecutable(module)
     programs = chain((made,), iter(partial(padded, module), None))  # more where a pass fails
     found = recovery.optimized(lambda: next(programs).module, parse_pipeline(passes))
-    static = compile_module(found.module, mode=mode, threads=threads, cache=cache)
+    static = compile_module(found.module, mode=mode, threads=threads, cache=cache, machine=machine)
     assert isinstance(static, Executable), "a padded program has static shapes"
     return PaddedExecutable(module, made, static)
 
 
-def build_program(module: Module, *, mode: str = "strict", threads: int = 1) -> Program:
+def target_of(machine: Machine | None, mode: str) -> Target:
+    """What kernels are written for. machine: None for the host."""
+    return toolchain.host_target(mode) if machine is None else Target(machine, mode)
+
+
+def build_program(
+    module: Module, *, mode: str = "strict", threads: int = 1, machine: Machine | None = None
+) -> Program:
     """The stages before LLVM."""
     order = schedule(in_memory_order(module))
-    return lower(assign_buffers(order, mode=mode), threads)
+    return lower(assign_buffers(order, mode=mode, machine=machine), threads)
 
 
-def assign_buffers(order: Schedule, *, mode: str = "strict") -> BufferPlan:
+def assign_buffers(
+    order: Schedule, *, mode: str = "strict", machine: Machine | None = None
+) -> BufferPlan:
     """The buffer plan; which kernels may work in place is asked of them."""
-    return assign(order, implementations(order, toolchain.host_target(mode)))
+    return assign(order, implementations(order, target_of(machine, mode)))
 
 
-def emit_llvm(program: Program, *, mode: str = "strict") -> tuple[IrModule, ...]:
+def emit_llvm(
+    program: Program, *, mode: str = "strict", machine: Machine | None = None
+) -> tuple[IrModule, ...]:
     """The program's LLVM modules."""
-    can_flush = toolchain.host_target(mode).triple.startswith("x86_64")
-    return emit(program, flushes=mode == "fast" and can_flush)
+    can_flush = target_of(machine, mode).machine.architecture == "x86_64"
+    made = emit(program, flushes=mode == "fast" and can_flush)
+    return made if machine is None else tuple(replace(m, machine=machine) for m in made)
 
 
 class Stage(Struct, frozen=True):
@@ -112,44 +139,54 @@ class Stage(Struct, frozen=True):
 
     name: str
     ending: str
-    text: Callable[[Module, str], str]
+    text: Callable[[Module, str, Machine | None], str]
 
 
-def _llvm_text(module: Module, mode: str) -> str:
-    program = build_program(module, mode=mode, threads=thread_count(None))
-    return "\n".join(f"; module {n}\n{m}" for n, m in enumerate(emit_llvm(program, mode=mode)))
+def _program(module: Module, mode: str, machine: Machine | None) -> Program:
+    return build_program(module, mode=mode, threads=thread_count(None), machine=machine)
 
 
-def _optimised_text(module: Module, mode: str) -> str:
-    program = build_program(module, mode=mode, threads=thread_count(None))
-    return "\n".join(toolchain.optimised_text(m) for m in emit_llvm(program, mode=mode))
+def _modules(module: Module, mode: str, machine: Machine | None) -> tuple[IrModule, ...]:
+    return emit_llvm(_program(module, mode, machine), mode=mode, machine=machine)
 
 
-def _assembly_text(module: Module, mode: str) -> str:
-    program = build_program(module, mode=mode, threads=thread_count(None))
-    return "\n".join(toolchain.assembly(m) for m in emit_llvm(program, mode=mode))
+def _llvm_text(module: Module, mode: str, machine: Machine | None) -> str:
+    made = _modules(module, mode, machine)
+    return "\n".join(f"; module {n}\n{m}" for n, m in enumerate(made))
+
+
+def _optimised_text(module: Module, mode: str, machine: Machine | None) -> str:
+    return "\n".join(map(toolchain.optimised_text, _modules(module, mode, machine)))
+
+
+def _assembly_text(module: Module, mode: str, machine: Machine | None) -> str:
+    return "\n".join(map(toolchain.assembly, _modules(module, mode, machine)))
+
+
+def _buffers_text(module: Module, mode: str, machine: Machine | None) -> str:
+    return str(assign_buffers(schedule(module), mode=mode, machine=machine))
 
 
 STAGES = (
-    Stage("schedule", "txt", lambda module, _: str(schedule(module))),
-    Stage("buffers", "txt", lambda module, mode: str(assign_buffers(schedule(module), mode=mode))),
-    Stage(
-        "program",
-        "txt",
-        lambda module, mode: str(build_program(module, mode=mode, threads=thread_count(None))),
-    ),
+    Stage("schedule", "txt", lambda module, *_: str(schedule(module))),
+    Stage("buffers", "txt", _buffers_text),
+    Stage("program", "txt", lambda *given: str(_program(*given))),
     Stage("llvm", "ll", _llvm_text),
     Stage("llvm-opt", "ll", _optimised_text),
     Stage("asm", "s", _assembly_text),
 )
 
 
-def emit_stage(module: Module, stage: str, mode: str = "strict") -> str:
+def emit_stage(
+    module: Module, stage: str, mode: str = "strict", machine: Machine | None = None
+) -> str:
     """The text of one stage of an optimised module; KeyError for a name that is none."""
-    return {s.name: s for s in STAGES}[stage].text(module, mode)
+    return {s.name: s for s in STAGES}[stage].text(module, mode, machine)
 
 
-def stage_texts(module: Module, mode: str = "strict") -> Iterator[tuple[str, str]]:
+def stage_texts(
+    module: Module, mode: str = "strict", machine: Machine | None = None
+) -> Iterator[tuple[str, str]]:
     """(file name, text) of every stage, in order."""
     for stage in STAGES:
-        yield f"{stage.name}.{stage.ending}", stage.text(module, mode)
+        yield f"{stage.name}.{stage.ending}", stage.text(module, mode, machine)

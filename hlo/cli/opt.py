@@ -6,11 +6,13 @@ import click
 
 from hlo import driver
 from hlo.backend.planning.legality import usual_way
+from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
+from hlo.machine import NAMED, Machine
 from hlo.ops.listing import op_table
 from hlo.ops.table import OPS
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
@@ -21,6 +23,8 @@ from hlo.tools.dump import Dump
 from hlo.tools.files import read_text, write_text
 from hlo.tools.pass_report import timing_table, watch_changes
 from hlo.tools.writing import check_writable
+
+CodeFor = tuple[str, Machine | None]  # the numerics mode and the machine
 
 STAGES = (
     "tokens",
@@ -60,7 +64,19 @@ def rule_list() -> str:
 
 def listing(kind: str) -> str:
     """The text of one of the --list-... flags."""
-    return {"passes": pass_list, "ops": op_list, "rules": rule_list}[kind]()
+    lists = {"passes": pass_list, "ops": op_list, "rules": rule_list, "machines": machine_list}
+    return lists[kind]()
+
+
+def machine_list() -> str:
+    """The named descriptions, the processors that they serve, their features."""
+    rows = []
+    for machine in NAMED.values():
+        also = f" ({', '.join(machine.processors)})" if machine.processors else ""
+        rows.append(f"{machine.name}{also}")
+        rows.append(f"  {machine.triple}, vectors of {machine.vector_bytes} bytes")
+        rows.append(f"  {' '.join(sorted(machine.features))}")
+    return "\n".join(rows) + "\n"
 
 
 def op_list() -> str:
@@ -83,6 +99,7 @@ def op_list() -> str:
 @click.option("--list-passes", "listed", flag_value="passes", help="Passes and pipelines.")
 @click.option("--list-ops", "listed", flag_value="ops", help="The op table.")
 @click.option("--list-rules", "listed", flag_value="rules", help="algsimp's equations.")
+@click.option("--list-machines", "listed", flag_value="machines", help="Machines of --machine.")
 @click.option("--print-changed", is_flag=False, flag_value="full", default=None,
               type=click.Choice(["full", "diff"]), help="Print after changes.")  # fmt: skip
 @click.option("--time-passes", is_flag=True, help="A table of passes on stderr.")
@@ -90,6 +107,7 @@ def op_list() -> str:
 @click.option("--no-verify", is_flag=True, help="Do not verify before and between passes.")
 @click.option("--mode", type=click.Choice(["strict", "fast"]), default="strict")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
+@machine_flags
 @reads_input
 def command(
     files: tuple[str, ...],
@@ -105,6 +123,7 @@ def command(
     no_verify: bool,
     mode: str,
     output: str,
+    machine: Machine | None,
     **fields: object,
 ) -> int:
     """Parse, verify, run passes, print at --emit."""
@@ -124,6 +143,7 @@ def command(
         manager.after.append(dump.after_pass)
     if print_changed:
         watch_changes(manager, lambda s: say(s, nl=False), diff=print_changed == "diff")
+    code_for: CodeFor = (mode, machine)
     code, texts = 0, []
     for file in files:
         if emit == "tokens":
@@ -138,7 +158,7 @@ def command(
                 raise problem
             say(str(problem))
             code = 1
-        texts.append(_emitted(module, passes, emit, kernel, options, mode, manager, dump))
+        texts.append(_emitted(module, passes, emit, kernel, options, code_for, manager, dump))
     write_text(output, "\n".join(texts))
     if time_passes:
         say(timing_table(manager.runs), nl=False)
@@ -170,7 +190,7 @@ def _emitted(
     emit: str,
     kernel: str | None,
     options: PrintOptions,
-    mode: str,
+    code_for: CodeFor,
     manager: Manager,
     dump: Dump | None,
 ) -> str:
@@ -179,11 +199,11 @@ def _emitted(
     chosen = passes if passes is not None else "default"
     optimized = driver.optimize(module, chosen, manager)
     if dump:
-        for name, text in driver.stage_texts(optimized, mode):
+        for name, text in driver.stage_texts(optimized, *code_for):
             dump.write(name, text)
     if emit in ("hlo", "optimized"):
         return driver.to_text(optimized, options)
     if kernel is not None:
-        return driver.annotated_assembly(optimized, kernel, mode)
-    text = driver.emit_stage(optimized, emit, mode)
+        return driver.annotated_assembly(optimized, kernel, *code_for)
+    text = driver.emit_stage(optimized, emit, *code_for)
     return text if text.endswith("\n") else text + "\n"

@@ -8,12 +8,14 @@ from functools import partial
 import click
 
 from hlo import driver
+from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SEED, THREADS, TIMEOUT, TOLERANCE
 from hlo.cli.progress import progress_bar
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
+from hlo.machine import Machine
 from hlo.tools import arrays, bench, check
 from hlo.tools.files import write_npz
 from hlo.tools.fill import fill_elided
@@ -84,6 +86,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
+@machine_flags
 @reads_input
 def command(
     file: str,
@@ -108,25 +111,23 @@ def command(
     timed: bool,
     memory: bool,
     one_device: bool,
+    machine: Machine | None,
 ) -> int:
     """Compile and run once."""
     if max_steps is not None and engine != "interpreter":
         raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
     if outputs:
         check_writable(outputs)
-    module = read_module(file)
-    if one_device:
-        module = driver.optimize(module, "sharding-remover")
-    if fill is not None:
-        module = fill_elided(module, fill)
-    driver.verify(module)
+    module = _read(file, fill, one_device=one_device)
     values = given_arguments(module, inputs, archive, kind, seed)
     if engine == "interpreter":
         reference = partial(driver.evaluate, module, max_steps=max_steps, timeout=timeout)
         run: check.Run = partial(reference, progress=progress_bar())
     else:
         start = time.perf_counter()
-        compiled = driver.compile(module, passes, mode, threads, cache=not no_cache)
+        compiled = driver.compile(
+            module, passes, mode, threads, cache=not no_cache, machine=machine
+        )
         run = compiled if timeout is None else partial(compiled, timeout=timeout)
         if timed:
             say(f"compile {bench.duration(time.perf_counter() - start)}")
@@ -144,6 +145,17 @@ def command(
     report = check.compared(module, values, result, compare, rerun=run, **limits)
     say(report.text)
     return 0 if report.passed else 1
+
+
+def _read(file: str, fill: int | None, *, one_device: bool) -> Module:
+    """The module as it runs, verified."""
+    module = read_module(file)
+    if one_device:
+        module = driver.optimize(module, "sharding-remover")
+    if fill is not None:
+        module = fill_elided(module, fill)
+    driver.verify(module)
+    return module
 
 
 def _call_time(run: check.Run, values: list[object]) -> str:

@@ -7,9 +7,11 @@ import time
 import click
 
 from hlo import driver
+from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SECONDS, SEED, THREADS
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
+from hlo.machine import Machine
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
@@ -25,6 +27,7 @@ from hlo.tools.jax_engine import JaxProgram, without_donation
               help="About this long per program.")  # fmt: skip
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
+@machine_flags
 @reads_input
 def command(
     files: tuple[str, ...],
@@ -34,6 +37,7 @@ def command(
     seconds: float,
     mode: str,
     threads: int | None,
+    machine: Machine | None,
 ) -> int:
     """Median call times; with --against=jax the ratio of interleaved medians."""
     tell(f"{'program':<44}{'compile':>10}{'call':>10}{'spread':>8}"
@@ -42,7 +46,9 @@ def command(
         module = without_donation(fill_elided(read_module(file), seed))
         values = made_up_inputs(module, kind, seed)
         start = time.perf_counter()
-        executable = driver.compile(module, mode=mode, threads=threads, cache=False)
+        executable = driver.compile(
+            module, mode=mode, threads=threads, cache=False, machine=machine
+        )
         compiled = time.perf_counter() - start
         runs: list[bench.Run] = [lambda e=executable, v=values: e(*v)]  # type: ignore[misc]  # bound now
         if against:

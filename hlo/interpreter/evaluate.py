@@ -20,8 +20,9 @@ from hlo.interpreter.device import (
     Surroundings,
     fresh,
 )
+from hlo.interpreter.frames import room_for
 from hlo.interpreter.rendezvous import Abandoned, Rendezvous
-from hlo.interpreter.run import Run, allow_deep_calls, check_sizes, out_of_memory
+from hlo.interpreter.run import Run, check_sizes, out_of_memory
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.runtime.arguments import checked_arguments
@@ -61,8 +62,7 @@ def evaluate(
 def _on_device(module: Module, arguments: Sequence[object], device: Device) -> object:
     check_sizes(module)
     values = checked_arguments(module.entry.parameters, arguments)
-    allow_deep_calls()
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), room_for(module):
         result = Run(device).call(module.entry, values)
     try:
         return fresh(result, result_layouts(module))

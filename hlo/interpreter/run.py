@@ -8,7 +8,6 @@ value in a numbered slot and frees it after its last use.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from hlo.errors import HloError, Violation
 from hlo.interpreter.device import Device, Progress
+from hlo.interpreter.frames import DEEPEST_CALL
 from hlo.ir.computation import Computation
 from hlo.ir.graph import is_topological, post_order
 from hlo.ir.instruction import Instruction
@@ -25,8 +25,6 @@ from hlo.ir.shape import ProgramShape, Shape
 from hlo.memory import LARGE, available_bytes, memory_error, numpy_problem
 from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.table import OPS, Trait, evaluation_keywords
-
-DEEPEST_CALL = 300  # calls inside calls; each costs a few Python frames, and the C stack is finite
 
 
 class Step(Struct):
@@ -289,11 +287,6 @@ def is_elementwise(computation: Computation) -> bool:
             if not (instruction.opcode in SCALAR_STRUCTURE or row.traits & Trait.ELEMENTWISE):
                 return False
     return True
-
-
-def allow_deep_calls() -> None:
-    """Room for DEEPEST_CALL nested calls: about six Python frames each."""
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000 + 8 * DEEPEST_CALL))
 
 
 def check_sizes(module: Module) -> None:

@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from hlo.ir.instruction import NO_ATTRIBUTES, Attributes, Instruction
+from hlo.ir.rewiring import replace_operand
 from hlo.ir.shape import ProgramShape, Shape
 
 if TYPE_CHECKING:
@@ -171,12 +172,12 @@ class Computation:
         self._facts = None
 
     def replace_uses(self, old: Instruction, new: Instruction) -> None:
-        """Every user of `old` now uses `new`, which is the root if `old` was."""
+        """Every user of `old` now uses `new`, which is the root if `old` was. O(users)."""
         assert old is not new, f"{old.name} replaced by itself"
         self._facts = None
         for user in tuple(old.users):
             if user is not new:
-                user.operands = _replaced(user.operands, old, new)
+                replace_operand(user, old, new)
                 new.users[user] = None
                 del old.users[user]
         if self.root is old:
@@ -222,16 +223,6 @@ class Computation:
 def _other_than(user: Instruction, new: Instruction, old: Instruction) -> Instruction:
     """The new operand of a user, the old one if the new one is the user itself."""
     return old if new is user else new
-
-
-def _replaced(
-    operands: tuple[Instruction, ...], old: Instruction, new: Instruction
-) -> tuple[Instruction, ...]:
-    """The operands with one for another; a wide tuple's mostly hold it once."""
-    if len(operands) < 64 or operands.count(old) > 1:
-        return tuple([new if o is old else o for o in operands])
-    at = operands.index(old)
-    return (*operands[:at], new, *operands[at + 1 :])
 
 
 def _next_state(_: Computation) -> int:

@@ -42,6 +42,22 @@ def _post_order(computation: Computation) -> tuple[Instruction, ...]:
     return tuple(done)
 
 
+def computed_from(value: Instruction) -> Iterator[Instruction]:
+    """All that a value is computed from and itself, operands before users."""
+    done: set[Instruction] = set()
+    stack = [value]
+    while stack:
+        top = stack[-1]
+        waiting = [o for o in top.operands if o not in done]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if top not in done:
+            done.add(top)
+            yield top
+
+
 def callees_first(module: Module) -> list[Computation]:
     """Every computation of the module after all that it calls; module order otherwise."""
     done: dict[Computation, None] = {}

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo.ir.computation import Computation
+from hlo.ir.graph import computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.applying import applied
@@ -137,14 +138,8 @@ def _same_attributes(a: Instruction, b: Instruction) -> bool:
 def _evaluated(value: Instruction, xs: Sequence[Array]) -> Array:
     """An elementwise value of the even parameters, for all elements at once."""
     done: dict[Instruction, Array] = {}
-    stack = [value]
-    while stack:
-        top = stack[-1]
-        waiting = [o for o in top.operands if o not in done]
-        if waiting:
-            stack += waiting
-            continue
-        done[stack.pop()] = _one(top, [done[o] for o in top.operands], xs)
+    for x in computed_from(value):
+        done[x] = _one(x, [done[o] for o in x.operands], xs)
     return np.broadcast_to(done[value], xs[0].shape)
 
 

@@ -139,11 +139,13 @@ def _fuse(module: Module, computation: Computation, group: list[Instruction]) ->
     body = Computation("blocked_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
     operands: list[Instruction] = []
+    copied: list[Instruction] = []
     for member in group:
         for operand in member.operands:
             if operand in twins:
                 continue
             if is_scalar_constant(operand):
+                copied.append(operand)
                 twins[operand] = body.adopt(clone_instruction(operand, ()))
                 continue
             number = len(operands)
@@ -172,4 +174,7 @@ def _fuse(module: Module, computation: Computation, group: list[Instruction]) ->
         computation.replace_uses(root, part)
     for member in reversed(group):
         computation.remove(member)
+    stays = {computation.root, *awaited(computation)}
+    for constant in (o for o in copied if not o.users and o not in stays):
+        computation.remove(constant)
     computation.reorder(post_order(computation))

@@ -12,7 +12,7 @@ Does not know: how long anything takes (block_size.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -28,6 +28,8 @@ MOST_REPEATED = 4096  # elements of a value that every block computes anew
 Span = tuple[int, int]  # of the block's leading dimensions
 Cut = tuple[Instruction, Span]
 WHOLE: Span = (0, 0)
+Scope = tuple[Computation | None, Span]  # a fused computation, and how its result is cut
+OUTERMOST: Scope = (None, WHOLE)  # where the roots are
 
 
 class Block(Struct, frozen=True):
@@ -74,22 +76,81 @@ def needed(
 ) -> set[Cut] | None:
     """Every instruction that a block of the roots needs, and how cut; None where one cannot be
     cut. What is not inside is not looked behind."""
-    found: set[Cut] = set()
-    waiting = [(root, span) for root in roots]
-    while waiting:
-        one = waiting.pop()
-        if one in found:
-            continue
-        found.add(one)
-        operands = operand_cuts(*one, block) if one[0] in inside else _source(*one, block)
-        if operands is None:
-            return None
-        waiting += operands
-    return found
+    found = _Needs(block, inside)
+    return found.at[OUTERMOST] if found.all_of(roots, span) else None
+
+
+class _Needs:
+    """What blocks of some roots need, also inside fusions, and inside fusions in them.
+
+    A fused computation is gone through once for each span of its result: a fusion that is met has
+    its operands cut in all ways in which the computation is found to need its parameters.
+    """
+
+    def __init__(self, block: Block, inside: Container[Instruction]) -> None:
+        self.at: dict[Scope, set[Cut]] = {OUTERMOST: set()}
+        self._block = block
+        self._inside = inside
+        self._sites: dict[Scope, list[tuple[Scope, Instruction]]] = {}
+
+    def all_of(self, roots: Iterable[Instruction], span: Span) -> bool:
+        """Find all; False where something cannot be cut."""
+        waiting = [(OUTERMOST, root, span) for root in roots]
+        while waiting:
+            scope, instruction, at = waiting.pop()
+            if (instruction, at) in self.at[scope]:
+                continue
+            self.at[scope].add((instruction, at))
+            if not self._is_behind(scope, instruction):
+                if not _is_source(instruction, at, self._block):
+                    return False
+                sites = self._sites.get(scope, ())
+                waiting += [(home, s.operands[number(instruction)], at) for home, s in sites]
+                continue
+            operands = operand_cuts(instruction, at, self._block)
+            if operands is None:
+                return False
+            waiting += [(scope, *operand) for operand in operands]
+            inner = fused_scope(instruction, at)
+            if inner != OUTERMOST:
+                waiting += self._entered(inner, scope, instruction)
+        return True
+
+    def _is_behind(self, scope: Scope, instruction: Instruction) -> bool:
+        """Whether what an instruction is made from is looked at."""
+        if scope == OUTERMOST:
+            return instruction in self._inside
+        return instruction.opcode != "parameter"
+
+    def _entered(
+        self, inner: Scope, scope: Scope, site: Instruction
+    ) -> list[tuple[Scope, Instruction, Span]]:
+        """What one more fusion of a computation needs: the whole of it the first time."""
+        computation, span = inner
+        assert computation is not None, "a scope inside"
+        if inner not in self.at:
+            self.at[inner], self._sites[inner] = set(), []
+        self._sites[inner].append((scope, site))
+        known = [p for p in self.at[inner] if p[0].opcode == "parameter"]
+        return [
+            (inner, computation.root, span),
+            *((scope, site.operands[number(p)], at) for p, at in known),
+        ]
+
+
+def fused_scope(instruction: Instruction, span: Span) -> Scope:
+    """What is inside a fusion of which blocks are made; OUTERMOST where nothing is."""
+    if instruction.opcode != "fusion" or span[0] == span[1]:
+        return OUTERMOST
+    (callee,) = instruction.called_computations()
+    return callee, span
 
 
 def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
-    """The operands that a block of an instruction needs, and how cut; None: no such block."""
+    """The operands that a block of an instruction needs, and how cut; None: no such block.
+
+    Those of a fusion follow from what is in it, if the fusion itself can be cut.
+    """
     shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
     if not all(_is_whole_array(leaf) for shape in shapes for leaf in shape.leaves()):
         return None
@@ -102,7 +163,7 @@ def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut
     if span[0] == span[1]:
         return [(operand, WHOLE) for operand in instruction.operands]
     if instruction.opcode == "fusion":
-        return _fused(instruction, span, block)
+        return []
     rule = RULES.get(instruction.opcode, _elementwise)
     spans = rule(instruction, span, block)
     return None if spans is None else list(zip(instruction.operands, spans, strict=True))
@@ -114,11 +175,10 @@ def can_be_cut(instruction: Instruction) -> bool:
     return opcode in RULES or opcode == "fusion" or is_elementwise(instruction)
 
 
-def _source(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
-    """What is not looked behind: it needs nothing, if it can be cut."""
-    if not instruction.shape.is_array or not _is_whole_array(instruction.shape):
-        return None
-    return [] if _leads(instruction.shape, span, block) else None
+def _is_source(instruction: Instruction, span: Span, block: Block) -> bool:
+    """Whether what is not looked behind can be cut."""
+    shape = instruction.shape
+    return shape.is_array and _is_whole_array(shape) and _leads(shape, span, block)
 
 
 def _is_small(instruction: Instruction) -> bool:
@@ -209,19 +269,6 @@ def _convolution(instruction: Instruction, span: Span, block: Block) -> Spans | 
     return [span, WHOLE] if is_leading else None
 
 
-def _fused(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
-    """Each operand, cut in all ways in which the fused computation needs its parameter."""
-    (callee,) = instruction.called_computations()
-    found = needed([callee.root], span, block, inner_members(callee))
-    if found is None:
-        return None
-    return [
-        (instruction.operands[number(inner)], at)
-        for inner, at in found
-        if inner.opcode == "parameter"
-    ]
-
-
 def inner_members(computation: Computation) -> frozenset[Instruction]:
     """All but the parameters."""
     return frozenset(i for i in computation.instructions if i.opcode != "parameter")
@@ -260,25 +307,47 @@ def cut_computation(computation: Computation, block: Block) -> tuple[Computation
 
     Names stay; what is called is cut too. The block has to be one that `needed` accepts.
     """
-    return _cut(computation, block.all, block)
+    found = _Needs(block, inner_members(computation))
+    assert found.all_of([computation.root], block.all), f"{computation.name} can be cut"
+    made: dict[Scope, tuple[Computation, list[Cut]]] = {}
+    pending = [OUTERMOST]
+    while pending:
+        scope = pending[-1]
+        inner = dict.fromkeys(fused_scope(*one) for one in found.at[scope])
+        waiting = [s for s in inner if s != OUTERMOST and s not in made]
+        if waiting:
+            pending += waiting
+            continue
+        pending.pop()
+        if scope not in made:
+            whole, span = (computation, block.all) if scope == OUTERMOST else scope
+            assert whole is not None, "a scope inside"
+            made[scope] = _cut(whole, span, block, found.at[scope], made)
+    return made[OUTERMOST]
 
 
-def _cut(computation: Computation, span: Span, block: Block) -> tuple[Computation, list[Cut]]:
-    found = needed([computation.root], span, block, inner_members(computation))
-    assert found is not None, f"{computation.name} can be cut"
+def _cut(
+    computation: Computation,
+    span: Span,
+    block: Block,
+    found: set[Cut],
+    inside: Mapping[Scope, tuple[Computation, list[Cut]]],
+) -> tuple[Computation, list[Cut]]:
+    """A computation cut, when all that it calls is. found: what the block needs of it."""
     made = Computation(computation.name)
     twins: dict[Cut, Instruction] = {}
     parameters: list[Cut] = []
     place = {instruction: n for n, instruction in enumerate(post_order(computation))}
     for instruction, at in sorted(found, key=lambda one: (place[one[0]], one[1])):
         attributes, operands = instruction.attributes, operand_cuts(instruction, at, block)
+        inner = fused_scope(instruction, at)
         if instruction.opcode == "parameter":
             attributes, operands = {"parameter_number": len(parameters)}, []
             parameters.append((instruction, at))
-        elif instruction.opcode == "fusion" and at != WHOLE:
-            callee, inner = _cut(next(instruction.called_computations()), at, block)
+        elif inner != OUTERMOST:
+            callee, given = inside[inner]
             attributes = {**attributes, "calls": callee}
-            operands = [(instruction.operands[number(p)], d) for p, d in inner]
+            operands = [(instruction.operands[number(p)], d) for p, d in given]
         assert operands is not None, f"{instruction.name} can be cut"
         twins[instruction, at] = made.new(
             instruction.opcode,

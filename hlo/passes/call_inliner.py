@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlo.ir.computation import Computation
 from hlo.ir.graph import (
+    callees,
     callees_first,
     calls,
     clone_computation,
@@ -12,7 +15,7 @@ from hlo.ir.graph import (
     post_order,
     redirect_calls,
 )
-from hlo.ir.instruction import Instruction
+from hlo.ir.instruction import Instruction, may_call
 from hlo.ir.module import Module
 from hlo.passes.call_budget import (
     called_otherwise,
@@ -37,11 +40,11 @@ def call_inliner(module: Module) -> bool:
         return computation not in wrapped and call not in kept and _may_inline(call, computation)
 
     order = callees_first(module)
-    callees = of_calls(may_inline)
+    called = of_calls(may_inline)
     shared: frozenset[Computation] = frozenset()
-    if not is_within_budget(order, callees):
+    if not is_within_budget(order, called):
         staying = called_otherwise(order, may_inline)
-        shared = shared_computations(order, callees, staying)
+        shared = shared_computations(order, called, staying)
         order = [c for c in order if c in staying or c in shared]
     changed = False
     for computation in order:
@@ -91,6 +94,34 @@ def inline_call(call: Instruction, made: list[Instruction] | None = None) -> Ins
     computation.replace_uses(call, result)
     computation.remove(call)
     return result
+
+
+Chosen = Callable[[Instruction, Computation], bool]
+Inline = Callable[[Instruction, Computation], list[Instruction]]  # what stands there instead
+
+
+def inline_from_callers(module: Module, chosen: Chosen, inline: Inline) -> bool:
+    """Inline what is chosen, and what is chosen of what that brings; whether anything was.
+
+    Callers first: what only chosen calls mention is not inlined into by itself, and goes away.
+    O(size of the result).
+    """
+    order = callees_first(module)
+    called = {callee for computation in order for callee in callees(computation)}
+    staying = {module.entry, *(c for c in order if c not in called)}
+    changed = False
+    for computation in reversed(order):
+        waiting = list(reversed(calls(computation))) if computation in staying else []
+        while waiting:
+            call = waiting.pop()
+            if chosen(call, computation):
+                waiting += [i for i in reversed(inline(call, computation)) if may_call(i)]
+                changed = True
+            else:
+                staying.update(call.called_computations())
+    if changed:
+        module.remove_all([c for c in order if c not in staying])
+    return changed
 
 
 def _own_copies(start: Instruction) -> None:

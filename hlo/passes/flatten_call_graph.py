@@ -23,8 +23,7 @@ def flatten_call_graph(module: Module) -> bool:
     for computation in reversed(callees_first(module)):
         if computation in shared:
             continue
-        control = [i for i in sites[computation] if i.opcode in CONTROL_FLOW]
-        for site in _after_first(control, computation):
+        for site in [i for i in sites[computation] if i.opcode in CONTROL_FLOW][1:]:
             clone = clone_computation(computation)
             module.adopt(clone, after=computation)
             caller = site.computation
@@ -35,12 +34,6 @@ def flatten_call_graph(module: Module) -> bool:
                     sites[callee].append(instruction)
             changed = True
     return changed
-
-
-def _after_first(sites: list[Instruction], computation: Computation) -> list[Instruction]:
-    """One entry for each use after the first (a conditional may name a computation twice)."""
-    uses = [s for s in dict.fromkeys(sites) for c in s.called_computations() if c is computation]
-    return uses[1:]
 
 
 def _one_redirected(site: Instruction, old: Computation, new: Computation) -> dict[str, object]:

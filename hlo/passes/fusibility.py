@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from hlo.attributes.window import Window
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
+from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import OPS, Trait, has_trait
@@ -52,35 +53,36 @@ def is_fusible(instruction: Instruction) -> bool:
     opcode = instruction.opcode
     if opcode == "bitcast" and instruction.operands[0].shape.size != instruction.shape.size:
         return False  # bytes regrouped, not elements moved
+    if is_wide_concatenate(instruction):
+        return False
     if opcode in MOVEMENT or opcode in _OTHERS:
         return all(is_scalar_code(c) for c in instruction.called_computations())
     return is_elementwise(instruction)
 
 
 def is_fusible_computation(computation: Computation, known: dict[Computation, int]) -> bool:
-    """Whether a staged kernel can run a fusion's computation.
+    """Whether a staged kernel can run a fusion's computation: instructions of fusions in it count
+    at each.
 
     known: the sizes of computations that were asked for before, unchanged since.
     """
-    return _fused_size(computation, known) <= MOST_COPIED
+    pending = [computation]
+    while pending:
+        top = pending[-1]
+        inside = [c for i in calls(top) if i.opcode == "fusion" for c in i.called_computations()]
+        waiting = [c for c in inside if c not in known]
+        pending += waiting
+        if not waiting:
+            pending.pop()
+            known[top] = len(top) + sum(known[c] for c in inside)
+            if not all(map(_is_held, top.instructions)):
+                known[top] = MOST_COPIED + 1
+    return known[computation] <= MOST_COPIED
 
 
-def _fused_size(computation: Computation, known: dict[Computation, int]) -> int:
-    """The instructions of a kernel, those of fusions in it counted at each; too many for no kernel.
-
-    known: of the computations that were met.
-    """
-    if computation not in known:
-        size = len(computation)
-        for member in computation.instructions:
-            if member.opcode == "fusion":
-                size += sum(_fused_size(c, known) for c in member.called_computations())
-            elif not is_fusible(member) and member.opcode not in _CALLS_INSIDE:
-                size = MOST_COPIED + 1
-            if size > MOST_COPIED:
-                break
-        known[computation] = size
-    return known[computation]
+def _is_held(member: Instruction) -> bool:
+    """Whether a kernel can hold a member, what a fusion calls aside."""
+    return is_fusible(member) or member.opcode in _CALLS_INSIDE
 
 
 def contraction_of(fusion: Instruction) -> Instruction | None:

@@ -12,7 +12,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes.block_size import is_blocked
-from hlo.passes.call_inliner import inline_call
+from hlo.passes.call_inliner import inline_call, inline_from_callers
 from hlo.passes.fold_results import finish_folds
 from hlo.passes.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.passes.fusion_axes import Group
@@ -73,23 +73,34 @@ def _write_out(module: Module) -> bool:
 
     One that an async-start wraps becomes a call, which is one operation too.
     """
-    changed = False
     wrapped = wrapped_operations(module)
+    kept = {i for computation in module.computations for i in awaited(computation)}
     sizes: dict[Computation, int] = {}
-    for computation in tuple(module.computations):
-        kept = awaited(computation)
-        for instruction in calls(computation):
-            if instruction.opcode == "fusion":
-                (callee,) = instruction.called_computations()
-                if not is_fusible_computation(callee, sizes) and not has_kernels(instruction):
-                    if computation in wrapped:
-                        result = _called(computation, instruction, callee)
-                    else:
-                        result = inline_call(instruction)
-                    if instruction in kept:
-                        _wait_for(computation, instruction, result)
-                    sizes.clear()
-                    changed = True
+    results: dict[Computation, dict[Instruction, Instruction]] = {}  # of fusions that others await
+
+    def is_written_out(fusion: Instruction, _: Computation) -> bool:
+        if fusion.opcode != "fusion":
+            return False
+        (callee,) = fusion.called_computations()
+        return not is_fusible_computation(callee, sizes) and not has_kernels(fusion)
+
+    def write_out(fusion: Instruction, computation: Computation) -> list[Instruction]:
+        (callee,) = fusion.called_computations()
+        made: list[Instruction] = []
+        if computation in wrapped:
+            result = _called(computation, fusion, callee)
+            made.append(result)
+        else:
+            result = inline_call(fusion, made)
+        kept.update(before for i in made for before in control_predecessors(i))
+        if fusion in kept:
+            kept.add(result)
+            results.setdefault(computation, {})[fusion] = result
+        return made
+
+    changed = inline_from_callers(module, is_written_out, write_out)
+    for computation, of in results.items():
+        _wait_for(computation, of)
     return changed
 
 
@@ -108,12 +119,18 @@ def _called(computation: Computation, fused: Instruction, callee: Computation) -
     return call
 
 
-def _wait_for(computation: Computation, fused: Instruction, result: Instruction) -> None:
-    """Whoever waits for a fusion waits for its result instead: its members have no effects."""
+def _wait_for(computation: Computation, results: dict[Instruction, Instruction]) -> None:
+    """Whoever waits for a fusion waits for its result instead: its members have no effects.
+
+    results: by fusion; where the result was a fusion too, of that one again.
+    """
+    last = dict(reversed(results.items()))
+    for fused, result in last.items():
+        last[fused] = last.get(result, result)
     for waiting in computation.instructions:
         before = control_predecessors(waiting)
-        if fused in before:
-            now = tuple(dict.fromkeys(result if p is fused else p for p in before))
+        if any(p in last for p in before):
+            now = tuple(dict.fromkeys(last.get(p, p) for p in before))
             computation.set_attributes(waiting, {**waiting.attributes, "control-predecessors": now})
 
 

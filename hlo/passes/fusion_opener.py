@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hlo.ir.computation import Computation
-from hlo.ir.graph import callees_first, calls
+from hlo.ir.graph import callees_first, calls, control_predecessors
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.call_budget import called_otherwise, of_calls, shared_computations
-from hlo.passes.call_inliner import inline_call
+from hlo.passes.call_inliner import inline_call, inline_from_callers
 from hlo.passes.fusion import has_kernels
 from hlo.passes.liveness import awaited, wrapped_operations
 
@@ -33,18 +33,23 @@ def fusion_opener(module: Module) -> bool:
     """
     changed = _call_large_trees(module)
     wrapped = wrapped_operations(module)
-    for computation in callees_first(module):
-        fusions = [i for i in calls(computation) if i.opcode == "fusion"]
-        if not fusions or computation in wrapped:
-            continue
-        kept = awaited(computation)
-        for fusion in fusions:
-            (callee,) = fusion.called_computations()
-            is_free = fusion not in kept and "control-predecessors" not in fusion.attributes
-            if is_free and callee.fact(holds_expanded) and not has_kernels(fusion):
-                inline_call(fusion)
-                changed = True
-    return changed
+    expanding = _expanding(module)
+    kept = {i for computation in module.computations for i in awaited(computation)}
+
+    def is_opened(fusion: Instruction, computation: Computation) -> bool:
+        if fusion.opcode != "fusion" or computation in wrapped or fusion in kept:
+            return False
+        (callee,) = fusion.called_computations()
+        is_free = "control-predecessors" not in fusion.attributes
+        return is_free and callee in expanding and not has_kernels(fusion)
+
+    def inline(fusion: Instruction, _: Computation) -> list[Instruction]:
+        made: list[Instruction] = []
+        inline_call(fusion, made)
+        kept.update(before for i in made for before in control_predecessors(i))
+        return made
+
+    return inline_from_callers(module, is_opened, inline) or changed
 
 
 def _call_large_trees(module: Module) -> bool:
@@ -70,10 +75,13 @@ def _is_fusion(call: Instruction, _: Computation) -> bool:
     return call.opcode == "fusion"
 
 
-def holds_expanded(computation: Computation) -> bool:
-    """Whether it, or a fusion in it, holds an op that a pass expands."""
-    return any(
-        i.opcode in EXPANDED
-        or (i.opcode == "fusion" and any(c.fact(holds_expanded) for c in i.called_computations()))
-        for i in computation.instructions
-    )
+def _expanding(module: Module) -> set[Computation]:
+    """The computations that hold an op that a pass expands, by themselves or in a fusion."""
+    found: set[Computation] = set()
+    for computation in callees_first(module):
+        if any(i.opcode in EXPANDED for i in computation.instructions) or any(
+            i.opcode == "fusion" and not found.isdisjoint(i.called_computations())
+            for i in calls(computation)
+        ):
+            found.add(computation)
+    return found

@@ -53,10 +53,13 @@ def start_of(loop: Instruction, index: int) -> Instruction:
     return make(loop, "get-tuple-element", start, index=index)
 
 
-def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction]:
-    """Further elements that no iteration changes, with these values; they, in the body.
+def extend(
+    loop: Instruction, starts: Sequence[Instruction]
+) -> tuple[Instruction, list[Instruction]]:
+    """Further elements that no iteration changes, with these values: the loop, which is another
+    instruction afterwards, and they, in the body.
 
-    The loop is another instruction afterwards; whoever reads the whole old state gets a tuple.
+    Whoever reads the whole old state gets a tuple.
     What attributes say of each element of the old state is forgotten.
     """
     body, condition = loop.called_computations()
@@ -75,8 +78,7 @@ def extend(loop: Instruction, starts: Sequence[Instruction]) -> list[Instruction
     body.remove(root)
     for parameter in condition.parameters:
         _widen(parameter, shape)
-    _replace(loop, state, shape)
-    return elements
+    return _replaced(loop, state, shape), elements
 
 
 def _widen(parameter: Instruction, shape: Shape) -> None:
@@ -89,7 +91,7 @@ def of_any_shape(instruction: Instruction) -> dict[str, object]:
     return {k: v for k, v in instruction.attributes.items() if k not in ("sharding", "origin")}
 
 
-def _replace(loop: Instruction, state: Instruction, shape: Shape) -> None:
+def _replaced(loop: Instruction, state: Instruction, shape: Shape) -> Instruction:
     """A loop over the wider state in the loop's place."""
     computation = loop.computation
     assert computation is not None, "a loop stands in a computation"
@@ -104,6 +106,7 @@ def _replace(loop: Instruction, state: Instruction, shape: Shape) -> None:
         ]
         computation.replace_uses(loop, make(loop, "tuple", *parts, shape=loop.shape))
     computation.remove(loop)
+    return wider
 
 
 class Counter(Struct, frozen=True):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
-from hlo.ir.graph import clone_computation
+from hlo.ir.graph import clone_computation, computed_from
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
@@ -161,21 +161,13 @@ def _rewrite(
 def _narrowed(x: Instruction, dtype: DType) -> Instruction:
     """The same integers of another type."""
     made: dict[Instruction, Instruction] = {}
-    stack = [x]
-    while stack:
-        top = stack[-1]
-        missing = [o for o in top.operands if o not in made]
-        if missing:
-            stack += missing
-            continue
-        stack.pop()
-        if top not in made:
-            shape = top.shape.with_dtype(dtype)
-            operands = [made[o] for o in top.operands]
-            assert top.computation is not None, "an operand in a computation"
-            made[top] = top.computation.new(
-                top.opcode, shape, operands, top.attributes, like=top, name=top.opcode
-            )
+    for one in computed_from(x):
+        shape = one.shape.with_dtype(dtype)
+        operands = [made[o] for o in one.operands]
+        assert one.computation is not None, "an operand in a computation"
+        made[one] = one.computation.new(
+            one.opcode, shape, operands, one.attributes, like=one, name=one.opcode
+        )
     return made[x]
 
 

@@ -19,6 +19,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ir.rewiring import is_wide
 from hlo.ir.shape import compatible
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited, fused_computations, is_removable
@@ -200,7 +201,7 @@ def _replace(
     work: dict[Instruction, None],
     kept: frozenset[Instruction],
 ) -> None:
-    users = tuple(old.users)
+    users = [u for u in old.users if not is_wide(u)]  # those are looked at once a round
     computation.replace_uses(old, new)
     _requeue(work, (*users, new, *new.operands))
     dead = [old]

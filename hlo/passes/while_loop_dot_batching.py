@@ -149,7 +149,8 @@ def _move(loop: Instruction, batches: list[Batch]) -> None:
     """Products before the loop, their rows in it."""
     starts = [_product(loop, batch) for batch in batches]
     body = next(iter(loop.called_computations()))
-    for batch, element in zip(batches, extend(loop, starts), strict=True):
+    _, elements = extend(loop, starts)
+    for batch, element in zip(batches, elements, strict=True):
         _take_row(body, batch, element)
 
 

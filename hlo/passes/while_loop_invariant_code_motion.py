@@ -155,7 +155,7 @@ def _with_operands(
 def _hoist(loop: Instruction, plan: Plan) -> None:
     body = next(iter(loop.called_computations()))
     outer = _copied_before(loop, plan)
-    elements = extend(loop, [outer[i] for i in plan.read])
+    _, elements = extend(loop, [outer[i] for i in plan.read])
     for instruction, element in zip(plan.read, elements, strict=True):
         body.replace_uses(instruction, element)
 

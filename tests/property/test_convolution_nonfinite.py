@@ -1,13 +1,26 @@
-"""NaN and infinities in bases and kernels: they reach those results that the interpreter says."""
+"""NaN and infinities in bases and kernels: they reach those results that the interpreter says.
+
+Sizes decide how results are repaired; so that small convolutions go every way, the limits between
+the ways are drawn too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.codegen.target import Target
+from hlo.backend.kernels.contraction import contraction, convolution_form, convolution_repair
+from hlo.backend.kernels.contraction.convolution_form import Form
+from hlo.backend.kernels.contraction.convolution_panel import Panel
+from hlo.backend.kernels.kernel import Kernel
+from hlo.ir.instruction import Instruction
+from tests.support.contraction_harness import target_of
 
 LABELS = {
     1: ("b0f_0io->b0f", "bf0_oi0->bf0", "f0b_i0o->fb0", "b0f_0oi->b0f"),
@@ -89,10 +102,27 @@ PLANTED = [
 ]  # fmt: skip
 
 
+@contextmanager
+def limits(seed: int) -> Iterator[None]:
+    """Some draws take kernels for large ones, some look at the results before the kernel."""
+    rng = np.random.default_rng([seed, 1])
+    near, few = rng.choice([0, convolution_form.NEAR_BYTES]), int(rng.choice([1, 3]))
+    check = int(rng.choice([0, convolution_repair.CHECK]))
+    large = int(rng.choice([0, convolution_repair.LARGE_BYTES]))
+    with (
+        patch.object(convolution_form, "NEAR_BYTES", near),
+        patch.object(convolution_form, "FEW_IMAGES", few),
+        patch.object(convolution_repair, "CHECK", check),
+        patch.object(convolution_repair, "LARGE_BYTES", large),
+    ):
+        yield
+
+
 def check(seed: int) -> None:
     drawn = Drawn(seed)
     module = hlo.parse(drawn.text)
-    compiled = hlo.compile(module, cache=False)
+    with limits(seed):
+        compiled = hlo.compile(module, cache=False)
     clean = []
     for parameter in module.entry.parameters:
         shape = parameter.shape
@@ -117,13 +147,49 @@ def wide(array: object) -> np.ndarray:
     return values if values.dtype.kind == "c" else values.astype(float)
 
 
-@pytest.mark.parametrize("seed", range(36))
+SEEDS = range(48)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_results_are_what_the_interpreter_has(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(36, 1000))
+@pytest.mark.parametrize("seed", range(len(SEEDS), 1000))
 def test_results_are_what_the_interpreter_has_at_length(seed: int) -> None:
     """pytest -m slow tests/property/test_convolution_nonfinite.py"""
     check(seed)
+
+
+def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways: set[str] = set()
+    real = contraction.repair_kernel
+
+    def noting(instruction: Instruction, target: Target, sides: tuple[int, ...]) -> Kernel | None:
+        form = Form.of(instruction, target)
+        repair = convolution_repair._Repair(form, sides)
+        way = "one position in several images" if form.is_uniform else "positions side by side"
+        holes = any(s.window.base_dilation > 1 for s in form.spatial)
+        ways.update({way, f"{way}, holes" if holes else way, f"{sides} meet zeros"})
+        ways.add("kernel first" if repair._looks_first else "results first")
+        if repair._reads_little:
+            ways.add("no look")
+        stride = form.strides[1][form.labels.rhs_output_feature]
+        if Panel.of(form) is not None:
+            ways.add("packed in squares" if form.lanes <= stride else "packed")
+        if form.vectors * form.ring.parts > convolution_form.VECTORS:
+            ways.add("many features")
+        return real(instruction, target, sides)
+
+    monkeypatch.setattr(contraction, "repair_kernel", noting)
+    for seed in SEEDS:
+        with limits(seed):
+            contraction.contraction_kernels(hlo.parse(Drawn(seed).text).entry.root, target_of())
+    assert ways == {
+        "one position in several images", "one position in several images, holes",
+        "positions side by side", "positions side by side, holes",
+        "(0,) meet zeros", "(1,) meet zeros", "(0, 1) meet zeros",
+        "kernel first", "results first", "no look", "packed in squares", "packed",
+        "many features",
+    }  # fmt: skip

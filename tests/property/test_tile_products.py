@@ -5,6 +5,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hlo import driver
 from hlo.backend.codegen.definitions import symbol
@@ -13,25 +14,24 @@ from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.contraction import amx
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.kernel import KernelSequence
+from hlo.machine import NAMED
 from tests.property.test_sum_errors import Dot, allowed, units
-from tests.support.contraction_harness import Compiled, target_of
+from tests.support.contraction_harness import Compiled
 from tests.support.emulated_tiles import Tiles, emulated
 
-WIDE = {"avx512f", "avx512bw", "avx512vl", "avx512dq", "amx-tile", "amx-bf16", "amx-int8"}
+AMX = {"amx-tile", "amx-bf16", "amx-int8"}
+WIDE = replace(NAMED["x86-64-v4"], features=NAMED["x86-64-v4"].features | AMX)
 BLOCK = amx.BLOCK_STEPS * 32  # depths of bf16
 SIZES = [(34, 33, 900), (20, 24, BLOCK), (34, 33, BLOCK + 1), (20, 24, 2 * BLOCK + 555)]
 
 
 @pytest.fixture
-def tiles(monkeypatch: pytest.MonkeyPatch) -> Tiles:
-    monkeypatch.setattr(amx, "is_permitted", lambda: True)
+def tiles() -> Tiles:
     return Tiles()
 
 
 def made(text: str) -> KernelSequence:
-    target = target_of()
-    wide = Target(target.triple, target.features | WIDE, 64)
-    return contraction_kernels(driver.parse(text).entry.root, wide)
+    return contraction_kernels(driver.parse(text).entry.root, Target(WIDE))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), SIZES)

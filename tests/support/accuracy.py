@@ -23,9 +23,11 @@ import numpy as np
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.emitters.floats import FLOAT
+from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
+from hlo.machine import NAMED
 from hlo.ops.numerics import reals
-from tests.support.lanes_jit import host_target, lanes_function
+from tests.support.lanes_jit import lanes_function
 
 Function = Callable[..., np.ndarray]
 CHUNK = 1 << 18
@@ -36,7 +38,7 @@ LIMITS = {"float": 1.0, "double": 2.0}  # of every function, in ulp
 
 def sse_target() -> Target:
     """This machine as one without AVX2, as far as emitters know."""
-    return Target(host_target().triple, frozenset({"sse2", "sse4.1", "sse4.2"}), 16)
+    return Target(NAMED["x86-64-v2"])
 
 
 FORMS = {"host": host_target, "sse": sse_target}

@@ -45,6 +45,7 @@ class Source:
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     imports: dict[str, dict[str, str]] = field(default_factory=dict)  # of each module
     methods: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    values: dict[str, set[str]] = field(default_factory=dict)  # parameters and variables of each
 
     def enter(self, module: str, text: str) -> None:
         tree = ast.parse(text)
@@ -61,6 +62,7 @@ class Source:
                 if isinstance(child, Function):
                     inner = f"{name}.{child.name}"
                     self.functions[inner] = child, owner
+                    self.values[inner] = set(_values(child))
                     if owner:
                         self.methods[child.name].add(inner)
                     pending.append((child, inner, ""))
@@ -83,6 +85,8 @@ class Source:
             found = f"{scope}.{name}"
             if scope not in self.classes and (found in self.functions or found in self.classes):
                 return found
+            if name in self.values.get(scope, ()):
+                return ""  # what it is is seen where it is handed on
             if scope == module:
                 found = self.imports[module].get(name, "")
                 known = found in self.functions or found in self.classes or found in self.imports
@@ -122,6 +126,16 @@ def _own_nodes(function: Function) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, Function | ast.ClassDef):
             pending += ast.iter_child_nodes(node)
+
+
+def _values(function: Function) -> Iterator[str]:
+    """Names of parameters and variables, which hide functions of the same names."""
+    for node in ast.walk(function.args):
+        if isinstance(node, ast.arg):
+            yield node.arg
+    for node in _own_nodes(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def call_graph(source: Source) -> dict[str, set[str]]:

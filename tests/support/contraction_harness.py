@@ -13,25 +13,18 @@ from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.llvm_ir import kernel_module
 from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.kernel import Kernel, KernelSequence
+from hlo.backend.linking.toolchain import host_machine
+from hlo.machine import NAMED
 
 _machines: dict[str, llvm.TargetMachine] = {}
 
 
-def features_of(level: str) -> str:
-    """LLVM feature string: "host", or a level that this machine has too."""
-    if level == "host":
-        return llvm.get_host_cpu_features().flatten()
-    base = "+sse,+sse2,+cx8,+cmov,+fxsr,+mmx,+64bit"
-    if level == "sse":
-        return base
-    avx2 = base + ",+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt"
-    return avx2 if level == "avx2" else avx2 + ",+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx512cd"
+LEVELS = {"sse": NAMED["x86-64"], "avx2": NAMED["x86-64-v3"], "avx512": NAMED["x86-64-v4"]}
 
 
 def target_of(level: str = "host") -> Target:
-    features = frozenset(f[1:] for f in features_of(level).split(",") if f.startswith("+"))
-    size = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-    return Target(llvm.get_default_triple(), features, size)
+    """What kernels of a level are written for: "host", or one that this machine has too."""
+    return Target(host_machine() if level == "host" else LEVELS[level])
 
 
 def machine_of(level: str) -> llvm.TargetMachine:
@@ -40,10 +33,9 @@ def machine_of(level: str) -> llvm.TargetMachine:
         llvm.initialize_native_asmprinter()
         llvm.initialize_native_asmparser()
         cpu = llvm.get_host_cpu_name() if level == "host" else "x86-64"
+        features = ",".join(f"+{f}" for f in sorted(target_of(level).machine.features))
         target = llvm.Target.from_default_triple()
-        _machines[level] = target.create_target_machine(
-            cpu=cpu, features=features_of(level), opt=2, jit=True
-        )
+        _machines[level] = target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
     return _machines[level]
 
 
@@ -113,5 +105,4 @@ def aligned(size: int) -> np.ndarray:
 
 def levels() -> list[str]:
     """The levels that this machine runs."""
-    host = target_of().features
-    return ["sse", *["avx2"] * ("avx2" in host), *["avx512"] * ("avx512f" in host)]
+    return [name for name, level in LEVELS.items() if level.features <= host_machine().features]

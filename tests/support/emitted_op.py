@@ -8,8 +8,9 @@ from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.types import decoded, encoded, joined, parts, rounded, storage_scalar
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters.elementwise import emit
+from hlo.backend.linking.toolchain import host_target
 from hlo.ir.dtype import DType
-from tests.support.lanes_jit import host_target, lanes_function
+from tests.support.lanes_jit import lanes_function
 
 
 def run_emitted(

@@ -15,17 +15,14 @@ from hlo.backend.codegen.target import Target
 from hlo.backend.kernels.build import Family, as_sequence
 from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.linking.toolchain import host_target
 from hlo.ir.instruction import Instruction
 from hlo.parser.parse import parse
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 _FEATURES = llvm.get_host_cpu_features()
-TARGET = Target(
-    llvm.get_process_triple(),
-    frozenset(k for k, on in _FEATURES.items() if on),
-    64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx2") else 16,
-)
+TARGET = host_target()
 _ENGINES = []  # code stays mapped while the tests run
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import llvmlite.binding as llvm  # noqa: TID251  # compiles lane code outside of the backend
 import numpy as np
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer, scalar_of, vector_of
+from hlo.backend.linking.toolchain import host_machine
+from hlo.machine import described
 
 Body = Callable[[Writer, Target, list[Value]], list[Value]]
 _NUMPY = {
@@ -20,22 +21,11 @@ _NUMPY = {
 _alive: list[object] = []
 
 
-@lru_cache(maxsize=1)
-def host_features() -> frozenset[str]:
-    return frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
-
-
-def host_target() -> Target:
-    features = host_features()
-    size = 64 if "avx512f" in features else 32 if "avx2" in features else 16
-    return Target(llvm.get_process_triple(), features, size)
-
-
 def plain_target() -> Target:
     """The same machine without AVX-512, as far as emitters know."""
-    host = host_target()
-    kept = frozenset(f for f in host.features if not f.startswith("avx512") and f != "f16c")
-    return Target(host.triple, kept, min(host.vector_bytes, 32))
+    host = host_machine()
+    kept = {f for f in host.features if not f.startswith("avx512") and f != "f16c"}
+    return Target(described(host.triple, frozenset(kept)))
 
 
 def lanes_function(

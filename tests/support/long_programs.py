@@ -39,7 +39,8 @@ odd {
 """
 
 
-def _loop(shape: str, step: str) -> str:
+def loop(shape: str, step: str) -> str:
+    """A loop whose trips are an argument: `step` computes y from the state x and the trip i."""
     state = f"(s64[], s64[], {shape})"
     return f"""HloModule loop
 condition {{
@@ -73,8 +74,8 @@ def _program(lines: str, callees: str = "") -> str:
     return f"HloModule long\n{callees}\nENTRY e {{\n  zero = f32[] constant(0)\n  {body}\n}}"
 
 
-SCALAR_LOOP = _loop("s64[]", "  a = s64[] xor(x, i)\n  y = s64[] add(a, one)")
-KERNEL_LOOP = _loop(
+SCALAR_LOOP = loop("s64[]", "  a = s64[] xor(x, i)\n  y = s64[] add(a, one)")
+KERNEL_LOOP = loop(
     "f32[128,128]",
     "  d = f32[128,128] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
     "  y = f32[128,128] tanh(d)",

@@ -14,6 +14,7 @@ LAYERS = (
     ("errors", "error_codes"),
     ("memory",),
     ("ir",),
+    ("machine",),
     ("attributes",),
     ("ops",),
     ("parser", "printer", "verifier", "passes", "runtime"),
@@ -70,6 +71,12 @@ def test_imports_point_down(path: Path) -> None:
             target = parts[1]
             allowed = RANK[target] < RANK[own] or target == own or (own, target) in SIDEWAYS
             assert allowed, f"{path.relative_to(ROOT)} ({own}) imports {module}"
+
+
+def test_tests_and_benchmarks_are_of_short_files_too() -> None:
+    paths = [p for room in ("tests", "benchmarks") for p in (ROOT / room).rglob("*.py")]
+    long = [p for p in paths if p.read_text().count("\n") > LONGEST_FILE]
+    assert [str(p.relative_to(ROOT)) for p in long] == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -29,7 +29,7 @@ def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
     """One object file per module. cache: use this process's memory of objects and the disk's."""
     if not cache:
         return generated(modules)
-    names = [disk.key(identity(), str(m.optimised), str(m.is_glue), m.text) for m in modules]
+    names = [_name(m) for m in modules]
     found = {name: _recalled(name) for name in names}
     missing = {n: m for n, m in zip(names, modules, strict=True) if found[n] is None}
     made = generated(list(missing.values())) if missing else []
@@ -38,6 +38,12 @@ def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
         disk.store(name, body)
         _remember(name, body)
     return [found[name] or b"" for name in names]
+
+
+def _name(module: IrModule) -> str:
+    machine = module.machine.identity if module.machine else ""
+    facts = (str(module.optimised), str(module.is_glue), machine, module.text)
+    return disk.key(identity(), *facts)
 
 
 def generated(modules: Sequence[IrModule]) -> list[bytes]:

@@ -22,6 +22,7 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.machine import identity
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
+from hlo.machine import Machine
 from hlo.runtime.executable import Executable
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count
@@ -31,10 +32,16 @@ if TYPE_CHECKING:
 
 
 def program_key(
-    module: Module, *, passes: str = "default", mode: str = "strict", threads: int | None = None
+    module: Module,
+    *,
+    passes: str = "default",
+    mode: str = "strict",
+    threads: int | None = None,
+    machine: Machine | None = None,
 ) -> str:
     """The name under which what this module compiles to is kept on disk, before any pass runs."""
-    options = (passes, mode, str(thread_count(threads)), identity())
+    made_for = machine.identity if machine else ""
+    options = (passes, mode, str(thread_count(threads)), made_for, identity())
     return recall.key(module, *options)
 
 

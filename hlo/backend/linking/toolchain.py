@@ -11,13 +11,16 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend.codegen.ir_module import IrModule
 from hlo.backend.codegen.target import Target
 from hlo.backend.linking.machine import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
+from hlo.errors import HloError
 from hlo.forking import inside
+from hlo.machine import Machine, described
 from hlo.once import lock, once
 
 HEAVY = (
@@ -31,7 +34,8 @@ LINES_FOR_A_THREAD = 50  # of IR, about 2 ms with what each module costs
 # inner loops are kernels that are written out already.
 MOST_UNROLLED = 300
 
-_machines: dict[int, list[llvm.TargetMachine]] = {}  # by level, those that no thread uses now
+# Those that no thread uses now, by level and by what they make code for.
+_machines: dict[tuple[int, Machine | None], list[llvm.TargetMachine]] = {}
 _machines_lock = lock()
 _options = list(OPTIONS)  # that LLVM has not been given
 
@@ -76,39 +80,77 @@ def host_features() -> dict[str, bool]:
         return {}
 
 
-@once
 def host_target(mode: str = "strict") -> Target:
     """What kernels may use on this machine."""
     initialise()
-    features = frozenset(name for name, there in host_features().items() if there)
-    vector_bytes = 16
-    if "avx512f" in features and {"avx512bw", "avx512vl", "avx512dq"} <= features:
-        vector_bytes = 64
-    elif "avx2" in features:
-        vector_bytes = 32
-    return Target(llvm.get_process_triple(), features, vector_bytes, mode)
+    return Target(host_machine(), mode)
+
+
+def check_runs_here(machine: Machine) -> None:
+    """HloError where this processor lacks what code for a machine uses."""
+    host = host_machine()
+    if machine.architecture != host.architecture:
+        raise HloError(
+            "machine",
+            f"{machine.name} is {machine.architecture}, expected {host.architecture}, as this "
+            "machine is: code for others can be printed (hlo-opt --emit=asm), not run",
+        )
+    if missing := sorted(machine.features - host.features):
+        raise HloError(
+            "machine",
+            f"{machine.name} has {', '.join(missing)}, expected features of this machine "
+            f"({host.name}): code for others can be printed (hlo-opt --emit=asm), not run",
+        )
+
+
+@once
+def host_machine() -> Machine:
+    """This machine's description, with what this process may use of it."""
+    features = {name for name, there in host_features().items() if there}
+    if "amx-tile" in features:
+        amx = import_module("hlo.backend.kernels.contraction.amx")
+        if not amx.is_permitted():
+            features -= {name for name in features if name.startswith("amx")}
+    return described(llvm.get_process_triple(), frozenset(features))
+
+
+@once
+def initialise_all() -> None:
+    """Set LLVM up for the instruction sets of other machines too."""
+    initialise()
+    with inside():
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
 
 
 @once
 def feature_text() -> str:
-    """The features as LLVM's target machine wants them."""
+    """The host's features as LLVM's target machine wants them."""
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(host_features().items()))
 
 
 @contextlib.contextmanager
-def machine(level: int = CODEGEN_LEVEL) -> Iterator[llvm.TargetMachine]:
+def machine(
+    level: int = CODEGEN_LEVEL, made_for: Machine | None = None
+) -> Iterator[llvm.TargetMachine]:
     """A target machine that no other thread uses meanwhile; within, no other thread forks.
 
-    What is made once is asked for before the gate: the thread that makes it may stand there.
+    made_for: None for the host. What is made once is asked for before the gate: the thread that
+    makes it may stand there.
     """
     initialise()
-    features = feature_text()
+    if made_for is None:
+        triple, features = llvm.get_process_triple(), feature_text()
+    else:
+        initialise_all()
+        triple = _checked_triple(made_for)
+        features = ",".join(f"+{name}" for name in sorted(made_for.features))
     with inside():
         with _machines_lock:
-            free = _machines.setdefault(level, [])
+            free = _machines.setdefault((level, made_for), [])
             found = free.pop() if free else None
         if found is None:
-            target = llvm.Target.from_triple(llvm.get_process_triple())
+            target = llvm.Target.from_triple(triple)
             found = target.create_target_machine(features=features, opt=level, jit=True, **MODEL)
         try:
             yield found
@@ -117,9 +159,19 @@ def machine(level: int = CODEGEN_LEVEL) -> Iterator[llvm.TargetMachine]:
                 free.append(found)
 
 
+def _checked_triple(machine: Machine) -> str:
+    """The triple; HloError where LLVM has no code for it."""
+    try:
+        with inside():
+            llvm.Target.from_triple(machine.triple)
+    except RuntimeError as error:
+        raise HloError("machine", f"{machine.name}: triple {machine.triple!r}: {error}") from None
+    return machine.triple
+
+
 def optimised_text(module: IrModule) -> str:
     """The module as text after the middle-end."""
-    with machine():
+    with machine(made_for=module.machine):
         return str(parsed(module))
 
 
@@ -129,7 +181,7 @@ def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
     is_checked: verified too, which finds what the parser lets pass.
     """
     ref = llvm.parse_assembly(module.text, context=llvm.create_context())
-    ref.triple = llvm.get_process_triple()
+    ref.triple = module.machine.triple if module.machine else llvm.get_process_triple()
     if is_checked:
         ref.verify()
     if module.optimised:
@@ -137,7 +189,7 @@ def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
         # Loops that only LLVM turns into vectors gather their elements, four of them no faster.
         options.loop_interleaving = False
         options.loop_unrolling = module.text.count("\n") <= MOST_UNROLLED
-        with machine() as target:
+        with machine(made_for=module.machine) as target:
             builder = llvm.create_pass_builder(target, options)
             builder.getModulePassManager().run(ref, builder)
     return ref
@@ -151,13 +203,13 @@ def level_of(module: IrModule) -> int:
 def object_code(module: IrModule) -> bytes:
     """The object file of one module. HLO_VERIFY_IR in the environment: verified before."""
     is_checked = bool(os.environ.get("HLO_VERIFY_IR"))
-    with machine(level_of(module)) as target:
+    with machine(level_of(module), module.machine) as target:
         return bytes(target.emit_object(parsed(module, is_checked=is_checked)))
 
 
 def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
     """The module as the target's assembly text. is_verbose: with LLVM's comments."""
-    with machine(level_of(module)) as target:
+    with machine(level_of(module), module.machine) as target:
         target.set_asm_verbosity(is_verbose)
         try:
             return str(target.emit_assembly(parsed(module)))

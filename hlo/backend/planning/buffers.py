@@ -139,11 +139,12 @@ class _Assigner(RoutineCells):
         implementation = self.implementations[instruction]
         operands = self._operands(scope, instruction)
         results: list[int] = []
+        partners = {r: o for o, r in sorted(implementation.must_alias, reverse=True)}
         for number, size in enumerate(leaf_sizes(instruction.shape)):
             if not size:
                 results.append(NOTHING)
                 continue
-            partner = next((o for o, r in implementation.must_alias if r == number), None)
+            partner = partners.get(number)
             if partner is not None:
                 chosen = self._shared(scope, instruction, operands, partner, (number, results))
             else:

@@ -1,8 +1,9 @@
-"""Fusions too deep for one kernel, as calls.
+"""Fusions too deep or too wide for one kernel, as calls.
 
     fusion(x), calls=c  =>  call(x), to_apply=c
 
-where a path through c, and through fusions in it, is long.
+where a path through c, and through fusions in it, is long, or where c joins very many arrays: a
+table copies them (kernels/joined.py), where one kernel would be a nest of loops for each.
 
 A kernel's expression is evaluated from its results on, each op asking for its operands' elements
 (codegen/elemental.py): how deep that goes is bounded here, once for all that evaluates so. Calls
@@ -18,6 +19,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
 from hlo.passes.block_size import is_blocked
+from hlo.passes.fusibility import is_wide_concatenate
 
 # Steps from an op to an operand that is evaluated inside it. The pass `fusion` makes none so deep:
 # its fusions have fewer members.
@@ -50,15 +52,18 @@ def without_deep_fusions(module: Module) -> Module:
 
 
 def _deep(module: Module) -> set[str]:
-    """The names of computations that are too deep for a kernel."""
+    """The names of computations that are too deep or too wide for a kernel."""
     depths: dict[Computation, int] = {}
     fused = [f for c in module.computations for f in calls(c) if f.opcode == "fusion"]
     bodies = {_callee(f) for f in fused if not is_blocked(f)}
     is_nested = any(f.computation in bodies for f in fused)
-    if not is_nested and all(len(c) <= DEEPEST_PATH for c in bodies):
+    wide = {c for c in bodies if any(map(is_wide_concatenate, c.instructions))}
+    if not is_nested and not wide and all(len(c) <= DEEPEST_PATH for c in bodies):
         return set()  # no path is longer than what it is in
     for computation in callees_first(module):
-        if computation in bodies:
+        if computation in wide:
+            depths[computation] = DEEPEST_PATH + 1  # and so is what it is in
+        elif computation in bodies:
             depths[computation] = _depth(computation, depths)
     return {c.name for c, depth in depths.items() if depth > DEEPEST_PATH}
 

@@ -28,6 +28,7 @@ class ValueCells:
         self.at = Occupancy()
         self.constants: dict[object, int] = {}
         self.uses: dict[Computation, dict[Source, float]] = {}
+        self.updated: dict[Instruction, dict[int, Source | None]] = {}
 
     def _want(self, scope: Scope, source: Source, target: int) -> None:
         """Note where a value is wanted in the end; what it is updated from is wanted there too."""
@@ -38,12 +39,16 @@ class ValueCells:
             if instruction.opcode == "while":
                 following = self.schedule.resolve(instruction.operands[0], leaf)
                 continue
+            following = self._updated(instruction).get(leaf)
+
+    def _updated(self, instruction: Instruction) -> dict[int, Source | None]:
+        """What each leaf of a result that has to be an operand's in place is made from."""
+        if instruction not in self.updated:
             implementation = self.implementations.get(instruction)
-            pairs = implementation.must_alias if implementation else ()
-            partner = next((o for o, r in pairs if r == leaf), None)
-            if partner is None:
-                return
-            following = self.schedule.operand_sources(instruction)[partner]
+            pairs = sorted(implementation.must_alias, reverse=True) if implementation else []
+            sources = self.schedule.operand_sources(instruction) if pairs else []
+            self.updated[instruction] = {r: sources[o] for o, r in pairs}
+        return self.updated[instruction]
 
     def _move_all(self, found: list[int], targets: Sequence[int | None], nodes: list[Node]) -> None:
         """Copies of cells to their targets, all at once."""

@@ -14,6 +14,8 @@ from hlo.passes.block_fusion import block_fusion
 from hlo.passes.block_size import block_of, is_blocked, part_sizes
 from hlo.passes.blocking import Block, cut_computation
 from hlo.runtime.executable import Executable
+from tests.support.growing_modules import computation
+from tests.support.growing_modules import module as program
 
 REDUCERS = """
 max_of { a = f32[] parameter(0)
@@ -188,11 +190,48 @@ def test_text_of_a_block() -> None:
     assert not any(16411 in leaf.dims for i in body.instructions for leaf in i.shape.leaves())
 
 
+def test_fusions_in_fusions_are_cut_at_any_depth() -> None:
+    """The block of the result is one of every fusion inside."""
+    depth = 2000
+    taken = ["x = f32[4096,8] parameter(0)", "w = f32[8,24] parameter(1)"]
+    inner = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    fused = []
+    for k in range(depth):
+        lines = [f"h = f32[4096,24] {inner}", "ROOT s = f32[4096,24] tanh(h)"]
+        fused.append(computation(f"g{k}", [*taken, *lines]))
+        inner = f"fusion(x, w), kind=kLoop, calls=g{k}"
+    entry = driver.parse(program([*taken, f"ROOT s = f32[4096,24] {inner}"], *fused)).entry
+    body, parameters = cut_computation(entry, Block((4096,), (64,)))
+    assert [(p["parameter_number"], span) for p, span in parameters] == [(0, (0, 1)), (1, (0, 0))]
+    for _ in range(depth):
+        (call,) = (i for i in body.instructions if i.opcode == "fusion")
+        assert call.shape.dims == (64, 24)
+        assert [o.shape.dims for o in call.operands] == [(64, 8), (8, 24)]
+        (body,) = call.called_computations()
+    assert body.root.opcode == "tanh"
+
+
 def test_the_pass_ends_and_its_text_is_read_again() -> None:
     module = driver.optimize(driver.parse(attention(32, 128)))
     assert not block_fusion(module)
     again = driver.parse(driver.to_text(module))
     assert len(blocked(again)) == len(blocked(driver.optimize(again))) == 1
+
+
+def test_constants_that_only_a_block_reads_go_with_it() -> None:
+    text = f"""HloModule products
+{REDUCERS}
+ENTRY e {{
+  x = f32[20000,8] parameter(0)
+  w = f32[8,24] parameter(1)
+  v = f32[24,24] parameter(2)
+  zero = f32[] constant(0)
+  s = f32[20000,24] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  u = f32[20000,24] dot(s, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT m = f32[20000] reduce(u, zero), dimensions={{1}}, to_apply=max_of }}"""
+    module = driver.parse(text)
+    assert block_fusion(module)
+    assert [i for i in module.entry.instructions if not i.users] == [module.entry.root]
 
 
 def test_values_that_are_only_waited_for_stay() -> None:

@@ -7,6 +7,9 @@ import pytest
 
 import hlo
 from hlo.backend import backend
+from hlo.passes.rng_expander import rng_expander
+from tests.support.growing_modules import computation
+from tests.support.growing_modules import module as program
 
 TYPES = ("f64", "f32", "bf16", "f16", "f8e5m2", "f8e4m3fn", "f4e2m1fn", "s4", "u4", "s8", "u8",
          "s16", "u16", "s32", "u32", "s64", "u64")  # fmt: skip
@@ -218,3 +221,49 @@ ENTRY e { p = pred[] parameter(0)
     hlo.verify(hlo.parse(str(made)))
     for p in (True, False):
         check(text, np.array(p), np.float32(0.25))
+
+
+def alternating(depth: int) -> str:
+    """Loops of two iterations in branches in loops, which draw before and after what is inside."""
+    state = "(s32[], f32[])"
+    take = [
+        f"p = {state} parameter(0)", "i = s32[] get-tuple-element(p), index=0",
+        "x = f32[] get-tuple-element(p), index=1", "one = s32[] constant(1)",
+        "zero = s32[] constant(0)", "a = f32[] constant(0)", "b = f32[] constant(1)",
+    ]  # fmt: skip
+    draw = "{} = f32[] rng(a, b), distribution=rng_uniform".format
+    add = "{} = f32[] add({}, {})".format
+    two = [*take[:2], "n = s32[] constant(2)", "ROOT r = pred[] compare(i, n), direction=LT"]
+    same = [take[0], f"ROOT r = {state} copy(p)"]
+    made = [computation("two", two), computation("same", same)]
+    inside = f"q = {state} tuple(zero, s)"
+    for k in range(depth):
+        made.append(
+            computation(f"g{k}", [*take, draw("u"), add("s", "x", "u"), inside,
+                "y = f32[] get-tuple-element(q), index=1", draw("v"), add("w", "y", "v"),
+                "j = s32[] add(i, one)", f"ROOT r = {state} tuple(j, w)"])
+        )  # fmt: skip
+        inside = f"z = {state} tuple(zero, s)\n  q = {state} "
+        inside += f"while(z), condition=two, body=g{k}" if k % 2 else (
+            "conditional(zero, z, z), branch_computations={" + f"g{k}, same}}"
+        )  # fmt: skip
+    entry = [*take[3:], "s = f32[] parameter(0)", inside, draw("u"), f"ROOT r = ({state}, f32[]) "
+             "tuple(q, u)"]  # fmt: skip
+    return program(entry, *made)
+
+
+def test_loops_in_branches_in_loops_that_draw() -> None:
+    module = hlo.parse(alternating(6))
+    assert rng_expander(module)
+    hlo.verify(module)
+    given = np.float32(2)
+    (state, last), (wanted, end) = (  # type: ignore[misc]  # tuples
+        hlo.evaluate(module, given), hlo.evaluate(hlo.parse(alternating(6)), given)
+    )  # fmt: skip
+    np.testing.assert_array_equal([*state, last], [*wanted, end])
+
+
+def test_draws_are_expanded_at_any_depth() -> None:
+    module = hlo.parse(alternating(700))
+    assert rng_expander(module)
+    assert not any(i.opcode == "rng" for c in module.computations for i in c.instructions)

@@ -58,9 +58,10 @@ class AssemblyTile(Struct, frozen=True):
 
 
 def has_assembly(ring: Ring) -> bool:
-    """Whether tiles of the ring may be written as assembly."""
-    is_x86 = ring.target.triple.startswith("x86_64")
-    return is_x86 and ring.fused and ring.parts == 1 and ring.scalar in ("float", "double")
+    """Whether tiles of the ring may be written as assembly: in ymm or zmm registers."""
+    machine = ring.target.machine
+    has_registers = machine.architecture == "x86_64" and machine.vector_bytes >= 32
+    return has_registers and ring.fused and ring.parts == 1 and ring.scalar in ("float", "double")
 
 
 def fits(tile: AssemblyTile) -> bool:

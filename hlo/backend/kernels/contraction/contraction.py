@@ -80,7 +80,9 @@ def contraction_kernels(
         c = _placed(contraction, places)
         if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
             c = sequence.copied(instruction, c, arrays)
-            repair = repair_kernel(instruction, target)
+            zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
+            met = tuple(side for side in (0, 1) if zeros[1 - side])  # by the other one's elements
+            repair = repair_kernel(instruction, target, met) if met else None
     made = sequence.finished(c)
     if repair is None:
         return made

@@ -3,9 +3,10 @@
 The product multiplies the zeros that stand for positions outside of the base, and zero times an
 infinite kernel is NaN. Only results whose window leaves the base can have met one: those of them
 that are NaN are summed again (convolution_resum), where there is a base element (OP_SEMANTICS.md
-11). A result that is NaN rightly stays NaN. Zero times a number is nothing wrong: where all of the
-kernel is finite, or all of it is NaN, nothing is summed again. That is looked up when the first NaN
-is met.
+11). A result that is NaN rightly stays NaN. Zero times a number is nothing wrong: where all that
+met zeros is finite, or all of the kernel is NaN, nothing is summed again. Of the two signs that
+something is to be done, a number in the kernel that is not finite and a result that is NaN, the one
+that takes less to look for is looked for first.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from math import prod
 from hlo.backend.codegen.definitions import symbol
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
-from hlo.backend.kernels.contraction.convolution import is_swapped
-from hlo.backend.kernels.contraction.convolution_resum import Form, Spatial, is_nan, resum_function
-from hlo.backend.kernels.contraction.lane_masks import below, iota
+from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
+from hlo.backend.kernels.contraction.convolution_panel import Panel
+from hlo.backend.kernels.contraction.convolution_resum import resum_function
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
@@ -29,100 +30,132 @@ from hlo.backend.kernels.contraction.loops import (
     times,
     when,
 )
+from hlo.backend.kernels.contraction.not_finite import note_not_finite, note_number, vectors_of
 from hlo.backend.kernels.contraction.ring import element_address, loaded
 from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.instruction import Instruction
 
+CHECK = 3  # vectors that are read while a vector of results is fetched and tested
+FEW_POSITIONS = 16  # of which the sums take no longer than reading a kernel
+LARGE_BYTES = 1 << 17  # of a kernel that is read from a far cache
 
-def repair_kernel(instruction: Instruction, target: Target) -> Kernel | None:
-    """buffers: lhs, rhs, result. A unit is one run of positions, all their features; None where NaN
-    cannot be."""
+
+def repair_kernel(
+    instruction: Instruction, target: Target, sides: tuple[int, ...]
+) -> Kernel | None:
+    """buffers: lhs, rhs, result, scratch if any. sides: the factors that meet zeros. A unit is a
+    chunk of features at one run of positions, in all images; None where NaN cannot be."""
     if instruction.shape.dtype.is_integral or instruction.shape.dtype.is_pred:
         return None
-    repair = _Repair(Form.of(instruction, target))
-    repair.begin()
-    ranged(repair.w, Value("%begin", "i64"), Value("%end", "i64"), repair.run)
-    repair.end()
-    w, units = repair.w, prod(instruction.shape.dims[d] for d in repair.outer)
-    return Kernel(
-        kernel_text(w),
-        units,
-        tuple(w.declarations.values()),
-        functions=(repair.resum,),
-        bytes_moved=64 * units,
-    )
+    repair = _Repair(Form.of(instruction, target), sides)
+    repair.write()
+    return repair.kernel()
 
 
 UNKNOWN, RIGHT, OTHER = 0, 1, 2  # what is known of what meets zeros
 
 
 class _Repair:
-    """The kernel being written. A run: positions along the last dimension that is not of features,
-    if that is spatial or innermost, so that a border is one piece of it."""
+    """The kernel being written. A run: positions along the last spatial dimension."""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Form, sides: tuple[int, ...]) -> None:
         self.w = Writer()
-        self.form = form
+        self.form, self.sides = form, sides
         self.ring, self.dtype, self.shapes = form.ring, form.dtype, form.shapes
-        self.memory = [buffer_address(self.w, k) for k in range(3)]
-        self.spatial = form.spatial
-        n, last = form.labels, len(form.out) - 1
-        self.has_features_last = n.out_feature == last
-        self.along: int | None = last
-        if self.has_features_last:
-            self.along = last - 1 if last - 1 in n.out_spatial else None
-        self.outer = [d for d in range(last + 1) if d not in (n.out_feature, self.along)]
+        self.panel = Panel.of(form)
+        buffers = 3 if self.panel is None else 4
+        self.memory = [buffer_address(self.w, k) for k in range(buffers)]
+        self.along = max(form.spatial, key=lambda s: s.out)
+        self.outer = [s for s in form.spatial if s is not self.along]
         self.resum = resum_function(form)
+        self.packing = self.panel.packing() if self.panel else None
 
-    def begin(self) -> None:
-        """What the range of units knows of what meets zeros, and the positions that wait."""
+    def kernel(self) -> Kernel:
+        form, w = self.form, self.w
+        units = form.chunks * prod(form.out[s.out] for s in self.outer)
+        looked = sum(vectors_of(self.ring, self.shapes[side]) for side in self.sides)
+        looked *= self.ring.parts * self.ring.lanes * self.ring.scalar_bytes
+        return Kernel(
+            kernel_text(w),
+            units,
+            tuple(w.declarations.values()),
+            functions=(self.resum, *([self.packing] if self.packing else [])),
+            bytes_moved=64 * units,
+            scratch_bytes=self.panel.size_bytes if self.panel else 0,
+            packed_bytes=looked,
+        )
+
+    @property
+    def _looks_first(self) -> bool:
+        """Whether the factors take less reading than the results beside padding."""
+        looked = sum(vectors_of(self.ring, self.shapes[side]) for side in self.sides)
+        features = self.form.features // self.form.lanes
+        return looked <= CHECK * self.form.border * max(features, 1)
+
+    @property
+    def _reads_little(self) -> bool:
+        """Whether to sum again takes no longer than to look through the factors."""
+        positions = self.form.images * prod(self.form.out[s.out] for s in self.form.spatial)
+        looked = sum(self.shapes[side].size_bytes for side in self.sides)
+        return positions < FEW_POSITIONS and looked >= LARGE_BYTES
+
+    def write(self) -> None:
         w = self.w
-        self.known = w.assign("ptr", "alloca i64, align 8")
         self.found = w.assign("ptr", "alloca i64, align 8")
-        self.waiting = w.assign("ptr", "alloca i64, align 8")
+        self.known = w.assign("ptr", "alloca i64, align 8")  # what is, of what meets zeros
+        self.waiting = w.assign("ptr", "alloca i64, align 8")  # how many positions do
+        self.chunk = w.assign("ptr", "alloca i64, align 8")  # of their features
+        self.packed = w.assign("ptr", "alloca i64, align 8")  # the chunk that is in the panel
         size = self.form.positions * self.form.entry
         self.entries = w.assign("ptr", f"alloca [{size} x i64], align 8")
-        w.store(w.int(UNKNOWN), self.known, 8)
-        w.store(w.int(0), self.waiting, 8)
+        w.store(w.int(OTHER if self._reads_little else UNKNOWN), self.known, 8)
+        for memory, number in ((self.waiting, 0), (self.chunk, 0), (self.packed, -1)):
+            w.store(w.int(number), memory, 8)
+        begin, end = Value("%begin", "i64"), Value("%end", "i64")
 
-    def run(self, unit: Value) -> None:
+        def units() -> None:
+            ranged(w, begin, end, self._unit)
+            when(w, self._is_other(self.waiting, 0), self._flush)
+
+        if not self._looks_first:
+            units()
+            return
+        self._look()
+        when(w, w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(OTHER)), units)
+
+    def _is_other(self, memory: Value, number: int) -> Value:
+        """Whether memory holds another number."""
+        return self.w.compare("icmp ne", self.w.load(memory, "i64", 8), self.w.int(number))
+
+    def _unit(self, unit: Value) -> None:
         """All of a run at the border, else only its ends: before `low` and from `high` on."""
         w, dims = self.w, self.form.out
-        parts = split_index(w, unit, [dims[d] for d in self.outer])
-        index = dict(zip(self.outer, parts, strict=True))
-        size = 1 if self.along is None else dims[self.along]
+        chunk, *parts = split_index(w, unit, [self.form.chunks, *(dims[s.out] for s in self.outer)])
+        index = {s.out: part for s, part in zip(self.outer, parts, strict=True)}
+        size = dims[self.along.out]
+        before, after = (w.int(v) for v in self.form.inside(self.along))
         border: Value | None = None
-        first, last = 0, size
-        for s in self.spatial:
-            low, high = self._inside(s)
-            if s.out == self.along:
-                first, last = low, high
-                continue
+        for s in self.outer:
+            low, high = self.form.inside(s)
             moved = w.binary("sub", index[s.out], w.int(low))
             out = w.compare("icmp uge", moved, w.int(high - low))
             border = out if border is None else w.binary("or", border, out)
-        before, after = w.int(first), w.int(last)
         if border is not None:
             before, after = (w.select(border, w.int(size), v) for v in (before, after))
+        run, starts = self.form.starts(w, chunk)
+        features = [add(w, times(w, run, self.form.run), start) for start in starts]
 
-        def part(k: Value, _: list[Value]) -> list[Value]:
-            is_first = w.compare("icmp eq", k, w.int(0))
-            start = w.select(is_first, w.int(0), after)
-            self._scan(index, start, w.select(is_first, before, w.int(size)))
-            return []
+        def ends() -> None:
+            ranged(w, w.int(0), before, lambda p: self._position(index, p, chunk, features))
+            ranged(w, after, w.int(size), lambda p: self._position(index, p, chunk, features))
 
-        loop(w, w.int(2), [], part)
+        def look_closer() -> None:
+            self._scan_rows(index, features)
+            when(w, self._is_other(self.found, 0), ends)
 
-    def _inside(self, s: Spatial) -> tuple[int, int]:
-        """The positions in the result, from first to end, whose windows do not leave the base."""
-        w, size = s.window, self.shapes[0].dims[s.lhs]
-        outputs = self.form.out[s.out]
-        if w.base_dilation > 1 or is_swapped(w, size):
-            return outputs, outputs
-        low = min(max(0, -(-w.pad_low // w.stride)), outputs)
-        reach = (w.size - 1) * w.window_dilation
-        end = (size - 1 - reach + w.pad_low) // w.stride + 1
-        return low, max(low, min(end, outputs))
+        n = self.form.labels
+        is_scanned = self.form.strides[2][n.out_feature] > self.form.strides[2][self.along.out] == 1
+        when(w, self._is_other(self.known, RIGHT), look_closer if is_scanned else ends)
 
     def _offset(self, index: dict[int, Value]) -> Value:
         """Of a result, along the dimensions that the index has."""
@@ -131,96 +164,96 @@ class _Repair:
             offset = add(self.w, offset, times(self.w, part, self.form.strides[2][d]))
         return offset
 
-    def _scan(self, index: dict[int, Value], first: Value, end: Value) -> None:
-        """Look for NaN in a part of a run."""
+    def _scan_rows(self, index: dict[int, Value], features: list[Value]) -> None:
+        """Note whether there is NaN in a chunk's runs, of which each is a row of memory."""
+        w, form, ring = self.w, self.form, self.ring
+        size = form.out[self.along.out]
+        lanes = min(ring.lanes, 1 << (size.bit_length() - 1))
+
+        def vector(row: Value, v: Value, before: list[Value]) -> list[Value]:
+            start = w.intrinsic("llvm.umin", "i64", times(w, v, lanes), w.int(size - lanes))
+            address = element_address(w, self.memory[2], add(w, row, start), self.dtype)
+            found = is_nan(w, loaded(w, ring, self.dtype, address, lanes))
+            return [w.binary("or", before[0], found)]
+
+        def feature(at: Value, before: list[Value]) -> list[Value]:
+            count = w.int(-(-size // lanes))
+            return loop(w, count, before, lambda v, carried: vector(at, v, carried))
+
+        def image(b: Value, before: list[Value]) -> list[Value]:
+            at = self._offset({**index, form.labels.out_batch: b})
+            stride = form.strides[2][form.labels.out_feature]
+            for first in features:
+                row = add(w, at, times(w, first, stride))
+                before = rows(row, stride, before)
+            return before
+
+        def rows(row: Value, stride: int, before: list[Value]) -> list[Value]:
+            def one(k: Value, carried: list[Value]) -> list[Value]:
+                return feature(add(w, row, times(w, k, stride)), carried)
+
+            return loop(w, w.int(form.lanes), before, one)
+
+        none = w.zero(f"<{lanes} x i1>" if lanes > 1 else "i1")
+        (found,) = loop(w, w.int(form.images), [none], image)
+        if lanes > 1:
+            found = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
+        w.store(w.cast("zext", found, "i64"), self.found, 8)
+
+    def _position(
+        self, index: dict[int, Value], p: Value, chunk: Value, features: list[Value]
+    ) -> None:
+        """One in all images, of which some features may be NaN."""
         w, form = self.w, self.form
-        run = element_address(w, self.memory[2], self._offset(index), self.dtype)
-        w.store(w.int(0), self.found, 8)
-        if self.has_features_last:
-            self._scan_row(run, times(w, first, form.features), times(w, end, form.features))
-        else:
+        lanes, stride = form.lanes, form.strides[2][form.labels.out_feature]
 
-            def feature(f: Value, _: list[Value]) -> list[Value]:
-                moved = times(w, f, form.strides[2][form.labels.out_feature])
-                self._scan_row(element_address(w, run, moved, self.dtype), first, end)
-                return []
+        def image(b: Value, _: list[Value]) -> list[Value]:
+            place = {**index, self.along.out: p, form.labels.out_batch: b}
+            at = self._offset(place)
+            some: Value | None = None
+            for first in features:
+                start = add(w, at, times(w, first, stride))
+                nan = is_nan(w, form.load(w, self.memory[2], 2, start, stride))
+                some = nan if some is None else w.binary("or", some, nan)
+            assert some is not None
+            if lanes > 1:
+                some = w.intrinsic("llvm.vector.reduce.or", "i1", some, suffix=f"v{lanes}i1")
+            when(w, some, lambda: self._wait_if_wrong(at, place, chunk))
+            return []
 
-            loop(w, w.int(form.features), [], feature)
-        some = w.compare("icmp ne", w.load(self.found, "i64", 8), w.int(0))
-        when(w, some, lambda: self._each_if_wrong(index, first, end))
+        loop(w, w.int(form.images), [], image)
+        if form.is_uniform:
+            when(w, self._is_other(self.waiting, 0), self._flush)
 
-    def _scan_row(self, row: Value, first: Value, end: Value) -> None:
-        """Note whether there is NaN among neighbours, a vector at a time."""
-        w, lanes = self.w, self.ring.lanes
-        reach = w.binary("add", w.binary("sub", end, first), w.int(lanes - 1))
-
-        def vector(v: Value) -> None:
-            start = add(w, times(w, v, lanes), first)
-            places = w.binary("add", w.splat(start, lanes), iota(lanes, "i64"))
-            mask = w.compare("icmp slt", places, w.splat(end, lanes))
-            address = element_address(w, row, start, self.dtype)
-            found = is_nan(w, loaded(w, self.ring, self.dtype, address, lanes, mask))
-            some = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
-            when(w, some, lambda: w.store(w.int(1), self.found, 8))
-
-        ranged(w, w.int(0), w.binary("udiv", reach, w.int(lanes)), vector)
-
-    def _each_if_wrong(self, index: dict[int, Value], first: Value, end: Value) -> None:
+    def _wait_if_wrong(self, at: Value, place: dict[int, Value], chunk: Value) -> None:
         """Nothing to do where only numbers have met zeros."""
         w = self.w
-        unknown = w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(UNKNOWN))
-        when(w, unknown, self._look)
+        if not self._looks_first:
+            unknown = w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(UNKNOWN))
+            when(w, unknown, self._look)
         wrong = w.compare("icmp eq", w.load(self.known, "i64", 8), w.int(OTHER))
+        when(w, wrong, lambda: self._wait(at, place, chunk))
 
-        def position(p: Value) -> None:
-            self._position(index if self.along is None else {**index, self.along: p})
-
-        when(w, wrong, lambda: ranged(w, first, end, position))
-
-    def _position(self, index: dict[int, Value]) -> None:
-        """One of which some features may be NaN: it waits until there are enough of them."""
-        w, form = self.w, self.form
-        run, lanes = self._offset(index), form.lanes
-        stride = form.strides[2][form.labels.out_feature]
-
-        def vector(v: Value) -> None:
-            at = add(w, run, times(w, form.feature_start(w, v), stride))
-            parts = form.load(w, self.memory[2], 2, at, stride)
-            found = is_nan(w, parts)
-            if lanes > 1:
-                found = w.intrinsic("llvm.vector.reduce.or", "i1", found, suffix=f"v{lanes}i1")
-            when(w, found, lambda: w.store(w.int(1), self.found, 8))
-
-        w.store(w.int(0), self.found, 8)
-        ranged(w, w.int(0), w.int(-(-form.features // lanes)), vector)
-        some = w.compare("icmp ne", w.load(self.found, "i64", 8), w.int(0))
-        when(w, some, lambda: self._wait(run, index))
-
-    def _wait(self, run: Value, index: dict[int, Value]) -> None:
-        w, form = self.w, self.form
+    def _wait(self, at: Value, place: dict[int, Value], chunk: Value) -> None:
+        """A position waits until there are enough of one chunk."""
+        w, form, n = self.w, self.form, self.form.labels
+        other = w.compare("icmp ne", w.load(self.chunk, "i64", 8), chunk)
+        some = self._is_other(self.waiting, 0)
+        when(w, w.binary("and", other, some), self._flush)
+        w.store(chunk, self.chunk, 8)
         count = w.load(self.waiting, "i64", 8)
         entry = advanced(w, self.entries, times(w, count, form.entry), "i64")
-        n = form.labels
-        image = times(w, index[n.out_batch], form.strides[0][n.lhs_batch])
-        for k, value in enumerate((run, image, *(index[s.out] for s in self.spatial))):
+        image = times(w, place[n.out_batch], form.strides[0][n.lhs_batch])
+        for k, value in enumerate((at, image, *(place[s.out] for s in form.spatial))):
             w.store(value, advanced(w, entry, k, "i64"), 8)
         following = w.binary("add", count, w.int(1))
         w.store(following, self.waiting, 8)
         full = w.compare("icmp eq", following, w.int(form.positions))
-        when(w, full, self._resum)
+        when(w, full, self._sum_again)
 
-    def _resum(self) -> None:
-        """Those that wait."""
-        w, name = self.w, symbol(self.resum)
-        arguments = [*self.memory, self.entries]
-        w.declare("void", name, ["ptr"] * len(arguments))
-        w.emit(f"call void @{name}({', '.join(a.typed for a in arguments)})")
-        w.store(w.int(0), self.waiting, 8)
-
-    def end(self) -> None:
+    def _flush(self) -> None:
         """The rest of those that wait; the last one fills what entries are left."""
         w, form = self.w, self.form
-        count = w.load(self.waiting, "i64", 8)
 
         def fill(k: Value) -> None:
             for part in range(form.entry):
@@ -229,22 +262,43 @@ class _Repair:
                 value = w.load(advanced(w, self.entries, before, "i64"), "i64", 8)
                 w.store(value, advanced(w, self.entries, place, "i64"), 8)
 
-        def rest() -> None:
-            ranged(w, count, w.int(form.positions), fill)
-            self._resum()
+        ranged(w, w.load(self.waiting, "i64", 8), w.int(form.positions), fill)
+        self._sum_again()
 
-        when(w, w.compare("icmp ne", count, w.int(0)), rest)
+    def _sum_again(self) -> None:
+        """Those that wait."""
+        w = self.w
+        chunk = w.load(self.chunk, "i64", 8)
+        lhs, kernel, out = self.memory[:3]
+        if self.packing is not None:
+            kernel = self.memory[3]
+            arguments = [self.memory[1], kernel, chunk]
+            old = w.compare("icmp ne", w.load(self.packed, "i64", 8), chunk)
+            packing = self.packing
+            when(w, old, lambda: self._call(packing, arguments))
+            w.store(chunk, self.packed, 8)
+        self._call(self.resum, [lhs, kernel, out, self.entries, chunk])
+        w.store(w.int(0), self.waiting, 8)
+
+    def _call(self, function: Kernel, arguments: list[Value]) -> None:
+        w, name = self.w, symbol(function)
+        w.declare("void", name, [a.type for a in arguments])
+        w.emit(f"call void @{name}({', '.join(a.typed for a in arguments)})")
 
     def _look(self) -> None:
-        """Whether what meets zeros is finite: the kernel; and the base where that is walked."""
-        w, (lhs, _, _) = self.w, self.shapes
-        swapped = any(is_swapped(s.window, lhs.dims[s.lhs]) for s in self.spatial)
-        some, has_numbers = self._others(1)
-        if swapped:
-            some = w.binary("or", some, self._others(0)[0])
-        elif all(self._always_meets(s) for s in self.spatial):
-            some = w.binary("and", some, has_numbers)  # else every product is NaN, and rightly
-        w.store(w.select(some, w.int(OTHER), w.int(RIGHT)), self.known, 8)
+        """Whether what meets zeros is finite."""
+        w, found = self.w, self.found
+        w.store(w.int(0), found, 8)
+        for side in self.sides:
+            note_not_finite(w, self.ring, self.memory[side], self.shapes[side], found)
+        if self.sides == (1,) and all(self._always_meets(s) for s in self.form.spatial):
+
+            def number() -> None:  # else every product is NaN, and rightly
+                w.store(w.int(0), found, 8)
+                note_number(w, self.ring, self.memory[1], self.shapes[1], found)
+
+            when(w, self._is_other(found, 0), number)
+        w.store(w.select(self._is_other(found, 0), w.int(OTHER), w.int(RIGHT)), self.known, 8)
 
     def _always_meets(self, s: Spatial) -> bool:
         """Whether each window meets an element of the base."""
@@ -252,27 +306,3 @@ class _Repair:
         last = (self.form.out[s.out] - 1) * w.stride - w.pad_low
         is_dense = w.base_dilation == w.window_dilation == 1
         return is_dense and w.size > w.pad_low and last < size
-
-    def _others(self, side: int) -> tuple[Value, Value]:
-        """Whether a factor has what is not finite (x - x is NaN), and what is not NaN."""
-        w, ring, lanes, shape = self.w, self.ring, self.ring.lanes, self.shapes[side]
-        size = prod(shape.dims)
-
-        def vector(v: Value, before: list[Value]) -> list[Value]:
-            start = times(w, v, lanes)
-            mask = below(w, start, size, lanes) if size % lanes else None
-            address = element_address(w, self.memory[side], start, shape.dtype)
-            values = loaded(w, ring, shape.dtype, address, lanes, mask)
-            differences = tuple(w.binary("fsub", x, x) for x in values)
-            ones = w.splat(Value("true", "i1"), lanes)
-            number = w.binary("xor", is_nan(w, values), ones)
-            number = number if mask is None else w.binary("and", number, mask)
-            found = (is_nan(w, differences), number)
-            return [w.binary("or", a, b) for a, b in zip(before, found, strict=True)]
-
-        none = w.zero(f"<{lanes} x i1>")
-        both = loop(w, w.int(-(-size // lanes)), [none, none], vector)
-        some, number = (
-            w.intrinsic("llvm.vector.reduce.or", "i1", v, suffix=f"v{lanes}i1") for v in both
-        )
-        return some, number

@@ -46,6 +46,11 @@ class PaddedDim(Struct, frozen=True):
     def is_plain(self) -> bool:
         return (self.size, self.low, self.base) == (self.source, 0, 1)
 
+    @property
+    def has_zeros(self) -> bool:
+        """Whether it is more than a part of the source."""
+        return self.base > 1 or self.low > 0 or self.size - self.low > self.source
+
 
 def padding_kernel(
     dims: Iterable[PaddedDim], source: DType, result: DType, target: Target

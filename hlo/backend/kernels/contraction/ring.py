@@ -54,16 +54,16 @@ class Ring(Struct, frozen=True):
     def multiply_add(self, w: Writer, total: Parts, a: Parts, b: Parts) -> Parts:
         """total + a * b."""
         if self.parts == 1:
-            return (self._multiply_add(w, total[0], a[0], b[0]),)
-        real = self._multiply_add(w, total[0], a[0], b[0])
-        imaginary = self._multiply_add(w, total[1], a[0], b[1])
+            return (self.multiply_add_part(w, total[0], a[0], b[0]),)
+        real = self.multiply_add_part(w, total[0], a[0], b[0])
+        imaginary = self.multiply_add_part(w, total[1], a[0], b[1])
         negated = w.unary("fneg", a[1])
         return (
-            self._multiply_add(w, real, negated, b[1]),
-            self._multiply_add(w, imaginary, a[1], b[0]),
+            self.multiply_add_part(w, real, negated, b[1]),
+            self.multiply_add_part(w, imaginary, a[1], b[0]),
         )
 
-    def _multiply_add(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
+    def multiply_add_part(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
         if self.rounds and self.fused:
             return w.intrinsic("llvm.fma", total.type, a, b, total)
         if self.rounds:

@@ -4,8 +4,8 @@ import pytest
 
 import hlo
 from hlo.backend.codegen.byte_orders import hidden
+from hlo.backend.linking.toolchain import host_target
 from hlo.driver import emit_stage, optimize
-from tests.support.lanes_jit import host_target
 
 CALL = "call <64 x i8> @llvm.x86.avx512.permvar.qi.512(<64 x i8> %x, <64 x i8> {})"
 UP, DOWN = "<i8 1, i8 2>", "<i8 2, i8 1>"

@@ -14,9 +14,9 @@ import pytest
 import hlo
 from hlo.backend import backend
 from hlo.backend.linking import elf, jit
+from hlo.backend.linking.toolchain import host_target
 from hlo.driver import optimize
 from hlo.ir import dtype as dt
-from tests.support.lanes_jit import host_target
 from tests.support.memory_map import allowed
 
 N = 1 << 16

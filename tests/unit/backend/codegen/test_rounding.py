@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from hlo.backend.codegen import types
 from hlo.backend.codegen.target import Target
 from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.linking.toolchain import host_machine
 from hlo.ir import dtype as dt
-from tests.support.lanes_jit import host_target, lanes_function
+from tests.support.lanes_jit import lanes_function
 
 
 @pytest.mark.parametrize("without", [(), ("avx512vnni",), ("avx512vnni", "avx512f")])
@@ -20,8 +21,8 @@ def test_bits_below_a_bf16_round_to_nearest_even(lanes: int, without: tuple[str,
         assert isinstance(found, Value)
         return [found]
 
-    host = host_target()
-    target = replace(host, features=host.features - frozenset(without))
+    host = host_machine()
+    target = Target(replace(host, features=host.features - frozenset(without)))
     upper = np.arange(1 << 16, dtype=np.uint32) << 16
     low = np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)
     x = (upper[:, None] | low).reshape(-1).view(np.float32)

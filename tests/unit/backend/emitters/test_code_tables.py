@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.linking.toolchain import host_target
 from hlo.driver import emit_stage, optimize
 from hlo.ir import dtype as dt
-from tests.support.lanes_jit import host_target
 
 CHAIN = """HloModule m
 ENTRY e {{

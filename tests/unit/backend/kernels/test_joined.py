@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from tests.support.growing_modules import FAMILIES, computation
+from tests.support.growing_modules import module as module_text
 
 
 def program(dtype: str, widths: list[int], outer: int, inner: int, repeats: int) -> str:
@@ -50,3 +52,39 @@ def test_the_text_has_no_loop_for_each_operand() -> None:
         for count in (100, 400)
     ]
     assert texts[0].count("\n") == texts[1].count("\n")
+
+
+COUNT = 130
+REPEATED = computation(
+    "fused",
+    ["p = f32[3,2] parameter(0)",
+     f"ROOT r = f32[3,{2 * COUNT}] concatenate({', '.join(['p'] * COUNT)}), dimensions={{1}}"],
+)  # fmt: skip
+AROUND = computation(
+    "around",
+    ["q = f32[3,2] parameter(0)", "s = f32[3,2] sine(q)",
+     f"f = f32[3,{2 * COUNT}] fusion(s), kind=kLoop, calls=fused",
+     f"ROOT n = f32[3,{2 * COUNT}] negate(f)"],
+)  # fmt: skip
+CALL = f"ROOT o = f32[3,{2 * COUNT}] fusion(p), kind=kLoop, calls="
+TEXTS = {
+    "of values": FAMILIES["concatenated_in_a_fusion"].text(COUNT),
+    "of one value": module_text(["p = f32[3,2] parameter(0)", CALL + "fused"], REPEATED),
+    "in a fusion in a fusion": module_text(
+        ["p = f32[3,2] parameter(0)", CALL + "around"], REPEATED, AROUND
+    ),
+}
+
+
+@pytest.mark.parametrize("passes", ["default", ""])
+@pytest.mark.parametrize("name", TEXTS)
+def test_given_fusions_that_join_many_arrays(name: str, passes: str) -> None:
+    parsed = driver.parse(TEXTS[name])
+    draw = np.random.default_rng(1)
+    arguments = [
+        draw.standard_normal(p.shape.dims).astype(np.float32) for p in parsed.entry.parameters
+    ]
+    found = driver.compile(parsed, passes=passes, cache=False)(*arguments)
+    np.testing.assert_allclose(found, driver.evaluate(parsed, *arguments), rtol=1e-6)
+    optimized = driver.optimize(parsed, passes=passes)
+    assert "hlo.joined" in driver.emit_stage(optimized, "llvm")

@@ -11,8 +11,9 @@ import pytest
 
 from hlo.backend.codegen.target import Target
 from hlo.backend.emitters.floats import FLOAT
+from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
-from tests.support.lanes_jit import host_target, lanes_function, plain_target
+from tests.support.lanes_jit import lanes_function, plain_target
 
 WIDE = {"float": np.float64, "double": np.longdouble}
 NARROW = {"float": np.float32, "double": np.float64}

@@ -22,6 +22,13 @@ PROGRAMS = {
                      "size=2 pad=1_1", "b0f_0io->b0f", ", batch_group_count=2"),
     "features outermost": ("bf16[3,6,2]", "bf16[3,3,4]", "bf16[4,2,6]",
                            "size=3 pad=1_1 rhs_dilate=1", "f0b_i0o->fb0", ""),
+    "channels first, squares of the kernel packed": (
+        "f32[1,5,6,7]", "f32[19,5,3,3]", "f32[1,19,6,7]",
+        "size=3x3 pad=1_1x1_1", "bf01_oi01->bf01", ""),
+    "images side by side": ("f32[5,4,3,2]", "f32[3,3,2,17]", "f32[5,4,3,17]",
+                            "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
+    "few positions of a large kernel": ("f32[1,2,2,64]", "f32[3,3,64,128]", "f32[1,2,2,128]",
+                                        "size=3x3 pad=1_1x1_1", "b01f_01io->b01f", ""),
 }  # fmt: skip
 
 
@@ -53,18 +60,21 @@ ENTRY e {{
   a = f32[2,{base},{base},3] parameter(0)
   b = f32[{window},{window},3,9] parameter(1)
   ROOT r = f32[2,{base},{base},9] convolution(a, b), dim_labels=b01f_01io->b01f,
-    window={{size={window}x{window} pad={pad}_{pad}x{pad}_{pad}}}
+    window={{size={window}x{window} pad={pad}x{pad}}}
 }}"""
 
 
-@pytest.mark.parametrize(("base", "window"), [(6, 3), (2, 5)])  # (2, 5): the base is walked
+@pytest.mark.parametrize(
+    ("base", "window", "pad"),
+    [(6, 3, "1_1"), (2, 5, "4_0")],  # the second one walks the base
+)
 @pytest.mark.parametrize("other", [None, np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("side", [0, 1])
 def test_nothing_is_summed_again_where_only_numbers_met_zeros(
-    base: int, window: int, side: int, other: float | None
+    base: int, window: int, pad: str, side: int, other: float | None
 ) -> None:
     """A NaN that was put where the sum is a number is still there: no work was done on it."""
-    text = WORK.format(base=base, window=window, pad=window // 2)
+    text = WORK.format(base=base, window=window, pad=pad)
     sequence = contraction_kernels(hlo.parse(text).entry.root, target_of())
     repair = KernelSequence(sequence.calls[-1:])
     rng = np.random.default_rng(0)
@@ -75,7 +85,7 @@ def test_nothing_is_summed_again_where_only_numbers_met_zeros(
     result = np.ones((2, base, base, 9), np.float32)
     result[0, 0, 0, 0] = result[0, 0, -1, 2] = np.nan  # the other image has what is not finite
     Compiled(repair)(factors, result)
-    met_zeros = other is not None and (side == 1 or window > base)
+    met_zeros = other is not None and side == (0 if window > base else 1)
     assert np.isnan(result).sum() == (0 if met_zeros else 2)
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from hlo.backend.kernels.scatter.scatter import scatter_kernel
+from hlo.backend.linking.toolchain import host_target
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir import dtype as dt
 from hlo.parser.parse import parse
 from tests.support.hlo_values import mixed_values, same_values
 from tests.support.kernel_jit import kernel_function
-from tests.support.lanes_jit import host_target
 
 ROWS = (
     "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "

@@ -9,13 +9,14 @@ import pytest
 
 from hlo.backend.kernels.sorting.order import recognised
 from hlo.backend.kernels.sorting.sort import sort_kernel
+from hlo.backend.linking.toolchain import host_target
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir import dtype as dt
 from hlo.ir.module import Module
 from hlo.parser.parse import parse
 from tests.support.hlo_values import mixed_values, same_values
 from tests.support.kernel_jit import kernel_function
-from tests.support.lanes_jit import host_target, plain_target
+from tests.support.lanes_jit import plain_target
 
 # Maps -0 to 0 and every NaN to one, as JAX does.
 CANONICAL = """

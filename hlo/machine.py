@@ -1,0 +1,187 @@
+"""Machines: what code is compiled for, as data.
+
+    triple, features, vectors --Machine--> what kernels may use
+
+Descriptions are chosen by a processor's features, never by what is measured at run time, so that
+machines of one description run the same code. Their names are LLVM's for processors; the levels of
+x86-64 are those of the System V ABI (x86-64-v1 to -v4).
+"""
+
+from __future__ import annotations
+
+import difflib
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlo.errors import HloError
+from hlo.ir.dtype import DType
+
+
+class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """triple: LLVM's; features: LLVM's names of what is there; vector_bytes: of the widest vector
+    that kernels use. processors: LLVM's names of others that the description serves.
+    """
+
+    name: str
+    triple: str
+    features: frozenset[str]
+    vector_bytes: int = 16
+    processors: tuple[str, ...] = ()
+
+    def has(self, feature: str) -> bool:
+        """Whether the instruction set has a feature."""
+        return feature in self.features
+
+    def lanes(self, dtype: DType) -> int:
+        """Elements of one full vector of the type; small types are counted as f32 (they compute
+        so).
+        """
+        return self.vector_bytes // max(4, dtype.component.item_bytes)
+
+    @property
+    def identity(self) -> str:
+        """All that code for it depends on, as one line."""
+        return f"{self.name} {self.triple} {self.vector_bytes} {','.join(sorted(self.features))}"
+
+    @property
+    def architecture(self) -> str:
+        """The triple's first word: x86_64, aarch64, ..."""
+        return self.triple.partition("-")[0]
+
+
+VECTOR_BYTES = (16, 32, 64)
+X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
+_V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
+_V2 = _V1 | {"cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"}
+_V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
+_V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+_CASCADE = _V4 | {"avx512vnni"}
+_ICE = _CASCADE | {"avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vpopcntdq"}
+_ZEN4 = _ICE | {"avx512bf16"}
+_SAPPHIRE = _ZEN4 | {"amx-bf16", "amx-int8", "amx-tile", "avx512fp16", "avxvnni"}
+_ARMV8 = frozenset({"fp-armv8", "neon"})
+_N1 = _ARMV8 | {"crc", "dotprod", "fullfp16", "lse", "rdm"}
+_V1_ARM = _N1 | {"bf16", "i8mm"}
+
+# From the least to the most capable of each architecture.
+_ALL = (
+    Machine(name="generic", triple=X86, features=frozenset()),
+    Machine(name="x86-64", triple=X86, features=_V1, processors=("x86-64-v1", "k8", "core2")),
+    Machine(name="x86-64-v2", triple=X86, features=_V2,
+            processors=("nehalem", "westmere", "silvermont", "sandybridge", "ivybridge")),
+    Machine(name="x86-64-v3", triple=X86, features=_V3, vector_bytes=32,
+            processors=("haswell", "broadwell", "skylake", "znver1", "znver2", "znver3",
+                        "alderlake", "raptorlake")),
+    Machine(name="x86-64-v4", triple=X86, features=_V4, vector_bytes=64,
+            processors=("skylake-avx512",)),
+    Machine(name="cascadelake", triple=X86, features=_CASCADE, vector_bytes=64),
+    Machine(name="cooperlake", triple=X86, features=_CASCADE | {"avx512bf16"}, vector_bytes=64),
+    Machine(name="icelake-server", triple=X86, features=_ICE, vector_bytes=64,
+            processors=("icelake-client", "rocketlake", "tigerlake")),
+    Machine(name="znver4", triple=X86, features=_ZEN4, vector_bytes=64, processors=("znver5",)),
+    Machine(name="sapphirerapids", triple=X86, features=_SAPPHIRE, vector_bytes=64,
+            processors=("emeraldrapids", "graniterapids")),
+    Machine(name="armv8-a", triple=ARM, features=_ARMV8,
+            processors=("cortex-a53", "cortex-a72")),
+    Machine(name="neoverse-n1", triple=ARM, features=_N1, processors=("apple-m1",)),
+    Machine(name="neoverse-v1", triple=ARM, features=_V1_ARM,
+            processors=("neoverse-n2", "neoverse-v2", "apple-m2", "apple-m3")),
+)  # fmt: skip
+NAMED = {machine.name: machine for machine in _ALL}
+
+
+# What vectors can do: by these a processor's description is found, since a hypervisor may hide any
+# of the others.
+_OF_VECTORS = (
+    "amx",
+    "avx",
+    "bf16",
+    "dotprod",
+    "f16c",
+    "fma",
+    "fullfp16",
+    "i8mm",
+    "neon",
+    "sse",
+    "ssse",
+)
+
+
+def described(triple: str, features: frozenset[str]) -> Machine:
+    """The most capable description whose vectors a processor has, with that processor's own
+    features and triple.
+    """
+    own = triple.partition("-")[0]
+    best = NAMED["generic"]
+    for machine in _ALL:
+        needed = {f for f in machine.features if f.startswith(_OF_VECTORS)}
+        if machine.architecture == own and needed <= features:
+            best = machine
+    return replace(best, triple=triple, features=features)
+
+
+def named(name: str) -> Machine:
+    """The description with a name, or that serves a processor of that name; HloError for none."""
+    for machine in _ALL:
+        if name == machine.name or name in machine.processors:
+            return machine
+    known = [*NAMED, *(p for m in _ALL for p in m.processors)]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else ""
+    raise HloError(
+        "machine", f"there is no machine {name}, expected one of: {', '.join(NAMED)}", help=hint
+    )
+
+
+def with_features(machine: Machine, text: str) -> Machine:
+    """The machine with features added and taken away, `+avx2,-fma` in LLVM's names; HloError for a
+    name that no description has. Its vectors are those that the features make.
+    """
+    features = set(machine.features)
+    known = machine.features | _known(machine.architecture)
+    for item in filter(None, text.split(",")):
+        sign, name = item[0], item[1:]
+        if sign not in "+-" or name not in known:
+            near = difflib.get_close_matches(item.lstrip("+-"), sorted(known), 1)
+            raise HloError(
+                "machine",
+                f"{item!r} is no feature of {machine.architecture}, expected + or - and a name",
+                help=f"did you mean +{near[0]}?" if near else "+avx2,-fma adds one and drops one",
+            )
+        (features.add if sign == "+" else features.discard)(name)
+    changed = described(machine.triple, frozenset(features))
+    return replace(
+        machine, name=f"{machine.name}{text}", features=changed.features,
+        vector_bytes=changed.vector_bytes,
+    )  # fmt: skip
+
+
+def _known(architecture: str) -> frozenset[str]:
+    """The features of all descriptions of an architecture."""
+    return frozenset(f for m in _ALL if m.architecture == architecture for f in m.features)
+
+
+def from_json(text: str, name: str) -> Machine:
+    """The description in a file: an object with the fields of Machine; HloError for another."""
+    try:
+        machine = msgspec.json.decode(text, type=Machine)
+    except msgspec.DecodeError as error:
+        raise HloError(
+            "machine", f"{name} is no description of a machine: {error}",
+            help="hlo-opt --list-machines shows some; name, triple and features have to be there",
+        ) from None  # fmt: skip
+    if machine.vector_bytes not in VECTOR_BYTES:
+        raise HloError(
+            "machine",
+            f"{name}: vector_bytes is {machine.vector_bytes}, expected one of {VECTOR_BYTES}",
+        )
+    if unknown := sorted(machine.features - _known(machine.architecture)):
+        raise HloError(
+            "machine",
+            f"{name}: {', '.join(unknown)}: no description of {machine.architecture} has such a "
+            "feature, expected LLVM's names",
+            help="hlo-opt --list-machines shows which there are",
+        )
+    return machine
