@@ -9,17 +9,30 @@ XLA runs in a process of its own. One and two threads have to give the same bits
 import argparse
 import multiprocessing
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.error_cases import GROUPS, TYPES, Case
+from benchmarks.error_cases import TYPES, Case
+from benchmarks.error_contractions import convolutions, dots, general_dots
+from benchmarks.error_folds import folds, made_of_sums, window_sums
+from benchmarks.error_running import running_sums
 from hlo import driver
 from hlo.errors import HloError
 from hlo.tools.jax_engine import JaxProgram
 
+GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
+    "dots": dots,
+    "general": general_dots,
+    "convolutions": convolutions,
+    "folds": folds,
+    "windows": window_sums,
+    "running": running_sums,
+    "made": made_of_sums,
+}
 KINDS = ("mixed", "positive")
 
 

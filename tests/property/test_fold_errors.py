@@ -11,8 +11,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchmarks.error_cases import MADE_OF_SUMS as MADE
-from benchmarks.error_cases import Case, Shape, products, reduce, rows_case, running, windows
+from benchmarks.error_cases import Case, Shape
+from benchmarks.error_folds import MADE_OF_SUMS as MADE
+from benchmarks.error_folds import products, reduce, rows_case, windows
+from benchmarks.error_running import running
 from benchmarks.errors import errors_of
 from hlo import driver
 from hlo.tools.jax_engine import run_in_child

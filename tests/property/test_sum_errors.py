@@ -12,6 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from benchmarks.error_cases import Case
+from benchmarks.error_contractions import dot as einsum
+from benchmarks.errors import errors_of
 from hlo import driver
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.kernels.kernel import Sums
@@ -174,6 +177,27 @@ def test_errors_of_very_long_sums(dot: Dot) -> None:
 def test_chains_are_blocks(dot: Dot) -> None:
     parts = 2 if dot.dtype[0] == "c" else 1
     assert sums_of(dot.text).chain <= min(parts * dot.k, 512 * parts) + dot.k // 256 + 8
+
+
+DIAGONAL = [
+    einsum("kb,kb->b", {"b": 40, "k": 20_000}),
+    einsum("kb,kb->b", {"b": 9, "k": 99_991}),
+    einsum("kb,kb->b", {"b": 40, "k": 20_000}, "c64"),
+    einsum("kb,kb->b", {"b": 40, "k": 20_000}, "bf16", "f32"),
+    einsum("jkb,kjb->b", {"j": 700, "k": 30, "b": 20}),
+    einsum("jkb,kjb->b", {"j": 300, "k": 300, "b": 12}),
+    einsum("bkm,kb->bm", {"k": 20_000, "b": 9, "m": 3}),
+]
+
+
+@pytest.mark.parametrize("case", DIAGONAL, ids=lambda case: case.name)
+def test_a_column_s_own_sums_are_blocks_of_blocks(case: Case) -> None:
+    sums, executable = sums_of(case.text), driver.compile(driver.parse(case.text))
+    assert sums.chain <= 300
+    for kind in ("mixed", "positive"):
+        arguments = case.arguments(kind)
+        errors = errors_of(case, np.asarray(executable(*arguments)), *case.exact(arguments))
+        assert errors.worst <= 2, kind
 
 
 def convolution(size: int, features: int, window: int, groups: int) -> tuple[str, Dot]:

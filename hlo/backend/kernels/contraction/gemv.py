@@ -10,7 +10,7 @@ to the total: vector_sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from hlo.backend.codegen.writer import Value, Writer
@@ -31,7 +31,14 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
-from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
+from hlo.backend.kernels.contraction.sum_blocks import (
+    BLOCK,
+    FEW,
+    Cut,
+    block_sizes,
+    chain_of,
+    cut_of,
+)
 from hlo.backend.kernels.kernel import Kernel, Sums
 from hlo.ir.dtype import DType
 
@@ -42,7 +49,6 @@ STREAMED_BYTES = 4 << 20  # a matrix beyond this comes from memory
 LEAST_UNITS = 4
 CHUNK = 4096  # columns whose sums stay in L1
 DOTS_BLOCK = 128  # vectors along depth that are added one after the other, half where there is one
-BLOCKS = 8  # such blocks, and blocks of these
 
 
 def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Kernel | None:
@@ -101,9 +107,9 @@ def _dots_chain(c: Contraction, ring: Ring) -> int:
     """The most additions that a lane's term goes through."""
     counts, cut = _dots_counts(c, ring), _dots_cut(c, ring)
     if cut is None or cut.level < len(counts) - 1:
-        return chain_of(counts, _dots_block(counts))
-    sizes = _block_sizes(cut.rounds, counts[-1])
-    return cut.rounds + BLOCKS * len(sizes) + prod(counts[:-1])
+        return chain_of(counts, cut)
+    sizes = block_sizes(cut.rounds, counts[-1])
+    return cut.rounds + FEW * len(sizes) + prod(counts[:-1])
 
 
 def _dots_cut(c: Contraction, ring: Ring) -> Cut | None:
@@ -114,15 +120,6 @@ def _dots_cut(c: Contraction, ring: Ring) -> Cut | None:
 
 def _dots_block(counts: list[int]) -> int:
     return DOTS_BLOCK if prod(counts) > DOTS_BLOCK else DOTS_BLOCK // 2
-
-
-def _block_sizes(rounds: int, count: int) -> list[int]:
-    """Blocks of so many vectors out of `count`, the largest first, the last of `rounds`."""
-    found: list[int] = []
-    while rounds < count:
-        found.insert(0, rounds)
-        rounds *= BLOCKS
-    return found
 
 
 class _Streaming:
@@ -272,9 +269,11 @@ class _Dots(_Streaming):
         """One contiguous run of depth: blocks of `rounds` vectors (0: one), the rest masked."""
         w, lanes = self.w, self.ring.lanes
         whole, rest = divmod(size, lanes)
-        sizes = _block_sizes(rounds, whole) if rounds else []
+        sizes = block_sizes(rounds, whole) if rounds else ()
 
-        def added(first: Value, most: int, sizes: list[int], before: list[Value]) -> list[Value]:
+        def added(
+            first: Value, most: int, sizes: Sequence[int], before: list[Value]
+        ) -> list[Value]:
             """With up to `most` vectors from the first on."""
             count = clipped(w, first, most, whole)
             if not sizes:

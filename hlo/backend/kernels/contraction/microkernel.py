@@ -8,7 +8,7 @@ round are made block by block (sum_blocks.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 
 from msgspec import Struct
@@ -134,7 +134,7 @@ def product(
     if micro.cut is None:
         sums = _over_depth(w, micro, micro.depth, lhs, rhs, zeros, step)
     else:
-        sums = _in_blocks(w, micro, micro.depth, lhs, rhs, zeros, step)
+        sums = _in_blocks(w, micro, micro.depth, lhs, rhs, zeros, step, _sizes(micro, 0))
     return _unflat(sums if tile is None else _added(w, micro, _flat(tile), sums), micro)
 
 
@@ -146,27 +146,41 @@ def _in_blocks(
     rhs: Value,
     totals: list[Value],
     step: Step,
+    sizes: Sequence[int],
 ) -> list[Value]:
-    """totals + the sums of all blocks, each made on its own."""
+    """totals + the sums of all blocks, each made on its own. sizes: of blocks, and of theirs."""
     cut, axis, inner = micro.cut, axes[0], axes[1:]
     assert cut is not None, "asked for where depth is cut"
-    is_cut = len(micro.depth) - len(axes) == cut.level
-    rounds = cut.rounds if is_cut else 1
+    level = len(micro.depth) - len(axes)
+    rounds, *smaller = sizes
     zeros = _flat(zero_tile(w, micro))
 
     def body(i: Value, carried: list[Value]) -> list[Value]:
         a, b, *found = carried
-        if is_cut:
-            block = (_block(w, axis, rounds, i), *inner)
-            found = _added(w, micro, found, _over_depth(w, micro, block, a, b, zeros, step))
+        block = (_block(w, axis, rounds, i), *inner)
+        if smaller:
+            own = _in_blocks(w, micro, block, a, b, zeros, step, smaller)
+        elif level == cut.level:
+            own = _over_depth(w, micro, block, a, b, zeros, step)
         else:
-            found = _in_blocks(w, micro, inner, a, b, found, step)
+            start = zeros if cut.sizes else found
+            own = _in_blocks(w, micro, inner, a, b, start, step, _sizes(micro, level + 1))
+        is_added = smaller or level == cut.level or cut.sizes
+        found = _added(w, micro, found, own) if is_added else own
         following_a = micro.lhs.moved(w, a, w.int(rounds * axis.lhs))
         following_b = micro.rhs.moved(w, b, w.int(rounds * axis.rhs))
         return [following_a, following_b, *found]
 
     count = divided(w, add(w, axis.size, w.int(rounds - 1)), rounds)
     return loop(w, count, [lhs, rhs, *totals], body)[2:]
+
+
+def _sizes(micro: Microkernel, level: int) -> Sequence[int]:
+    """Of the blocks of the loop at a level."""
+    cut = micro.cut
+    assert cut is not None, "asked for where depth is cut"
+    own = cut.sizes[level] if cut.sizes else ()
+    return own or (cut.rounds if level == cut.level else 1,)
 
 
 def _block(w: Writer, axis: DepthAxis, rounds: int, number: Value) -> DepthAxis:

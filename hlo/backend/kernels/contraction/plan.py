@@ -138,14 +138,16 @@ class Plan(Struct, frozen=True):
     @property
     def cut(self) -> Cut | None:
         """Where those loops are cut into blocks of sums."""
-        return cut_of(self._tile_counts, self._block) if self.ring.rounds else None
+        if not self.ring.rounds or (cut := cut_of(self._tile_counts, self._block)) is None:
+            return None
+        return cut.nested(self._tile_counts) if self.contraction.is_diagonal else cut
 
     @property
     def sums(self) -> Sums:
         """The plan in a word or two, and how long chains of additions are in it."""
         name = "diagonal" if self.contraction.is_diagonal else "groups" if self.group else "tiles"
         order = "depth first" if self.depth_first else "depth blocks"
-        chain = self.ring.parts * chain_of(self._tile_counts, self._block) + self.depth_blocks
+        chain = self.ring.parts * chain_of(self._tile_counts, self.cut) + self.depth_blocks
         return Sums(f"{name}, {order}" if self.depth_blocks > 1 else name, chain)
 
     @property

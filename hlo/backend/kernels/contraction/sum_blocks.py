@@ -3,7 +3,8 @@
     total = (d_0 + .. + d_b-1) + (d_b + .. + d_2b-1) + ..
 
 A sum of n terms, one after the other, is off by at most n roundings of the sum of their magnitudes;
-in blocks of b by b + n / b. Everything follows from sizes, never from the machine's caches, so that
+in blocks of b by b + n / b; where the sums of blocks are added in blocks of FEW, and so on, by
+about b + FEW log(n / b). Everything follows from sizes, never from the machine's caches, so that
 bits do not depend on where or by how many threads a product runs.
 """
 
@@ -15,14 +16,36 @@ from math import prod
 from msgspec import Struct
 
 BLOCK = 256  # terms of a chain
+FEW = 8  # sums of blocks, and sums of these
 EVEN = 8  # rounds of a block that ends early are a multiple of it, as unrolled loops want them
 
 
 class Cut(Struct, frozen=True):
-    """A nest of loops over depth, cut: rounds of the loop at `level` that one block takes."""
+    """A nest of loops over depth, cut: rounds of the loop at `level` that one block takes.
+
+    sizes: of each loop down to that level the rounds of larger blocks, the largest first.
+    """
 
     level: int
     rounds: int
+    sizes: tuple[tuple[int, ...], ...] = ()
+
+    def nested(self, counts: Sequence[int]) -> Cut:
+        """With blocks of blocks at every level."""
+        each = [
+            block_sizes(self.rounds if n == self.level else 1, counts[n])
+            for n in range(self.level + 1)
+        ]
+        return Cut(self.level, self.rounds, tuple(each))
+
+
+def block_sizes(rounds: int, count: int) -> tuple[int, ...]:
+    """Blocks of `rounds` out of `count`, and of FEW of these, and so on; the largest first."""
+    found: list[int] = []
+    while rounds < count:
+        found.insert(0, rounds)
+        rounds *= FEW
+    return tuple(found)
 
 
 def cut_of(counts: Sequence[int], block: int = BLOCK) -> Cut | None:
@@ -46,10 +69,12 @@ def _rounds(count: int, most: int) -> int:
     return min(most, -(-rounds // EVEN) * EVEN)
 
 
-def chain_of(counts: Sequence[int], block: int = BLOCK) -> int:
+def chain_of(counts: Sequence[int], cut: Cut | None) -> int:
     """The most additions that one term goes through in loops of so many rounds."""
-    cut = cut_of(counts, block)
     if cut is None:
         return prod(counts)
     inner = cut.rounds * prod(counts[cut.level + 1 :])
+    if cut.sizes:
+        pairs = zip(counts, cut.sizes, strict=False)
+        return inner + sum(-(-n // s[0]) + FEW * (len(s) - 1) for n, s in pairs if s)
     return inner + prod(counts[: cut.level]) * -(-counts[cut.level] // cut.rounds)
