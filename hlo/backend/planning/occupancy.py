@@ -113,7 +113,7 @@ class Occupancy:
         for number in range(len(mark.rows), len(self.cells)):
             if self.cells[number].region is Region.ARENA:
                 self.cells[number].size = 0
-        self._holders[: len(mark.holders)] = mark.holders
+        self._holders[: len(mark.holders)] = [list(h) for h in mark.holders]
 
     def pin(self, cells: list[int], key: Source) -> None:
         """Keep the cells from being written until they are unpinned."""
