@@ -182,7 +182,10 @@ def _window_size(instruction: Instruction) -> int:
     window = instruction.get("window")
     if not isinstance(window, Window):
         return 1
-    return prod(d.size for d in trimmed(instruction.operands[0].shape.dims, window).dims)
+    dims = instruction.operands[0].shape.dims
+    if len(dims) == len(window.dims):  # a convolution's has no batch and no features
+        window = trimmed(dims, window)
+    return prod(d.size for d in window.dims)
 
 
 def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:
