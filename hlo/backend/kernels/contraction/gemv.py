@@ -16,6 +16,7 @@ from math import prod
 from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.lane_masks import below, iota
+from hlo.backend.kernels.contraction.lane_sums import across
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
@@ -79,7 +80,17 @@ def _at_once(c: Contraction, ring: Ring) -> int:
     limit = (24 if ring.registers == 32 else 12) // (c.m * ring.parts * ring.parts)
     if limit == 0:
         return 0
-    return min(8, ring.lanes, 1 << (limit.bit_length() - 1))
+    fitting = 1 << (limit.bit_length() - 1)
+    return min(8, ring.lanes, fitting, 1 << (c.n - 1).bit_length())
+
+
+def _chains(c: Contraction, ring: Ring) -> int:
+    """Sums that one result is made of, which take vectors turn by turn: few results would wait for
+    their own additions.
+    """
+    sums = c.m * _at_once(c, ring) * ring.parts
+    most = min(4, max(1, 8 // sums), c.depth[-1].size // ring.lanes)
+    return 1 << (most.bit_length() - 1)
 
 
 def vector_sums(c: Contraction, ring: Ring) -> Sums:
@@ -87,7 +98,8 @@ def vector_sums(c: Contraction, ring: Ring) -> Sums:
     if _is_dots(c, ring):
         across_lanes = ring.lanes.bit_length() - 1
         chain = ring.parts * _dots_chain(c, ring)
-        return Sums("dots", chain + across_lanes)
+        joined = _chains(c, ring).bit_length() - 1
+        return Sums("dots", chain + joined + across_lanes)
     return Sums("axpys", ring.parts * min(c.k, BLOCK) + c.k // BLOCK + 2)
 
 
@@ -98,9 +110,9 @@ def _is_dots(c: Contraction, ring: Ring) -> bool:
 
 
 def _dots_counts(c: Contraction, ring: Ring) -> list[int]:
-    """Rounds of the loops over depth: the innermost one runs over vectors."""
+    """Rounds of the loops over depth: the innermost one runs over some vectors."""
     *outer, inner = [a.size for a in c.depth]
-    return [*outer, -(-inner // ring.lanes)]
+    return [*outer, -(-inner // (ring.lanes * _chains(c, ring)))]
 
 
 def _dots_chain(c: Contraction, ring: Ring) -> int:
@@ -186,10 +198,11 @@ def static_offset(index: int, axes: Axes, side: str) -> int:
 
 
 class _Dots(_Streaming):
-    """Rows x `at_once` columns of sums in registers; depth in vectors."""
+    """Rows x `at_once` columns x `chains` of sums in registers; depth in vectors."""
 
     def kernel(self) -> Kernel:
         self.at_once = _at_once(self.c, self.ring)
+        self.chains = _chains(self.c, self.ring)
         self.cut = _dots_cut(self.c, self.ring)
         steps = -(-self.c.n // self.at_once)
         blocks = self._blocks(steps)
@@ -212,8 +225,11 @@ class _Dots(_Streaming):
             element_address(w, self.lhs, w.int(static_offset(r, c.rows, "lhs")), c.lhs.dtype)
             for r in range(c.m)
         ]
-        zeros = list(ring.zero(w, ring.lanes)) * (c.m * self.at_once)
+        zeros = list(ring.zero(w, ring.lanes)) * (c.m * self.at_once * self.chains)
         sums = self._over_depth(c.depth, rows, columns, zeros)
+        while len(sums) > c.m * self.at_once * ring.parts:
+            half = len(sums) // 2
+            sums = self._added(sums[:half], sums[half:])
         mask = None
         if c.n % self.at_once:
             mask = below(w, start, c.n, self.at_once)
@@ -266,18 +282,19 @@ class _Dots(_Streaming):
     def _run(
         self, size: int, rounds: int, rows: list[Value], columns: list[Value], sums: list[Value]
     ) -> list[Value]:
-        """One contiguous run of depth: blocks of `rounds` vectors (0: one), the rest masked."""
-        w, lanes = self.w, self.ring.lanes
-        whole, rest = divmod(size, lanes)
+        """One contiguous run of depth: blocks of `rounds` (0: one), the rest masked."""
+        w, lanes, chains = self.w, self.ring.lanes, self.chains
+        vectors, rest = divmod(size, lanes)
+        whole, left = divmod(vectors, chains)
         sizes = block_sizes(rounds, whole) if rounds else ()
 
         def added(
             first: Value, most: int, sizes: Sequence[int], before: list[Value]
         ) -> list[Value]:
-            """With up to `most` vectors from the first on."""
+            """With up to `most` rounds from the first on, each a vector for every chain."""
             count = clipped(w, first, most, whole)
             if not sizes:
-                return loop(w, count, before, lambda i, found: vector(add(w, first, i), found))
+                return loop(w, count, before, lambda i, found: round_(add(w, first, i), found))
             block, *smaller = sizes
 
             def at_block(number: Value, totals: list[Value]) -> list[Value]:
@@ -287,16 +304,23 @@ class _Dots(_Streaming):
             blocks = divided(w, add(w, count, w.int(block - 1)), block)
             return loop(w, blocks, before, at_block)
 
-        def vector(number: Value, found: list[Value]) -> list[Value]:
-            return self._step(times(w, number, lanes), None, rows, columns, found)
+        def round_(number: Value, found: list[Value]) -> list[Value]:
+            first = times(w, number, chains)
+            for chain in range(chains):
+                at = times(w, add(w, first, w.int(chain)), lanes)
+                found = self._step(at, None, chain, rows, columns, found)
+            return found
 
         own = self._zeros(sums) if rounds else sums
         if whole:
             own = added(w.int(0), whole, sizes, own)
-        if rest:
-            bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
-            mask = Value(f"<{bits}>", f"<{lanes} x i1>")
-            own = self._step(w.int(whole * lanes), mask, rows, columns, own)
+        for chain in range(left + (rest > 0)):
+            mask = None
+            if chain == left:
+                bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
+                mask = Value(f"<{bits}>", f"<{lanes} x i1>")
+            at = w.int((whole * chains + chain) * lanes)
+            own = self._step(at, mask, chain, rows, columns, own)
         return self._added(sums, own) if rounds else own
 
     def _zeros(self, like: list[Value]) -> list[Value]:
@@ -310,11 +334,15 @@ class _Dots(_Streaming):
         self,
         k: Value,
         mask: Value | None,
+        chain: int,
         rows: list[Value],
         columns: list[Value],
         sums: list[Value],
     ) -> list[Value]:
+        """The sums with a vector at depth k, which a chain of theirs takes."""
         w, c, ring = self.w, self.c, self.ring
+        count = len(sums) // self.chains
+        others, own = (sums[: chain * count], sums[(chain + 1) * count :]), sums[chain * count :]
 
         def vector(at: Value, dtype: DType) -> Parts:
             return loaded(w, ring, dtype, element_address(w, at, k, dtype), ring.lanes, mask)
@@ -325,35 +353,9 @@ class _Dots(_Streaming):
             right = vector(at, c.rhs.dtype)
             for r, number in enumerate(left):
                 place = r * len(columns) + j
-                total = tuple(sums[place * ring.parts : (place + 1) * ring.parts])
+                total = tuple(own[place * ring.parts : (place + 1) * ring.parts])
                 result[place] = ring.multiply_add(w, total, number, right)
-        return [part for parts in result for part in parts]
-
-
-def across(w: Writer, ring: Ring, vectors: list[Value]) -> Value:
-    """The sums over the lanes of 1, 2, 4, ... vectors, as the lanes of one."""
-    count = len(vectors)
-    while len(vectors) > 1:
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [_neighbours_added(w, ring, a, b) for a, b in pairs]
-    total = vectors[0]
-    while total.lanes > count:
-        total = _neighbours_added(w, ring, total, None)
-    return total
-
-
-def _neighbours_added(w: Writer, ring: Ring, a: Value, b: Value | None) -> Value:
-    """Lanes 0+1, 2+3, ... of a, then of b."""
-    count = a.lanes if b is not None else a.lanes // 2
-    if count == 1:
-        return ring.add(w, (w.extract(a, 0),), (w.extract(a, 1),))[0]
-    second = b.typed if b is not None else f"{a.type} poison"
-    halves = []
-    for first in (0, 1):
-        order = ", ".join(f"i32 {2 * i + first}" for i in range(count))
-        type = f"<{count} x {a.scalar_type}>"
-        halves.append(w.pure(type, f"shufflevector {a.typed}, {second}, <{count} x i32> <{order}>"))
-    return ring.add(w, (halves[0],), (halves[1],))[0]
+        return [*others[0], *(part for parts in result for part in parts), *others[1]]
 
 
 # -- axpys -------------------------------------------------------------------------------------

@@ -213,6 +213,22 @@ def test_tiles_on_level(sizes: tuple[int, int, int], type: dt.DType, level: str)
         run(dot(*shapes, type, **numbers), level=level)
 
 
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("type", [dt.F32, dt.C64, dt.S32], ids=lambda t: t.name)
+def test_few_long_rows_of_every_remainder(type: dt.DType, level: str) -> None:
+    """Vectors along depth, which several sums of one result take turn by turn."""
+    depths = [*range(8, 73, 9), 515, 2051]
+    for seed, (n, k) in enumerate(itertools.product((1, 2, 3, 5), depths)):
+        lhs = Shape.array(type, (1 + seed % 3, k))
+        rhs = Shape.array(type, (n, k))
+        numbers = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (1,)}
+        run(dot(lhs, rhs, type, **numbers), seed, level)
+    for seed, inner in enumerate((17, 40, 300)):
+        lhs, rhs = Shape.array(type, (1, 5, inner)), Shape.array(type, (5, 2, inner))
+        numbers = {"lhs_contracting_dims": (1, 2), "rhs_contracting_dims": (0, 2)}
+        run(dot(lhs, rhs, type, **numbers), seed, level)
+
+
 def test_nan_times_zero_is_nan() -> None:
     instruction = dot(Shape.array(dt.F32, (1, 2)), Shape.array(dt.F32, (2, 1)), dt.F32,
                       lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))  # fmt: skip
