@@ -115,7 +115,7 @@ ALLOWED = {
         backend.codegen.target.Target.vector_bytes
         backend.codegen.elemental.Elemental.dims backend.codegen.elemental.Elemental.splat
         backend.codegen.indexing.Atom.__init__*2 backend.codegen.nest.Nest.depth
-        backend.codegen.polling._Function.place backend.codegen.target.Target.vector_bytes
+        backend.codegen.polling._Function.place
         backend.emitters.reduction.Fold.reassociates
         backend.kernels.contraction.microkernel.Factor.vector
         backend.kernels.contraction.microkernel.Microkernel.ring
