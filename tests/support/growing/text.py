@@ -37,6 +37,11 @@ def chain(n: int, first: str, line: Callable[[int, str], str], prefix: str = "v"
     return lines
 
 
+def folded(n: int, prefix: str, operation: str) -> list[str]:
+    """The n values prefix0, prefix1, ... joined one after the other: `f32[4] add`."""
+    return chain(n - 1, f"{prefix}0", lambda k, x: f"{operation}({x}, {prefix}{k + 1})")
+
+
 def taken(shape: str, n: int, prefix: str = "p", first: int = 0) -> list[str]:
     """n parameters of one shape."""
     return [f"{prefix}{k} = {shape} parameter({first + k})" for k in range(n)]

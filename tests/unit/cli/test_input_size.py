@@ -73,7 +73,7 @@ def endless() -> Iterator[str]:
     assert not thread.is_alive()
 
 
-def refused(name: str, file: str, *flags: str) -> None:
+def assert_refused(name: str, file: str, *flags: str) -> None:
     command, *arguments = READERS[name]
     outcome = call(command, *(a.format(file) for a in arguments), *flags)
     assert outcome.code == 1
@@ -85,12 +85,12 @@ def refused(name: str, file: str, *flags: str) -> None:
 
 @pytest.mark.parametrize("name", READERS)
 def test_what_no_memory_holds(name: str) -> None:
-    refused(name, sparse())
+    assert_refused(name, sparse())
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_pipes_without_an_end(name: str, endless: str) -> None:
-    refused(name, endless, "--max-input-size=1M")
+    assert_refused(name, endless, "--max-input-size=1M")
 
 
 @pytest.mark.parametrize("command", ["hlo-opt", "hlo-run"])
