@@ -175,9 +175,11 @@ def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
         ways.add("kernel first" if repair._looks_first else "results first")
         if repair._reads_little:
             ways.add("no look")
-        stride = form.strides[1][form.labels.rhs_output_feature]
-        if Panel.of(form) is not None:
-            ways.add("packed in squares" if form.lanes <= stride else "packed")
+        for side, factor in enumerate(("base", "kernel")):
+            panel = Panel.of(form, side)
+            if panel is not None:
+                stride = form.strides[side][panel.features]
+                ways.add(f"{factor} packed{' in squares' * (form.lanes <= stride)}")
         if form.vectors * form.ring.parts > convolution_form.VECTORS:
             ways.add("many features")
         return real(instruction, target, sides)
@@ -190,6 +192,6 @@ def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
         "one position in several images", "one position in several images, holes",
         "positions side by side", "positions side by side, holes",
         "(0,) meet zeros", "(1,) meet zeros", "(0, 1) meet zeros",
-        "kernel first", "results first", "no look", "packed in squares", "packed",
-        "many features",
+        "kernel first", "results first", "no look", "kernel packed in squares", "kernel packed",
+        "base packed in squares", "base packed", "many features",
     }  # fmt: skip

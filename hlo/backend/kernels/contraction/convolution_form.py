@@ -100,6 +100,15 @@ class Form(Struct, frozen=True):
         return self.groups == self.features > 1
 
     @property
+    def lhs_features(self) -> int | None:
+        """The dimension of the base that output features run over, if one does."""
+        for d in (self.labels.lhs_feature, self.labels.lhs_batch):
+            moves = self.strides[0][d], self.shapes[0].dims[d]
+            if self.is_diagonal and moves == (self.group_moves, self.features):
+                return d
+        return None
+
+    @property
     def run(self) -> int:
         """Output features that lanes run over."""
         return self.features if self.is_diagonal else self.features // self.groups
@@ -145,7 +154,7 @@ class Form(Struct, frozen=True):
 
     @property
     def entry(self) -> int:
-        """Numbers that say where a position is: offsets in result and base, spatial indices."""
+        """Numbers that say where a position is: offset in the result, image, spatial indices."""
         return 2 + len(self.spatial)
 
     def inside(self, s: Spatial) -> tuple[int, int]:

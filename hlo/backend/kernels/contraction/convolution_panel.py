@@ -1,6 +1,9 @@
-"""A panel: a kernel's output features of one chunk side by side, where they lie apart in memory.
+"""A panel: a factor's features of one chunk side by side, where they lie apart in memory.
 
-panel[the kernel's other dimensions, row-major][vector][part][lane], in the ring's numbers
+panel[the factor's other dimensions, row-major][vector][part][lane], in the ring's numbers
+
+The kernel has output features; the base has them where each output feature has a part of the base
+for itself (a channel, or, with batch groups, an image).
 """
 
 from __future__ import annotations
@@ -17,28 +20,43 @@ from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
 from hlo.backend.kernels.contraction.transpose import transposed
 from hlo.backend.kernels.kernel import Kernel
 
-FEWEST = 2  # positions for which a panel is made
+FEWEST = 2  # positions for which a panel of the kernel is made
+FEWEST_READS = 0.5  # of a row of a base's panel: gathering fewer takes less than packing
 LARGEST = 1 << 22  # bytes
 
 
 class Panel(Struct, frozen=True):
-    """strides: of the kernel's dimensions in it, in numbers; 0 for the output features."""
+    """Of the factor at `side` (0: the base), whose dimension `features` the lanes run over.
+
+    strides: of its dimensions in the panel, in numbers; 0 for the features.
+    """
 
     form: Form
+    side: int
+    features: int
     strides: tuple[int, ...]
 
     @classmethod
-    def of(cls, form: Form) -> Panel | None:
+    def of(cls, form: Form, side: int) -> Panel | None:
         """None where neighbours are side by side already, or it would not pay."""
-        shape, o = form.shapes[1], form.labels.rhs_output_feature
-        others = [1 if d == o else size for d, size in enumerate(shape.dims)]
+        features = form.lhs_features if side == 0 else form.labels.rhs_output_feature
+        if features is None or form.lanes == 1 or form.strides[side][features] == 1:
+            return None
+        others = [1 if d == features else size for d, size in enumerate(form.shapes[side].dims)]
         row = form.vectors * form.ring.parts * form.lanes
-        is_apart = form.lanes > 1 and form.strides[1][o] > 1
-        size = prod(others) * row * form.ring.scalar_bytes
-        if not is_apart or form.border < FEWEST or size > LARGEST:
+        if prod(others) * row * form.ring.scalar_bytes > LARGEST:
+            return None
+        reads = form.border * prod(s.window.size for s in form.spatial)
+        pays = form.border >= FEWEST if side == 1 else reads >= FEWEST_READS * prod(others)
+        if not pays:
             return None
         strides = row_major_strides(tuple(others))
-        return cls(form, tuple(0 if d == o else row * s for d, s in enumerate(strides)))
+        return cls(
+            form,
+            side,
+            features,
+            tuple(0 if d == features else row * s for d, s in enumerate(strides)),
+        )
 
     @property
     def type(self) -> str:
@@ -46,8 +64,8 @@ class Panel(Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        shape = self.form.shapes[1]
-        return prod(shape.dims) // shape.dims[self.form.labels.rhs_output_feature]
+        dims = self.form.shapes[self.side].dims
+        return prod(dims) // dims[self.features]
 
     @property
     def size_bytes(self) -> int:
@@ -61,11 +79,10 @@ class Panel(Struct, frozen=True):
         return tuple(w.load(place, self.type, form.ring.scalar_bytes) for place in places)
 
     def packing(self) -> Kernel:
-        """A function of the kernel, the panel and the chunk of features."""
+        """A function of the factor, the panel and the chunk of features."""
         w, form = Writer(), self.form
-        o, parts = form.labels.rhs_output_feature, form.ring.parts
-        stride = form.strides[1][o]
-        kernel, panel = Value("%rhs", "ptr"), Value("%panel", "ptr")
+        parts, stride = form.ring.parts, form.strides[self.side][self.features]
+        factor, panel = Value("%factor", "ptr"), Value("%panel", "ptr")
         run, starts = form.starts(w, Value("%chunk", "i64"))
         first = times(w, run, form.run)
         features = [times(w, add(w, first, s), stride) for s in starts]
@@ -79,7 +96,7 @@ class Panel(Struct, frozen=True):
             number = add(w, times(w, before, stride), after)
             moved = add(w, times(w, before, stride * form.features), after)
             for v, feature in enumerate(features):
-                rows = self._square(w, kernel, add(w, moved, feature), depth)
+                rows = self._square(w, factor, add(w, moved, feature), depth)
                 for r, values in enumerate(rows):
                     at = times(w, add(w, number, w.int(r)), form.vectors * parts)
                     for k, value in enumerate(values):
@@ -90,20 +107,20 @@ class Panel(Struct, frozen=True):
             each(w, w.int(0), w.int(blocks), lambda b: block(before, b))
 
         each(w, w.int(0), w.int(self.rows // stride), rows_before)
-        head = "define void @KERNEL(ptr %rhs, ptr %panel, i64 %chunk) nounwind {"
+        head = "define void @KERNEL(ptr %factor, ptr %panel, i64 %chunk) nounwind {"
         text = "\n".join([head, *w.lines, "  ret void", "}"])
         return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
 
-    def _square(self, w: Writer, kernel: Value, at: Value, depth: int) -> list[Parts]:
+    def _square(self, w: Writer, factor: Value, at: Value, depth: int) -> list[Parts]:
         """Vectors of features at neighbouring places of the other dimensions."""
         form = self.form
-        stride = form.strides[1][form.labels.rhs_output_feature]
+        stride = form.strides[self.side][self.features]
         if depth == 1:
-            return [form.load(w, kernel, 1, at, stride)]
-        dtype = form.shapes[1].dtype
+            return [form.load(w, factor, self.side, at, stride)]
+        dtype = form.shapes[self.side].dtype
         columns = []
         for lane in range(form.lanes):
-            place = element_address(w, kernel, add(w, at, w.int(lane * stride)), dtype)
+            place = element_address(w, factor, add(w, at, w.int(lane * stride)), dtype)
             columns.append(loaded(w, form.ring, dtype, place, depth))
         parts = [transposed(w, list(column)) for column in zip(*columns, strict=True)]
         return list(zip(*parts, strict=True))

@@ -62,13 +62,13 @@ class _Repair:
         self.w = Writer()
         self.form, self.sides = form, sides
         self.ring, self.dtype, self.shapes = form.ring, form.dtype, form.shapes
-        self.panel = Panel.of(form)
-        buffers = 3 if self.panel is None else 4
+        self.panels = [Panel.of(form, side) for side in (0, 1)]
+        buffers = 4 if any(self.panels) else 3
         self.memory = [buffer_address(self.w, k) for k in range(buffers)]
         self.along = max(form.spatial, key=lambda s: s.out)
         self.outer = [s for s in form.spatial if s is not self.along]
         self.resum = resum_function(form)
-        self.packing = self.panel.packing() if self.panel else None
+        self.packings = [panel.packing() if panel else None for panel in self.panels]
 
     def kernel(self) -> Kernel:
         form, w = self.form, self.w
@@ -79,9 +79,9 @@ class _Repair:
             kernel_text(w),
             units,
             tuple(w.declarations.values()),
-            functions=(self.resum, *([self.packing] if self.packing else [])),
-            bytes_moved=64 * units,
-            scratch_bytes=self.panel.size_bytes if self.panel else 0,
+            functions=(self.resum, *(p for p in self.packings if p)),
+            bytes_moved=form.border * form.features * self.shapes[2].dtype.item_bytes,
+            scratch_bytes=sum(p.size_bytes for p in self.panels if p),
             packed_bytes=looked,
         )
 
@@ -105,7 +105,7 @@ class _Repair:
         self.known = w.assign("ptr", "alloca i64, align 8")  # what is, of what meets zeros
         self.waiting = w.assign("ptr", "alloca i64, align 8")  # how many positions do
         self.chunk = w.assign("ptr", "alloca i64, align 8")  # of their features
-        self.packed = w.assign("ptr", "alloca i64, align 8")  # the chunk that is in the panel
+        self.packed = w.assign("ptr", "alloca i64, align 8")  # the chunk that is in the panels
         size = self.form.positions * self.form.entry
         self.entries = w.assign("ptr", f"alloca [{size} x i64], align 8")
         w.store(w.int(OTHER if self._reads_little else UNKNOWN), self.known, 8)
@@ -243,8 +243,7 @@ class _Repair:
         w.store(chunk, self.chunk, 8)
         count = w.load(self.waiting, "i64", 8)
         entry = advanced(w, self.entries, times(w, count, form.entry), "i64")
-        image = times(w, place[n.out_batch], form.strides[0][n.lhs_batch])
-        for k, value in enumerate((at, image, *(place[s.out] for s in form.spatial))):
+        for k, value in enumerate((at, place[n.out_batch], *(place[s.out] for s in form.spatial))):
             w.store(value, advanced(w, entry, k, "i64"), 8)
         following = w.binary("add", count, w.int(1))
         w.store(following, self.waiting, 8)
@@ -269,16 +268,27 @@ class _Repair:
         """Those that wait."""
         w = self.w
         chunk = w.load(self.chunk, "i64", 8)
-        lhs, kernel, out = self.memory[:3]
-        if self.packing is not None:
-            kernel = self.memory[3]
-            arguments = [self.memory[1], kernel, chunk]
+        factors = self.memory[:2]
+        if any(self.panels):
             old = w.compare("icmp ne", w.load(self.packed, "i64", 8), chunk)
-            packing = self.packing
-            when(w, old, lambda: self._call(packing, arguments))
+            when(w, old, lambda: self._pack(chunk))
             w.store(chunk, self.packed, 8)
-        self._call(self.resum, [lhs, kernel, out, self.entries, chunk])
+            factors = [self._panel(side) for side in (0, 1)]
+        self._call(self.resum, [*factors, self.memory[2], self.entries, chunk])
         w.store(w.int(0), self.waiting, 8)
+
+    def _panel(self, side: int) -> Value:
+        """Where a factor's panel is; the factor itself if it has none."""
+        if self.panels[side] is None:
+            return self.memory[side]
+        first = self.panels[0]
+        before = first.size_bytes if side == 1 and first else 0
+        return advanced(self.w, self.memory[3], before, "i8")
+
+    def _pack(self, chunk: Value) -> None:
+        for side, packing in enumerate(self.packings):
+            if packing is not None:
+                self._call(packing, [self.memory[side], self._panel(side), chunk])
 
     def _call(self, function: Kernel, arguments: list[Value]) -> None:
         w, name = self.w, symbol(function)

@@ -28,7 +28,7 @@ from hlo.backend.kernels.kernel import Kernel
 
 
 def resum_function(form: Form) -> Kernel:
-    """A function of lhs, the kernel (rhs; a chunk's panel where that is packed), result, the
+    """A function of lhs, the kernel (of each a chunk's panel where that is packed), result, the
     entries of as many positions as go side by side, and the chunk of features."""
     function = _Resum(form)
     w = function.w
@@ -48,8 +48,10 @@ class _Resum:
         self.form, self.ring = form, form.ring
         self.memory = [Value(f"%{name}", "ptr") for name in ("lhs", "rhs", "out")]
         self.count = form.positions * form.vectors * self.ring.parts
-        self.panel = Panel.of(form)
-        self.kernel_strides = self.panel.strides if self.panel else form.strides[1]
+        self.panels = tuple(Panel.of(form, side) for side in (0, 1))
+        self.strides = tuple(
+            panel.strides if panel else form.strides[side] for side, panel in enumerate(self.panels)
+        )
 
     def write(self) -> None:
         w, form = self.w, self.form
@@ -63,7 +65,7 @@ class _Resum:
              for k in range(form.entry)]
             for p in range(form.positions)
         ]  # fmt: skip
-        self.results, self.bases = ([f[k] for f in fields] for k in range(2))
+        self.results, self.images = ([f[k] for f in fields] for k in range(2))
         self.indices = [f[2:] for f in fields[: 1 if form.is_uniform else None]]
         self._chunk(*form.starts(w, Value("%chunk", "i64")))
 
@@ -77,14 +79,18 @@ class _Resum:
             self._put(self.wanted, p, v, form.load(w, self.memory[2], 2, at, stride))
             self._put(self.totals, p, v, self.ring.zero(w, form.lanes))
         w.store(w.int(1), self.going, 8)
-        if self.panel:
-            kernels = [w.int(v * self.ring.parts * form.lanes) for v in range(form.vectors)]
-        else:
-            kernels = [times(w, f, form.strides[1][n.rhs_output_feature]) for f in features]
-        moved = features if form.is_diagonal else [run]
+        in_panel = [w.int(v * self.ring.parts * form.lanes) for v in range(form.vectors)]
+        kernels = [times(w, f, form.strides[1][n.rhs_output_feature]) for f in features]
+        parts_of_base = features if form.is_diagonal else [run]
+        moved = [times(w, part, form.group_moves) for part in parts_of_base]
+        if self.panels[0]:
+            moved = in_panel
         bases = [
-            [add(w, base, times(w, m, form.group_moves)) for m in moved] for base in self.bases
+            [add(w, times(w, image, self.strides[0][n.lhs_batch]), m) for m in moved]
+            for image in self.images
         ]
+        if self.panels[1]:
+            kernels = in_panel
         self._taps(0, bases, kernels, [])
         for p, v in self._each():
             at = add(w, self.results[p], times(w, features[v], stride))
@@ -182,9 +188,9 @@ class _Resum:
         if inside:
             both = [w.binary("and", a, b) for a, b in zip(inside, both, strict=True)]
         along = w.binary("sub", w.int(s.window.size - 1), t) if s.window.reversed else t
-        moved = [times(w, element, self.form.strides[0][s.lhs]) for element, _ in elements]
+        moved = [times(w, element, self.strides[0][s.lhs]) for element, _ in elements]
         at = [[add(w, b, moved[p % len(moved)]) for b in base] for p, base in enumerate(bases)]
-        move = times(w, along, self.kernel_strides[s.rhs])
+        move = times(w, along, self.strides[1][s.rhs])
         return at, [add(w, k, move) for k in kernels], both
 
     def _last_taps(
@@ -259,16 +265,19 @@ class _Resum:
         """Totals and the sums over a group's input features at one window position."""
         w, form, ring, n = self.w, self.form, self.ring, self.form.labels
         parts = ring.parts
-        base_step = form.strides[0][n.lhs_feature]
-        kernel_step = self.kernel_strides[n.rhs_input_feature]
+        base_step = self.strides[0][n.lhs_feature]
+        kernel_step = self.strides[1][n.rhs_input_feature]
         base_stride = form.group_moves if form.is_diagonal else 0
+        kernel_stride = form.strides[1][n.rhs_output_feature]
 
         def feature(i: Value, sums: list[Value]) -> list[Value]:
-            b = [self._kernel(add(w, k, times(w, i, kernel_step))) for k in kernels]
+            b = [
+                self._vector(1, add(w, k, times(w, i, kernel_step)), kernel_stride) for k in kernels
+            ]
             new: list[Value] = []
             for p in range(form.positions):
                 a = [
-                    form.load(w, self.memory[0], 0, add(w, at, times(w, i, base_step)), base_stride)
+                    self._vector(0, add(w, at, times(w, i, base_step)), base_stride)
                     for at in bases[p]
                 ]
                 for v in range(form.vectors):
@@ -291,13 +300,12 @@ class _Resum:
             for k, (x, y) in enumerate(zip(after, totals, strict=True))
         ]
 
-    def _kernel(self, at: Value) -> Parts:
-        """A vector of the kernel's output features."""
-        w, form = self.w, self.form
-        if self.panel is None:
-            stride = self.kernel_strides[form.labels.rhs_output_feature]
-            return form.load(w, self.memory[1], 1, at, stride)
-        return self.panel.row(w, self.memory[1], at)
+    def _vector(self, side: int, at: Value, stride: int) -> Parts:
+        """A vector of a factor's features, which are `stride` apart where they are not packed."""
+        panel = self.panels[side]
+        if panel is None:
+            return self.form.load(self.w, self.memory[side], side, at, stride)
+        return panel.row(self.w, self.memory[side], at)
 
     def _store(self, p: int, v: int, at: Value, stride: int) -> None:
         """A finished vector of sums, where it mends the result."""

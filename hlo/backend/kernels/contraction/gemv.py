@@ -49,7 +49,7 @@ UNITS = 32
 STREAMED_BYTES = 4 << 20  # a matrix beyond this comes from memory
 LEAST_UNITS = 4
 CHUNK = 4096  # columns whose sums stay in L1
-DOTS_BLOCK = 128  # vectors along depth that are added one after the other, half where there is one
+DOTS_BLOCK = 32  # vectors along depth that are added one after the other
 
 
 def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Kernel | None:
@@ -127,11 +127,7 @@ def _dots_chain(c: Contraction, ring: Ring) -> int:
 def _dots_cut(c: Contraction, ring: Ring) -> Cut | None:
     """The first level of blocks."""
     counts = _dots_counts(c, ring)
-    return cut_of(counts, _dots_block(counts)) if ring.rounds else None
-
-
-def _dots_block(counts: list[int]) -> int:
-    return DOTS_BLOCK if prod(counts) > DOTS_BLOCK else DOTS_BLOCK // 2
+    return cut_of(counts, DOTS_BLOCK) if ring.rounds else None
 
 
 class _Streaming:
