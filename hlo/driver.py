@@ -27,7 +27,7 @@ from hlo.parser.parse import parse as _parse
 from hlo.source import Span
 
 if TYPE_CHECKING:
-    from hlo.backend.planning.memory_map import MemoryMap
+    from hlo.backend.memory_map import MemoryMap
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.printer.options import PrintOptions
@@ -228,9 +228,7 @@ def memory(
     """Peak memory, and every buffer with the instruction and line that made it; nothing is run."""
     verify(module)
     optimized, _ = _optimized_to_run(module, passes)
-    made = import_module("hlo.backend.planning.memory_map").memory_map(
-        optimized, mode=mode, threads=threads
-    )
+    made = import_module("hlo.backend.memory_map").memory_map(optimized, mode=mode, threads=threads)
     found: MemoryMap = made
     return found
 

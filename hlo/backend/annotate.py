@@ -16,13 +16,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.backend.backend import target_of
-from hlo.backend.codegen import marks
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.llvm_ir import kernel_module
-from hlo.backend.kernels.build import implementations
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.entry.llvm_ir import kernel_module
+from hlo.backend.ir import marks
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking import toolchain
 from hlo.backend.planning.buffers import assign
+from hlo.backend.planning.implementations import implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import BranchStep, KernelStep, LoopStep, Program, Step
 from hlo.backend.planning.schedule import schedule

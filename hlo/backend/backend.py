@@ -12,12 +12,11 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.codegen.ir_module import IrModule
-from hlo.backend.codegen.llvm_ir import emit
-from hlo.backend.codegen.target import Target
+from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.host import HostCalls
 from hlo.backend.interpreted import InterpretedExecutable
-from hlo.backend.kernels.build import implementations
+from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.ir.target import Target
 from hlo.backend.linking import recall, toolchain
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
@@ -26,6 +25,7 @@ from hlo.backend.padded import PaddedExecutable
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import BufferPlan
 from hlo.backend.planning.fitting import check_arrays, check_fits, check_host_arrays, check_windows
+from hlo.backend.planning.implementations import implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import Program
 from hlo.backend.planning.result_order import in_memory_order

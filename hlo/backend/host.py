@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hlo.backend.planning.leaves import leaves_of
+from hlo.analysis.leaves import leaves_of
 from hlo.backend.planning.program import HostStep, Program
 from hlo.errors import HloError
 from hlo.interpreter.device import Device, Surroundings

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.codegen.ir_module import IrModule
+from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.toolchain import host_target

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend import backend
-from hlo.backend.codegen.llvm_ir import TimedStep, emit_timed
+from hlo.backend.entry.llvm_ir import TimedStep, emit_timed
 from hlo.backend.host import HostCalls
 from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects

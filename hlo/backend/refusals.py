@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo.backend.planning.legality import MATRIX_TARGETS
+from hlo.analysis.legality import MATRIX_TARGETS
 from hlo.errors import Violation
 from hlo.interpreter.run import evaluator, located
 from hlo.ir.instruction import Instruction

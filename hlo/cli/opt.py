@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
-from hlo.backend.planning.legality import usual_way
+from hlo.analysis.legality import usual_way
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
 from hlo.cli.reading import read_module, reads_input

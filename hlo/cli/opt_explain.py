@@ -8,7 +8,7 @@ import inspect
 import click
 
 from hlo import ops  # noqa: F401  # fills the op table
-from hlo.backend.planning.legality import usual_way
+from hlo.analysis.legality import usual_way
 from hlo.cli.terminal import tell
 from hlo.error_codes import CODES
 from hlo.errors import HloError

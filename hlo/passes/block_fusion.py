@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hlo.analysis.block_size import KIND, LEAST_SAVED_BYTES, best_block, padded_bytes
+from hlo.analysis.blocking import can_be_cut
+from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.passes.block_size import KIND, LEAST_SAVED_BYTES, best_block, padded_bytes
-from hlo.passes.blocking import can_be_cut
-from hlo.passes.fusibility import is_scalar_constant
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 

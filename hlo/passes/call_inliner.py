@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.analysis.call_budget import (
+    called_otherwise,
+    is_within_budget,
+    of_calls,
+    shared_computations,
+)
 from hlo.ir.computation import Computation
 from hlo.ir.graph import (
     callees,
@@ -17,12 +23,6 @@ from hlo.ir.graph import (
 )
 from hlo.ir.instruction import Instruction, may_call
 from hlo.ir.module import Module
-from hlo.passes.call_budget import (
-    called_otherwise,
-    is_within_budget,
-    of_calls,
-    shared_computations,
-)
 from hlo.passes.liveness import awaited, wrapped_operations
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hlo.analysis.call_budget import budget
 from hlo.ir.computation import Computation
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
@@ -22,7 +23,6 @@ from hlo.ir.shape import Shape
 from hlo.ops.effects import with_callees
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import OPS, Trait
-from hlo.passes.call_budget import budget
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.liveness import awaited
 

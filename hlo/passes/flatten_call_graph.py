@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hlo.analysis.call_budget import shared_by
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers, calls, clone_computation, redirect_calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes.call_budget import shared_by
 
 CONTROL_FLOW = frozenset({"call", "while", "conditional"})
 

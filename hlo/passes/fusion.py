@@ -6,15 +6,15 @@ results are cut in two; 3. groups are planned per computation; 4. each becomes a
 
 from __future__ import annotations
 
+from hlo.analysis.block_size import is_blocked
+from hlo.analysis.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.ir.computation import Computation
 from hlo.ir.graph import calls, clone_instruction, control_predecessors, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.passes.block_size import is_blocked
 from hlo.passes.call_inliner import inline_call, inline_from_callers
 from hlo.passes.fold_results import finish_folds
-from hlo.passes.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
 from hlo.passes.fusion_siblings import joined

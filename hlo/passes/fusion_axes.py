@@ -13,9 +13,9 @@ from math import prod
 
 from msgspec import Struct, field
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
-from hlo.passes.fusibility import is_elementwise
 
 # Per dimension of a value: the root dimension it is (a part of), a folded one's number, or unknown.
 Axis = tuple[str, int]

@@ -14,10 +14,7 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from hlo.ir.computation import Computation
-from hlo.ir.graph import post_order
-from hlo.ir.instruction import Instruction
-from hlo.passes.fusibility import (
+from hlo.analysis.fusibility import (
     CONTRACTIONS,
     FINISHING,
     finishes,
@@ -29,6 +26,9 @@ from hlo.passes.fusibility import (
     leaves_updated_alone,
     op_cost,
 )
+from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
 from hlo.passes.fusion_axes import PICKED, STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,

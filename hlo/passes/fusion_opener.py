@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hlo.analysis.call_budget import called_otherwise, of_calls, shared_computations
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls, control_predecessors
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.passes.call_budget import called_otherwise, of_calls, shared_computations
 from hlo.passes.call_inliner import inline_call, inline_from_callers
 from hlo.passes.fusion import has_kernels
 from hlo.passes.liveness import awaited, wrapped_operations

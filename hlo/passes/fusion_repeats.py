@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
 from hlo.ir.instruction import Instruction
-from hlo.passes.fusibility import is_elementwise, is_fusible, op_cost
 from hlo.passes.fusion_axes import users_in
 
 CHEAP = 3  # ops per element that may be computed again for every use

@@ -18,6 +18,7 @@ from math import prod
 
 import numpy as np
 
+from hlo.analysis.selections import is_symmetric_selection, ordering_index
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
@@ -29,7 +30,6 @@ from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import new_computation, parameter
-from hlo.passes.selections import is_symmetric_selection, ordering_index
 
 _PART = 16 * 1024  # elements that one part folds at least
 _PARTS = 64  # parts that are enough

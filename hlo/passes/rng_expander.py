@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
+from hlo.analysis.loop_state import extend, is_extensible, of_any_shape
 from hlo.attributes.padding import PaddingDim
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
@@ -31,7 +32,6 @@ from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.ops.random import FIRST_STATE
 from hlo.passes.flatten_call_graph import flatten_call_graph
-from hlo.passes.loop_state import extend, is_extensible, of_any_shape
 from hlo.passes.rng_numbers import constant, drawn
 
 WORDS_PER_BLOCK = 4

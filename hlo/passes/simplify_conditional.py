@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hlo.analysis.call_budget import budget
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.making import make
-from hlo.passes.call_budget import budget
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.liveness import awaited, wrapped_operations
 from hlo.passes.patterns.matching import splat_literal

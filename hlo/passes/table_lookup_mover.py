@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.loop_state import element_index, is_extensible, unchanged_elements
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
@@ -23,9 +25,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import OPS, evaluation_keywords
-from hlo.passes.fusibility import is_elementwise
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_state import element_index, is_extensible, unchanged_elements
 from hlo.passes.rewriting import is_pinned
 
 MOST_BYTES = 1 << 15  # of a table: the old one and the new one stay in the cache

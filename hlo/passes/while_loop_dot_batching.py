@@ -13,6 +13,14 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
+from hlo.analysis.loop_state import (
+    Counter,
+    counter,
+    element_index,
+    extend,
+    is_extensible,
+    unchanged_elements,
+)
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers
 from hlo.ir.instruction import Instruction
@@ -21,14 +29,6 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_state import (
-    Counter,
-    counter,
-    element_index,
-    extend,
-    is_extensible,
-    unchanged_elements,
-)
 
 LEAST_ITERATIONS = 4
 SIDES = ("lhs", "rhs")

@@ -19,19 +19,19 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
-from hlo.ir.instruction import Instruction
-from hlo.ir.module import Module
-from hlo.ops.effects import has_effect
-from hlo.ops.table import Trait, has_trait
-from hlo.passes.liveness import awaited
-from hlo.passes.loop_state import (
+from hlo.analysis.loop_state import (
     element_index,
     extend,
     is_extensible,
     start_of,
     unchanged_elements,
 )
+from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ops.effects import has_effect
+from hlo.ops.table import Trait, has_trait
+from hlo.passes.liveness import awaited
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user,
 # or with an operand that is work.

@@ -8,14 +8,14 @@ and what the counter chooses (the rotations of a random number generator) become
 
 from __future__ import annotations
 
+from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.loop_state import counter
 from hlo.ir.graph import callees_first, calls, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
-from hlo.passes.fusibility import is_elementwise
 from hlo.passes.liveness import awaited
-from hlo.passes.loop_state import counter
 
 MOST_TRIPS = 8
 MOST_OPS = 512  # of all iterations together

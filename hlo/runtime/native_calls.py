@@ -1,4 +1,4 @@
-"""Native calls: an executable's ways into its native function (backend/codegen/call_ir.py).
+"""Native calls: an executable's ways into its native function (backend/entry/call_ir.py).
 
     arrays, numbers --native function--> results
     other objects --checked, made plain in Python--> the same native function

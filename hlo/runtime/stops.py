@@ -1,6 +1,6 @@
 """Stops: how a run ends before it is done, by a limit of time, a signal or the interpreter's exit.
 
-Native code asks whether it has to stop (hlo/backend/codegen/run_ir.py) and leaves with a number;
+Native code asks whether it has to stop (hlo/backend/entry/run_ir.py) and leaves with a number;
 here are the time that a thread's next run has, and the errors that the numbers stand for.
 """
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.codegen.target import Target
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
 from hlo.backend.kernels.contraction import contraction, convolution_form, convolution_repair
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_panel import Panel
-from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.instruction import Instruction
 from tests.support.contraction_harness import target_of
 

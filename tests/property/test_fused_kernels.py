@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hlo.backend.planning.legality import Way, way
+from hlo.analysis.legality import Way, way
 from hlo.parser.parse import parse
 from hlo.passes.dce import dce
 from hlo.passes.fusion import fusion

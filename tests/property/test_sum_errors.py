@@ -16,8 +16,8 @@ from benchmarks.error_cases import Case
 from benchmarks.error_contractions import dot as einsum
 from benchmarks.errors import errors_of
 from hlo import driver
+from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.kernel import Sums
 from hlo.tools.jax_engine import run_in_child
 from tests.support.contraction_harness import target_of
 

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from hlo import driver
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.llvm_ir import kernel_module
-from hlo.backend.codegen.target import Target
+from hlo.backend.entry.llvm_ir import kernel_module
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import KernelSequence
+from hlo.backend.ir.target import Target
 from hlo.backend.kernels.contraction import amx
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.kernel import KernelSequence
 from hlo.machine import NAMED
 from tests.property.test_sum_errors import Dot, allowed, units
 from tests.support.contraction_harness import Compiled

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.llvm_ir import kernel_module
-from hlo.backend.codegen.target import Target
-from hlo.backend.kernels.kernel import Kernel, KernelSequence
+from hlo.backend.entry.llvm_ir import kernel_module
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel, KernelSequence
+from hlo.backend.ir.target import Target
 from hlo.backend.linking.toolchain import host_machine
 from hlo.machine import NAMED
 

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import hlo
 from hlo.backend.backend import emit_llvm
-from hlo.backend.codegen.target import Target
-from hlo.backend.kernels.build import HostCall, implementations
+from hlo.backend.ir.target import Target
 from hlo.backend.planning.buffers import assign
+from hlo.backend.planning.implementations import HostCall, implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import schedule

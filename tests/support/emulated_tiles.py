@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from msgspec.structs import replace
 
-from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence
+from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 
 ROWS, ROW_BYTES = 16, 64
 _NUMBER, _ADDRESS, _STRIDE = ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64

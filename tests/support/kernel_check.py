@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.backend.kernels.build import Family
 from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.planning.implementations import Family
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction

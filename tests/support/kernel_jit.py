@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hlo.backend.kernels.kernel import Kernel
-from hlo.backend.planning.leaves import leaves_of
+from hlo.analysis.leaves import leaves_of
+from hlo.backend.ir.kernel import Kernel
 from hlo.ir.instruction import Instruction
 from hlo.parser.parse import parse
 from tests.support.lanes_jit import compile_text

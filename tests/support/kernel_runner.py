@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # runs one kernel alone
 import numpy as np
 
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.llvm_ir import kernel_module
-from hlo.backend.codegen.target import Target
-from hlo.backend.kernels.build import Family, as_sequence
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.entry.llvm_ir import kernel_module
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.linking.toolchain import host_target
+from hlo.backend.planning.implementations import Family, as_sequence
 from hlo.ir.instruction import Instruction
 from hlo.parser.parse import parse
 

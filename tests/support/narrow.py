@@ -18,9 +18,9 @@ import numpy as np
 from msgspec import Struct
 
 import hlo
-from hlo.backend.codegen.types import Lanes, decoded, encoded, rounded, storage_scalar
-from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters.elementwise import emit
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.lanes.types import Lanes, decoded, encoded, rounded, storage_scalar
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from tests.support.accuracy import FORMS, UNARY

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from hlo.analysis.legality import Way
 from hlo.backend.backend import emit_llvm, link
-from hlo.backend.codegen.target import Target
 from hlo.backend.host import HostCalls
-from hlo.backend.kernels.build import implementations
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.buffers import BufferPlan, assign
-from hlo.backend.planning.legality import Way
+from hlo.backend.planning.implementations import implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.schedule import schedule
 from hlo.ir.instruction import Instruction

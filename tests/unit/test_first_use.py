@@ -22,7 +22,7 @@ CHANGES = {
 }  # fmt: skip
 # Module-level values that functions change, each with the reason why threads may do so at once.
 CHANGED = {
-    "backend/codegen/elemental.py EMITTERS": "entered while modules are imported",
+    "backend/emitters/elemental.py EMITTERS": "entered while modules are imported",
     "backend/linking/cache.py _refused": "folders that a warning named; at worst twice",
     "backend/linking/cache.py _writes": "a count that says when to look at the folder",
     "backend/linking/compile.py _memory": "under a lock",
@@ -31,7 +31,7 @@ CHANGED = {
     "backend/linking/toolchain.py _options": "in a value that is made once",
     "backend/math/complex_arithmetic.py _definitions": "a text, the same whoever writes it",
     "backend/math/term.py _definitions": "a text, the same whoever writes it",
-    "backend/planning/leaves.py _known": "checked after it is found; the same whoever counts",
+    "analysis/leaves.py _known": "checked after it is found; the same whoever counts",
     "garbage.py _pending": "a count that says when to collect",
     "once.py _locks": "a set of weak references",
     "ops/custom_call.py REGISTERED": "the user's, one entry at a time",
@@ -41,7 +41,7 @@ CHANGED = {
     "parser/pieces.py _idle": "a stack: what is taken from it is one thread's",
     "passes/rewriting.py RULES": "entered while modules are imported",
     "passes/rewriting.py _BY_OPCODE": "entered while modules are imported",
-    "passes/selections.py _known": "an answer, the same whoever asks",
+    "analysis/selections.py _known": "an answer, the same whoever asks",
 }
 
 

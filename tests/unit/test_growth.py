@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hlo.analysis import call_budget
 from hlo.backend.planning import packing
-from hlo.passes import call_budget
 from tests.support.growing_modules import FAMILIES
 from tests.support.growth import growth, stage_work
 

@@ -30,11 +30,11 @@ ALLOWED = {
     "a call for each level of a tuple, which Shape.tuple bounds by 120, an origin by 200": """
         attributes.literal_text.literal_text attributes.literal_text.typed_literal_text
         attributes.origin._tuples attributes.sharding.sharding_text backend.host._nothing
-        backend.host._value backend.kernels.fingerprint._literal
+        backend.host._value analysis.fingerprint._literal
         backend.kernels.outputs._leaf_paths.walk backend.kernels.staged._paths
         backend.linking.recall._literal backend.linking.recall.module_digest.written
         backend.padded._filled backend.padded._value
-        backend.planning.leaves._Counted.__init__*2 backend.planning.result_order._ordered
+        analysis.leaves._Counted.__init__*2 backend.planning.result_order._ordered
         backend.planning.result_order._stored_tree interpreter.device.fresh
         interpreter.run._is_large interpreter.run.literal_value
         ir.literal.Literal.is_elided ir.literal.Literal.of*18 ir.literal.Literal.same_bits
@@ -54,17 +54,17 @@ ALLOWED = {
         verifier.instructions._skeleton
     """,
     "a call for each step in a kernel, which deep_fusions bounds by 100 (DEEPEST_PATH)": """
-        backend.codegen.access.lane_atom backend.codegen.elemental.Elemental._chosen*9
-        backend.codegen.indexing.Expr.depends_on*2
-        backend.codegen.indexing.Expr.is_made_of
-        backend.codegen.indexing.Expr.substituted*2
-        backend.codegen.indexing.rests_on_values backend.codegen.nest.Nest._atom*3
-        backend.codegen.nest.Nest._lane_atom*2
+        backend.lanes.access.lane_atom backend.emitters.elemental.Elemental._chosen*9
+        indexing.affine.Expr.depends_on*2
+        indexing.affine.Expr.is_made_of
+        indexing.affine.Expr.substituted*2
+        indexing.affine.rests_on_values backend.lanes.nest.Nest._atom*3
+        backend.lanes.nest.Nest._lane_atom*2
     """,
     "a call for each loop or branch around another, which check_nesting bounds by 100": """
-        backend.codegen.llvm_ir._Entry._branch*6
-        backend.codegen.loop_ir.LoopFunction._branch*5 backend.codegen.step_lists.weight
-        backend.codegen.watch_ir.is_short backend.codegen.watch_ir.step_us*3
+        backend.entry.llvm_ir._Entry._branch*6
+        backend.entry.loop_ir.LoopFunction._branch*5 backend.entry.step_lists.weight
+        backend.entry.watch_ir.is_short backend.entry.watch_ir.step_us*3
         backend.planning.control_cells.moved_bytes
         backend.planning.lowering._Lowering._branch*3
     """,
@@ -85,10 +85,10 @@ ALLOWED = {
         backend.kernels.scatter.select_scatter._Build._steps*2
         backend.kernels.scatter.select_scatter._Build._windows*2
         backend.kernels.stage._Emission.run*2 backend.kernels.streams._Emission._outer*2
-        backend.kernels.strips._Strip._inner*2 passes.selections._is_ordered.fold
+        backend.kernels.strips._Strip._inner*2 analysis.selections._is_ordered.fold
     """,
     "another form of a number, of a type made of others, or a piece of what is cut": """
-        backend.codegen.cutting._cut backend.math.complex_arithmetic.Complex.to
+        backend.ir.cutting._cut backend.math.complex_arithmetic.Complex.to
         backend.math.known_power._product backend.math.pieces._of_halves
         backend.math.pieces.entry
         backend.math.term.Term._as*2 ops.comparators._spread
@@ -100,7 +100,7 @@ ALLOWED = {
         backend.kernels.contraction.axes.Contraction.swapped
         backend.kernels.contraction.convolution_form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
-        backend.planning.legality._stays_on_device*2
+        analysis.legality._stays_on_device*2
         backend.planning.update_order._updated_by_fusion*2 parser.asynchronous._start*4
         parser.kinds.attribute_kinds parser.lexer.Lexer._opens_layout*2
         parser.outline._nested parser.pieces._called*2 passes.cse._attribute_key
@@ -112,10 +112,10 @@ ALLOWED = {
     """,
     "names itself as a key, or another class's method of its own name; no call": """
         attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
-        backend.codegen.target.Target.vector_bytes
-        backend.codegen.elemental.Elemental.dims backend.codegen.elemental.Elemental.splat
-        backend.codegen.indexing.Atom.__init__*2 backend.codegen.nest.Nest.depth
-        backend.codegen.polling._Function.place
+        backend.ir.target.Target.vector_bytes
+        backend.emitters.elemental.Elemental.dims backend.emitters.elemental.Elemental.splat
+        indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
+        backend.entry.polling._Function.place
         backend.emitters.reduction.Fold.reassociates
         backend.kernels.contraction.microkernel.Factor.vector
         backend.kernels.contraction.microkernel.Microkernel.ring
@@ -123,7 +123,7 @@ ALLOWED = {
         backend.kernels.squares._Block.squares backend.kernels.squares._Block.tile
         cli.main.LazyGroup.parse_args cli.numbers.Amount.convert
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
-        ops.normalization._Batch.sum passes.blocking.Block.cut
+        ops.normalization._Batch.sum analysis.blocking.Block.cut
         passes.constant_folding.constant_folding passes.cse.cse
         passes.fusion_axes.Group.dims passes.rewriting.apply_rules
         tools.compare.Report.largest_ulp tools.compare.Report.passed

@@ -13,9 +13,9 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.codegen.indexing import Expr
-from hlo.backend.codegen.nest import Bound, Nest
-from hlo.backend.codegen.writer import Value
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes.nest import Bound, Nest
+from hlo.indexing.affine import Expr
 
 FEW = 16  # terms that are added one after the other,
 BLOCKS = 8  # and blocks

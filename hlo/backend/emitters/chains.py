@@ -22,8 +22,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 
 if TYPE_CHECKING:
-    from hlo.backend.codegen.elemental import Elemental
-    from hlo.backend.codegen.target import Target
+    from hlo.backend.emitters.elemental import Elemental
+    from hlo.backend.ir.target import Target
 
 LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 # In vector instructions. Looking up numbers of a few exponents takes as long as computing for 24.

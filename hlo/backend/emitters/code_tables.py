@@ -2,7 +2,7 @@
 
     code of the root = table[code of the source]: all that is between rests on these two alone
 
-The table is filled when the executable is made (codegen/filling.py), by the chain itself, so that
+The table is filled when the executable is made (ir/filling.py), by the chain itself, so that
 the bits are those of the ops. Sixteen entries take 9 cycles of the load ports (normally distributed
 numbers touch a few KB); an exponential rounded to bf16 takes 14 of the arithmetic ones, each sum or
 product 2.5.
@@ -14,19 +14,20 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hlo.backend.codegen import filling, halves, types
-from hlo.backend.codegen.indexing import Index
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.chains import Chain, chain_of, uniform
+from hlo.backend.ir import filling
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.lanes import halves, types
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing.affine import Index
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
 
 if TYPE_CHECKING:
-    from hlo.backend.codegen.elemental import Elemental
+    from hlo.backend.emitters.elemental import Elemental
 
 _LANES = 16
 _WORDS = f"<{_LANES} x i32>"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hlo.backend.codegen import types
 from hlo.backend.emitters.conversion import storage_bits
 from hlo.backend.emitters.floats import FLOAT
 from hlo.backend.emitters.integers import INTEGER, PRED
+from hlo.backend.lanes import types
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters import conversion
 from hlo.backend.emitters.lanes import unsupported
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.lanes.types import Lanes
 from hlo.backend.math import complex_arithmetic, complex_functions, short_complex
 from hlo.backend.math.complex_arithmetic import Complex, outlined_pair
 from hlo.backend.math.roots import short_hypotenuse

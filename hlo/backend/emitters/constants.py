@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.lanes import types
+from hlo.backend.lanes.types import Lanes
 from hlo.errors import HloError
 from hlo.ir.dtype import DType
 from hlo.ir.literal import Literal

@@ -1,14 +1,14 @@
 """convert, bitcast-convert, reduce-precision, stochastic-convert: lanes of one type as another's.
 
-A result narrower than f32 is rounded by the caller (codegen/types.py), so a double or a wide
+A result narrower than f32 is rounded by the caller (lanes/types.py), so a double or a wide
 integer goes to float lanes by rounding to odd: the caller's rounding is then the only one
 (Boldo and Melquiond 2008: odd rounding with two more bits is harmless).
 """
 
 from __future__ import annotations
 
-from hlo.backend.codegen.types import compute_scalar, decoded, encoded
 from hlo.backend.emitters.lanes import closed
+from hlo.backend.lanes.types import compute_scalar, decoded, encoded
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term
 from hlo.ir import dtype as dt

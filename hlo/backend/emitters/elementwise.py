@@ -2,7 +2,7 @@
 
     emit(opcode, w, target, operands, operand_types, result, attributes) -> Lanes
 
-Works for any lane count, one included. Lanes are held as codegen/types.py says; the caller
+Works for any lane count, one included. Lanes are held as lanes/types.py says; the caller
 rounds a result whose type is narrower than f32.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes, has_nan_codes, selected
-from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters import comparison, complex_numbers, conversion
 from hlo.backend.emitters.floats import FLOAT
 from hlo.backend.emitters.integers import INTEGER, PRED
 from hlo.backend.emitters.lanes import closed, opened, unsupported
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.lanes.types import Lanes, has_nan_codes, selected
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 

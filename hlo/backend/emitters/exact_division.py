@@ -17,11 +17,11 @@ from functools import partial, reduce
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters.floats import FUNCTIONS
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.lanes import types
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes
 from hlo.backend.math.scaling import FORMATS
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation

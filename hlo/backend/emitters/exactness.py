@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, vector_of
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.lanes import types
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 

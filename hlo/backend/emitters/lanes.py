@@ -1,6 +1,6 @@
 """The forms in which emitters compute, where they differ from the lanes that kernels pass around.
 
-Integers of fewer than 8 bits come and go as LLVM's own iN (codegen/types.py) and are computed
+Integers of fewer than 8 bits come and go as LLVM's own iN (lanes/types.py) and are computed
 with as i8, sign- or zero-extended: no machine has nibble lanes.
 """
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hlo.backend.codegen import indexing, types
-from hlo.backend.codegen.elemental import Elemental, Path, emits
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.emitters.elemental import Elemental, Path, emits
 from hlo.backend.emitters.values import of_bits
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.lanes import types
+from hlo.backend.lanes.types import Lanes
 from hlo.backend.math.term import Term, outlined
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
@@ -30,7 +31,7 @@ def rng_bit_generator(
     """Element 0: the state after; element 1: the bits."""
     state_shape, bits = instruction.shape.elements
     (operand,) = instruction.operands
-    wanted = [(indexing.number(k),) for k in range(state_shape.dims[0])]
+    wanted = [(affine.number(k),) for k in range(state_shape.dims[0])]
     state = [types.parts(s)[0] for s in elemental.lanes_at(operand, wanted)]
     is_threefry = attribute(instruction, "algorithm") == "rng_three_fry"
     if path == (0,):
@@ -114,7 +115,7 @@ def _threefry_element(
     w = elemental.nest.w
     shape = instruction.shape.elements[1]
     if shape.dtype.bits == 64:
-        position = _wide(elemental, indexing.linear(index, shape.dims))
+        position = _wide(elemental, affine.linear(index, shape.dims))
         a, b = _threefry(w, state, position)
         return of_bits(elemental, _double(w, a, b), shape.dtype)
     if not shape.dims:
@@ -122,7 +123,7 @@ def _threefry_element(
         return of_bits(elemental, a, shape.dtype)
     d = _split_dimension(shape.dims)
     halved = (*index[:d], index[d] // 2, *index[d + 1 :])
-    a, b = _threefry(w, state, _wide(elemental, indexing.linear(halved, _half(shape.dims))))
+    a, b = _threefry(w, state, _wide(elemental, affine.linear(halved, _half(shape.dims))))
     which = _wide(elemental, index[d] % 2)
     lanes = max(which.lanes, a.lanes)
     which = w.splat(which, lanes)
@@ -169,7 +170,7 @@ def _philox_element(
     """Word i of the stream is word i % 4 of block i / 4; 64 bits take two neighbours."""
     w = elemental.nest.w
     shape = instruction.shape.elements[1]
-    position = indexing.linear(index, shape.dims)
+    position = affine.linear(index, shape.dims)
     if shape.dtype.bits == 64:
         words = _philox(elemental, state, _wide(elemental, position // 2))
         pairs = [_double(w, words[0], words[1]), _double(w, words[2], words[3])]

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.types import Lanes, joined, parts
-from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.analysis.selections import is_symmetric_selection, ordering_index
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.lanes import types
+from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.passes.selections import is_symmetric_selection, ordering_index
 
 # Associative and commutative up to rounding; the second column: f(x, x) = x.
 _KNOWN = {

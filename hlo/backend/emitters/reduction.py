@@ -13,17 +13,18 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.codegen import indexing, spaces, types
-from hlo.backend.codegen.access import stride
-from hlo.backend.codegen.elemental import Elemental, Path, emits
-from hlo.backend.codegen.indexing import Expr, Index, Variable
-from hlo.backend.codegen.lane_loops import lane_loop
-from hlo.backend.codegen.trace import HEAVY, trace
-from hlo.backend.codegen.types import Lanes, joined, parts
-from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
+from hlo.backend.emitters.elemental import Elemental, Path, emits
 from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.emitters.trace import HEAVY, trace
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import stride
+from hlo.backend.lanes.lane_loops import lane_loop
+from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.indexing import affine, spaces
+from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
@@ -130,7 +131,7 @@ class Space(Struct):
         is_turned = lanes > 1 and self._reads_rows(indices[0])
         if prod(self.extents) <= UNROLLED or is_turned:
             inner = [
-                indexing.delinearized(indexing.number(position), self.extents)
+                affine.delinearized(affine.number(position), self.extents)
                 for position in range(prod(self.extents))
             ]
             if is_turned:
@@ -150,7 +151,7 @@ class Space(Struct):
         if not FEWEST_TURNED <= length <= most or len(self.extents) != 1:
             return False
         variable = Variable("row", 0, length - 1)
-        at = self.full(index, (indexing.of(variable),))
+        at = self.full(index, (affine.of(variable),))
         arrays = self.instruction.operands[: len(self.inits)]
         found = trace(self.elemental, [(x, at, ()) for x in arrays])
         if length * (1 + found.ops + 8 * found.heavy) > MOST_ROW_OPS or found.reductions:
@@ -170,7 +171,7 @@ class Space(Struct):
             return self._in_pairs(indices, start)
         results = start
         for position in range(prod(self.extents)):
-            inner = indexing.delinearized(indexing.number(position), self.extents)
+            inner = affine.delinearized(affine.number(position), self.extents)
             results = self._stepped(results, [self.full(index, inner) for index in indices])
         return results
 
@@ -178,7 +179,7 @@ class Space(Struct):
         """Halves summed first, as a binary counter does: small terms are not lost one by one."""
         partials: list[tuple[int, list[Accumulators]]] = []  # (elements in it, sums)
         for position in range(prod(self.extents)):
-            inner = indexing.delinearized(indexing.number(position), self.extents)
+            inner = affine.delinearized(affine.number(position), self.extents)
             elements = self.element([self.full(index, inner) for index in indices])
             taken = [self.wide(x, a) for x, a in zip(elements, start, strict=True)]
             count = 1
@@ -216,13 +217,13 @@ class Space(Struct):
 
         def met(inner: Index) -> list[Expr]:
             roots = self.instruction.operands[: len(self.inits)]
-            at = self.full(index, indexing.reshaped(inner, self.extents, self.extents))
+            at = self.full(index, affine.reshaped(inner, self.extents, self.extents))
             return trace(self.elemental, [(x, at, ()) for x in roots]).expressions()
 
         return spaces.factored(self.extents, met)
 
     def inner(self, variables: Sequence[Expr], extents: Sequence[int]) -> Index:
-        return indexing.reshaped(tuple(variables), extents, self.extents)
+        return affine.reshaped(tuple(variables), extents, self.extents)
 
     def _nested(
         self, indices: list[Index], extents: Sequence[int], outer: list[Expr], carried: list[Value]
@@ -327,7 +328,7 @@ class Space(Struct):
 
         def row(outer: list[Expr], values: list[Value]) -> list[Value]:
             if not blocks:
-                return vectors([*outer, indexing.ZERO], (0, length), values)
+                return vectors([*outer, affine.ZERO], (0, length), values)
 
             def block(at: list[Expr], values: list[Value]) -> list[Value]:
                 return vectors([*outer, at[0] * size], (0, size), values)
@@ -335,7 +336,7 @@ class Space(Struct):
             values = BlockedSums(nest, [blocks], start, block, joined, BLOCK).from_(values)
             if blocks * size == length:
                 return values
-            rest = vectors([*outer, indexing.ZERO], (blocks * size, length), start)
+            rest = vectors([*outer, affine.ZERO], (blocks * size, length), start)
             return joined(values, rest)
 
         if not is_long:

@@ -8,9 +8,9 @@ which an odd 9-bit M rules out; the products are off by less than 2^-22.
 
 from __future__ import annotations
 
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.codegen import access, indexing, types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental, Path, emits
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, vector_of
 from hlo.backend.emitters import constants, elementwise
+from hlo.backend.emitters.elemental import Elemental, Path, emits
+from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.lanes import access, types
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
 from hlo.ir.dtype import DTYPES, DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -55,7 +56,7 @@ def constant(
     guard = elemental.test(elemental.guards) if elemental.guards else None
     results = []
     for index in indices:
-        position = indexing.linear(index, literal.shape.dims)
+        position = affine.linear(index, literal.shape.dims)
         own = guard
         if own is not None and own.lanes > 1 and position.lanes == 1:
             own = Value("true", "i1")
@@ -94,7 +95,7 @@ def bitcast_convert(
     count = operand.shape.dims[-1]
     results = []
     for index in indices:
-        pieces = elemental.lanes_at(operand, [(*index, indexing.number(k)) for k in range(count)])
+        pieces = elemental.lanes_at(operand, [(*index, affine.number(k)) for k in range(count)])
         results.append(_joined(elemental, instruction, pieces))
     return results
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from math import prod
 
 from hlo.attributes.window import Window
-from hlo.backend.codegen import indexing, types
-from hlo.backend.codegen.elemental import Elemental, Path, emits
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.types import Lanes, joined, parts
-from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
-from hlo.backend.emitters.movement import Condition
+from hlo.backend.emitters.elemental import Elemental, Path, emits
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes import types
+from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
+from hlo.indexing.maps import Condition
 from hlo.ir.instruction import Instruction
 from hlo.ops.windows import trimmed
 
@@ -55,7 +56,7 @@ def _folded(
     if prod(sizes) <= (_UNROLLED if is_cheap else _UNROLLED_LONG):
         for k, index in enumerate(indices):
             for position in range(prod(sizes)):
-                offsets = indexing.delinearized(indexing.number(position), sizes)
+                offsets = affine.delinearized(affine.number(position), sizes)
                 totals[k] = _stepped(elemental, instruction, index, offsets, totals[k])
     elif all(index and index[-1].lanes > 1 for index in indices):
         totals = _looped(elemental, instruction, indices, totals)
@@ -109,7 +110,7 @@ def _looped(
 
     def step(at: list[Expr], carried: list[Value]) -> list[Value]:
         places = iter(at)
-        offsets = tuple(next(places) if size > 1 else indexing.ZERO for size in sizes)
+        offsets = tuple(next(places) if size > 1 else affine.ZERO for size in sizes)
         pairs = zip(indices, _regrouped(instruction, carried), strict=True)
         return _flat([_stepped(elemental, instruction, i, offsets, a) for i, a in pairs])
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.codegen.types import Lanes, joined, parts
-from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.lanes.types import Lanes, joined, parts
 
 Apply = Callable[[Lanes, Lanes], Lanes]
 

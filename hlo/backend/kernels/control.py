@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hlo.backend.codegen.nest import Level, Nest
-from hlo.backend.codegen.writer import Value
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes.nest import Level, Nest
 
 
 def when(nest: Nest, condition: Value, body: Callable[[], None]) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, loop_variables
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part
+from hlo.indexing.affine import Expr, loop_variables
 
 
 def flops(parts: Sequence[Part]) -> int:

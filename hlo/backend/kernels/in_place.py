@@ -7,14 +7,14 @@ reduction over the part's own rows, which comes before their stores.
 
 from __future__ import annotations
 
-from hlo.backend.codegen import indexing
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr
-from hlo.backend.codegen.trace import Read
+from hlo.analysis.leaves import leaf_count
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.trace import Read
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part
-from hlo.backend.planning.leaves import leaf_count
+from hlo.backend.lanes.access import Memory
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr
 from hlo.ir.instruction import Instruction
 
 
@@ -59,7 +59,7 @@ def _is_safe(part: Part, output: Output, operand: int) -> bool:
         return True
     if output not in part.outputs or part.tile is not None:
         return False
-    place = output.place(part.index([indexing.of(v) for v in part.variables]))
+    place = output.place(part.index([affine.of(v) for v in part.variables]))
     return all(_is_own(part, read, place) for read in reads)
 
 
@@ -80,6 +80,6 @@ def _is_own(part: Part, read: Read, place: Expr) -> bool:
     return inner.low <= rest.low and rest.high <= inner.high
 
 
-def sum_of(place: Expr, variables: list[indexing.Variable]) -> Expr:
+def sum_of(place: Expr, variables: list[affine.Variable]) -> Expr:
     """The terms of some variables."""
     return Expr({v: k for v, k in place.terms.items() if v in variables}, 0)

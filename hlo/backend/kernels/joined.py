@@ -12,8 +12,8 @@ from __future__ import annotations
 from itertools import accumulate
 from math import prod
 
-from hlo.backend.codegen.target import Target
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from hlo.backend.codegen import access
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.types import Lanes
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.lanes import access
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
 
 

@@ -12,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import gcd, prod
 
-from hlo.backend.codegen import indexing, types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental, Path
-from hlo.backend.codegen.indexing import Expr, Index, Variable
-from hlo.backend.codegen.trace import Read, reduced_index, trace
-from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.elemental import Elemental, Path
 from hlo.backend.emitters.reduction import UNROLLED
+from hlo.backend.emitters.trace import Read, reduced_index, trace
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers
 from hlo.backend.kernels.thread_memory import thread_memory
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import Memory
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -52,7 +53,7 @@ class KeptStrip(Kept):
         """Vectors of a batch differ by constants: these, and the lane, are the place in a row."""
         (across,) = [e for e in index if e.lanes > 1]
         lane = Variable("0", 0, across.lanes - 1, 0, across.lanes, Value("0", "i64"))
-        place = indexing.linear([index[d] for d in self.folded], self.sizes)
+        place = affine.linear([index[d] for d in self.folded], self.sizes)
         return place * self.width + Expr({lane: 1}, (across.constant - self.shift) % self.width)
 
 
@@ -132,7 +133,7 @@ def _asked(
 ) -> dict[Instruction, Asked]:
     """What each stage asks for while what earlier stages left is there."""
     found: dict[Instruction, Asked] = {i: {} for i in wanted}
-    index = part.index([indexing.of(v) for v in part.variables])
+    index = part.index([affine.of(v) for v in part.variables])
     stages: list[list[tuple[Instruction, Index, Path]]] = []
     for reduce, at in reversed(part.trace.reductions):
         inner, _ = reduced_index(reduce, at)
@@ -199,6 +200,6 @@ def _folded_dims(part: Part, indices: list[Index], dims: tuple[int, ...]) -> tup
         if len(across) != 1 or across[0] in inner or index[across[0]].coefficient(lane) != 1:
             return None
         sizes = [dims[d] for d in inner]
-        if not covers(indexing.linear([index[d] for d in inner], sizes), prod(sizes)):
+        if not covers(affine.linear([index[d] for d in inner], sizes), prod(sizes)):
             return None  # a stage that leaves, or wants, other elements than the others
     return tuple(inner)

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.costs import evaluations, flops
 from hlo.backend.kernels.part import Part
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.codegen import indexing
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental, Path
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.writer import Value
-from hlo.backend.emitters.movement import window_starts
-from hlo.backend.planning.leaves import leaves_of
+from hlo.analysis.leaves import leaves_of
+from hlo.backend.emitters.elemental import Elemental, Path
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes.access import Memory
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
+from hlo.indexing.maps import window_starts
 from hlo.ir.instruction import Instruction
 
 
@@ -41,7 +41,7 @@ class Output(Struct, frozen=True):
     def row_index(self, index: Index) -> Index:
         """The index of the row that holds an element of a larger output."""
         count = len(self.rows)
-        return (*index[:count], *[indexing.ZERO] * (len(self.dims) - count))
+        return (*index[:count], *[affine.ZERO] * (len(self.dims) - count))
 
 
 def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: int) -> list[Output]:
@@ -72,7 +72,7 @@ class _Linear(Struct, frozen=True):
     dims: tuple[int, ...]
 
     def __call__(self, index: Index) -> Expr:
-        return indexing.linear(index, self.dims)
+        return affine.linear(index, self.dims)
 
 
 def _buffer_slot(elemental: Elemental, number: int) -> Value:
@@ -108,7 +108,7 @@ def _window_output(
             return elemental.clamped(source.operands[number], at, low, high)
 
         starts = window_starts(source, 2, dims, update.shape.dims, start)
-        return indexing.linear(tuple(e + s for e, s in zip(index, starts, strict=True)), dims)
+        return affine.linear(tuple(e + s for e, s in zip(index, starts, strict=True)), dims)
 
     alias = (held.leaf, leaf)
     return Output(update, (), memory, update.shape.dims, place, dims, alias, leaf)

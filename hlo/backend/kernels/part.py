@@ -6,10 +6,10 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.backend.codegen import indexing
-from hlo.backend.codegen.indexing import Expr, Index, Variable
-from hlo.backend.codegen.trace import Trace
+from hlo.backend.emitters.trace import Trace
 from hlo.backend.kernels.outputs import Output
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.instruction import Instruction
 
 LEAST_STREAM_BYTES = 1 << 18  # of arrays that come from memory, or go there
@@ -125,7 +125,7 @@ class Part(Struct):
     def index(self, variables: list[Expr]) -> Index:
         """The result's index for values of the loop variables."""
         order = self.order or tuple(range(len(self.dims)))
-        inner = indexing.reshaped(tuple(variables), self.extents, [self.dims[d] for d in order])
+        inner = affine.reshaped(tuple(variables), self.extents, [self.dims[d] for d in order])
         return self._placed(inner)
 
     def _placed(self, inner: Index) -> Index:

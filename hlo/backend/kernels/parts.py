@@ -8,13 +8,8 @@ from __future__ import annotations
 import itertools
 from math import prod
 
-from hlo.backend.codegen import indexing, spaces
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index, Variable
-from hlo.backend.codegen.lane_loops import fitting, narrowed
-from hlo.backend.codegen.trace import Trace, trace
-from hlo.backend.codegen.transposed import MOST_LANES
 from hlo.backend.emitters import reducers
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import (
     FEWEST_TURNED,
     MOST_ROW_OPS,
@@ -22,9 +17,14 @@ from hlo.backend.emitters.reduction import (
     UNROLLED,
     most_turned,
 )
+from hlo.backend.emitters.trace import Trace, trace
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LIGHT, LINE_BYTES, Part, Squares
 from hlo.backend.kernels.units import UNITS, choose_units
+from hlo.backend.lanes.lane_loops import fitting, narrowed
+from hlo.backend.lanes.transposed import MOST_LANES
+from hlo.indexing import affine, spaces
+from hlo.indexing.affine import Expr, Index, Variable
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams
 _BOX_OPS = 300  # and at most so many ops in all of them together
@@ -74,7 +74,7 @@ def _boxes(elemental: Elemental, whole: Part) -> list[Part]:
         Variable(f"d{k}", n, n + size - 1)
         for k, (n, size) in enumerate(zip(whole.low, whole.dims, strict=True))
     ]
-    index = tuple(indexing.of(v) for v in variables)
+    index = tuple(affine.of(v) for v in variables)
     found = whole.trace = traced(elemental, whole, index)
     whole.variables = variables
     cuts = _cuts(found, variables)
@@ -99,7 +99,7 @@ def _recut(elemental: Elemental, box: Part) -> list[Part]:
         Variable(f"d{k}", n, n + size - 1)
         for k, (n, size) in enumerate(zip(box.low, box.dims, strict=True))
     ]
-    found = traced(elemental, box, tuple(indexing.of(v) for v in variables))
+    found = traced(elemental, box, tuple(affine.of(v) for v in variables))
     if not any(_cuts(found, variables)):
         return [box]
     return _boxes(elemental, box)
@@ -136,14 +136,14 @@ def _planned(elemental: Elemental, part: Part) -> Part:
     def met(inner: Index) -> list[Expr]:
         index = part._placed(inner)
         found = part.trace = traced(elemental, part, index)
-        places = [indexing.linear(index, o.frame) for o in part.outputs]
-        places += [indexing.linear(o.row_index(index), o.dims) for o in part.outer]
+        places = [affine.linear(index, o.frame) for o in part.outputs]
+        places += [affine.linear(o.row_index(index), o.dims) for o in part.outer]
         return found.expressions() + places
 
     part.extents, part.variables = spaces.factored_with(dims, met)
     if len(part.variables) != len(part.extents):
         part.variables = spaces.variables_of(part.extents)
-        part.trace = traced(elemental, part, part.index([indexing.of(v) for v in part.variables]))
+        part.trace = traced(elemental, part, part.index([affine.of(v) for v in part.variables]))
     part.lanes = elemental.lanes
     if _choose_strip(part, kept):
         return part
@@ -161,7 +161,7 @@ def _choose_order(elemental: Elemental, part: Part) -> int:
     variables, found = part.variables, part.trace
     if len(variables) != len(part.dims):  # not looked at yet
         variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(part.dims)]
-        found = traced(elemental, part, part._placed(tuple(indexing.of(v) for v in variables)))
+        found = traced(elemental, part, part._placed(tuple(affine.of(v) for v in variables)))
     sets = {
         tuple(d for d, v in enumerate(variables) if any(e.depends_on(v) for e in index))
         for _, index in found.reductions
@@ -185,7 +185,7 @@ def _choose_strip(part: Part, kept: int) -> bool:
     if not count or part.extents[count - 1] < part.lanes:
         return False
     folded = prod(part.extents[count:])
-    place = part.outputs[0].place(part.index([indexing.of(v) for v in part.variables]))
+    place = part.outputs[0].place(part.index([affine.of(v) for v in part.variables]))
     is_contiguous = place.coefficient(part.variables[count - 1]) == 1
     if not is_contiguous and (folded > _SHORT_FOLD or part.order):
         return False
@@ -303,7 +303,7 @@ def _fills_lines(part: Part, output: Output) -> bool:
         return False
     if part.extents[-1] * size_bytes % LINE_BYTES or part.extents[-1] < part.lanes:
         return False
-    place = output.place(part.index([indexing.of(v) for v in part.variables]))
+    place = output.place(part.index([affine.of(v) for v in part.variables]))
     *outer, last = part.variables
     steps = [place.coefficient(v) for v in outer]
     return (

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental, is_elementwise
-from hlo.backend.codegen.indexing import Expr, Index, linear, of
-from hlo.backend.codegen.trace import HEAVY
+from hlo.backend.emitters.elemental import Elemental, is_elementwise
+from hlo.backend.emitters.trace import HEAVY
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.thread_memory import thread_memory
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import Memory
+from hlo.indexing.affine import Expr, Index, linear, of
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.codegen import indexing, types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Atom, Expr, Index
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.trace import trace
-from hlo.backend.codegen.types import Lanes
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.trace import trace
 from hlo.backend.kernels.part import LEAST_STREAM_BYTES, LINE_BYTES, Part
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing import affine
+from hlo.indexing.affine import Atom, Expr, Index
 from hlo.ir.instruction import Instruction
 
 _AHEAD_BYTES = 4096  # that memory delivers while it is waited for: at least one row
@@ -37,7 +38,7 @@ def fetch_ahead(
         for read in part.trace.reads
         if read.leaf in known and not read.folded and read.position.coefficient(lane) == 1
         # where a run-time value leads is known behind its load only
-        if not indexing.rests_on_values(read.position)
+        if not affine.rests_on_values(read.position)
     }
     for memory, position in sorted(positions, key=lambda p: (p[0].leaf, repr(p[1]))):
         item_bytes = memory.dtype.item_bytes
@@ -79,7 +80,7 @@ class Fetched:
         found = elemental.computed(instruction, indices, ())
         lines: dict[tuple[object, int], Expr] = {}
         for index in indices:
-            position = indexing.linear(index, instruction.shape.dims)
+            position = affine.linear(index, instruction.shape.dims)
             line = position.constant * self.memory.dtype.item_bytes // LINE_BYTES
             lines.setdefault((frozenset(position.terms.items()), line), position)
         for position in lines.values():

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.codegen import indexing, types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers, fixed_by
 from hlo.backend.kernels.thread_memory import thread_memory
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import Memory
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
@@ -40,7 +41,7 @@ class SavedRow(Kept):
         sizes = [self.dims[d] for d in self.inner]
         outer = tuple(e for d, e in enumerate(index) if d not in self.inner)
         row = self.rows.setdefault(outer, len(self.rows))
-        return indexing.linear([index[d] for d in self.inner], sizes) + row * prod(sizes)
+        return affine.linear([index[d] for d in self.inner], sizes) + row * prod(sizes)
 
 
 def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
@@ -88,7 +89,7 @@ def _inner(indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | Non
         return None
     inner = tuple(d for d in range(len(dims)) if any(i[d] != indices[0][d] for i in indices))
     for index in indices:
-        place = indexing.linear([index[d] for d in inner], [dims[d] for d in inner])
+        place = affine.linear([index[d] for d in inner], [dims[d] for d in inner])
         if not covers(place, prod(dims[d] for d in inner)):
             return None
         outer = {a for d in range(len(dims)) if d not in inner for a in index[d].terms}

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.codegen import indexing
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr
 
 _ALL = 0.9  # of an array, from which it is walked along, but for an edge
 
@@ -26,7 +26,7 @@ def own_leaves(
     sizes = {m.leaf: m.size for m in elemental.memory.values() if 0 <= m.leaf < operand_leaves}
     found = {*range(operand_leaves), *(operand_leaves + o.leaf for o in outputs)}
     for part in parts:
-        index = part.index([indexing.of(v) for v in part.variables])
+        index = part.index([affine.of(v) for v in part.variables])
         walks = [(r.leaf, r.position, sizes[r.leaf]) for r in part.trace.reads if r.leaf in sizes]
         walks += [(operand_leaves + o.leaf, o.place(index), prod(o.dims)) for o in part.outputs]
         found -= {leaf for leaf, place, size in walks if not _is_walked(part, place, size)}

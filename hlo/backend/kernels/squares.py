@@ -14,21 +14,22 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.codegen import access, indexing, types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, vector_of
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
 from hlo.backend.kernels.thread_memory import thread_memory
+from hlo.backend.lanes import access, types
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr
 
 
 def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
     """The code of one unit: a block."""
-    *others, last, rows = indexing.delinearized(position, part.block_extents())
+    *others, last, rows = affine.delinearized(position, part.block_extents())
     _Block(elemental, part, others, last, rows).emit()
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hlo.backend.codegen import access, indexing
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Atom, Expr
-from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between, masked_loop
-from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import strips_of
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
@@ -18,6 +15,10 @@ from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
 from hlo.backend.kernels.streams import emit_streams
 from hlo.backend.kernels.strips import emit_strips
+from hlo.backend.lanes import access
+from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between, masked_loop
+from hlo.indexing import affine
+from hlo.indexing.affine import Atom, Expr
 from hlo.ir.instruction import Instruction
 
 Limits = tuple[Value, Value]  # of a loop, known at run time
@@ -41,7 +42,7 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
             emit_squares(elemental, part, position)
             return []
         extents = (*(part.rounds(k) for k in range(part.prefix)), part.blocks)
-        *outer, block = indexing.delinearized(position, extents)
+        *outer, block = affine.delinearized(position, extents)
         if part.strip:
             emit_strips(elemental, part, outer, block)
             return []
@@ -125,7 +126,7 @@ class _Emission:
         """Outputs of fewer dimensions whose index is fixed by now."""
         part, elemental = self.part, self.elemental
         free = part.variables[len(outers[0]) :]
-        inner = [indexing.of(v) for v in free]
+        inner = [affine.of(v) for v in free]
         for output in list(self.waiting):
             indices = [output.row_index(part.index([*outer, *inner])) for outer in outers]
             if any(e.depends_on(v) for e in indices[0] for v in free):
@@ -157,7 +158,7 @@ class _Emission:
             for rows in [[o] for o in outers] if part.in_turn else [outers]:
                 self._lanes(limits, partial(self._store_rows, rows))
         elif limits is None and length <= BLOCK:
-            self._in_phases(outer, indexing.ZERO, None)
+            self._in_phases(outer, affine.ZERO, None)
         else:
             self._in_blocks(outer, limits or (nest.w.int(0), nest.w.int(length)))
 
@@ -177,7 +178,7 @@ class _Emission:
     def _in_phases(self, outer: list[Expr], first: Expr, limits: Limits | None) -> None:
         """One loop after another; `first`: where the rows that they leave begin."""
         elemental, part = self.elemental, self.part
-        start = indexing.linear(part.index([*outer, first]), part.outputs[0].dims)
+        start = affine.linear(part.index([*outer, first]), part.outputs[0].dims)
         begin_rows(elemental, start)
         for kept in self.phases:
 

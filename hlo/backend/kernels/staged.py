@@ -10,21 +10,19 @@ is first known, so softmax is one kernel of three stages per row.
 
 from __future__ import annotations
 
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.analysis.leaves import leaves_of
 from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
     random,
     reduction,
     values,
     windows,
 )
-from hlo.backend.emitters.movement import CASES
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels import costs
 from hlo.backend.kernels.in_place import in_place_pairs, with_repeats
-from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.numbering import spans_of, total_of
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.part import Part
@@ -32,7 +30,9 @@ from hlo.backend.kernels.parts import parts_of
 from hlo.backend.kernels.shares import own_leaves
 from hlo.backend.kernels.stage import emit_part
 from hlo.backend.kernels.streams import end_streams, plan_streams
-from hlo.backend.planning.leaves import leaves_of
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.nest import Nest
+from hlo.indexing.maps import CASES
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.effects import with_callees

@@ -17,19 +17,20 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.codegen import access, indexing, types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Atom, Expr, Index
-from hlo.backend.codegen.lane_loops import lane_loop, lane_loop_between
-from hlo.backend.codegen.trace import reduced_index, trace
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value
 from hlo.backend.emitters import reducers
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
+from hlo.backend.emitters.trace import reduced_index, trace
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried
 from hlo.backend.kernels.part import Part, reduce_dims
 from hlo.backend.kernels.thread_memory import thread_memory
+from hlo.backend.lanes import access, types
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing import affine
+from hlo.indexing.affine import Atom, Expr, Index
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -62,7 +63,7 @@ class Stream(Struct, eq=False):
     is_filled: bool = False
 
     def place(self, index: Index) -> Expr:
-        return indexing.linear(index, reduce_dims(self.reduce)) - self.start
+        return affine.linear(index, reduce_dims(self.reduce)) - self.start
 
     def load(self, elemental: Elemental, memories: list[Memory], place: Expr) -> Accumulators:
         """What stands there of all arrays that are folded together."""
@@ -136,8 +137,8 @@ def _suits(elemental: Elemental, part: Part, reduce: Instruction, index: Index) 
     if any(x.shape.dtype.is_complex for x in arrays) or not (reducer.reassociates and is_known):
         return False
     last = part.variables[-1]
-    own = indexing.linear(part.index([indexing.of(v) for v in part.variables]), part.dims)
-    place = indexing.linear(index, reduce_dims(reduce))
+    own = affine.linear(part.index([affine.of(v) for v in part.variables]), part.dims)
+    place = affine.linear(index, reduce_dims(reduce))
     if place.terms != own.terms or place.coefficient(last) != 1:
         return False
     length, rows = part.extents[-1], reduce.operands[0].shape.size // prod(reduce_dims(reduce))
@@ -168,7 +169,7 @@ def _is_cheap(elemental: Elemental, part: Part) -> bool:
     columns = sum(
         ops
         for ops, index in found.work
-        if any(e.depends_on(last) for e in index) and indexing.loop_variables(index) <= own
+        if any(e.depends_on(last) for e in index) and affine.loop_variables(index) <= own
     )
     return columns <= _COLUMN_WEIGHT
 
@@ -211,7 +212,7 @@ def emit_streams(
     elemental: Elemental, part: Part, outer: list[Expr], limits: Limits | None
 ) -> None:
     """The folds of one unit; their results are there for what follows."""
-    first = indexing.ZERO
+    first = affine.ZERO
     if limits is not None:
         first = elemental.nest.variable(limits[0], 0, part.extents[-1] - 1)
     own: list[Atom] = list(part.variables)
@@ -221,7 +222,7 @@ def emit_streams(
         streams = []
         for reduce, index in group:
             space = space_of(elemental, reduce, reducers.reducer(reduce))
-            start = indexing.linear(index, reduce_dims(reduce)).substituted(at)
+            start = affine.linear(index, reduce_dims(reduce)).substituted(at)
             partial, total, surplus = _memories(elemental, part, space)
             streams.append(Stream(reduce, index, space, partial, total, surplus, start))
         _Emission(columns, streams).run()
@@ -363,7 +364,7 @@ class _Emission(Struct):
 
             nest.loop(0, -(-whole // BLOCK) * BLOCK, BLOCK, [], block)
         if whole < length:
-            self._chunk([*outer, indexing.number(whole)], length - whole, is_last=True)
+            self._chunk([*outer, affine.number(whole)], length - whole, is_last=True)
 
     def _rows(self, outer: list[Expr], low: int | Value, high: int | Value, rows: int) -> None:
         nest, length = self.columns.elemental.nest, self.extents[-1]

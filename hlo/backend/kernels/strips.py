@@ -15,17 +15,18 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.backend.codegen import access, indexing
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.lane_loops import lane_loop_between, masked_loop
-from hlo.backend.codegen.trace import Trace
-from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import UNROLLED
+from hlo.backend.emitters.trace import Trace
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import KeptStrip
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.parts import traced
+from hlo.backend.lanes import access
+from hlo.backend.lanes.lane_loops import lane_loop_between, masked_loop
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
 
 
@@ -68,7 +69,7 @@ class _Strip(Struct):
         for kept in elemental.saved.values():
             assert isinstance(kept, KeptStrip), "strips keep nothing else"
             kept.begin()
-        free = [indexing.of(v) for v in part.variables[part.lane_loop + 1 :]]
+        free = [affine.of(v) for v in part.variables[part.lane_loop + 1 :]]
         at = [part.index([*self.outer, column, *free]) for column in columns]
         for reduce, wanted in _stages([traced(elemental, part, index) for index in at]):
             if not any(e.depends_on(v) for e in wanted[0] for v in part.variables):
@@ -91,7 +92,7 @@ class _Strip(Struct):
             return
         if not inner and prod(extents) <= UNROLLED:
             for position in range(prod(extents)):
-                fixed = indexing.delinearized(indexing.number(position), extents)
+                fixed = affine.delinearized(affine.number(position), extents)
                 self._store(list(fixed), columns)
             return
 

@@ -7,8 +7,8 @@ bounded, and the rest lies in the scratch memory, which stays in the core's cach
 
 from __future__ import annotations
 
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.writer import Value
 
 STACK_BYTES = 64 * 1024  # of one function
 _ALIGNMENT = 64

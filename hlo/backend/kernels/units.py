@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from hlo.backend.codegen import indexing
-from hlo.backend.codegen.indexing import Expr, Variable
 from hlo.backend.kernels.part import LIGHT, Part, fixed_by, reduce_dims
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Variable
 
 _BLOCK = 4096  # elements of the last dimension that one unit takes
 UNITS = 64  # enough parallel units
@@ -30,7 +30,7 @@ def choose_units(part: Part) -> None:
         if prod(reduce.operands[0].shape.dims) > prod(reduce_dims(reduce)) * 8
     ]
     outer = [
-        fixed_by(part, o.row_index(part.index([indexing.of(v) for v in part.variables])))
+        fixed_by(part, o.row_index(part.index([affine.of(v) for v in part.variables])))
         for o in part.outer
     ]
     shared = [n for n in levels if n <= loops] if part.in_lanes else levels
@@ -90,7 +90,7 @@ def _rows(part: Part, levels: list[int]) -> int:
 
 def _steps(index: Iterable[Expr], fixed: set[Variable]) -> int:
     """How many values an index takes while some variables stay."""
-    return prod(v.high - v.low + 1 for v in indexing.loop_variables(index) if v not in fixed)
+    return prod(v.high - v.low + 1 for v in affine.loop_variables(index) if v not in fixed)
 
 
 def _copies(part: Part, vectors: int, *, is_fold: bool) -> int:

@@ -16,20 +16,21 @@ from math import prod
 from msgspec import Struct
 
 from hlo.attributes.window import Window
-from hlo.backend.codegen import access, indexing, types
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes, joined, parts
-from hlo.backend.codegen.writer import Value, Writer, vector_of
 from hlo.backend.emitters import reducers
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.carried_sums import carried_of
-from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.outputs import Output, outputs_of
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
 from hlo.backend.kernels.window_row import RowFold, suits
+from hlo.backend.lanes import access, types
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
 
 _BLOCK = 64  # elements that one partial sum takes before it is added to the total
@@ -150,14 +151,14 @@ class _Scan:
         )
         fold.emit(
             self.extents[1],
-            lambda along: indexing.reshaped((row, along, indexing.ZERO), self.extents, dims),
+            lambda along: affine.reshaped((row, along, affine.ZERO), self.extents, dims),
         )
 
     def _lane(self, block: Expr) -> Expr:
         """The positions of a block's lanes, masked where they pass the end."""
         nest, w, lanes = self.elemental.nest, self.elemental.nest.w, self.elemental.lanes
         if self.lane_extent == 1:
-            return indexing.ZERO
+            return affine.ZERO
         start = nest.scalar(block * lanes)
         mask = None
         if self.lane_extent % lanes:
@@ -216,7 +217,7 @@ class _Scan:
         dims = self.instruction.shape.dims
         found: list[Value] = []
         for (before, after), acc, base in zip(places, accs, bases, strict=True):
-            index = indexing.reshaped((before, along, after), self.extents, dims)
+            index = affine.reshaped((before, along, after), self.extents, dims)
             found += parts(self._step(index, acc, base))
         return found
 

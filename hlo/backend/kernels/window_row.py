@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.codegen import access, types
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index
-from hlo.backend.codegen.lane_loops import fixed
-from hlo.backend.codegen.types import Lanes, joined, parts
-from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reducers import Reducer
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried, carried_of
 from hlo.backend.kernels.outputs import Output
+from hlo.backend.lanes import access, types
+from hlo.backend.lanes.lane_loops import fixed
+from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
 
 _BLOCK = 4  # vectors that are folded at a time

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.codegen import call_ir, scalar_ir
+from hlo.backend.entry import call_ir, scalar_ir
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
 from hlo.runtime.frames import FrameLayout

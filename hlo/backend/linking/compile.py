@@ -17,7 +17,7 @@ from hlo.backend.linking.machine import identity
 from hlo.once import lock
 
 if TYPE_CHECKING:
-    from hlo.backend.codegen.ir_module import IrModule
+    from hlo.backend.ir.ir_module import IrModule
 
 REMEMBERED_BYTES = 64 * 1024 * 1024
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hlo.backend.codegen.ir_module import ENTRY, FILL
+from hlo.backend.ir.ir_module import ENTRY, FILL
 from hlo.backend.linking import call_record as linking
 from hlo.backend.linking import native, recall
 from hlo.backend.linking.jit import Code

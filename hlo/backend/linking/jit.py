@@ -94,7 +94,7 @@ def address_of(name: str) -> int:
     """Where a symbol from outside a program's objects lies; OSError where there is none."""
     found = _defined.get(name)
     if not found and name.startswith(LAPACK):
-        lapack = import_module("hlo.backend.linking.lapack_symbols")
+        lapack = import_module("hlo.backend.kernels.linear_algebra.lapack_symbols")
         found = _defined[name] = lapack.routine_address(name)
     for library in () if found else LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):

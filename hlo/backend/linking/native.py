@@ -18,8 +18,8 @@ from importlib import import_module
 import ml_dtypes
 import numpy as np
 
-from hlo.backend.codegen import block_ir, call_ir, pool_ir, run_ir, scalar_ir
-from hlo.backend.codegen.ir_module import PARALLEL, WAKE, IrModule
+from hlo.backend.entry import block_ir, call_ir, pool_ir, run_ir, scalar_ir
+from hlo.backend.ir.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.backend.linking.constants import constants
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.planning.cells import Region
+from hlo.backend.planning.constants import constants
 from hlo.backend.planning.memory import memory_report
 from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import Program

@@ -15,8 +15,8 @@ from importlib import import_module
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
-from hlo.backend.codegen.ir_module import IrModule
-from hlo.backend.codegen.target import Target
+from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.ir.target import Target
 from hlo.backend.linking.machine import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.errors import HloError
 from hlo.forking import inside

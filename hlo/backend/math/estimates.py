@@ -6,7 +6,7 @@ a step or two of Newton's make it what the caller needs.
 
 from __future__ import annotations
 
-from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.math.term import Term
 
 _BITS = {"float": 32, "double": 64}

@@ -16,7 +16,7 @@ import zlib
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, Writer, float_bits, vector_of
+from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term, fma
 

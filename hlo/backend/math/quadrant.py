@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hlo.backend.codegen.writer import Value, Writer, float_bits, vector_of
+from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import FORMATS
 from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
 from hlo.once import once

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, vector_of
+from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.math.term import Term, fma
 
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer, mangled, scalar_of, vector_of
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer, mangled, scalar_of, vector_of
 
 Number = float | int
 FLOATS = {"float": "i32", "double": "i64"}

@@ -6,12 +6,12 @@ a rule, every one of them is in two lines; out of the second-level cache that ta
 
 from __future__ import annotations
 
-from hlo.backend.planning.legality import Way, way
+from hlo.analysis.fusibility import contraction_of
+from hlo.analysis.legality import Way, way
+from hlo.analysis.loop_state import counter
 from hlo.backend.planning.schedule import Schedule, Source
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.passes.fusibility import contraction_of
-from hlo.passes.loop_state import counter
 
 LEAST_BYTES = 1 << 11  # less is in the first-level cache soon
 MOST_BYTES = 1 << 20  # more does not stay in the second-level one beside the rest

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.backend.kernels.build import Implementation, Implementations
+from hlo.analysis.leaves import leaf_count, leaf_sizes
+from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.planning.cells import BufferPlan, Move, Node, Region, Run
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.fitting import check_addressable
-from hlo.backend.planning.leaves import leaf_count, leaf_sizes
-from hlo.backend.planning.legality import CONTROL, SOURCES, is_forwarding
+from hlo.backend.planning.implementations import Implementation, Implementations
 from hlo.backend.planning.occupancy import NOTHING, Scope
 from hlo.backend.planning.packing import place_spares
 from hlo.backend.planning.routine_cells import RoutineCells

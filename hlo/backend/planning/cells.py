@@ -11,7 +11,7 @@ from enum import Enum
 
 from msgspec import Struct, field
 
-from hlo.backend.kernels.build import Implementation
+from hlo.backend.planning.implementations import Implementation
 from hlo.backend.planning.schedule import Schedule
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
+from hlo.analysis.leaves import leaf_count, leaf_sizes
+from hlo.analysis.legality import CONTROL
 from hlo.backend.planning.alignment import is_worth_aligning
 from hlo.backend.planning.cells import Align, Branch, Loop, Move, Node, Region
-from hlo.backend.planning.leaves import leaf_count, leaf_sizes
-from hlo.backend.planning.legality import CONTROL
 from hlo.backend.planning.occupancy import NOTHING, Scope
 from hlo.backend.planning.schedule import Source
 from hlo.backend.planning.value_cells import Steps, ValueCells

@@ -6,20 +6,20 @@ where a path through c, and through fusions in it, is long, or where c joins ver
 table copies them (kernels/joined.py), where one kernel would be a nest of loops for each.
 
 A kernel's expression is evaluated from its results on, each op asking for its operands' elements
-(codegen/elemental.py): how deep that goes is bounded here, once for all that evaluates so. Calls
+(emitters/elemental.py): how deep that goes is bounded here, once for all that evaluates so. Calls
 may be as deep as the module: what a call runs is planned for itself, and no copy is made.
 Does not know: kernels, LLVM.
 """
 
 from __future__ import annotations
 
+from hlo.analysis.block_size import is_blocked
+from hlo.analysis.fusibility import is_wide_concatenate
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls, clone_module, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import OPS, Trait
-from hlo.passes.block_size import is_blocked
-from hlo.passes.fusibility import is_wide_concatenate
 
 # Steps from an op to an operand that is evaluated inside it. The pass `fusion` makes none so deep:
 # its fusions have fewer members.

@@ -6,8 +6,8 @@ that memory in place; the runtime hands it a copy of any argument that the calle
 
 from __future__ import annotations
 
+from hlo.analysis.leaves import leaf_offset, leaves_of, value_bytes
 from hlo.attributes.aliasing import InputAlias
-from hlo.backend.planning.leaves import leaf_offset, leaves_of, value_bytes
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.analysis.leaves import leaves_of
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window
 from hlo.backend.planning.cells import Cell, Region
-from hlo.backend.planning.leaves import leaves_of
 from hlo.backend.planning.memory import peak
 from hlo.backend.planning.program import HostStep, Program
 from hlo.errors import HloError, Violation

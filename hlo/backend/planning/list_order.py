@@ -10,8 +10,8 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable
 
-from hlo.backend.planning.leaves import leaf_count, leaf_sizes, value_bytes
-from hlo.backend.planning.legality import SOURCES, is_forwarding
+from hlo.analysis.leaves import leaf_count, leaf_sizes, value_bytes
+from hlo.analysis.legality import SOURCES, is_forwarding
 from hlo.ir.instruction import Instruction
 
 Source = tuple[Instruction, int]

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo.backend.kernels.build import HostCall
-from hlo.backend.kernels.kernel import Kernel, KernelSequence
+from hlo.analysis.legality import Way, way
+from hlo.analysis.loop_state import counter
+from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.planning.cells import Align, Branch, BufferPlan, Call, Loop, Move, Node, Run
-from hlo.backend.planning.legality import Way, way
+from hlo.backend.planning.implementations import HostCall
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
@@ -30,7 +31,6 @@ from hlo.backend.planning.program import (
 from hlo.backend.planning.regions import Together, regions
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
-from hlo.passes.loop_state import counter
 
 BYTES_PER_US = 20_000  # one core's streaming rate, reads and writes
 HOT_BYTES_PER_US = 60_000  # where the bytes are in the second-level cache from the last iteration

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.analysis.leaves import value_bytes
 from hlo.backend.planning.cells import Cell, Region
-from hlo.backend.planning.leaves import value_bytes
 from hlo.backend.planning.program import Program
 from hlo.runtime.memory import BufferRow, MemoryReport
 

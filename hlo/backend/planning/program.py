@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.cells import BufferPlan
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from hlo.backend.kernels.kernel import KernelSequence
+from hlo.analysis.legality import Way, way
+from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.planning.cells import Cell, Node, Region, Run
-from hlo.backend.planning.legality import Way, way
 
 MOST = 64  # kernels of a region: each is compared with the others
 _SIMPLE = frozenset({Region.ARENA, Region.ARGUMENT, Region.RESULT, Region.DONATED, Region.CONSTANT})

@@ -15,18 +15,18 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from hlo.backend.kernels.build import Implementations
+from hlo.analysis.call_budget import shared_computations
+from hlo.analysis.leaves import leaf_sizes
+from hlo.analysis.legality import CONTROL
 from hlo.backend.planning.cells import Call, Cell, Node, Region, Routine
 from hlo.backend.planning.control_cells import ControlCells
-from hlo.backend.planning.leaves import leaf_sizes
-from hlo.backend.planning.legality import CONTROL
+from hlo.backend.planning.implementations import Implementations
 from hlo.backend.planning.occupancy import NOTHING
 from hlo.backend.planning.packing import pack
 from hlo.backend.planning.schedule import Schedule
 from hlo.backend.planning.value_cells import Steps
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first
-from hlo.passes.call_budget import shared_computations
 
 
 class PlannedRoutine(Struct, eq=False):

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from hlo.analysis.leaves import leaf_count, leaf_sizes, value_bytes
+from hlo.analysis.legality import CONTROL, SOURCES, alias, is_forwarding
 from hlo.backend.planning.deep_fusions import without_deep_fusions
 from hlo.backend.planning.donation import donated_leaves
-from hlo.backend.planning.leaves import leaf_count, leaf_sizes, value_bytes
-from hlo.backend.planning.legality import CONTROL, SOURCES, alias, is_forwarding
 from hlo.backend.planning.list_order import list_order, with_late_fills
 from hlo.backend.planning.update_order import Order, Replaced, next_state, readers_first
 from hlo.errors import HloError

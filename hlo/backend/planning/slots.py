@@ -4,7 +4,7 @@
 # count, where a timed program counts.
 HEADER_SLOTS = 16
 SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
-# Of a run that can be stopped (hlo/backend/codegen/run_ir.py): why it has to stop (0: it goes on),
+# Of a run that can be stopped (hlo/backend/entry/run_ir.py): why it has to stop (0: it goes on),
 # nanoseconds of estimated work left until its loops look at the clock, when it next lets Python
 # look at signals, when its time is over, and the main thread's state while it has given up the
 # interpreter's lock. The rest is spare.

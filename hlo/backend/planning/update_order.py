@@ -15,8 +15,8 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from hlo.backend.planning.leaves import leaf_count, leaf_sizes
-from hlo.backend.planning.legality import SOURCES, alias, is_forwarding
+from hlo.analysis.leaves import leaf_count, leaf_sizes
+from hlo.analysis.legality import SOURCES, alias, is_forwarding
 from hlo.ir.computation import Computation
 from hlo.ir.graph import control_predecessors
 from hlo.ir.instruction import Instruction

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 
-from hlo.backend.kernels.build import Implementations
+from hlo.analysis.leaves import leaf_count, leaf_sizes
+from hlo.analysis.legality import SOURCES, is_forwarding
 from hlo.backend.planning.cells import Move, Node, Region
-from hlo.backend.planning.leaves import leaf_count, leaf_sizes
-from hlo.backend.planning.legality import SOURCES, is_forwarding
+from hlo.backend.planning.implementations import Implementations
 from hlo.backend.planning.moves import in_sequence
 from hlo.backend.planning.occupancy import NOTHING, Occupancy, Scope
 from hlo.backend.planning.schedule import Schedule, Source

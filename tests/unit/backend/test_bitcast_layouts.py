@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.analysis.legality import Way, way
 from hlo.backend import backend
-from hlo.backend.planning.legality import Way, way
 from hlo.backend.planning.program import HostStep, KernelStep
 from hlo.ir.module import Module
 

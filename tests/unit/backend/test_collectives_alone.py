@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.planning.legality import is_forwarding
+from hlo.analysis.legality import is_forwarding
 from hlo.errors import HloError
 
 ALONE = """HloModule alone

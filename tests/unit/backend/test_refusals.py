@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.planning.legality import (
+from hlo.analysis.legality import (
     COLLECTIVES,
     IDENTITY_TARGETS,
     MATRIX_TARGETS,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hlo import driver
-from hlo.backend.planning.legality import Way, usual_way
+from hlo.analysis.legality import Way, usual_way
 from hlo.ops.listing import constraints, explain_op, family, op_table
 from hlo.ops.table import OPS
 

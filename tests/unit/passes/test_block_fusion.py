@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.analysis.block_size import block_of, is_blocked, part_sizes
+from hlo.analysis.blocking import Block, cut_computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_fusion import block_fusion
-from hlo.passes.block_size import block_of, is_blocked, part_sizes
-from hlo.passes.blocking import Block, cut_computation
 from hlo.runtime.executable import Executable
 from tests.support.growing_modules import computation
 from tests.support.growing_modules import module as program

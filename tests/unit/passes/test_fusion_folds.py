@@ -3,13 +3,13 @@
 import pytest
 
 from hlo import driver
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.writer import Writer
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.costs import evaluations
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.parts import parts_of
 from hlo.backend.kernels.staged import enter_operands, lanes_of
+from hlo.backend.lanes.nest import Nest
 from hlo.backend.linking.toolchain import host_target
 from hlo.ir.instruction import Instruction
 

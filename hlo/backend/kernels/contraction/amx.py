@@ -20,10 +20,10 @@ import sys
 
 from msgspec import Struct
 
+from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import cut_of
-from hlo.backend.kernels.kernel import Sums
 from hlo.ir import dtype as dt
 from hlo.once import once
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hlo.backend.codegen import masked
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.lane_masks import below
@@ -21,7 +21,7 @@ from hlo.backend.kernels.contraction.loops import (
 from hlo.backend.kernels.contraction.packing import pack
 from hlo.backend.kernels.contraction.packing_form import Block, Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import element_address, ring_of
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hlo.backend.codegen import masked
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.types import storage_scalar
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import (
     PERMISSION_CALL,
     STEP_BYTES,
@@ -33,7 +32,8 @@ from hlo.backend.kernels.contraction.loops import (
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.contraction.transpose import transposed
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.lanes import masked
+from hlo.backend.lanes.types import storage_scalar
 
 
 def tile_product_kernel(plan: TilePlan, epilogue: Epilogue | None = None) -> Kernel:

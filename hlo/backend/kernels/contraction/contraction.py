@@ -15,7 +15,9 @@ from importlib import import_module
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.codegen.target import Target
+from hlo.analysis.fusibility import contraction_of
+from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums
+from hlo.backend.ir.target import Target
 from hlo.backend.kernels.contraction.amx import tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
 from hlo.backend.kernels.contraction.amx_product import tile_product_kernel
@@ -41,10 +43,8 @@ from hlo.backend.kernels.contraction.split import (
     split_stream,
     sum_kernel,
 )
-from hlo.backend.kernels.kernel import Kernel, KernelCall, KernelSequence, Sums
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.passes.fusibility import contraction_of
 
 
 class Places(Struct, frozen=True):

@@ -12,13 +12,13 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.loops import add, advanced, each, times
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
 from hlo.backend.kernels.contraction.transpose import transposed
-from hlo.backend.kernels.kernel import Kernel
 
 FEWEST = 2  # positions for which a panel of the kernel is made
 FEWEST_READS = 0.5  # of a row of a base's panel: gathering fewer takes less than packing

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
 from hlo.backend.kernels.contraction.convolution_panel import Panel
 from hlo.backend.kernels.contraction.convolution_resum import resum_function
@@ -32,7 +33,6 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.not_finite import note_not_finite, note_number, vectors_of
 from hlo.backend.kernels.contraction.ring import element_address, loaded
-from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.instruction import Instruction
 
 CHECK = 3  # vectors that are read while a vector of results is fetched and tested

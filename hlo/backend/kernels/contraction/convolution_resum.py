@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hlo.backend.codegen.types import storage_scalar
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
 from hlo.backend.kernels.contraction.convolution_panel import Panel
 from hlo.backend.kernels.contraction.loops import add, advanced, loop, ranged, times, when
@@ -24,7 +24,7 @@ from hlo.backend.kernels.contraction.ring import (
     scattered,
     written,
 )
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.lanes.types import storage_scalar
 
 
 def resum_function(form: Form) -> Kernel:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import REACH, has_assembly, write_assembly
 from hlo.backend.kernels.contraction.loops import (
     add,
@@ -26,7 +27,6 @@ from hlo.backend.kernels.contraction.loops import (
 from hlo.backend.kernels.contraction.packing import each_vector, pack
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
-from hlo.backend.kernels.kernel import Kernel
 
 CHUNK = 64  # rows of memory that are met again by the next panel: their pages stay known
 

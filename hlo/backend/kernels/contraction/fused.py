@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.codegen import indexing, types
-from hlo.backend.codegen.access import Memory
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.indexing import Expr, Index, Variable
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.nest import Nest
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.passes.fusibility import is_elementwise
 
 
 class Fused:
@@ -115,27 +116,25 @@ def _index(w: Writer, lanes: Lanes, columns: int, dims: tuple[int, ...]) -> Inde
     for size in dims[:leading]:
         outer *= size
     if inner != columns or lanes.stride != 1:
-        first = indexing.of(Variable("first", 0, outer * inner - 1, value=lanes.index))
+        first = affine.of(Variable("first", 0, outer * inner - 1, value=lanes.index))
         step = Variable("lane", 0, lanes.count - 1, lanes=lanes.count, value=w.int(0),
                         mask=lanes.mask)  # fmt: skip
         position = first + (Expr({step: 1}, 0) * lanes.stride if lanes.count > 1 else 0)
-        return indexing.delinearized(position, dims)
+        return affine.delinearized(position, dims)
     row, column = lanes.index, lanes.index
     if outer > 1:
         row = w.binary("udiv", lanes.index, w.int(inner))
         column = w.binary("sub", lanes.index, w.binary("mul", row, w.int(inner)))
     return (
-        *indexing.delinearized(
-            indexing.of(Variable("row", 0, outer - 1, value=row)), dims[:leading]
-        ),
-        *indexing.delinearized(_running(lanes, column, inner), dims[leading:]),
+        *affine.delinearized(affine.of(Variable("row", 0, outer - 1, value=row)), dims[:leading]),
+        *affine.delinearized(_running(lanes, column, inner), dims[leading:]),
     )
 
 
 def _running(lanes: Lanes, first: Value, size: int) -> Expr:
     """first, first + 1, ... in the lanes."""
     if lanes.count == 1:
-        return indexing.of(Variable("column", 0, size - 1, value=first))
+        return affine.of(Variable("column", 0, size - 1, value=first))
     column = Variable("column", 0, size - 1, lanes=lanes.count, value=first, mask=lanes.mask)
     return Expr({column: 1}, 0)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel, Sums
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.lane_sums import across
@@ -40,7 +41,6 @@ from hlo.backend.kernels.contraction.sum_blocks import (
     chain_of,
     cut_of,
 )
-from hlo.backend.kernels.kernel import Kernel, Sums
 from hlo.ir.dtype import DType
 
 MOST_ROWS = 8

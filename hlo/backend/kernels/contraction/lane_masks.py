@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 
 
 def below(w: Writer, start: Value, total: int, lanes: int) -> Value:

@@ -13,7 +13,7 @@ from math import gcd
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, advanced, divided, loop, times
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.sum_blocks import Cut

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, loop, times, when
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.ir.shape import Shape

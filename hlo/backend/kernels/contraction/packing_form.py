@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import times
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir.dtype import DType

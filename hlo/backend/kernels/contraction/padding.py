@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,
@@ -30,7 +31,6 @@ from hlo.backend.kernels.contraction.ring import (
     ring_of,
     stored,
 )
-from hlo.backend.kernels.kernel import Kernel
 from hlo.ir.dtype import DType
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.copies import CHUNK, is_assembly, packed
 from hlo.backend.kernels.contraction.loops import (
@@ -20,7 +21,6 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address
-from hlo.backend.kernels.kernel import Kernel
 
 
 def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Kernel:

@@ -11,11 +11,11 @@ from enum import Enum, auto
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
 from hlo.backend.kernels.contraction.packing_form import CACHE_LINE, Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
-from hlo.backend.kernels.kernel import Sums
 from hlo.ir.dtype import DType
 
 L1_BYTES = 32 << 10

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import (
     AssemblyTile,
     DepthLoop,
@@ -61,7 +62,6 @@ from hlo.backend.kernels.contraction.plan import Plan, Reading, only
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, element_address, is_plain
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
-from hlo.backend.kernels.kernel import Kernel
 
 
 class Columns(Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.lane_masks import iota
 from hlo.backend.kernels.contraction.loops import buffer_address
 from hlo.backend.kernels.contraction.ring import (

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.codegen import masked
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import compute_scalar, decoded, encoded, rounded, storage_scalar
-from hlo.backend.codegen.types import parts as parts_of
-from hlo.backend.codegen.writer import Value, Writer, mangled, vector_of
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
+from hlo.backend.lanes import masked
+from hlo.backend.lanes.types import compute_scalar, decoded, encoded, rounded, storage_scalar
+from hlo.backend.lanes.types import parts as parts_of
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel, Sums
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
 from hlo.backend.kernels.contraction.gemv import CHUNK, LEAST_UNITS, streams_columns
 from hlo.backend.kernels.contraction.lane_masks import below
@@ -26,7 +27,6 @@ from hlo.backend.kernels.contraction.loops import (
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
-from hlo.backend.kernels.kernel import Kernel, Sums
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Parts
 
 

@@ -15,11 +15,10 @@ from collections.abc import Callable
 import numpy as np
 from msgspec.structs import replace
 
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.transposed import transposed
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import Parts, loaded, written
 from hlo.backend.kernels.fourier.butterflies import Complex, conjugated, exchanged
@@ -34,8 +33,9 @@ from hlo.backend.kernels.fourier.plan import (
     is_smooth,
     roots,
 )
-from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.transposed import transposed
 
 Fetch = Callable[[Value], Parts]
 Put = Callable[[Value, Parts], None]

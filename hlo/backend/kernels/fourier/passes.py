@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.transposed import transposed
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Parts, loaded
 from hlo.backend.kernels.fourier.butterflies import Complex, butterfly
-from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.transposed import transposed
 from hlo.ir.dtype import DType
 
 X, Y, ROOTS = (Value(f"%{name}", "ptr") for name in ("x", "y", "roots"))

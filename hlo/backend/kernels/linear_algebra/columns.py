@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.transposed import transposed
-from hlo.backend.codegen.writer import Value, Writer
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.transposed import transposed
 
 SQUARE = 8  # rows and columns that are turned at once
 FROM, TO, IMAGINARY = (Value(f"%{name}", "ptr") for name in ("from", "to", "imaginary"))

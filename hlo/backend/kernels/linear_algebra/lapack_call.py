@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from hlo.backend.codegen.definitions import symbol
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import buffer_address, times, when
 from hlo.backend.kernels.contraction.ring import element_address
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.columns import nan_finding, pairing, turning
-from hlo.backend.linking import lapack_symbols
+from hlo.backend.lanes.nest import Nest
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType

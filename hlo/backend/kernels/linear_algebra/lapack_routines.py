@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.codegen.writer import Value
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.linear_algebra.lapack_call import NULL, LapackCall
 from hlo.errors import HloError
 from hlo.ir import dtype as dt

@@ -6,10 +6,10 @@ own. Types narrower than f32 are computed in f32 and rounded once, when they are
 
 from __future__ import annotations
 
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.transposed import transposed
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Parts, Ring, ring_of
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.transposed import transposed
 from hlo.ir.dtype import DType
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.codegen.target import Target
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
 from hlo.backend.kernels.linear_algebra.factorisation import (
     cholesky_kernel,
     factor_kernel,

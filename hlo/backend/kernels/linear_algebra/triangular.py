@@ -16,9 +16,9 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import (
     Parts,
@@ -29,8 +29,8 @@ from hlo.backend.kernels.contraction.ring import (
     scattered,
     written,
 )
-from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
+from hlo.backend.lanes.nest import Nest
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape

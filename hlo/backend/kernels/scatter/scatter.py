@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes, parts
-from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.control import when
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.lanes import types
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes, parts
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction

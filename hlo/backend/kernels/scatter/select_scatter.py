@@ -17,15 +17,15 @@ from math import prod
 from msgspec import Struct
 
 from hlo.attributes.window import Window, WindowDim
-from hlo.backend.codegen import types
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.nest import Bound, Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes, joined, parts
-from hlo.backend.codegen.writer import Value, Writer, vector_of
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.control import when
-from hlo.backend.kernels.kernel import Kernel
 from hlo.backend.kernels.staged import function_text, lanes_of
+from hlo.backend.lanes import types
+from hlo.backend.lanes.nest import Bound, Nest
+from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.windows import trimmed

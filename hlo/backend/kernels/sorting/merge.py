@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.writer import Value
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.control import repeat_while
+from hlo.backend.lanes.nest import Nest
 
 Before = Callable[[Value, Value], Value]  # (left position, right position) -> i1
 

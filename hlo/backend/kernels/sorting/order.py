@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.elemental import Elemental
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.lanes import opened
+from hlo.backend.ir.writer import Value
+from hlo.backend.lanes import types
+from hlo.backend.lanes.types import Lanes
 from hlo.backend.math.term import Term
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.writer import Value, vector_of
+from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.control import repeat_while, when
+from hlo.backend.lanes.nest import Nest
 
 _INSERTION = 40  # rows up to this length are not worth the counters
 _LONG = 1024  # rows from this length on are worth digits of 11 bits

@@ -6,7 +6,7 @@ import math
 
 from msgspec import Struct
 
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 
 
 class Row(Struct, frozen=True):

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.codegen import types
-from hlo.backend.codegen.elemental import Elemental, unsupported
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.target import Target
-from hlo.backend.codegen.types import Lanes
-from hlo.backend.codegen.writer import Value, Writer, vector_of
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.emitters.elemental import Elemental, unsupported
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.sorting import merge as sort_merge
 from hlo.backend.kernels.sorting import radix as sort_radix
 from hlo.backend.kernels.sorting import topk_scan
 from hlo.backend.kernels.sorting.order import Order, recognised
 from hlo.backend.kernels.sorting.row import Row
+from hlo.backend.lanes import types
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.types import Lanes
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.codegen.nest import Nest
-from hlo.backend.codegen.writer import Value
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.control import repeat_while, when
+from hlo.backend.lanes.nest import Nest
 
 MOST = 32  # longer lists cost more to keep in order than a sort
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys of at most 32 bits

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.codegen.ir_module import IrModule
-from hlo.backend.codegen.writer import Value, Writer
 from hlo.backend.emitters.exact_division import known, quotients
+from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.linking.toolchain import object_code
 
 KINDS = {"f32": (np.float32, np.uint32), "f64": (np.float64, np.uint64)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo import driver
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.linking.toolchain import host_target
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.numbering import Span, _evened, total_of
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.linking.toolchain import host_target

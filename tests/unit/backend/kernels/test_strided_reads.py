@@ -6,7 +6,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.backend import build_program
-from hlo.backend.codegen.strided import stretch
+from hlo.backend.lanes.strided import stretch
 
 KINDS = {
     "u8": np.uint8, "s16": np.int16, "bf16": ml_dtypes.bfloat16, "f32": np.float32,

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from hlo.backend.codegen.llvm_ir import IrModule
+from hlo.backend.entry.llvm_ir import IrModule
 from hlo.backend.linking import elf, toolchain
 from hlo.backend.linking.jit import Engine, address_of
 from tests.support.memory_map import allowed

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hlo.backend.codegen.target import Target
 from hlo.backend.emitters.floats import FLOAT
+from hlo.backend.ir.target import Target
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
 from tests.support.lanes_jit import lanes_function, plain_target

@@ -2,7 +2,7 @@
 
 import hlo
 from hlo.backend import backend
-from hlo.backend.kernels.kernel import Kernel
+from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.lowering import chunks_of
 from hlo.backend.planning.program import KernelStep
 from hlo.driver import optimize

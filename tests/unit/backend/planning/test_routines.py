@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hlo import driver
+from hlo.analysis import call_budget
 from hlo.backend import backend
-from hlo.backend.codegen.llvm_ir import emit_timed
-from hlo.passes import call_budget
+from hlo.backend.entry.llvm_ir import emit_timed
 from hlo.tools.arrays import leaves
 from hlo.tools.inputs import made_up_inputs
 from tests.support.growing_modules import FAMILIES

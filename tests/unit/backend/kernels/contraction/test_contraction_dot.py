@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from hlo.backend.codegen import masked
-from hlo.backend.codegen.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.contraction import Places, contraction_kernels
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
+from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.kernels.kernel import KernelSequence
 from tests.support.contraction_harness import Compiled, target_of
 
 PROGRAMS = {

@@ -1,0 +1,1 @@
+"""Facts about modules that passes, planning and code generation share."""

@@ -1,0 +1,147 @@
+"""Block size: how a group of instructions is parted into blocks, if that pays.
+
+    roots, members --block_of--> Block | None
+
+A block's values between the members stay in a core's second-level cache instead of going through
+memory; a matrix that all blocks multiply by is packed by each of them. Times are estimates in us.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+
+from hlo.analysis.blocking import Block, Cut, inner_members, needed
+from hlo.analysis.fusibility import CONTRACTIONS, is_padded
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+
+LEAST_BLOCKS = 8  # so that threads finish together
+EVEN_BLOCKS = 4  # as they do with these, if there are two or four
+CACHE_BYTES = 3 << 19  # of a block's values, less than a core's second-level cache
+LEAST_BLOCK_BYTES = 1 << 14  # below that, calls weigh more than what they do
+LEAST_SAVED_BYTES = 1 << 19  # of values that are not written out
+MEMORY_BYTES_PER_US = 20_000
+CACHED_BYTES_PER_US = 60_000
+DEEPEST = 4
+WHOLE = 16  # elements
+MOST_OVERLAP = 16  # part of a dimension that may be computed twice
+MOST_PARTS = 256
+KIND = "kCustom"  # of such fusions
+
+
+def block_of(computation: Computation) -> Block | None:
+    """The best block of a fused computation."""
+    root = computation.root
+    roots = root.operands if root.opcode == "tuple" else (root,)
+    return best_block(roots, inner_members(computation) - ({root} - set(roots)))
+
+
+def is_blocked(fusion: Instruction) -> bool:
+    """Whether a fusion is run block by block."""
+    if fusion.attributes.get("kind") != KIND:
+        return False
+    (callee,) = fusion.called_computations()
+    return block_of(callee) is not None
+
+
+def best_block(roots: Collection[Instruction], members: Collection[Instruction]) -> Block | None:
+    """The largest block that fits the cache, of those that pay and give all threads enough to do.
+
+    roots: members that are wanted.
+    """
+    between = sum(m.shape.size_bytes for m in members if m not in roots and m.shape.is_array)
+    between += sum(map(padded_bytes, members))
+    if between < LEAST_SAVED_BYTES:
+        return None
+    ranked = [
+        ((_evenness(block.count), size), block)
+        for block in _blocks(roots)
+        if LEAST_BLOCK_BYTES
+        <= (size := between * math.prod(block.sizes) // math.prod(block.lead))
+        <= CACHE_BYTES
+    ]
+    ranked.sort(key=lambda one: one[0], reverse=True)
+    known: dict[tuple[int, ...], set[Cut] | None] = {}
+    for (evenness, _), block in ranked:
+        if not evenness:
+            return None
+        if block.lead not in known:  # what can be cut does not depend on the sizes
+            known[block.lead] = needed(roots, block.all, block, members)
+        found = known[block.lead]
+        if found is not None and _pays(found, members, block, between):
+            return block
+    return None
+
+
+def _evenness(count: int) -> int:
+    """How surely threads that take so many blocks are busy until the end; 0: not enough."""
+    if count >= 2 * LEAST_BLOCKS:
+        return 3
+    return 2 if count >= LEAST_BLOCKS else int(count == EVEN_BLOCKS)
+
+
+def padded_bytes(instruction: Instruction) -> int:
+    """The bytes, at least, of the padded images that a convolution makes of its own."""
+    if instruction.opcode != "convolution" or not is_padded(instruction):
+        return 0
+    return instruction.operands[0].shape.size_bytes
+
+
+def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
+    """Whole leading dimensions but for the last of them, and parts of that."""
+    dims = [leaf.dims for root in roots for leaf in root.shape.leaves()]
+    if not dims:  # nothing outside wants a member
+        return
+    for depth in range(1, min(DEEPEST, *map(len, dims), DEEPEST) + 1):
+        lead = dims[0][:depth]
+        if any(d[:depth] != lead for d in dims) or not math.prod(lead):
+            return
+        for size in part_sizes(lead[-1]):
+            if size < lead[-1] or depth > 1:
+                yield Block(lead, (*(1,) * (depth - 1), size))
+
+
+def part_sizes(n: int) -> list[int]:
+    """The divisors of a positive number, and sizes in whole vectors whose last part overlaps the
+    one before by little."""
+    found = set(divisors(n))
+    for count in range(2, min(MOST_PARTS, n) + 1):
+        size = -(-n // count // WHOLE) * WHOLE
+        if size <= n and -(-n // size) * size - n <= n // MOST_OVERLAP:
+            found.add(size)
+    return sorted(found)
+
+
+MOST_TRIED = 1 << 16
+
+
+def divisors(n: int) -> list[int]:
+    """The divisors of a positive number, in order: of those from 2^32 on the pairs of which one is
+    small, for the others take as long to find as the number is large.
+    """
+    low = [d for d in range(1, min(math.isqrt(n), MOST_TRIED) + 1) if n % d == 0]
+    return sorted({*low, *(n // d for d in low)})
+
+
+def _pays(found: set[Cut], members: Collection[Instruction], block: Block, between: int) -> bool:
+    """Whether what stays in the cache outweighs by far what every block has to pack again."""
+    saved = 2 * between * (1 / MEMORY_BYTES_PER_US - 1 / CACHED_BYTES_PER_US)
+    packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
+    return packed / CACHED_BYTES_PER_US <= saved / 2
+
+
+def _packed_bytes(instruction: Instruction, block: Block) -> int:
+    """The bytes that all blocks read and write to pack a right side that they share."""
+    total = 0
+    stack = [instruction]
+    while stack:
+        one = stack.pop()
+        if one.opcode == "fusion":
+            stack += [i for c in one.called_computations() for i in c.instructions]
+        elif one.opcode in CONTRACTIONS:
+            batch = one.attributes.get("lhs_batch_dims", ())
+            assert isinstance(batch, tuple), "dimensions are a tuple"
+            parts = block.parts(min(block.depth, len(batch)))
+            total += 2 * one.operands[1].shape.size_bytes * (block.count // parts - 1)
+    return total

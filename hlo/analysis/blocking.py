@@ -1,0 +1,361 @@
+"""Blocking: whether a computation can run block by block along leading dimensions of its values.
+
+    Computation, Block --cut--> the computation of one block, and how each of its operands is cut
+
+A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them;
+by (0, 0) it is one that every block reads whole. The first len(lead) - 1 sizes of a block are 1, so
+that its elements are contiguous, and each block computes what the whole computation would.
+Sources: loop tiling with fusion, as in Halide's compute_at (Ragan-Kelley et al. 2013).
+Does not know: how long anything takes (block_size.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from hlo.analysis.fusibility import is_elementwise
+from hlo.attributes.dim_labels import DimLabels
+from hlo.ir.computation import Computation
+from hlo.ir.graph import post_order
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
+from hlo.ops.table import attribute
+
+MOST_REPEATED = 4096  # elements of a value that every block computes anew
+Span = tuple[int, int]  # of the block's leading dimensions
+Cut = tuple[Instruction, Span]
+WHOLE: Span = (0, 0)
+Scope = tuple[Computation | None, Span]  # a fused computation, and how its result is cut
+OUTERMOST: Scope = (None, WHOLE)  # where the roots are
+
+
+class Block(Struct, frozen=True):
+    """lead: the sizes of the leading dimensions that blocks part; sizes: a block's in them.
+
+    Where a block's last size does not divide the whole one, the last two blocks overlap: both write
+    the same values there.
+    """
+
+    lead: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        return len(self.lead)
+
+    @property
+    def count(self) -> int:
+        """How many blocks there are."""
+        return self.parts(self.depth)
+
+    @property
+    def all(self) -> Span:
+        """All leading dimensions."""
+        return 0, len(self.lead)
+
+    def parts(self, depth: int) -> int:
+        """How many parts the first `depth` dimensions have."""
+        whole = math.prod(self.lead[: min(depth, self.depth - 1)])
+        return whole * -(-self.lead[-1] // self.sizes[-1]) if depth == self.depth else whole
+
+    def cut(self, shape: Shape, span: Span) -> Shape:
+        """The shape of a block of a value."""
+        first, last = span
+        if shape.is_tuple:
+            return Shape.tuple(self.cut(e, span) for e in shape.elements)
+        if first == last:
+            return shape
+        return shape.with_dims((*self.sizes[first:last], *shape.dims[last - first :]))
+
+
+def needed(
+    roots: Iterable[Instruction], span: Span, block: Block, inside: Container[Instruction]
+) -> set[Cut] | None:
+    """Every instruction that a block of the roots needs, and how cut; None where one cannot be
+    cut. What is not inside is not looked behind."""
+    found = _Needs(block, inside)
+    return found.at[OUTERMOST] if found.all_of(roots, span) else None
+
+
+class _Needs:
+    """What blocks of some roots need, also inside fusions, and inside fusions in them.
+
+    A fused computation is gone through once for each span of its result: a fusion that is met has
+    its operands cut in all ways in which the computation is found to need its parameters.
+    """
+
+    def __init__(self, block: Block, inside: Container[Instruction]) -> None:
+        self.at: dict[Scope, set[Cut]] = {OUTERMOST: set()}
+        self._block = block
+        self._inside = inside
+        self._sites: dict[Scope, list[tuple[Scope, Instruction]]] = {}
+
+    def all_of(self, roots: Iterable[Instruction], span: Span) -> bool:
+        """Find all; False where something cannot be cut."""
+        waiting = [(OUTERMOST, root, span) for root in roots]
+        while waiting:
+            scope, instruction, at = waiting.pop()
+            if (instruction, at) in self.at[scope]:
+                continue
+            self.at[scope].add((instruction, at))
+            if not self._is_behind(scope, instruction):
+                if not _is_source(instruction, at, self._block):
+                    return False
+                sites = self._sites.get(scope, ())
+                waiting += [(home, s.operands[number(instruction)], at) for home, s in sites]
+                continue
+            operands = operand_cuts(instruction, at, self._block)
+            if operands is None:
+                return False
+            waiting += [(scope, *operand) for operand in operands]
+            inner = fused_scope(instruction, at)
+            if inner != OUTERMOST:
+                waiting += self._entered(inner, scope, instruction)
+        return True
+
+    def _is_behind(self, scope: Scope, instruction: Instruction) -> bool:
+        """Whether what an instruction is made from is looked at."""
+        if scope == OUTERMOST:
+            return instruction in self._inside
+        return instruction.opcode != "parameter"
+
+    def _entered(
+        self, inner: Scope, scope: Scope, site: Instruction
+    ) -> list[tuple[Scope, Instruction, Span]]:
+        """What one more fusion of a computation needs: the whole of it the first time."""
+        computation, span = inner
+        assert computation is not None, "a scope inside"
+        if inner not in self.at:
+            self.at[inner], self._sites[inner] = set(), []
+        self._sites[inner].append((scope, site))
+        known = [p for p in self.at[inner] if p[0].opcode == "parameter"]
+        return [
+            (inner, computation.root, span),
+            *((scope, site.operands[number(p)], at) for p, at in known),
+        ]
+
+
+def fused_scope(instruction: Instruction, span: Span) -> Scope:
+    """What is inside a fusion of which blocks are made; OUTERMOST where nothing is."""
+    if instruction.opcode != "fusion" or span[0] == span[1]:
+        return OUTERMOST
+    (callee,) = instruction.called_computations()
+    return callee, span
+
+
+def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut] | None:
+    """The operands that a block of an instruction needs, and how cut; None: no such block.
+
+    Those of a fusion follow from what is in it, if the fusion itself can be cut.
+    """
+    shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
+    if not all(_is_whole_array(leaf) for shape in shapes for leaf in shape.leaves()):
+        return None
+    if "control-predecessors" in instruction.attributes:
+        return None
+    if not all(_leads(leaf, span, block) for leaf in instruction.shape.leaves()):
+        return None
+    if span != block.all and not _is_small(instruction):
+        return None  # would be computed again and again
+    if span[0] == span[1]:
+        return [(operand, WHOLE) for operand in instruction.operands]
+    if instruction.opcode == "fusion":
+        return []
+    rule = RULES.get(instruction.opcode, _elementwise)
+    spans = rule(instruction, span, block)
+    return None if spans is None else list(zip(instruction.operands, spans, strict=True))
+
+
+def can_be_cut(instruction: Instruction) -> bool:
+    """Whether there is a rule for the opcode."""
+    opcode = instruction.opcode
+    return opcode in RULES or opcode == "fusion" or is_elementwise(instruction)
+
+
+def _is_source(instruction: Instruction, span: Span, block: Block) -> bool:
+    """Whether what is not looked behind can be cut."""
+    shape = instruction.shape
+    return shape.is_array and _is_whole_array(shape) and _leads(shape, span, block)
+
+
+def _is_small(instruction: Instruction) -> bool:
+    return instruction.shape.is_array and instruction.shape.size <= MOST_REPEATED
+
+
+def _is_whole_array(shape: Shape) -> bool:
+    dtype = shape.dtype
+    return shape.is_array and not shape.is_dynamic and dtype.bits in (8 * dtype.item_bytes, 1)
+
+
+def _leads(shape: Shape, span: Span, block: Block) -> bool:
+    """Whether the first dimensions of a shape are the block's."""
+    return shape.dims[: span[1] - span[0]] == block.lead[span[0] : span[1]]
+
+
+def _elementwise(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    dims = instruction.shape.dims
+    if not is_elementwise(instruction) or any(
+        o.shape.dims not in ((), dims) for o in instruction.operands
+    ):
+        return None
+    return [span if o.shape.dims == dims else WHOLE for o in instruction.operands]
+
+
+def _tuple(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    return [span] * len(instruction.operands)
+
+
+def _reshape(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    return [span] if _leads(instruction.operands[0].shape, span, block) else None
+
+
+def _transpose(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    depth = span[1] - span[0]
+    return [span] if _ints(instruction, "dimensions")[:depth] == tuple(range(depth)) else None
+
+
+def _broadcast(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    dimensions, depth = _ints(instruction, "dimensions"), span[1] - span[0]
+    common = [d for d in dimensions if d < depth]
+    if not common:
+        return [WHOLE]
+    first, last = common[0], common[0] + len(common)
+    if dimensions[: len(common)] != tuple(range(first, last)):
+        return None
+    return [(span[0] + first, span[0] + last)]
+
+
+def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    varies = attribute(instruction, "iota_dimension")
+    assert isinstance(varies, int), "a dimension is an int"
+    return [] if varies >= span[1] - span[0] else None
+
+
+def _reduce(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    if any(d < span[1] - span[0] for d in _ints(instruction, "dimensions")):
+        return None
+    half = len(instruction.operands) // 2
+    return [span] * half + [WHOLE] * half
+
+
+def _dot(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """Batch dimensions part both sides; dimensions of the left side alone leave the right whole."""
+    batch = _ints(instruction, "lhs_batch_dims")
+    if instruction.attributes.get("sparsity"):
+        return None
+    depth = span[1] - span[0]
+    shared = min(depth, len(batch))
+    ordered = tuple(range(shared))
+    if batch[:shared] != ordered or _ints(instruction, "rhs_batch_dims")[:shared] != ordered:
+        return None
+    if depth > shared:
+        contracted = _ints(instruction, "lhs_contracting_dims")
+        rank = instruction.operands[0].shape.rank
+        free = [d for d in range(rank) if d not in batch and d not in contracted]
+        if free[: depth - shared] != list(range(shared, depth)):
+            return None
+    return [span, (span[0], span[0] + shared) if shared else WHOLE]
+
+
+def _convolution(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """Images are parted, the window stays whole."""
+    labels = instruction.attributes.get("dim_labels")
+    if not isinstance(labels, DimLabels) or instruction.get("batch_group_count") not in (None, 1):
+        return None
+    is_leading = labels.lhs_batch == labels.out_batch == 0 and span[1] - span[0] == 1
+    return [span, WHOLE] if is_leading else None
+
+
+def inner_members(computation: Computation) -> frozenset[Instruction]:
+    """All but the parameters."""
+    return frozenset(i for i in computation.instructions if i.opcode != "parameter")
+
+
+def number(parameter: Instruction) -> int:
+    """A parameter's number."""
+    found = parameter.attributes["parameter_number"]
+    assert isinstance(found, int), "parameters are numbered"
+    return found
+
+
+Spans = Sequence[Span]
+Rule = Callable[[Instruction, Span, Block], "Spans | None"]
+RULES: dict[str, Rule] = {
+    "tuple": _tuple,
+    "reshape": _reshape,
+    "copy": _reshape,
+    "transpose": _transpose,
+    "broadcast": _broadcast,
+    "iota": _iota,
+    "reduce": _reduce,
+    "dot": _dot,
+    "convolution": _convolution,
+}
+
+
+def _ints(instruction: Instruction, name: str) -> tuple[int, ...]:
+    found = attribute(instruction, name) if name in instruction.attributes else ()
+    assert isinstance(found, tuple), "an attribute of ints"
+    return found
+
+
+def cut_computation(computation: Computation, block: Block) -> tuple[Computation, list[Cut]]:
+    """The computation of one block, and its parameters: those of the whole one, cut.
+
+    Names stay; what is called is cut too. The block has to be one that `needed` accepts.
+    """
+    found = _Needs(block, inner_members(computation))
+    assert found.all_of([computation.root], block.all), f"{computation.name} can be cut"
+    made: dict[Scope, tuple[Computation, list[Cut]]] = {}
+    pending = [OUTERMOST]
+    while pending:
+        scope = pending[-1]
+        inner = dict.fromkeys(fused_scope(*one) for one in found.at[scope])
+        waiting = [s for s in inner if s != OUTERMOST and s not in made]
+        if waiting:
+            pending += waiting
+            continue
+        pending.pop()
+        if scope not in made:
+            whole, span = (computation, block.all) if scope == OUTERMOST else scope
+            assert whole is not None, "a scope inside"
+            made[scope] = _cut(whole, span, block, found.at[scope], made)
+    return made[OUTERMOST]
+
+
+def _cut(
+    computation: Computation,
+    span: Span,
+    block: Block,
+    found: set[Cut],
+    inside: Mapping[Scope, tuple[Computation, list[Cut]]],
+) -> tuple[Computation, list[Cut]]:
+    """A computation cut, when all that it calls is. found: what the block needs of it."""
+    made = Computation(computation.name)
+    twins: dict[Cut, Instruction] = {}
+    parameters: list[Cut] = []
+    place = {instruction: n for n, instruction in enumerate(post_order(computation))}
+    for instruction, at in sorted(found, key=lambda one: (place[one[0]], one[1])):
+        attributes, operands = instruction.attributes, operand_cuts(instruction, at, block)
+        inner = fused_scope(instruction, at)
+        if instruction.opcode == "parameter":
+            attributes, operands = {"parameter_number": len(parameters)}, []
+            parameters.append((instruction, at))
+        elif inner != OUTERMOST:
+            callee, given = inside[inner]
+            attributes = {**attributes, "calls": callee}
+            operands = [(instruction.operands[number(p)], d) for p, d in given]
+        assert operands is not None, f"{instruction.name} can be cut"
+        twins[instruction, at] = made.new(
+            instruction.opcode,
+            block.cut(instruction.shape, at),
+            [twins[operand] for operand in operands],
+            attributes,
+            like=instruction,
+            name=instruction.name,
+        )
+    made.root = twins[computation.root, span]
+    return made, parameters

@@ -1,0 +1,194 @@
+"""What may stand in a fusion, and what its elements cost: the one predicate of pass and kernels.
+
+The backend's staged kernels make loops of every computation whose members are all `is_fusible`.
+Does not know: how the loops look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hlo.analysis.call_budget import MOST_COPIED
+from hlo.attributes.window import Window
+from hlo.ir.computation import Computation
+from hlo.ir.dtype import DType
+from hlo.ir.graph import calls
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ops.table import OPS, Trait, has_trait
+
+_MOST_JOINED = 64  # operands of a concatenate that are a loop nest each
+_MOST_SEARCHED = 64  # instructions behind a producer
+# Ops that say where an element comes from and compute nothing.
+MOVEMENT = frozenset(
+    {
+        "broadcast", "reshape", "transpose", "reverse", "slice", "concatenate", "pad", "gather",
+        "dynamic-slice", "dynamic-update-slice", "copy", "bitcast",
+    }
+)  # fmt: skip
+_OTHERS = frozenset({"iota", "constant", "parameter", "reduce", "map", "reduce-window", "tuple"})
+# What an output fusion may hold beside elementwise ops.
+FINISHING = frozenset({"broadcast", "reshape", "copy", "constant", "iota", "slice", "transpose"})
+CONTRACTIONS = frozenset({"dot", "convolution"})
+_CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
+
+# Rough cost of one element beside an addition: a polynomial, a division, a slow path.
+_HEAVY = {
+    "divide": 4, "sqrt": 4, "rsqrt": 4, "remainder": 10, "exponential": 10, "logistic": 14,
+    "log": 12, "log-plus-one": 14, "exponential-minus-one": 14, "tanh": 16, "erf": 20, "sine": 16,
+    "cosine": 16, "tan": 24, "power": 30, "atan2": 24, "cbrt": 20, "sinh": 20, "cosh": 20,
+    "asin": 20, "acos": 20, "asinh": 24, "acosh": 24, "atanh": 24,
+}  # fmt: skip
+
+
+def is_elementwise(instruction: Instruction) -> bool:
+    """Whether the result's element depends on the operands' elements at its index only."""
+    return instruction.opcode in OPS and has_trait(instruction, Trait.ELEMENTWISE)
+
+
+def is_fusible(instruction: Instruction) -> bool:
+    """Whether a staged kernel can hold the op."""
+    if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
+        return False
+    opcode = instruction.opcode
+    if opcode == "bitcast" and instruction.operands[0].shape.size != instruction.shape.size:
+        return False  # bytes regrouped, not elements moved
+    if is_wide_concatenate(instruction):
+        return False
+    if opcode in MOVEMENT or opcode in _OTHERS:
+        return all(is_scalar_code(c) for c in instruction.called_computations())
+    return is_elementwise(instruction)
+
+
+def is_fusible_computation(computation: Computation, known: dict[Computation, int]) -> bool:
+    """Whether a staged kernel can run a fusion's computation: instructions of fusions in it count
+    at each.
+
+    known: the sizes of computations that were asked for before, unchanged since.
+    """
+    pending = [computation]
+    while pending:
+        top = pending[-1]
+        inside = [c for i in calls(top) if i.opcode == "fusion" for c in i.called_computations()]
+        waiting = [c for c in inside if c not in known]
+        pending += waiting
+        if not waiting:
+            pending.pop()
+            known[top] = len(top) + sum(known[c] for c in inside)
+            if not all(map(_is_held, top.instructions)):
+                known[top] = MOST_COPIED + 1
+    return known[computation] <= MOST_COPIED
+
+
+def _is_held(member: Instruction) -> bool:
+    """Whether a kernel can hold a member, what a fusion calls aside."""
+    return is_fusible(member) or member.opcode in _CALLS_INSIDE
+
+
+def contraction_of(fusion: Instruction) -> Instruction | None:
+    """The dot or convolution that an output fusion applies its expression to."""
+    if fusion.opcode != "fusion" or fusion.attributes.get("kind") != "kOutput":
+        return None
+    (callee,) = fusion.called_computations()
+    found = [m for m in callee.instructions if m.opcode in CONTRACTIONS]
+    return found[0] if len(found) == 1 and is_output_fusion(callee, found[0]) else None
+
+
+def is_output_fusion(computation: Computation, contraction: Instruction) -> bool:
+    """Whether a computation finishes the elements of a contraction of two of its parameters."""
+    if any(o.opcode != "parameter" for o in contraction.operands):
+        return False
+    members = [m for m in computation.instructions if m.opcode != "parameter"]
+    return finishes(members, contraction, computation.root)
+
+
+def finishes(members: Iterable[Instruction], contraction: Instruction, root: Instruction) -> bool:
+    """Whether the members, operands first, do arithmetic on a contraction's elements where they are
+    (with elements of other arrays), and no more.
+    """
+    on_it = {contraction}
+    for member in members:
+        if member is contraction:
+            continue
+        if member.opcode not in FINISHING and not is_elementwise(member):
+            return False
+        if any(o in on_it for o in member.operands):
+            if member.opcode not in ("reshape", "copy") and not is_elementwise(member):
+                return False
+            on_it.add(member)
+    kinds = (contraction.shape.dtype, root.shape.dtype)
+    return root in on_it and kinds[0].is_float and not kinds[1].is_complex
+
+
+def is_padded(contraction: Instruction) -> bool:
+    """Whether a convolution's windows reach beyond its base, or into holes of it."""
+    window = contraction.attributes.get("window")
+    if not isinstance(window, Window):
+        return False
+    return any(w.pad_low > 0 or w.pad_high > 0 or w.base_dilation > 1 for w in window.dims)
+
+
+def is_scalar_code(computation: Computation) -> bool:
+    """Whether a computation acts on scalars by elementwise ops only (a reducer, say)."""
+    return all(
+        is_elementwise(i)
+        or i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "copy")
+        for i in computation.instructions
+    ) and all(not i.shape.dims for i in computation.instructions)
+
+
+def is_wide_concatenate(instruction: Instruction) -> bool:
+    """Whether it joins so many arrays that they are copied by a table, and nothing is fused."""
+    return instruction.opcode == "concatenate" and len(instruction.operands) > _MOST_JOINED
+
+
+def op_cost(instruction: Instruction) -> int:
+    """Arithmetic of one result element, in additions; 0 for movement."""
+    opcode = instruction.opcode
+    if opcode in MOVEMENT or opcode in ("constant", "iota", "parameter"):
+        return 0
+    weight = _HEAVY.get(opcode, 1)
+    dtype = instruction.shape.dtype
+    return weight * _width(dtype) if instruction.shape.is_array else weight
+
+
+def _width(dtype: DType) -> int:
+    return 2 if dtype.component.item_bytes == 8 or dtype.is_complex else 1
+
+
+def is_scalar_constant(instruction: Instruction) -> bool:
+    """A constant that a fusion can hold as an immediate."""
+    if instruction.opcode != "constant" or not instruction.shape.is_scalar:
+        return False
+    literal = instruction["literal"]
+    return isinstance(literal, Literal) and not literal.is_elided
+
+
+def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
+    """The array updated in place stays an operand that nothing else in the kernel reads.
+
+    What is computed from it by ops that fuse is left to a kernel of theirs, which reads it once:
+    only their last ones here would leave the first ones to be stored for themselves. Where most of
+    it is updated, element by element, the kernel writes another array, which is fewer passes.
+    """
+    target = root.operands[0]
+    seen: set[Instruction] = set()
+    stack = [producer]
+    while stack and len(seen) < _MOST_SEARCHED:
+        top = stack.pop()
+        if top not in seen:
+            seen.add(top)
+            if is_fusible(top) and top is not target:
+                stack += top.operands
+    if target not in seen:
+        return True
+    seen = {i for i in seen if i is not target and i.operands}
+    is_plain = all(i.opcode in FINISHING or is_elementwise(i) or not is_fusible(i) for i in seen)
+    return is_plain and _is_mostly_updated(root)
+
+
+def _is_mostly_updated(root: Instruction) -> bool:
+    """Whether a window at a known place covers most of the array."""
+    target, update, *starts = root.operands
+    is_placed = all(s.opcode == "constant" for s in starts)
+    return is_placed and 2 * update.shape.size >= target.shape.size

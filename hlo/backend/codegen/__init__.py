@@ -1,1 +1,0 @@
-"""Code generation: the writer of LLVM IR, loops, index maps, lanes, and the entry."""

@@ -1,0 +1,205 @@
+"""Trace: what an expression reads, found symbolically before any code is written.
+
+    instruction, index over loop variables --trace--> positions read, conditions met, reductions
+
+Kernels choose their loops by it: which dimensions are one loop, which variable runs over lanes,
+where to split. Does not know LLVM.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from msgspec import Struct, field
+
+from hlo.attributes.window import Window
+from hlo.backend.emitters import code_tables
+from hlo.backend.emitters.elemental import Elemental, Path, is_elementwise, keeps_elements
+from hlo.backend.emitters.exactness import EXACT
+from hlo.backend.emitters.floats import FUNCTIONS
+from hlo.backend.lanes.types import is_narrow_float
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index, Opaque, Variable
+from hlo.indexing.maps import CASES, Condition, cases
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import attribute
+from hlo.ops.windows import trimmed
+
+
+class Read(Struct, frozen=True):
+    """One array element used: its index, as a position, and the variables of the reductions around
+    it."""
+
+    source: Instruction
+    dtype: DType
+    position: Expr
+    folded: tuple[Variable, ...] = ()
+    leaf: int = -1
+    index: Index = ()
+
+
+class Trace(Struct):
+    """values: indices that are themselves values (iota, counters). ops: elementwise ops met, each
+    once per index; heavy: those of them that cost more than a few cycles; rounded_at: those of the
+    others that round to a narrow type. work: operations for every value of an index."""
+
+    reads: list[Read] = field(default_factory=list)
+    values: list[Expr] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    reductions: list[tuple[Instruction, Index]] = field(default_factory=list)
+    ops: int = 0
+    heavy: int = 0
+    heavy_at: dict[Instruction, list[Index]] = field(default_factory=dict)
+    rounded_at: dict[Instruction, list[Index]] = field(default_factory=dict)
+    work: list[tuple[int, Index]] = field(default_factory=list)
+
+    def expressions(self) -> list[Expr]:
+        """Everything whose form the loops have to suit."""
+        found = [r.position for r in self.reads] + self.values
+        return found + [c.index for c in self.conditions]
+
+
+HEAVY = FUNCTIONS | {"sqrt", "rsqrt", "divide", "remainder"}
+
+HEAVY_FLOPS = 10  # what one of them costs in additions
+
+
+def trace(elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]) -> Trace:
+    """What the roots read at their indices, each expression looked at once per index."""
+    tracer = _Tracer(elemental)
+    tracer.stack += [(instruction, index, path, ()) for instruction, index, path in roots]
+    tracer.run()
+    return tracer.found
+
+
+class _Tracer:
+    """stack: expressions still to be looked at, with the variables of the folds around them."""
+
+    def __init__(self, elemental: Elemental) -> None:
+        self.elemental = elemental
+        self.found = Trace()
+        self.stack: list[tuple[Instruction, Index, Path, tuple[Variable, ...]]] = []
+        self.opaques: dict[tuple[Instruction, Index, int, int], Expr] = {}
+        self.folds: set[tuple[Instruction, Index]] = set()
+
+    def run(self) -> None:
+        seen: set[tuple[Instruction, Path, Index]] = set()
+        while self.stack:
+            instruction, index, path, folded = self.stack.pop()
+            instruction, path = self.elemental.source(instruction, path)
+            if (instruction, path, index) in seen:
+                continue
+            seen.add((instruction, path, index))
+            memory = self.elemental.memory.get((instruction, path))
+            if memory is not None:
+                position = affine.linear(index, self.elemental.dims(instruction, path))
+                read = Read(instruction, memory.dtype, position, folded, memory.leaf, index)
+                self.found.reads.append(read)
+            elif is_elementwise(instruction):
+                self._elementwise(instruction, index, folded)
+            elif instruction.opcode in CASES and keeps_elements(instruction):
+                self._moved(instruction, index, folded)
+            else:
+                self._special(instruction, index, folded)
+
+    def _elementwise(
+        self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
+    ) -> None:
+        self.found.ops += 1
+        chain = code_tables.chain_to(self.elemental, instruction)
+        is_heavy = chain is not None or instruction.opcode in HEAVY
+        self.found.work.append((HEAVY_FLOPS if is_heavy else 1, index))
+        if is_heavy:
+            self.found.heavy += 1
+            self.found.heavy_at.setdefault(instruction, []).append(index)
+        elif is_narrow_float(instruction.shape.dtype) and instruction.opcode not in EXACT:
+            self.found.rounded_at.setdefault(instruction, []).append(index)
+        if chain is not None:
+            self.stack.append((chain.source[0], index, chain.source[1], folded))
+            return
+        for operand in instruction.operands:
+            self.stack.append((operand, index if operand.shape.dims else (), (), folded))
+
+    def _moved(self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]) -> None:
+        operands = instruction.operands
+
+        def start(number: int, at: Index, low: int, high: int) -> Expr:
+            self.stack.append((operands[number], at, (), folded))
+            if low == high:
+                return affine.number(low)
+            key = (operands[number], at, low, high)
+            if key not in self.opaques:
+                self.opaques[key] = affine.of(Opaque("start", low, high, at))
+            return self.opaques[key]
+
+        for case in cases(instruction, index, start):
+            self.found.conditions += case.conditions
+            self.stack.append((operands[case.operand], case.index, (), folded))
+
+    def _special(
+        self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
+    ) -> None:
+        """Ops with code of their own."""
+        operands = instruction.operands
+        match instruction.opcode:
+            case "iota":
+                d = attribute(instruction, "iota_dimension")
+                assert isinstance(d, int), "an INT64"
+                self.found.values.append(index[d])
+            case "constant":
+                if index:
+                    self.found.values.append(affine.linear(index, instruction.shape.dims))
+            case "reduce":
+                if (instruction, index) in self.folds:
+                    return  # another result of the same fold
+                self.folds.add((instruction, index))
+                self.found.reductions.append((instruction, index))
+                inner, variables = reduced_index(instruction, index)
+                count = len(operands) // 2
+                self.found.work.append((_step_ops(instruction), inner))
+                for operand in operands[:count]:
+                    self.stack.append((operand, inner, (), (*folded, *variables)))
+                self.stack += [(o, (), (), folded) for o in operands[count:]]
+            case _:
+                # Every index counts by itself; operands may be read anywhere.
+                self.found.values += index
+                self.found.work.append((_window_size(instruction), index))
+                for operand in operands:
+                    dims = operand.shape.dims
+                    free = tuple(affine.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
+                    if operand.shape.is_array:
+                        self.stack.append((operand, free, (), folded))
+
+
+def _step_ops(reduce: Instruction) -> int:
+    """What a step of a fold computes, for all its results together."""
+    (callee,) = reduce.called_computations()
+    return max(1, sum(map(is_elementwise, callee.instructions)))
+
+
+def _window_size(instruction: Instruction) -> int:
+    window = instruction.get("window")
+    if not isinstance(window, Window):
+        return 1
+    dims = instruction.operands[0].shape.dims
+    if len(dims) == len(window.dims):  # a convolution's has no batch and no features
+        window = trimmed(dims, window)
+    return prod(d.size for d in window.dims)
+
+
+def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:
+    """The operands' index for a result's index, with new variables for the reduced dimensions."""
+    dims = reduce.operands[0].shape.dims
+    reduced = attribute(reduce, "dimensions")
+    kept = iter(index)
+    variables: list[Variable] = []
+    inner: list[Expr] = []
+    for d, size in enumerate(dims):
+        if d in reduced:  # type: ignore[operator]  # INTS
+            variable = Variable(f"r{d}", 0, max(size - 1, 0))
+            variables.append(variable)
+            inner.append(affine.of(variable))
+        else:
+            inner.append(next(kept))
+    return tuple(inner), tuple(variables)

@@ -1,0 +1,392 @@
+"""Small loops as functions of their own, kernels inlined, for LLVM's middle-end to optimise.
+
+    LoopStep of short iterations --LoopFunction--> text of @hlo_loop_N; its kernels' copies
+
+Calling kernels through memory costs more than the work of a short iteration. Here the loop's state
+is behind `noalias` parameters, temporaries and rows are on the stack and kernels are inlined, so
+that LLVM keeps loop-carried scalars in registers and sees constant bounds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, field
+
+from hlo.analysis.leaves import leaf_count
+from hlo.backend.entry import watch_ir
+from hlo.backend.entry.even_copies import even
+from hlo.backend.entry.run_ir import POLL_NS
+from hlo.backend.ir.byte_orders import hidden
+from hlo.backend.ir.definitions import Definitions
+from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.constants import constant_array
+from hlo.backend.planning.lowering import CALL_US, kernel_us
+from hlo.backend.planning.program import (
+    AlignStep,
+    BranchStep,
+    CallStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Program,
+    Step,
+)
+from hlo.backend.planning.slots import HEADER_SLOTS
+
+MOST_STEPS = 48
+MOST_LINES = 1600  # of all inlined kernels together
+MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
+CONSTANT_BYTES = 64  # constants up to this size are written into the text
+COPY_BYTES = 1024
+LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
+FUEL = 1000 * POLL_NS  # picoseconds of a loop's trips between two questions
+VECTOR_TRIPS = 8  # that LLVM may run at once, of which the estimates know nothing
+MOST_SLOTS = 1024  # of the kernels' addresses, which go there too
+MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
+MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+
+
+def nested(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps and all that they hold."""
+    stack = list(reversed(steps))
+    while stack:
+        step = stack.pop()
+        yield step
+        match step:
+            case LoopStep():
+                stack += (*reversed(step.body), *reversed(step.condition))
+            case BranchStep():
+                stack += [s for branch in reversed(step.branches) for s in reversed(branch)]
+
+
+def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
+    """Whether an iteration is so short that its calls would weigh."""
+    lines = work = 0.0
+    slots = sum(count for _, count in rows((loop,)))
+    local = local_cells(program, loop, uses)
+    size_bytes = sum(-(-program.plan.cells[n].size // 64) * 64 for n in local)
+    if size_bytes > LOCAL_BYTES or slots > MOST_SLOTS:
+        return False
+    for count, step in enumerate(nested((loop,))):
+        match step:
+            case KernelStep():
+                kernel = program.kernels[step.kernel]
+                if step.chunks > 1 or step.stride or kernel.needs_middle_end:
+                    return False
+                lines += kernel.text.count("\n")
+                work += kernel_us(kernel, step.instruction) - CALL_US
+            case CopyStep():
+                work += step.size / 10_000
+                if step.size > COPY_BYTES:
+                    return False
+            case HostStep() | AlignStep() | CallStep():
+                return False
+        if count > MOST_STEPS or lines > MOST_LINES or work > MOST_US:
+            return False
+    return True
+
+
+def rows(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
+    """(slot, count) of every row of addresses that the steps and what they hold use."""
+    for step in nested(steps):
+        match step:
+            case KernelStep():
+                yield step.slot, step.width
+            case CopyStep():
+                yield step.source, 1
+                yield step.target, 1
+            case AlignStep():
+                yield step.source, 1
+                yield step.spare, 1
+            case HostStep():
+                shapes = (*(o.shape for o in step.instruction.operands), step.instruction.shape)
+                yield step.slot, sum(leaf_count(shape) for shape in shapes)
+            case CallStep():
+                yield from ((slot, 1) for slot, _ in step.pairs)
+            case LoopStep():
+                yield step.predicate, 1
+            case BranchStep():
+                yield step.selector, 1
+
+
+def cell_uses(program: Program, steps: Sequence[Step]) -> Counter[int]:
+    """How often the steps name each cell."""
+    uses: Counter[int] = Counter()
+    for slot, count in rows(steps):
+        uses.update(program.table[slot - HEADER_SLOTS : slot - HEADER_SLOTS + count])
+    return uses
+
+
+def local_cells(program: Program, loop: LoopStep, uses: Counter[int]) -> set[int]:
+    """The arena cells that only this loop names: values that no iteration hands to the next."""
+    cells = program.plan.cells
+    inside = cell_uses(program, (loop,))
+    return {
+        number
+        for number, count in inside.items()
+        if number >= 0 and cells[number].region is Region.ARENA and count == uses[number]
+    }
+
+
+class LoopFunction(Struct):
+    """Writes one loop. symbols: the inlined copies' names; uses: of cells in the whole program."""
+
+    program: Program
+    name: str
+    symbols: list[str]
+    uses: Counter[int]
+    lines: list[str] = field(default_factory=list)
+    head: list[str] = field(default_factory=list)
+    used: dict[int, None] = field(default_factory=dict)
+    _rows: dict[tuple[int, int], str] = field(default_factory=dict)
+    _parameters: dict[int, int] = field(default_factory=dict)
+    _constants: dict[int, bytes] = field(default_factory=dict)
+    _count: int = 0
+
+    def text(self, loop: LoopStep) -> str:
+        """The function that the entry calls with the frame, and the loop itself."""
+        self._place(loop)
+        self._loop(loop)
+        cells = self.program.plan.cells
+        parameters = ", ".join(
+            f"ptr {self._promise(number)}dereferenceable({max(1, cells[number].size)}) %a{number}"
+            for number in self._parameters
+        )
+        loads = []
+        for number, slot in self._parameters.items():
+            loads += [
+                f"  %t{number} = getelementptr i8, ptr %frame, i64 {8 * slot}",
+                f"  %a{number} = load ptr, ptr %t{number}, align 8",
+            ]
+        arguments = ", ".join(f"ptr %a{number}" for number in self._parameters)
+        if self.program.watched:
+            parameters = ", ".join(filter(None, ("ptr %frame", parameters)))
+            arguments = ", ".join(filter(None, ("ptr %frame", arguments)))
+            self.head += ["  %fuel = alloca i64", f"  store i64 {FUEL}, ptr %fuel"]
+        return "\n".join(
+            [
+                *(constant_text(f"{self.name}.c{n}", d) for n, d in self._constants.items()),
+                f"define i32 @{self.name}(ptr %frame) {{",
+                *loads,
+                f"  %status = call i32 @{self.name}.body({arguments})",
+                "  ret i32 %status",
+                "}",
+                f"define internal i32 @{self.name}.body({parameters}) noinline {{",
+                *self.head,
+                *self.lines,
+                "  ret i32 0",
+                "}",
+            ]
+        )
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _place(self, loop: LoopStep) -> None:
+        """Where each cell is: a constant of the text, on the stack, or behind a parameter."""
+        cells = self.program.plan.cells
+        local = local_cells(self.program, loop, self.uses)
+        slot_of: dict[int, int] = {}
+        for slot, count in rows((loop,)):
+            for k in range(slot, slot + count):
+                slot_of.setdefault(self.program.table[k - HEADER_SLOTS], k)
+        for number, slot in slot_of.items():
+            data = small_constant(cells[number])
+            if data is not None:
+                self._constants[number] = data
+            elif number not in local:
+                self._parameters[number] = slot
+
+    def _promise(self, number: int) -> str:
+        """`noalias` for a cell whose bytes no other parameter's are."""
+        cells = self.program.plan.cells
+        cell = cells[number]
+        if cell.region is not Region.ARENA:
+            return "noalias "
+        for other in self._parameters:
+            o = cells[other]
+            meets = o.offset < cell.offset + cell.size and cell.offset < o.offset + o.size
+            if other != number and o.region is Region.ARENA and meets:
+                return ""
+        return "noalias "
+
+    def _address(self, slot: int) -> str:
+        """The address in a slot."""
+        number = self.program.table[slot - HEADER_SLOTS]
+        if number in self._parameters:
+            return f"%a{number}"
+        if number in self._constants:
+            return f"@{self.name}.c{number}"
+        if (-1, number) not in self._rows:
+            size = max(1, self.program.plan.cells[number].size)
+            self._rows[-1, number] = f"%l{number}"
+            self.head.append(f"  %l{number} = alloca [{size} x i8], align 64")
+        return f"%l{number}"
+
+    def _row(self, step: KernelStep) -> str:
+        """A row of addresses on the stack."""
+        row = self._rows.get((step.slot, step.width))
+        if row is None:
+            row = self._rows[step.slot, step.width] = self._fresh("r")
+            self.head.append(f"  {row} = alloca [{max(1, step.width)} x ptr], align 8")
+            for k in range(step.width):
+                address, place = self._address(step.slot + k), self._fresh("q")
+                self.head += [
+                    f"  {place} = getelementptr ptr, ptr {row}, i64 {k}",
+                    f"  store ptr {address}, ptr {place}, align 8",
+                ]
+        return row
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _fresh(self, prefix: str) -> str:
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            match step:
+                case KernelStep():
+                    self.used[step.kernel] = None
+                    symbol = self.symbols[step.kernel]
+                    self.lines.append(
+                        f"  call void @{symbol}(ptr {self._row(step)}, i64 0, i64 {step.units})"
+                    )
+                case CopyStep():
+                    target, source = self._address(step.target), self._address(step.source)
+                    self.lines.append(
+                        f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, "
+                        f"i64 {step.size}, i1 false)"
+                    )
+                case LoopStep():
+                    self._loop(step)
+                case BranchStep():
+                    self._branch(step)
+
+    def _loop(self, step: LoopStep) -> None:
+        if self.program.watched and not watch_ir.is_short(step):
+            self._stripped_loop(step)
+            return
+        self._count += 1
+        n = self._count
+        self.lines += [f"  br label %test{n}", f"test{n}:"]
+        self._test(step, f"body{n}", f"end{n}")
+        self.lines.append(f"body{n}:")
+        self._steps(step.body)
+        self.lines += [f"  br label %test{n}", f"end{n}:"]
+
+    def _stripped_loop(self, step: LoopStep) -> None:
+        """A loop of strips with questions in between, in the form that LLVM gives loops itself:
+        tested before and at its end, so that what a trip stores can stay in registers.
+        """
+        self._count += 1
+        n = self._count
+        self._test(step, f"strip{n}", f"end{n}")
+        self.lines += [f"strip{n}:", f"  br label %body{n}", f"body{n}:"]
+        self._steps(step.body)
+        self._test(step, f"turn{n}", f"end{n}")
+        self.lines += [
+            f"turn{n}:",
+            *watch_ir.spending(f".{n}", "%fuel", self._trip_cost(step), f"body{n}"),
+            *watch_ir.asking(f".{n}"),
+            f"  store i64 {FUEL}, ptr %fuel",
+            f"  br label %strip{n}",
+            f"end{n}:",
+        ]
+
+    def _test(self, step: LoopStep, inside: str, end: str) -> None:
+        """The condition, and where it leads."""
+        self._steps(step.condition)
+        byte, more = self._fresh("byte"), self._fresh("more")
+        self.lines += [
+            f"  {byte} = load i8, ptr {self._address(step.predicate)}",
+            f"  {more} = icmp ne i8 {byte}, 0",
+            f"  br i1 {more}, label %{inside}, label %{end}",
+        ]
+
+    def _trip_cost(self, loop: LoopStep) -> int:
+        """The picoseconds that a trip takes at least, whose kernels are not called."""
+        calls = sum(isinstance(s, KernelStep) for s in (*loop.condition, *loop.body))
+        us = watch_ir.trip_us(loop) - CALL_US * calls
+        return max(1, round(1e6 * us / VECTOR_TRIPS))
+
+    def _branch(self, step: BranchStep) -> None:
+        self._count += 1
+        n = self._count
+        type, rows = branch_rows(step, f"case{n}.")
+        self.lines += [
+            f"  %select{n} = load {type}, ptr {self._address(step.selector)}",
+            f"  switch {type} %select{n}, {rows}",
+        ]
+        for k, branch in enumerate(step.branches):
+            self.lines.append(f"case{n}.{k}:")
+            self._steps(branch)
+            self.lines.append(f"  br label %end{n}")
+        self.lines.append(f"end{n}:")
+
+
+def branch_rows(step: BranchStep, prefix: str) -> tuple[str, str]:
+    """The selector's LLVM type and the targets of a switch; labels are the prefix and a number.
+
+    pred: 0 is the second branch, else the first. s32: out of range is the last branch.
+    """
+    last = len(step.branches) - 1
+    if step.by_predicate:
+        return "i8", f"label %{prefix}0 [ i8 0, label %{prefix}{last} ]"
+    cases = " ".join(f"i32 {k}, label %{prefix}{k}" for k in range(last))
+    return "i32", f"label %{prefix}{last} [ {cases} ]"
+
+
+def small_constant(cell: Cell) -> bytes | None:
+    """The bytes of a constant cell that is small enough to stand in the text."""
+    if cell.region is not Region.CONSTANT or not 0 < cell.size <= CONSTANT_BYTES:
+        return None
+    return constant_array(cell).tobytes()
+
+
+def constant_text(symbol: str, data: bytes) -> str:
+    """A global constant of these bytes."""
+    body = "".join(f"\\{byte:02X}" for byte in data)
+    return f'@{symbol} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align 8'
+
+
+class ShortLoop(Struct, frozen=True):
+    """A loop's function and the names of the kernels that it calls."""
+
+    name: str
+    text: str
+    kernels: tuple[str, ...]
+
+
+def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list[IrModule]:
+    """The loops with copies of their kernels, small ones together: processors share the others."""
+    groups: list[list[ShortLoop]] = []
+    room = 0
+    for loop in loops:
+        lines = loop.text.count("\n") + sum(kernels[n].text.count("\n") for n in loop.kernels)
+        if not groups or lines > room:
+            groups.append([])
+            room = MODULE_LINES
+        groups[-1].append(loop)
+        room -= lines
+    return [_loop_module(group, kernels) for group in groups]
+
+
+def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
+    names = dict.fromkeys(name for loop in loops for name in loop.kernels)
+    needed = Definitions({MEMCPY: None, f"declare {watch_ir.POLLS}": None})
+    parts = [needed.placed(f"{name}.in", kernels[name]) for name in names]
+    copies = map(inlinable, even(parts))
+    body = "\n".join([*needed.lines(), *copies, *(loop.text for loop in loops), ""])
+    return IrModule(hidden(body), tuple(loop.name for loop in loops), optimised=True)
+
+
+def inlinable(text: str) -> str:
+    """A kernel's text as a private function that is always inlined."""
+    head = re.compile(r"^define void (@[\w.$-]+\([^)]*\))([^{\n]*)\{", re.MULTILINE)
+    return head.sub(r"define internal void \1\2 alwaysinline {", text, count=1)

@@ -1,0 +1,1 @@
+"""The writer of LLVM IR, and what is done with kernels as texts."""

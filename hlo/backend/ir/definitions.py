@@ -1,0 +1,90 @@
+"""Definitions: what kernels need beside their texts, in a module once each."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from hlo.backend.ir.kernel import Kernel
+
+_SYMBOL = re.compile(r"@([\w.$-]+)")
+
+
+class Definitions(Struct):
+    """Declarations, constants and helper functions of a module's kernels.
+
+    Equal ones are there once; a symbol that two kernels define differently is renamed in one.
+    """
+
+    declarations: dict[str, None] = field(default_factory=dict)
+    by_symbol: dict[str, str] = field(default_factory=dict)
+
+    def placed(self, name: str, kernel: Kernel) -> str:
+        """The kernel's text under its own name; its globals are entered here."""
+        self.declarations.update(dict.fromkeys(kernel.declarations))
+        text = kernel.text.replace("@KERNEL", f"@{name}")
+        symbols = [symbol_of(line) for line in kernel.globals]
+        changed = {
+            old: f"{old}.{name}"
+            for old, line in zip(symbols, kernel.globals, strict=True)
+            if self.by_symbol.get(old, line) != line
+        }
+        for old, line in zip(symbols, kernel.globals, strict=True):
+            self.by_symbol[changed.get(old, old)] = renamed(line, changed)
+        return renamed(text, changed)
+
+    def drop_declared(self, symbols: Iterable[str]) -> None:
+        """Forget declarations of symbols that the module defines."""
+        defined = {*symbols, *self.by_symbol}
+        for line in list(self.declarations):  # debug locations stand among them
+            if line.startswith(("declare ", "@")) and symbol_of(line) in defined:
+                del self.declarations[line]
+
+    def lines(self) -> list[str]:
+        return [*self.declarations, *self.by_symbol.values()]
+
+
+def only_needed(kernel: Kernel, text: str) -> Kernel:
+    """A function as a kernel, with what it uses of the original's declarations and globals."""
+    by_symbol = {
+        symbol_of(line): line for line in (*kernel.declarations, *kernel.globals) if "@" in line
+    }
+    used: set[str] = set()
+    waiting = [text]
+    while waiting:
+        new = set(_SYMBOL.findall(waiting.pop())) & by_symbol.keys() - used
+        used |= new
+        waiting += [by_symbol[s] for s in new if not by_symbol[s].startswith("declare ")]
+    kept = {by_symbol[s] for s in used}
+    return replace(
+        kernel,
+        text=text,
+        declarations=tuple(x for x in kernel.declarations if x in kept or "@" not in x),
+        globals=tuple(x for x in kernel.globals if x in kept),
+    )
+
+
+def symbol_of(line: str) -> str:
+    """The symbol that a global or a function definition defines."""
+    found = _SYMBOL.search(line)
+    assert found, f"a definition has a symbol: {line[:60]}"
+    return found[1]
+
+
+def renamed(text: str, changed: dict[str, str]) -> str:
+    """The text with these symbols replaced."""
+    for old, new in changed.items():
+        text = re.sub(rf"@{re.escape(old)}(?![\w.$-])", f"@{new}", text)
+    return text
+
+
+def symbol(kernel: Kernel) -> str:
+    """A name made from the text, so that the same kernel in another program is the same object."""
+    digest = hashlib.sha256(kernel.text.encode())
+    for line in (*kernel.globals, *kernel.declarations):
+        digest.update(line.encode())
+    return f"k_{digest.hexdigest()[:20]}"

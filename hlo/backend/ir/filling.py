@@ -1,0 +1,58 @@
+"""Filling: tables that kernels only read, once in a program, filled when its executable is made.
+
+    kernels by name --apart--> those kernels, and for each of their tables a kernel that fills it
+
+A kernel declares its table and brings the function that fills one: `@T = external constant [...]`,
+`define internal void @T.entries(ptr %table)`. The kernel that fills it defines the table, and is
+compiled beside the others; linking calls all of them before anything else runs. A kernel that is
+compiled alone does not link, so that none reads a table that nobody filled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from hlo.backend.ir.definitions import only_needed, symbol_of
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Writer
+
+_DECLARED = re.compile(r"@(?P<table>[\w.$-]+) = external constant (?P<type>\[[^]]*\])")
+
+
+def enter(w: Writer, table: str, type: str, inner: Writer) -> None:
+    """Enter a table beside a kernel. inner: the lines that write its entries to `%table`."""
+    w.declarations.update(inner.declarations)
+    w.globals.update(inner.globals)
+    w.declarations[table] = f"@{table} = external constant {type}, align 64"
+    body = "\n".join(inner.lines)
+    entries = f"{table}.entries"
+    w.globals[entries] = f"define internal void @{entries}(ptr %table) {{\n{body}\n}}"
+
+
+def apart(kernels: dict[str, Kernel], fills: dict[str, Kernel]) -> dict[str, Kernel]:
+    """The kernels without the functions that fill their tables; fills: those, added to."""
+    found: dict[str, Kernel] = {}
+    for name, kernel in kernels.items():
+        tables = _tables(kernel.declarations)
+        for table, type in tables.items():
+            fills.setdefault(f"{table}.fill", _fill(kernel, table, type))
+        found[name] = only_needed(kernel, kernel.text) if tables else kernel
+    return found
+
+
+def _tables(declarations: Iterable[str]) -> dict[str, str]:
+    """The declared tables, and their types."""
+    found = (_DECLARED.match(line) for line in declarations)
+    return {m["table"]: m["type"] for m in found if m}
+
+
+def _fill(kernel: Kernel, table: str, type: str) -> Kernel:
+    """A function without parameters that fills one of a kernel's tables, beside the table."""
+    text = f"define void @KERNEL() {{\n  call void @{table}.entries(ptr @{table})\n  ret void\n}}\n"
+    needed = only_needed(Kernel(text, 0, kernel.declarations, kernel.globals), text)
+    own = f"@{table} = global {type} zeroinitializer, align 64"
+    outside = tuple(x for x in needed.declarations if "@" not in x or symbol_of(x) != table)
+    return replace(needed, declarations=outside, globals=(own, *needed.globals))

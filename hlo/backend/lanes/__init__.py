@@ -1,0 +1,1 @@
+"""Values in vector registers: loaded, masked, permuted, converted, in loops under construction."""

@@ -1,0 +1,296 @@
+"""Memory accesses of lanes: a load, a splat, a reversed or a gathered load, as the index says.
+
+    position (a symbolic index) + element type --load--> compute lanes; lanes --store--> memory
+
+The position's growth per lane decides: 1 a vector load, 0 a scalar (splat where it is used), -1 and
+a few elements loads and shuffles, otherwise a gather. A masked-off lane touches no memory.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hlo.backend.ir.writer import Value, mangled, vector_of
+from hlo.backend.lanes import masked, strided, types
+from hlo.backend.lanes.nest import Nest, fits
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing.affine import Atom, Expr, Part, Variable
+from hlo.ir.dtype import DType
+
+
+class Memory(Struct, frozen=True):
+    """An array in memory: base address, element type, number of elements, entry in the table."""
+
+    base: Value
+    dtype: DType
+    size: int
+    leaf: int = -1
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size * self.dtype.item_bytes
+
+
+def lane_atom(e: Expr) -> Atom | None:
+    """The loop variable or opaque value by which neighbouring lanes differ."""
+    for atom in e.terms:
+        if atom.lanes > 1:
+            return lane_atom(atom.inner) if isinstance(atom, Part) else atom
+    return None
+
+
+def mask_of(e: Expr) -> Value | None:
+    """The lanes that are in the loop's range, None where all are."""
+    atom = lane_atom(e)
+    return getattr(atom, "mask", None)
+
+
+def stride(position: Expr) -> int | None:
+    """Elements between neighbouring lanes, None where they are irregular."""
+    found: int | None = 0
+    for atom, k in position.terms.items():
+        if atom.lanes == 1:
+            continue
+        if not isinstance(atom, Variable):
+            return None
+        found = (found or 0) + k
+    return found
+
+
+# -- loads -----------------------------------------------------------------------------------
+
+
+def load(nest: Nest, memory: Memory, position: Expr, guard: Value | None) -> Lanes:
+    """The elements at the position. guard: lanes (or a scalar) for which it is in bounds."""
+    if memory.dtype.is_complex:
+        return _load_complex(nest, memory, position, guard)
+    raw = _load_raw(nest, memory, position, guard, types.storage_scalar(memory.dtype))
+    return types.decoded(nest.w, nest.target, raw, memory.dtype)
+
+
+def _load_raw(
+    nest: Nest, memory: Memory, position: Expr, guard: Value | None, element: str
+) -> Value:
+    lanes = position.lanes
+    if lanes == 1:
+        return nest.w.load(_scalar_address(nest, memory, position, guard, element), element, 1)
+    step = stride(position)
+    mask = _both(nest, mask_of(position), guard, lanes)
+    if step == 1:
+        return _load_run(nest, nest.pointer(memory.base, position, element), mask, element, lanes)
+    if step == -1:
+        return _load_reversed(nest, memory, position, mask, element)
+    if step is not None and mask is None:
+        item_bytes, vector_bytes = memory.dtype.item_bytes, nest.target.vector_bytes
+        shuffles = nest.target.has("avx512vbmi")
+        found = strided.stretch(step, lanes, item_bytes, vector_bytes, shuffles=shuffles)
+        if found is not None:
+            lowest = position + min(0, step * (lanes - 1))
+            pointer = nest.pointer(memory.base, lowest, element)
+            return strided.load_stretch(nest, pointer, element, found)
+    base, offsets = _offsets(nest, memory, position, element)
+    if element in _NARROW and nest.target.has("avx512f"):
+        return _gather_narrow(nest, base, offsets, mask, element)
+    return _gather(nest, _addresses(nest, base, offsets, element), mask, element, lanes)
+
+
+def _scalar_address(
+    nest: Nest, memory: Memory, position: Expr, guard: Value | None, element: str
+) -> Value:
+    """Where one element lies; anywhere in the array where a guard says it is out of bounds."""
+    if guard is None:
+        return nest.pointer(memory.base, position, element)
+    w = nest.w
+    index = nest.scalar(position)
+    index = w.intrinsic("llvm.smax", "i64", index, w.int(0))
+    index = w.intrinsic("llvm.smin", "i64", index, w.int(memory.size - 1))
+    return w.address(memory.base, index, element)
+
+
+def _load_run(nest: Nest, pointer: Value, mask: Value | None, element: str, lanes: int) -> Value:
+    return masked.load(nest.w, vector_of(element, lanes), pointer, 1, mask)
+
+
+def _load_reversed(
+    nest: Nest, memory: Memory, position: Expr, mask: Value | None, element: str
+) -> Value:
+    lanes = position.lanes
+    first = nest.pointer(memory.base, position - (lanes - 1), element)
+    turned = None if mask is None else masked.reversed_lanes(nest.w, mask)
+    return reversed_lanes(nest, _load_run(nest, first, turned, element, lanes))
+
+
+def reversed_lanes(nest: Nest, value: Value) -> Value:
+    """The lanes in the opposite order."""
+    order = ", ".join(f"i32 {lane}" for lane in range(value.lanes - 1, -1, -1))
+    indices = f"<{value.lanes} x i32> <{order}>"
+    return nest.w.pure(value.type, f"shufflevector {value.typed}, {value.type} poison, {indices}")
+
+
+def _offsets(
+    nest: Nest, memory: Memory, position: Expr, element: str, scale: int = 1
+) -> tuple[Value, Value]:
+    """A scalar base and the lanes' own offsets from it, in elements."""
+    lanes = position.lanes
+    uniform = Expr({a: k for a, k in position.terms.items() if a.lanes == 1}, position.constant)
+    varying = {a: k * scale for a, k in position.terms.items() if a.lanes > 1}
+    # A loop variable's lane 0 goes to the base, so that a constant stride leaves constant offsets.
+    steps: dict[Atom, int] = {a: k for a, k in varying.items() if isinstance(a, Variable)}
+    base = nest.pointer(memory.base, uniform * scale + Expr(dict(steps), 0), element)
+    w = nest.w
+    offsets: Value | None = None
+    if steps:
+        total = sum(steps.values())
+        scalar = "i32" if abs(total) * lanes < 1 << 31 else "i64"
+        listed = ", ".join(f"{scalar} {total * lane}" for lane in range(lanes))
+        offsets = Value(f"<{listed}>", vector_of(scalar, lanes))
+    rest = Expr({a: k for a, k in varying.items() if a not in steps}, 0)
+    if rest.terms:
+        scalar = (
+            "i64" if not fits(rest, 30) or (offsets and offsets.scalar_type == "i64") else "i32"
+        )
+        if offsets is not None and offsets.scalar_type != scalar:
+            offsets = Value(offsets.text.replace("i32", scalar), vector_of(scalar, lanes))
+        values = nest.lane_values(rest, lanes, scalar)
+        offsets = values if offsets is None else w.binary("add", values, offsets)
+    assert offsets is not None, "lanes differ"
+    return base, offsets
+
+
+def _addresses(nest: Nest, base: Value, offsets: Value, element: str) -> Value:
+    """One address per lane."""
+    text = f"getelementptr {element}, ptr {base}, {offsets.typed}"
+    return nest.w.pure(vector_of("ptr", offsets.lanes), text)
+
+
+_NARROW = {"i8": 2, "i16": 1}  # how many bits of an index say where in a word it lies
+
+
+def _gather_narrow(
+    nest: Nest, base: Value, offsets: Value, mask: Value | None, element: str
+) -> Value:
+    """The aligned words that hold the elements: processors gather nothing narrower, and a word
+    never reaches into a page that its element does not."""
+    w, lanes, bits = nest.w, offsets.lanes, _NARROW[element]
+    start = w.cast("ptrtoint", base, "i64")
+    words = w.cast("inttoptr", w.binary("and", start, w.int(-4)), "ptr")
+    first = w.binary("lshr", w.binary("and", start, w.int(3)), w.int(2 - bits))
+    if offsets.scalar_type != "i64":
+        first = w.cast("trunc", first, offsets.scalar_type)
+    index = w.binary("add", offsets, w.splat(first, lanes))
+    word = w.binary("ashr", index, w.int(bits, index.type))
+    loaded = _gather(nest, _addresses(nest, words, word, "i32"), mask, "i32", lanes)
+    place = w.binary("and", index, w.int((1 << bits) - 1, index.type))
+    if offsets.scalar_type != "i32":
+        place = w.cast("trunc", place, loaded.type)
+    moved = w.binary("shl", place, w.int(5 - bits, loaded.type))
+    return w.cast("trunc", w.binary("lshr", loaded, moved), vector_of(element, lanes))
+
+
+def _gather(nest: Nest, addresses: Value, mask: Value | None, element: str, lanes: int) -> Value:
+    type = vector_of(element, lanes)
+    mask = mask or Value("splat (i1 true)", vector_of("i1", lanes))
+    symbol = f"llvm.masked.gather.{mangled(type)}.v{lanes}p0"
+    nest.w.declare(type, symbol, [addresses.type, mask.type, type])
+    operands = f"{addresses.type} align 1 {addresses}, {mask.typed}, {type} zeroinitializer"
+    return nest.w.assign(type, f"call {type} @{symbol}({operands})")
+
+
+def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | None) -> Lanes:
+    w = nest.w
+    element = types.storage_scalar(memory.dtype)
+    lanes = position.lanes
+    if lanes == 1:
+        pair = w.address(
+            _scalar_address(nest, memory, position, guard, f"[2 x {element}]"), w.int(0), element
+        )
+        return w.load(pair, element), w.load(w.address(pair, w.int(1), element), element)
+    mask = _both(nest, mask_of(position), guard, lanes)
+    if stride(position) == 1:
+        both = None if mask is None else masked.doubled(nest.w, mask)
+        pointer = nest.pointer(memory.base, position * 2, element)
+        wide = _load_run(nest, pointer, both, element, 2 * lanes)
+        return _every_second(nest, wide, 0), _every_second(nest, wide, 1)
+    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
+    second = f"getelementptr {element}, {addresses.typed}, i64 1"
+    next_addresses = w.pure(addresses.type, second)
+    return (
+        _gather(nest, addresses, mask, element, lanes),
+        _gather(nest, next_addresses, mask, element, lanes),
+    )
+
+
+def _every_second(nest: Nest, value: Value, first: int) -> Value:
+    lanes = value.lanes // 2
+    order = ", ".join(f"i32 {2 * lane + first}" for lane in range(lanes))
+    type = vector_of(value.scalar_type, lanes)
+    return nest.w.pure(
+        type, f"shufflevector {value.typed}, {value.type} poison, <{lanes} x i32> <{order}>"
+    )
+
+
+def _both(nest: Nest, mask: Value | None, guard: Value | None, lanes: int) -> Value | None:
+    if guard is None:
+        return mask
+    guard = nest.w.splat(guard, lanes)
+    return guard if mask is None else nest.w.binary("and", mask, guard)
+
+
+# -- stores ----------------------------------------------------------------------------------
+
+
+def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
+    """Write the elements; lanes that are masked off stay as they were."""
+    w = nest.w
+    element = types.storage_scalar(memory.dtype)
+    values = tuple(w.splat(v, position.lanes) for v in types.parts(lanes))
+    raw = [types.encoded(w, nest.target, v, memory.dtype) for v in values]
+    if len(raw) == 2:
+        _store_complex(nest, memory, position, (raw[0], raw[1]), element)
+        return
+    if position.lanes == 1:
+        w.store(raw[0], nest.pointer(memory.base, position, element), 1)
+        return
+    mask = mask_of(position)
+    if stride(position) == 1:
+        masked.store(w, raw[0], nest.pointer(memory.base, position, element), 1, mask)
+    else:
+        addresses = _addresses(nest, *_offsets(nest, memory, position, element), element)
+        _scatter(nest, addresses, raw[0], mask)
+
+
+def _scatter(nest: Nest, addresses: Value, raw: Value, mask: Value | None) -> None:
+    lanes = raw.lanes
+    mask = mask or Value("splat (i1 true)", vector_of("i1", lanes))
+    symbol = f"llvm.masked.scatter.{mangled(raw.type)}.v{lanes}p0"
+    nest.w.declare("void", symbol, [raw.type, addresses.type, mask.type])
+    nest.w.emit(
+        f"call void @{symbol}({raw.typed}, {addresses.type} align 1 {addresses}, {mask.typed})"
+    )
+
+
+def _store_complex(
+    nest: Nest, memory: Memory, position: Expr, raw: tuple[Value, Value], element: str
+) -> None:
+    w = nest.w
+    real, imaginary = raw
+    lanes = position.lanes
+    if lanes == 1:
+        pointer = nest.pointer(memory.base, position * 2, element)
+        w.store(real, pointer, 1)
+        w.store(imaginary, w.address(pointer, w.int(1), element), 1)
+        return
+    mask = mask_of(position)
+    if stride(position) == 1:
+        order = ", ".join(f"i32 {lane // 2 + lane % 2 * lanes}" for lane in range(2 * lanes))
+        type = vector_of(element, 2 * lanes)
+        pairs = w.pure(
+            type, f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>"
+        )
+        both = None if mask is None else masked.doubled(nest.w, mask)
+        masked.store(w, pairs, nest.pointer(memory.base, position * 2, element), 1, both)
+        return
+    addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
+    _scatter(nest, addresses, real, mask)
+    second = w.pure(addresses.type, f"getelementptr {element}, {addresses.typed}, i64 1")
+    _scatter(nest, second, imaginary, mask)

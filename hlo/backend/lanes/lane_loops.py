@@ -1,0 +1,151 @@
+"""A loop over lanes: full vectors in batches, then what is left, masked or in short vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.lanes.nest import Bound, Nest
+from hlo.indexing.affine import Expr, Variable
+
+# (the batch's indices, carried values) -> carried values. A last batch may be shorter.
+LaneBody = Callable[[list[Expr], list[Value]], list[Value]]
+_FEWEST = 4  # lanes of a vector of its own kind of register
+_MOST_SHORT = 3  # vectors that take the place of a masked one
+
+
+def fitting(length: int, lanes: int) -> int:
+    """The lanes of a loop's vectors: fewer than full ones where a short one is all there is.
+
+    It needs no mask, so that LLVM may keep what a loop hands on in a register.
+    """
+    return length if 1 < length < lanes and length.bit_count() == 1 else lanes
+
+
+def narrowed(length: int, lanes: int) -> int:
+    """The fewest lanes, a power of two, that take a whole loop in one vector: divisions and roots
+    take as long as their vectors are wide."""
+    return min(lanes, max(_FEWEST, 1 << (length - 1).bit_length())) if length > 1 else lanes
+
+
+def lane_loop(
+    nest: Nest,
+    low: int,
+    length: int,
+    lanes: int,
+    copies: int,
+    carried: list[Value],
+    body: LaneBody,
+    *,
+    shortens: bool = False,
+) -> list[Value]:
+    """`body` over [low, low + length): `copies` vectors a round, the rest in one batch.
+
+    shortens: the last elements may be taken as short vectors instead of a masked one.
+    """
+    step = lanes * copies
+    rounds, rest = divmod(length, step)
+    high = low + length
+    if rounds == 1:
+        starts = [low + k * lanes for k in range(copies)]
+        carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
+    elif rounds:
+        # The first vector of a batch ends so early that the last one is within the length too.
+        last = low + (rounds - 1) * step + lanes - 1
+
+        def run(counter: Value, values: list[Value]) -> list[Value]:
+            v = nest.variable(counter, low, last, lanes)
+            return body([v + k * lanes for k in range(copies)], values)
+
+        carried = nest.loop(low, low + rounds * step, step, carried, run)
+    if rest:
+        starts = list(range(low + rounds * step, high, lanes))
+        rest = (high - starts[-1]) % lanes
+        if shortens and 0 < rest.bit_count() <= _MOST_SHORT:
+            batch = [fixed(nest, s, lanes, high) for s in starts[:-1]]
+            for size in (1 << k for k in reversed(range(rest.bit_length())) if rest >> k & 1):
+                batch.append(fixed(nest, high - rest, size, high))
+                rest -= size
+            return body(batch, carried)
+        carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
+    return carried
+
+
+def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
+    """The vector of positions from a known start, masked where it passes the end."""
+    left = high - start
+    mask = None
+    if left < lanes:
+        bits = ", ".join(f"i1 {int(lane < left)}" for lane in range(lanes))
+        mask = Value(f"<{bits}>", vector_of("i1", lanes))
+    last = min(start + lanes, high) - 1
+    variable = Variable(str(start), start, last, nest.depth, lanes, nest.w.int(start), mask)
+    return Expr({variable: 1}, 0)
+
+
+def lane_loop_between(
+    nest: Nest,
+    low: Bound,
+    high: Value,
+    limits: tuple[int, int],
+    lanes: int,
+    copies: int,
+    body: Callable[[list[Expr]], None],
+    *,
+    rest: tuple[int, int] | None,
+) -> None:
+    """`body` over [low, high) known at run time, within [limits).
+
+    rest: lanes and copies of the vectors after the last full batch, if there are any; fewer copies
+    than elements are left for run again and again.
+    """
+    step = lanes * copies
+    least, greatest = limits[0], limits[1] - 1
+    # The first vector of a full batch ends so early that the last one is within the limits.
+    latest = greatest + lanes - step
+
+    def run(counter: Value, _: list[Value]) -> list[Value]:
+        v = nest.variable(counter, least, latest, lanes)
+        body([v + k * lanes for k in range(copies)])
+        return []
+
+    if limits[1] - limits[0] >= step:
+        nest.loop(low, high, step, [], run)
+    if rest is None:
+        return
+    w = nest.w
+    start = low if isinstance(low, Value) else w.int(low)
+    whole = w.binary("sub", high, start)
+    done = w.binary("mul", w.binary("sdiv", whole, w.int(step)), w.int(step))
+    first = w.binary("add", start, done)
+    masked_loop(nest, first, high, limits, rest[0], body, rest[1])
+
+
+def masked_loop(
+    nest: Nest,
+    low: Bound,
+    high: Value,
+    limits: tuple[int, int],
+    lanes: int,
+    body: Callable[[list[Expr]], None],
+    copies: int = 1,
+) -> None:
+    """`body` over [low, high), `copies` vectors a round, all masked as the last may have to be."""
+    w, (least, limit) = nest.w, limits
+    step = lanes * copies
+
+    def batch(counter: Value, _: list[Value]) -> list[Value]:
+        left = w.binary("sub", high, counter)
+        type = vector_of("i32", lanes)
+        left32 = w.splat(w.cast("trunc", left, "i32"), lanes)
+        variables = []
+        for first in range(0, step, lanes):
+            counting = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
+            mask = w.compare("icmp slt", Value(f"<{counting}>", type), Value(left32.text, type))
+            greatest = max(least, limit - 1 - first)
+            variables.append(nest.variable(counter, least, greatest, lanes, mask) + first)
+        body(variables)
+        return []
+
+    # The last round may be cut short: it runs while one element is left.
+    nest.loop(low, w.binary("add", high, w.int(step - 1)), step, [], batch)

@@ -1,0 +1,121 @@
+"""Masked runs: consecutive elements of which a mask lets some through. Others touch no memory.
+
+A constant mask is written out, and one whose upper half is off makes a run of half the lanes, and
+so on. That is fewer bytes, and right: without AVX-512, LLVM 22 reads the upper half of a vector
+wider than the machine's although a mask switches it off, if the mask is a shuffle of a constant;
+and anywhere it writes 32 bits for the one lane that is on of a vector of narrower ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.backend.ir.writer import Value, Writer, mangled, scalar_of, vector_of
+
+
+def load(w: Writer, type: str, address: Value, align: int, mask: Value | None) -> Value:
+    """The elements from an address on; lanes that are masked off are zero."""
+    if mask is None:
+        return w.load(address, type, align)
+    lanes = constant_lanes(mask)
+    if lanes is None:
+        return _load(w, type, address, align, mask)
+    if not any(lanes):
+        return w.zero(type)
+    live = lanes[: _shortest(lanes)]
+    narrow = vector_of(scalar_of(type), len(live))
+    if all(live):
+        return _widened(w, w.load(address, narrow, align), type)
+    return _widened(w, _load(w, narrow, address, align, constant_mask(live)), type)
+
+
+def _load(w: Writer, type: str, address: Value, align: int, mask: Value) -> Value:
+    symbol = f"llvm.masked.load.{mangled(type)}.p0"
+    w.declare(type, symbol, ["ptr", mask.type, type])
+    passed = f"{type} zeroinitializer"
+    return w.assign(
+        type, f"call {type} @{symbol}(ptr align {align} {address}, {mask.typed}, {passed})"
+    )
+
+
+def store(w: Writer, value: Value, address: Value, align: int, mask: Value | None) -> None:
+    """Write the elements from an address on; those that are masked off stay as they were."""
+    lanes = None if mask is None else constant_lanes(mask)
+    if lanes is not None and any(lanes):
+        live = lanes[: _shortest(lanes)]
+        value = _low(w, value, len(live))
+        mask = None if all(live) else constant_mask(live)
+        if mask is not None and sum(live) == 1:
+            address = w.address(address, w.int(live.index(True)), value.scalar_type)
+            value, mask = w.extract(value, live.index(True)), None
+    if mask is None:
+        w.store(value, address, align)
+        return
+    symbol = f"llvm.masked.store.{mangled(value.type)}.p0"
+    w.declare("void", symbol, [value.type, "ptr", mask.type])
+    w.emit(f"call void @{symbol}({value.typed}, ptr align {align} {address}, {mask.typed})")
+
+
+def doubled(w: Writer, mask: Value) -> Value:
+    """Each lane of a mask twice: an element is a pair."""
+    return _rearranged(w, mask, [lane // 2 for lane in range(2 * mask.lanes)])
+
+
+def reversed_lanes(w: Writer, mask: Value) -> Value:
+    """The lanes of a mask in the opposite order."""
+    return _rearranged(w, mask, range(mask.lanes - 1, -1, -1))
+
+
+def _rearranged(w: Writer, mask: Value, order: Sequence[int]) -> Value:
+    """A constant mask stays one that is written out: see the head of this file."""
+    lanes = constant_lanes(mask)
+    if lanes is not None:
+        return constant_mask([lanes[lane] for lane in order])
+    indices = ", ".join(f"i32 {lane}" for lane in order)
+    text = f"shufflevector {mask.typed}, {mask.type} poison, <{len(order)} x i32> <{indices}>"
+    return w.pure(f"<{len(order)} x i1>", text)
+
+
+def constant_mask(lanes: Sequence[bool]) -> Value:
+    """The mask with these lanes, two or more."""
+    bits = ", ".join(f"i1 {int(lane)}" for lane in lanes)
+    return Value(f"<{bits}>", f"<{len(lanes)} x i1>")
+
+
+def constant_lanes(mask: Value) -> list[bool] | None:
+    """The lanes of a mask that is written out, None for one that is known at run time."""
+    if not mask.text.startswith("<"):
+        return None
+    return [bit.strip() == "i1 1" for bit in mask.text[1:-1].split(",")]
+
+
+def _shortest(lanes: Sequence[bool]) -> int:
+    """How many lanes a run has to have: halved while the upper half is off."""
+    count = len(lanes)
+    while count % 2 == 0 and not any(lanes[count // 2 : count]):
+        count //= 2
+    return count
+
+
+def _low(w: Writer, value: Value, lanes: int) -> Value:
+    """The first lanes of a vector."""
+    if lanes == value.lanes:
+        return value
+    if lanes == 1:
+        return w.extract(value, 0)
+    type = vector_of(value.scalar_type, lanes)
+    order = ", ".join(f"i32 {lane}" for lane in range(lanes))
+    text = f"shufflevector {value.typed}, {value.type} poison, <{lanes} x i32> <{order}>"
+    return w.pure(type, text)
+
+
+def _widened(w: Writer, low: Value, type: str) -> Value:
+    """A vector of the type whose first lanes are these, zeros behind them."""
+    if low.type == type:
+        return low
+    if low.lanes == 1:
+        return w.pure(type, f"insertelement {type} zeroinitializer, {low.typed}, i64 0")
+    count = Value("", type).lanes
+    order = ", ".join(f"i32 {min(lane, low.lanes)}" for lane in range(count))
+    zero = f"{low.type} zeroinitializer"
+    return w.pure(type, f"shufflevector {low.typed}, {zero}, <{count} x i32> <{order}>")

@@ -1,0 +1,86 @@
+"""Lanes a few elements apart: the stretch that holds them is read whole, shuffles pick them.
+
+    lane l at element step*l:  [ chunk 0 | chunk 1 | .. last one ]  -->  one shuffle per two chunks
+
+The last chunk ends with the last lane's element, so that nothing beyond it is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.lanes.nest import Nest
+
+_CHUNKS = 4  # beyond, a gather touches fewer bytes than it takes instructions
+_NARROW_CHUNKS = 8  # of bytes and of pairs of them: a gather takes several steps for each
+_FEWEST = 4  # lanes
+
+
+class Stretch(Struct, frozen=True):
+    """Where chunks of `width` elements begin, and (chunk, place in it) of every lane."""
+
+    width: int
+    starts: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+def stretch(
+    step: int, lanes: int, item_bytes: int, vector_bytes: int, *, shuffles: bool = False
+) -> Stretch | None:
+    """How lanes `step` elements apart are read; None where a gather is better.
+
+    shuffles: one instruction picks any elements of this width from two vectors.
+    """
+    most = _NARROW_CHUNKS if shuffles and item_bytes <= 2 else _CHUNKS
+    if lanes < _FEWEST or not 2 <= abs(step) <= most * vector_bytes:
+        return None
+    offsets = [abs(step) * lane for lane in range(lanes)]
+    span = offsets[-1] + 1
+    width = 1 << (min(span, vector_bytes // item_bytes).bit_length() - 1)
+    count = -(-span // width)
+    if count > most:
+        return None
+    starts = (*(width * k for k in range(count - 1)), span - width)
+    if step < 0:
+        offsets.reverse()
+    chunks = [min(offset // width, count - 1) for offset in offsets]
+    return Stretch(
+        width, starts, tuple((c, o - starts[c]) for c, o in zip(chunks, offsets, strict=True))
+    )
+
+
+def load_stretch(nest: Nest, lowest: Value, element: str, found: Stretch) -> Value:
+    """The lanes; `lowest`: the address of the first element in memory."""
+    w = nest.w
+    type = vector_of(element, found.width)
+    chunks = [
+        w.load(w.address(lowest, w.int(start), element) if start else lowest, type, 1)
+        for start in found.starts
+    ]
+    result: Value | None = None
+    for first in range(0, len(chunks), 2):
+        pair = chunks[first : first + 2]
+        order = [
+            place + (chunk - first) * found.width if chunk - first in (0, 1) else -1
+            for chunk, place in found.places
+        ]
+        picked = _shuffled(nest, pair[0], pair[-1], order)
+        if result is None:
+            result = picked
+            continue
+        lanes = len(order)
+        blend = [lane + lanes * (chunk >= first) for lane, (chunk, _) in enumerate(found.places)]
+        result = _shuffled(nest, result, picked, blend)
+    assert result is not None, "a stretch has a chunk"
+    return result
+
+
+def _shuffled(nest: Nest, a: Value, b: Value, order: Sequence[int]) -> Value:
+    """-1: any value."""
+    listed = ", ".join("i32 poison" if lane < 0 else f"i32 {lane}" for lane in order)
+    mask = f"<{len(order)} x i32> <{listed}>"
+    type = vector_of(a.scalar_type, len(order))
+    return nest.w.pure(type, f"shufflevector {a.typed}, {b.typed}, {mask}")

@@ -1,0 +1,232 @@
+"""Transposed loads: elements that are neighbours in memory, read by rows and turned in registers.
+
+positions p, p+1, .. p+n-1, lanes a constant stride apart  =>  one row load per lane, log2(n) rounds
+of interleaving (row k with row k + n/2), n vectors with the lanes that were asked for.
+Rows shorter than a vector lie in one several at a time, and are turned a few columns at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.lanes import types
+from hlo.backend.lanes.access import Memory, mask_of, stride
+from hlo.backend.lanes.nest import Nest
+from hlo.backend.lanes.permuted import permuted
+from hlo.backend.lanes.strided import stretch
+from hlo.backend.lanes.types import Lanes
+from hlo.indexing.affine import Atom, Expr, Variable
+
+_RUN_BYTES = 16  # of a row that are loaded at a time
+_FEWEST_COLUMNS = 4  # that are worth turning: fewer are gathered
+_FEWEST_LANES = 8
+_FEW_CHUNKS, _LONG_RUN = 2, 8  # of a stretch of narrow elements, and of a row: what to choose
+MOST_LANES = 16  # of a row each to load
+_WORD_BYTES = 4  # of elements that are turned together, where they are narrower
+
+
+def is_square(positions: Sequence[Expr]) -> bool:
+    """Whether the positions are one square: as many as lanes, neighbours in memory."""
+    first = positions[0]
+    lanes = first.lanes
+    if lanes < 4 or len(positions) != lanes:
+        return False
+    step = stride(first)
+    if step is None or abs(step) < 2 or not _is_known(mask_of(first)):
+        return False
+    return all(
+        p.terms == first.terms and p.constant == first.constant + k for k, p in enumerate(positions)
+    )
+
+
+def _is_known(mask: object) -> bool:
+    return mask is None or (isinstance(mask, Value) and mask.text.startswith("<"))
+
+
+def load_square(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[Lanes]:
+    """The lanes at each position."""
+    w = nest.w
+    first = positions[0]
+    lanes = first.lanes
+    element = types.storage_scalar(memory.dtype)
+    type = vector_of(element, lanes)
+    mask = mask_of(first)
+    live = lanes if mask is None else mask.text.count("i1 1")
+    step = stride(first)
+    assert step is not None
+    # Lane 0 of the loop variable is its scalar value; lane l lies l steps further.
+    base = Expr({_scalar(a): k for a, k in first.terms.items()}, first.constant)
+    pointer = nest.pointer(memory.base, base, element)
+    rows = []
+    for lane in range(lanes):
+        if lane < live:
+            at = w.address(pointer, w.int(lane * step), element) if lane else pointer
+            rows.append(w.load(at, type, 1))
+        else:
+            rows.append(w.zero(type))
+    turned = transposed(nest, rows)
+    return [types.decoded(w, nest.target, raw, memory.dtype) for raw in turned]
+
+
+def are_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> bool:
+    """Whether lanes are rows of which the positions are neighbouring elements, row after row of
+    the batch, and reading them one by one would gather them."""
+    first = positions[0]
+    lanes, step = first.lanes, stride(first)
+    if lanes < _FEWEST_LANES or step is None or step < 2:
+        return False
+    if any(p.lanes != lanes or stride(p) != step or mask_of(p) is not None for p in positions):
+        return False  # a batch's last vectors may be short ones
+    item_bytes, target = memory.dtype.item_bytes, nest.target
+    widths = [_width(memory, lanes, len(run)) for run in _runs(positions)]
+    if not all(widths):
+        return False
+    shuffles = target.has("avx512vbmi")
+    read = stretch(step, lanes, item_bytes, target.vector_bytes, shuffles=shuffles)
+    if read is None or _packed(memory) == 1:
+        return read is None
+    return len(read.starts) > _FEW_CHUNKS and min(widths) >= _LONG_RUN
+
+
+def load_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[Lanes]:
+    """The lanes at each position."""
+    w = nest.w
+    found: dict[Expr, Lanes] = {}
+    for run in _runs(positions):
+        width = _width(memory, run[0].lanes, len(run))
+        for k in range(0, len(run), width):
+            # The last columns may have been there already.
+            part = run[min(k, len(run) - width) :][:width]
+            turned = _columns(nest, memory, part)
+            found |= {
+                p: types.decoded(w, nest.target, raw, memory.dtype)
+                for p, raw in zip(part, turned, strict=True)
+            }
+    return [found[p] for p in positions]
+
+
+def _runs(positions: Sequence[Expr]) -> list[list[Expr]]:
+    """Neighbours in memory, each run ascending."""
+    runs: list[list[Expr]] = []
+    ordered = sorted(dict.fromkeys(positions), key=lambda p: p.constant)
+    for p in ordered:
+        for run in runs:
+            if run[0].terms == p.terms and run[-1].constant + 1 == p.constant:
+                run.append(p)
+                break
+        else:
+            runs.append([p])
+    return runs
+
+
+def _width(memory: Memory, lanes: int, count: int) -> int:
+    """How many columns are turned at a time; 0: none."""
+    most = max(_RUN_BYTES // memory.dtype.item_bytes, _FEWEST_COLUMNS)
+    width = 1 << (min(count, most).bit_length() - 1)
+    words = width // _packed(memory)
+    return width if width >= _FEWEST_COLUMNS and 2 <= words <= lanes <= MOST_LANES else 0
+
+
+def _packed(memory: Memory) -> int:
+    """How many elements are turned as one."""
+    return max(1, _WORD_BYTES // memory.dtype.item_bytes)
+
+
+def _columns(nest: Nest, memory: Memory, part: Sequence[Expr]) -> list[Value]:
+    """As many vectors as there are neighbours: row q*n + k is part q of register k until turned."""
+    w, first, packed = nest.w, part[0], _packed(memory)
+    lanes, step, words = first.lanes, stride(first), len(part) // packed
+    element = types.storage_scalar(memory.dtype)
+    base = Expr({_scalar(a): k for a, k in first.terms.items()}, first.constant)
+    pointer = nest.pointer(memory.base, base, element)
+    assert step is not None
+    type = vector_of("i32" if packed > 1 else element, words)
+    rows = [
+        w.load(w.address(pointer, w.int(lane * step), element) if lane else pointer, type, 1)
+        for lane in range(lanes)
+    ]
+    registers = [_joined(nest, rows[k::words]) for k in range(words)]
+    for _ in range(words.bit_length() - 1):
+        registers = _interleaved(nest, registers, words)
+    if packed == 1:
+        return registers
+    return [
+        _unpacked(nest, register, k * 8 * memory.dtype.item_bytes, element)
+        for register in registers
+        for k in range(packed)
+    ]
+
+
+def _unpacked(nest: Nest, words: Value, shift: int, element: str) -> Value:
+    """The elements that begin at a bit of each word."""
+    w = nest.w
+    bits = {"half": "i16", "bfloat": "i16"}.get(element, element)
+    shifted = w.binary("lshr", words, w.int(shift, words.type)) if shift else words
+    low = w.cast("trunc", shifted, vector_of(bits, words.lanes))
+    return w.cast("bitcast", low, vector_of(element, words.lanes))
+
+
+def _joined(nest: Nest, pieces: list[Value]) -> Value:
+    """One after the other in one register."""
+    w = nest.w
+    while len(pieces) > 1:
+        size = 2 * pieces[0].lanes
+        order = ", ".join(f"i32 {k}" for k in range(size))
+        type = vector_of(pieces[0].scalar_type, size)
+        pieces = [
+            w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{size} x i32> <{order}>")
+            for a, b in zip(pieces[::2], pieces[1::2], strict=True)
+        ]
+    return pieces[0]
+
+
+def _scalar(atom: Atom) -> Atom:
+    """A loop variable over lanes as the position of its lane 0."""
+    if atom.lanes == 1:
+        return atom
+    assert isinstance(atom, Variable), "lanes lie a constant stride apart"
+    return Variable(atom.name, atom.low, atom.high, atom.depth, 1, atom.value)
+
+
+def transposed(nest: Nest, rows: list[Value]) -> list[Value]:
+    """n vectors of n lanes turned: result k holds lane k of every row."""
+    n = len(rows)
+    if n == 16 and rows[0].type == "<16 x i16>":
+        return _transposed_halves(nest, rows)
+    for _ in range(n.bit_length() - 1):
+        rows = _interleaved(nest, rows, n)
+    return rows
+
+
+def _transposed_halves(nest: Nest, rows: list[Value]) -> list[Value]:
+    """Two registers' halves exchanged, then interleaving inside of halves only, which is cheaper
+    than across them for elements of 16 bits.
+    """
+    n = len(rows)
+    half = n // 2
+    turned: list[Value] = []
+    for which in (0, 1):
+        first = range(which * half, which * half + half)
+        order = [*first, *(n + lane for lane in first)]
+        block = [permuted(nest, rows[k], rows[half + k], order) for k in range(half)]
+        for _ in range(half.bit_length() - 1):
+            block = _interleaved(nest, block, half)
+        turned += block
+    return turned
+
+
+def _interleaved(nest: Nest, rows: list[Value], width: int) -> list[Value]:
+    """Row k's lanes between those of row k + n/2, inside of each `width` lanes."""
+    n = len(rows)
+    lanes = rows[0].lanes
+    mixed: list[Value] = []
+    for k in range(n // 2):
+        for start in (0, width // 2):
+            order = [
+                base + start + lane // 2 + lane % 2 * lanes
+                for base in range(0, lanes, width)
+                for lane in range(width)
+            ]
+            mixed.append(permuted(nest, rows[k], rows[k + n // 2], order))
+    return mixed

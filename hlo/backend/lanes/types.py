@@ -1,0 +1,227 @@
+"""How element types lie in memory and how they are computed: raw lanes <--> compute lanes.
+
+    raw (as loaded: i8, i16, float, ...) --decoded--> lanes (i1, i4, float, ...) --encoded--> raw
+
+pred is a byte in memory and i1 in lanes; integers below 8 bits take a byte in memory and are
+LLVM's own iN in lanes, so that they wrap by themselves; floats below 32 bits are f32 in lanes,
+holding only values of their own type (`rounded` after each op that may leave it). A complex value
+is a pair of lanes of its component type, interleaved in memory.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.ir.target import Target
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.lanes import halves
+from hlo.backend.lanes.small_floats import decoded_small, encoded_small
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+
+Lanes = Value | tuple[Value, Value]
+
+BF16_CODE = "code of bf16"  # what is noted of lanes whose code is known
+
+_FLOATS = {"f32": "float", "f64": "double"}
+_ADD_HALVES = "llvm.x86.avx512.vpdpwssd.512"
+
+
+def compute_scalar(dtype: DType) -> str:
+    """LLVM's type of one lane (of one component of a complex type)."""
+    component = dtype.component
+    if component.is_float:
+        return _FLOATS.get(component.name, "float")
+    return "i1" if component.is_pred else f"i{component.bits}"
+
+
+def storage_scalar(dtype: DType) -> str:
+    """LLVM's type of one element (component) in memory."""
+    component = dtype.component
+    if component.name in _FLOATS:
+        return _FLOATS[component.name]
+    return f"i{8 * component.item_bytes}"
+
+
+def parts(lanes: Lanes) -> tuple[Value, ...]:
+    """The one or two vectors that lanes are made of."""
+    return lanes if isinstance(lanes, tuple) else (lanes,)
+
+
+def joined(values: tuple[Value, ...] | list[Value]) -> Lanes:
+    """Lanes of one or two vectors."""
+    return values[0] if len(values) == 1 else (values[0], values[1])
+
+
+def width(lanes: Lanes) -> int:
+    """Number of lanes, 1 for a scalar."""
+    return parts(lanes)[0].lanes
+
+
+def is_narrow_float(dtype: DType) -> bool:
+    """Whether lanes are wider than memory and results have to be rounded."""
+    return dtype.is_float and dtype.bits < 32
+
+
+def widens_quietly(target: Target, dtype: DType) -> bool:
+    """Whether `decoded` lets f16's instruction widen NaNs, which makes signalling ones quiet."""
+    return target.has("f16c") and dtype in (dt.F16, dt.F8E5M2)
+
+
+def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
+    """Compute lanes of raw ones (of one component)."""
+    component = dtype.component
+    lanes = raw.lanes
+    if component.name in _FLOATS:
+        return raw
+    if component.is_pred:
+        return w.compare("icmp ne", raw, w.int(0, raw.type))
+    if component.is_integral:
+        return w.cast("trunc", raw, vector_of(f"i{component.bits}", lanes))
+    if component is dt.BF16:
+        if halves.applies(target, lanes):
+            value = halves.spread(w, raw)
+            w.note(value, BF16_CODE, raw)
+            return value
+        wide = w.cast("zext", raw, vector_of("i32", lanes))
+        shifted = w.binary("shl", wide, w.int(16, wide.type))
+        return w.cast("bitcast", shifted, vector_of("float", lanes))
+    if component is dt.F16 and target.has("f16c"):
+        half = w.cast("bitcast", raw, vector_of("half", lanes))
+        value = w.cast("fpext", half, vector_of("float", lanes))
+        w.note(value, dt.F16.name, raw)
+        return value
+    value = decoded_small(w, raw, component, has_halves=target.has("f16c"))
+    w.note(value, component.name, raw)
+    return value
+
+
+def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
+    """Raw lanes of compute lanes that hold only values of the type."""
+    component = dtype.component
+    lanes = value.lanes
+    storage = vector_of(storage_scalar(component), lanes)
+    if component.name in _FLOATS:
+        return value
+    if component.is_pred:
+        return w.cast("zext", value, storage)
+    if component.is_integral:
+        return w.cast("sext" if component.is_signed else "zext", value, storage)
+    if component is dt.BF16:
+        code = w.noted(value, BF16_CODE)
+        if code is not None:
+            return code
+        if halves.applies(target, lanes):
+            return halves.packed(w, w.noted(value, component.name) or value)
+        bits = w.cast("bitcast", value, vector_of("i32", lanes))
+        return w.cast("trunc", w.binary("lshr", bits, w.int(16, bits.type)), storage)
+    known = w.noted(value, component.name)  # the lanes were rounded to the type before
+    if known is not None:
+        return known
+    if component is dt.F16 and target.has("f16c"):
+        half = w.cast("fptrunc", value, vector_of("half", lanes))
+        return w.cast("bitcast", half, storage)
+    return encoded_small(w, value, component)
+
+
+def has_nan_codes(dtype: DType) -> bool:
+    """Whether NaNs of the type differ in bits that its lanes, or the way back, do not keep.
+
+    Lanes of bf16 are its codes and zeros.
+    """
+    form = dtype.float_format
+    return (
+        is_narrow_float(dtype)
+        and dtype is not dt.BF16
+        and form is not None
+        and (form.nan == "ieee")
+    )
+
+
+def selected(
+    w: Writer, target: Target, condition: Value, pair: tuple[Lanes, Lanes], dtype: DType
+) -> Lanes:
+    """One lane or the other, and its code where that says more than the lane."""
+    both = list(zip(*map(parts, pair), strict=True))
+    result = joined([w.select(condition, a, b) for a, b in both])
+    if has_nan_codes(dtype) and isinstance(result, Value):
+        codes = [_known_code(w, target, v, dtype) for v in both[0]]
+        if codes[0] is not None and codes[1] is not None:
+            w.note(result, dtype.name, w.select(condition, codes[0], codes[1]))
+    return result
+
+
+def _known_code(w: Writer, target: Target, value: Value, dtype: DType) -> Value | None:
+    """The code of lanes that came from one, or of a constant, where LLVM computes it."""
+    is_constant = not value.text.startswith("%")
+    return encoded(w, target, value, dtype) if is_constant else w.noted(value, dtype.name)
+
+
+def rounded(
+    w: Writer, target: Target, lanes: Lanes, dtype: DType, *, has_short_nans: bool = False
+) -> Lanes:
+    """Lanes rounded to the type's precision, nearest even; themselves where nothing is lost.
+    has_short_nans: every NaN is quiet and of the type, as is what IEEE arithmetic on it makes.
+    """
+    if not is_narrow_float(dtype):
+        return lanes
+    assert isinstance(lanes, Value), "narrow floats are not complex"
+    if dtype is dt.BF16:
+        return _rounded_bf16(w, target, lanes, has_short_nans=has_short_nans)
+    code = encoded(w, target, lanes, dtype)
+    value = decoded(w, target, code, dtype)
+    w.note(value, dtype.name, code)
+    return value
+
+
+def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bool) -> Value:
+    """Integer arithmetic: exact for subnormals, which vcvtneps2bf16 flushes (BACKEND_FACTS 6).
+    A NaN of bf16 has no bits below, so that the carry leaves it alone.
+    """
+    lanes = value.lanes
+    words = vector_of("i32", lanes)
+    if target.mode == "fast" and target.has("avx512bf16") and lanes > 1:
+        short = w.cast("fptrunc", value, vector_of("bfloat", lanes))
+        raw = w.cast("bitcast", short, vector_of("i16", lanes))
+        return decoded(w, target, raw, dt.BF16)
+    bits = w.cast("bitcast", value, words)
+    if target.has("avx512f") and lanes == 16:
+        kept = _carried_up(w, target, bits)
+        if not has_short_nans:
+            up = w.cast("bitcast", kept, value.type)
+            kept = w.cast("bitcast", _with_quiet_nans(w, up, value), words)
+    else:
+        odd = w.binary("and", w.binary("lshr", bits, w.int(16, words)), w.int(1, words))
+        kept = w.binary("add", w.binary("add", bits, w.int(0x7FFF, words)), odd)
+        if not has_short_nans:
+            quiet = w.binary("or", bits, w.int(0x400000, words))
+            kept = w.select(w.compare("fcmp uno", value, value), quiet, kept)
+    result = w.cast("bitcast", w.binary("and", kept, w.int(-65536, words)), value.type)
+    w.note(result, dt.BF16.name, w.cast("bitcast", kept, value.type))
+    return result
+
+
+def _carried_up(w: Writer, target: Target, bits: Value) -> Value:
+    """bits + 0x7fff, one more where the bit that stays is odd: a test, a blend, a sum; or one op
+    of logic, which leaves that bit beside 0x7fff, and one that adds both halves of a word.
+    """
+    odd = w.binary("and", bits, w.int(0x10000, bits.type))
+    if target.has("avx512vnni"):
+        both = w.binary("or", odd, w.int(0x7FFF, bits.type))
+        w.declare(bits.type, _ADD_HALVES, (bits.type,) * 3)
+        ones = w.int(0x10001, bits.type)
+        operands = f"{bits.typed}, {both.typed}, {ones.typed}"
+        return w.pure(bits.type, f"call {bits.type} @{_ADD_HALVES}({operands})")
+    is_odd = w.compare("icmp ne", odd, w.zero(bits.type))
+    half = w.select(is_odd, w.int(0x8000, bits.type), w.int(0x7FFF, bits.type))
+    return w.binary("add", bits, half)
+
+
+def _with_quiet_nans(w: Writer, lanes: Value, source: Value) -> Value:
+    """The source's NaN, made quiet, where it has one; `lanes` elsewhere. One vfixupimmps: its table
+    answers classes 0 and 1 (quiet and signalling NaN) with 2 (the quiet source), the rest with 0.
+    """
+    symbol = "llvm.x86.avx512.mask.fixupimm.ps.512"
+    types = ("<16 x float>", "<16 x float>", "<16 x i32>", "i32", "i16", "i32")
+    w.declare("<16 x float>", symbol, types)
+    table = w.int(0x22, "<16 x i32>")
+    call = f"{lanes.typed}, {source.typed}, {table.typed}, i32 0, i16 -1, i32 4"
+    return w.pure("<16 x float>", f"call <16 x float> @{symbol}({call})")

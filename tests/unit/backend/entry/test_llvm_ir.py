@@ -1,0 +1,115 @@
+"""The program as LLVM modules: what is written once, how long programs are cut, short loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlo.backend.entry.llvm_ir import ENTRY, STEPS_PER_FUNCTION, emit, kernel_module
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.linking import toolchain
+from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.program import LoopStep, Program
+from hlo.interpreter.evaluate import evaluate
+from hlo.parser.parse import parse
+from tests.support.tiny_kernels import compiled, f32, planned
+
+
+def program(text: str) -> Program:
+    return lower(planned(text), 1)
+
+
+def chain(length: int) -> str:
+    rows = ["HloModule chain", "ENTRY e {", "  x0 = f32[3] parameter(0)"]
+    for n in range(length):
+        opcode = ("add", "multiply", "subtract")[n % 3]
+        root = "ROOT " if n == length - 1 else ""
+        rows.append(f"  {root}x{n + 1} = f32[3] {opcode}(x{n}, x{max(0, n - 2)})")
+    return "\n".join([*rows, "}"])
+
+
+def test_equal_kernels_are_written_once() -> None:
+    made = program(chain(90))
+    assert len(made.kernels) <= 4
+    text = "\n".join(str(m) for m in emit(made))
+    assert text.count("define void @k_") == len(made.kernels)
+
+
+def test_long_programs_are_cut_into_functions() -> None:
+    text = chain(3 * STEPS_PER_FUNCTION)
+    written = "\n".join(m.text for m in emit(program(text)))
+    assert written.count("define i32 @hlo_part") >= 3
+    x = f32(0.25, 0.5, 1)
+    expected = evaluate(parse(text), x)
+    np.testing.assert_array_equal(compiled(text)(x), expected)
+
+
+def test_ten_thousand_kernels_compile() -> None:
+    x = np.zeros(3, np.float32)
+    np.testing.assert_array_equal(compiled(chain(10_000))(x), x)
+
+
+def test_small_programs_are_one_module() -> None:
+    modules = emit(program(chain(3)))
+    assert len(modules) == 1
+    assert ENTRY in modules[0].symbols
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+def test_modules_verify(*, flushes: bool) -> None:
+    verified = [str(toolchain.parsed(m)) for m in emit(program(chain(5)), flushes=flushes)]
+    assert any(f"@{ENTRY}(" in text for text in verified)
+
+
+def kernel(body: str, *, globals: tuple[str, ...]) -> Kernel:
+    text = f"define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {{\n{body}\n  ret void\n}}\n"
+    return Kernel(text, 1, globals=globals)
+
+
+def test_equal_globals_are_shared_and_unequal_ones_renamed() -> None:
+    use = "  %v = load i64, ptr @.c0"
+    first = kernel(use, globals=("@.c0 = private constant i64 1",))
+    same = kernel(use + "\n", globals=("@.c0 = private constant i64 1",))
+    other = kernel(use, globals=("@.c0 = private constant i64 2",))
+    module = kernel_module({"a": first, "b": same, "c": other})
+    assert module.text.count("constant i64 1") == 1
+    assert "@.c0.c = private constant i64 2" in module.text
+    assert "load i64, ptr @.c0.c" in module.text
+    toolchain.parsed(module)
+
+
+COUNTING = """HloModule counting
+c { s = (s32[], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(5)
+  ROOT p = pred[] compare(i, n), direction=LT }
+b { s = (s32[], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[2] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[2] multiply(x, x)
+  z = f32[2] add(y, x)
+  ROOT t = (s32[], f32[2]) tuple(j, z) }
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[2] parameter(0)
+  t = (s32[], f32[2]) tuple(zero, x)
+  ROOT w = (s32[], f32[2]) while(t), condition=c, body=b
+}"""
+
+
+def test_short_loops_are_optimised_functions() -> None:
+    made = program(COUNTING)
+    assert any(isinstance(s, LoopStep) for s in made.steps)
+    (loops,) = [m for m in emit(made) if m.optimised]
+    assert "alwaysinline" in loops.text
+    optimised = str(toolchain.parsed(loops))
+    assert "call void @k_" not in optimised
+
+
+def test_short_loops_give_the_interpreters_bits() -> None:
+    x = f32(0.1, -0.3)
+    expected = evaluate(parse(COUNTING), x)
+    got = compiled(COUNTING)(x)
+    assert [a.tobytes() for a in got] == [e.tobytes() for e in expected]  # type: ignore[attr-defined]  # arrays
