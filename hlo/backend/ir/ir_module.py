@@ -11,6 +11,7 @@ FILL = "hlo_fill"  # fills the tables, where a program has any: hlo/backend/ir/f
 PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/entry/pool_ir.py
 PARALLEL_TYPES = "ptr, ptr, i64, i64, i64, i64, i64, i64, ptr"  # of its parameters
 WAKE = "hlo_wake"
+LAPACK = "hlo_lapack_"  # begins the symbols of LAPACK's routines
 
 
 class IrModule(Struct, frozen=True):

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hlo.backend.linking import cache as disk
-from hlo.backend.linking.machine import identity
+from hlo.backend.linking.identity import identity
 from hlo.once import lock
 
 if TYPE_CHECKING:
@@ -48,8 +47,9 @@ def _name(module: IrModule) -> str:
 
 def generated(modules: Sequence[IrModule]) -> list[bytes]:
     """One object file per module, from LLVM: its library is loaded at the first."""
-    made: list[bytes] = import_module("hlo.backend.linking.toolchain").object_codes(modules)
-    return made
+    from hlo.backend.linking import toolchain
+
+    return toolchain.object_codes(modules)
 
 
 def _recalled(name: str) -> bytes | None:

@@ -9,7 +9,6 @@ Imports none of the stages that make code, so that a kept program costs little m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +16,9 @@ import numpy as np
 from hlo.backend.ir.ir_module import ENTRY, FILL
 from hlo.backend.linking import call_record as linking
 from hlo.backend.linking import native, recall
+from hlo.backend.linking.identity import identity
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.link_table import LinkTable
-from hlo.backend.linking.machine import identity
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.machine import Machine
@@ -97,9 +96,9 @@ def _donated_leaves(module: Module) -> dict[int, int]:
     """Result leaf -> argument leaf, of programs whose header names any."""
     if not module.attributes.get("input_output_alias"):
         return {}
-    donation = import_module("hlo.backend.planning.donation")
-    found: dict[int, int] = donation.donated_leaves(module)
-    return found
+    from hlo.backend.planning import donation
+
+    return donation.donated_leaves(module)
 
 
 def result_shape(module: Module) -> Shape:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Sequence
-from importlib import import_module
 
+from hlo.backend.ir.ir_module import LAPACK
 from hlo.backend.linking import elf
 from hlo.forking import inside
 from hlo.once import lock
 
 # Where LLVM's code may call into: memcpy, fmod, arithmetic on wide integers.
 LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
-LAPACK = "hlo_lapack_"  # begins the symbols of LAPACK's routines (lapack_symbols.py)
-
 _lock = lock()
 _defined: dict[str, int] = {}
 
@@ -49,11 +47,15 @@ class Engine:
     """MCJIT around objects."""
 
     def __init__(self, objects: Sequence[bytes]) -> None:
-        toolchain = import_module("hlo.backend.linking.toolchain")
-        llvm = toolchain.llvm
+        import re  # only where there is no loader of ours
+
+        from llvmlite import binding as llvm  # type: ignore[import-untyped]  # it has no types
+
+        from hlo.backend.linking import toolchain
+
         toolchain.initialise()
         with inside(), _lock:  # engines are made on one thread at a time
-            named = import_module("re").findall(rf"{LAPACK}\w+".encode(), b"\0".join(objects))
+            named = re.findall(rf"{LAPACK}\w+".encode(), b"\0".join(objects))
             for name in set(named):
                 define_symbol(name.decode(), address_of(name.decode()))
             for name, address in list(_defined.items()):
@@ -94,8 +96,9 @@ def address_of(name: str) -> int:
     """Where a symbol from outside a program's objects lies; OSError where there is none."""
     found = _defined.get(name)
     if not found and name.startswith(LAPACK):
-        lapack = import_module("hlo.backend.kernels.linear_algebra.lapack_symbols")
-        found = _defined[name] = lapack.routine_address(name)
+        from hlo.backend.kernels.linear_algebra import lapack_symbols
+
+        found = _defined[name] = lapack_symbols.routine_address(name)
     for library in () if found else LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             function = getattr(ctypes.CDLL(library), name)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 
 from msgspec import Struct
 
@@ -48,20 +47,23 @@ Family = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 # Where each way's family function lives: imported when first needed, so that a program that sorts
 # nothing does not load the sorting kernels.
 FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
-    Way.STAGED: (("staged", "staged_kernel"),),
-    Way.JOINED: (("joined", "joined_kernel"),),
-    Way.CONTRACTION: (("contraction.contraction", "contraction_kernels"),),
-    Way.SORT: (("sorting.sort", "sort_kernel"),),
-    Way.SCATTER: (("scatter.wide", "wide_scatter_kernels"), ("scatter.scatter", "scatter_kernel")),
-    Way.WINDOW: (
-        ("window", "window_kernel"),
-        ("scatter.wide", "wide_select_and_scatter_kernels"),
-        ("scatter.select_scatter", "select_and_scatter_kernel"),
-        ("staged", "staged_kernel"),
+    Way.STAGED: (("kernels.staged", "staged_kernel"),),
+    Way.JOINED: (("kernels.joined", "joined_kernel"),),
+    Way.CONTRACTION: (("kernels.contraction.contraction", "contraction_kernels"),),
+    Way.SORT: (("kernels.sorting.sort", "sort_kernel"),),
+    Way.SCATTER: (
+        ("kernels.scatter.wide", "wide_scatter_kernels"),
+        ("kernels.scatter.scatter", "scatter_kernel"),
     ),
-    Way.FACTOR: (("linear_algebra.matrix_calls", "matrix_kernel"),),
-    Way.FOURIER: (("fourier.fourier", "fourier_kernels"),),
-    Way.BLOCKED: (("blocked", "blocked_kernel"), ("staged", "staged_kernel")),
+    Way.WINDOW: (
+        ("kernels.window", "window_kernel"),
+        ("kernels.scatter.wide", "wide_select_and_scatter_kernels"),
+        ("kernels.scatter.select_scatter", "select_and_scatter_kernel"),
+        ("kernels.staged", "staged_kernel"),
+    ),
+    Way.FACTOR: (("kernels.linear_algebra.matrix_calls", "matrix_kernel"),),
+    Way.FOURIER: (("kernels.fourier.fourier", "fourier_kernels"),),
+    Way.BLOCKED: (("planning.blocks", "blocked_kernel"), ("kernels.staged", "staged_kernel")),
     Way.HOST: (),
 }
 
@@ -115,9 +117,8 @@ def implement(
 def family_functions(chosen: Way) -> tuple[Family, ...]:
     """The functions of a way's families."""
     return tuple(
-        getattr(import_module(f"hlo.backend.kernels.{module}"), function)
+        getattr(import_module(f"hlo.backend.{module}"), function)
         for module, function in FAMILIES[chosen]
-        if find_spec(f"hlo.backend.kernels.{module}") is not None
     )
 
 

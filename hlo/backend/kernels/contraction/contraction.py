@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from importlib import import_module
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -95,7 +94,8 @@ def contraction_kernels(
 def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
     """buffers: the fusion's operands, the result, temporaries."""
     # The staged kernels' emitters are loaded only where an expression is fused.
-    fused = import_module("hlo.backend.kernels.contraction.fused")
+    from hlo.backend.kernels.contraction import fused
+
     lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)
     count = len(fusion.operands)
     places = Places(lhs, rhs, count, temporaries=count + 1)

@@ -14,7 +14,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 
-from hlo.backend.linking.jit import LAPACK
+from hlo.backend.ir.ir_module import LAPACK
 from hlo.errors import HloError
 from hlo.once import once
 

@@ -72,7 +72,7 @@ module = parse(sys.stdin.read())
 executable = installing.recalled(module, installing.program_key(module))
 assert executable is not None
 assert executable(np.ones(3, np.float32)).tolist() == [1, 16, 81]
-backend = {"backend", "codegen.llvm_ir", "planning.lowering"}
+backend = {"backend", "entry.llvm_ir", "planning.lowering"}
 made = {"hlo.backend." + stage for stage in backend} | {"hlo.passes.manager"}
 assert not made & set(sys.modules), "a kept program needs no stage that makes code"
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hlo.backend.linking import machine, toolchain
+from hlo.backend.linking import identity, toolchain
 
 PROGRAM = """
 import sys
@@ -43,15 +43,15 @@ def test_a_kept_program_loads_neither_llvm_nor_the_compiler(tmp_path: Path) -> N
 def test_a_system_without_a_list_of_features_asks_llvm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.identity.cache_clear()
-    listed = machine.identity()
+    identity.identity.cache_clear()
+    listed = identity.identity()
     for text in (None, "cpu:type:x86,ven0000", "cpu:type:x86:feature:,0001"):
         path = tmp_path / "modalias"
         if text is not None:
             path.write_text(text)
-        monkeypatch.setattr(machine, "FEATURES", str(path))
-        machine.identity.cache_clear()
-        found = machine.identity()
+        monkeypatch.setattr(identity, "FEATURES", str(path))
+        identity.identity.cache_clear()
+        found = identity.identity()
         assert found != listed
         assert (toolchain.feature_text() in found) == (text is None or ":feature:" not in text)
-    machine.identity.cache_clear()
+    identity.identity.cache_clear()

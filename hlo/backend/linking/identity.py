@@ -1,4 +1,4 @@
-"""Machine: what object code depends on besides its IR, known without loading LLVM.
+"""Identity: what object code depends on besides its IR, known without loading LLVM.
 
     llvmlite's version and library, the processor's features, our options --identity--> a text
 
@@ -9,24 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 
 import llvmlite  # type: ignore[import-untyped]  # it has no types
 
-from hlo.backend.linking import elf
+from hlo.backend.linking.options import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.once import once
 
-CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (BACKEND_FACTS.md 3)
-GLUE_LEVEL = 0  # a quarter of the time, where no loop is LLVM's to make fast
-# Loop strength reduction takes up to 40 % of the time and gains nothing: our loops step pointers
-# themselves or by indices that the addressing modes hold.
-OPTIONS = ("--disable-lsr",)
-
-# Our loader keeps a program together, so that the small code model holds: constants by distances,
-# calls that LLVM's fast selector knows. Elsewhere MCJIT may spread sections over the address space.
-MODEL = (
-    {"reloc": "pic", "codemodel": "small"} if elf.is_supported() else {"codemodel": "jitdefault"}
-)
 # Linux's list of the processor's family, model and every feature, as module loading reads it.
 FEATURES = "/sys/devices/system/cpu/modalias"
 
@@ -56,5 +44,8 @@ def _processor() -> str:
             return f"{os.uname().release} {text}"  # which features are listed, the kernel decides
     except (OSError, ValueError):
         pass
-    toolchain = import_module("hlo.backend.linking.toolchain")
-    return f"{toolchain.llvm.get_process_triple()} {toolchain.feature_text()}"
+    from llvmlite import binding as llvm
+
+    from hlo.backend.linking import toolchain
+
+    return f"{llvm.get_process_triple()} {toolchain.feature_text()}"
