@@ -152,12 +152,13 @@ class Plan(Struct, frozen=True):
 
     @property
     def _block(self) -> int:
-        """Depths of a block: a complex one is a term of each part twice.
+        """Depths of a block: a complex one is a term of each part twice, and so much work that
+        short blocks cost it nothing.
 
         Tiles of one vector wait for what they load: shorter blocks cost them nothing, and a loop
         that would be one of these becomes two.
         """
-        block = BLOCK // self.ring.parts
+        block = BLOCK if self.ring.parts == 1 else BLOCK // 8
         if self.vectors > 1:
             return block
         is_short = len(self._tile_counts) == 1 and self._tile_counts[0] <= block // 2
