@@ -81,6 +81,12 @@ class DType(Struct, frozen=True, eq=False):
         return self.kind is Kind.FLOAT
 
     @property
+    def is_narrow_float(self) -> bool:
+        """Whether it is computed in wider lanes than it has in memory, so that results are
+        rounded."""
+        return self.is_float and self.bits < 32
+
+    @property
     def is_complex(self) -> bool:
         return self.kind is Kind.COMPLEX
 

@@ -53,6 +53,15 @@ class Literal(Struct, frozen=True, eq=False):
         assert isinstance(self.value, np.ndarray), "an array literal with a value"
         return self.value
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all elements of an array literal have equal bits (and there is one)."""
+        if self.is_elided or not self.array.size:
+            return False
+        data = np.ascontiguousarray(self.array).reshape(-1).view(np.uint8)
+        rows = data.reshape(self.array.size, -1)
+        return bool((rows == rows[0]).all())
+
     def same_bits(self, other: Literal) -> bool:
         """Equal shapes and identical bits (NaN payloads and the sign of zero count)."""
         if self.shape != other.shape:

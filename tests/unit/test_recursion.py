@@ -113,10 +113,8 @@ ALLOWED = {
     "names itself as a key, or another class's method of its own name; no call": """
         attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
         backend.ir.target.Target.vector_bytes
-        backend.emitters.elemental.Elemental.dims backend.emitters.elemental.Elemental.splat
         indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
         backend.entry.polling._Function.place
-        backend.emitters.reduction.Fold.reassociates
         backend.kernels.contraction.microkernel.Factor.vector
         backend.kernels.contraction.microkernel.Microkernel.ring
         backend.kernels.contraction.ring.Ring.zero backend.kernels.sorting.row.Row.address

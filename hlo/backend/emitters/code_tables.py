@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from hlo.backend.emitters import constants
-from hlo.backend.emitters.chains import Chain, chain_of, uniform
+from hlo.backend.emitters.applied import apply
 from hlo.backend.ir import filling
+from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.lanes import halves, types
+from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
-from hlo.indexing.affine import Index
+from hlo.backend.loops.chains import LANES as _LANES
+from hlo.backend.loops.chains import uniform
+from hlo.backend.loops.expression import Chain, Expression
 from hlo.ir.dtype import DType
-from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
 
-if TYPE_CHECKING:
-    from hlo.backend.emitters.elemental import Elemental
-
-_LANES = 16
 _WORDS = f"<{_LANES} x i32>"
 _GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
 _WORD_BYTES = 4
@@ -37,45 +34,33 @@ _BITS = f"<{_LANES} x i1>"
 _EXTRA = 4  # entries behind the last: of short ones a word is read
 
 
-def chain_to(elemental: Elemental, root: Instruction) -> Chain | None:
-    """The chain to an op's result where it is looked up: the machine has to permute bytes."""
-    if root not in elemental.chains:
-        has_gathers = halves.applies(elemental.nest.target, _LANES)
-        elemental.chains[root] = chain_of(elemental, root) if has_gathers else None
-    return elemental.chains[root]
-
-
-def looked_up(elemental: Elemental, chain: Chain, indices: Sequence[Index]) -> list[Lanes]:
-    """Lanes of the chain's root at each index."""
-    instruction, path = chain.source
-    nest = elemental.nest
-    xs = elemental.lanes_at(instruction, indices, path)
-    table = _table(elemental, chain)
-    kinds = instruction.shape.dtype, chain.root.shape.dtype
+def looked_up(nest: Nest, expression: Expression, chain: Chain, xs: Sequence[Lanes]) -> list[Lanes]:
+    """Lanes of the chain's root for lanes of its source."""
+    table = _table(nest, expression, chain)
+    kinds = chain.source[0].shape.dtype, chain.root.shape.dtype
     return [_entries(nest, table, x, *kinds) for x in xs if isinstance(x, Value)]
 
 
-def _table(elemental: Elemental, chain: Chain) -> Value:
+def _table(nest: Nest, expression: Expression, chain: Chain) -> Value:
     """The table's address. Equal chains have equal names, in all kernels of a program."""
-    with elemental.nest.at(0) as entry:
+    with nest.at(0) as entry:
         found = entry.memo.get(("table", chain.root, chain.source))
         if found is None:
-            inner = _filling(elemental, chain)
+            inner = _filling(nest.target, expression, chain)
             digest = hashlib.sha256("\n".join(inner.lines).encode())
             name = f"hlo.codes.{digest.hexdigest()[:20]}"
             kind = types.storage_scalar(chain.root.shape.dtype)
             size = _count(chain) + _EXTRA
-            filling.enter(elemental.nest.w, name, f"[{size} x {kind}]", inner)
+            filling.enter(nest.w, name, f"[{size} x {kind}]", inner)
             found = entry.memo["table", chain.root, chain.source] = Value(f"@{name}", "ptr")
     assert isinstance(found, Value), "an address under this key"
     return found
 
 
-def _filling(elemental: Elemental, chain: Chain) -> Writer:
+def _filling(target: Target, expression: Expression, chain: Chain) -> Writer:
     """The lines of the function that evaluates the chain for every code."""
     w = Writer()
-    nest = Nest(w, elemental.nest.target)
-    apart = type(elemental)(nest, _LANES)
+    nest = Nest(w, target)
     source = chain.source[0].shape.dtype
     scalar = types.storage_scalar(source)
     counting = ", ".join(f"{scalar} {k}" for k in range(_LANES))
@@ -84,7 +69,7 @@ def _filling(elemental: Elemental, chain: Chain) -> Writer:
         first = w.splat(w.cast("trunc", i, scalar), _LANES)
         raw = w.binary("add", first, Value(f"<{counting}>", vector_of(scalar, _LANES)))
         x = types.decoded(w, nest.target, raw, source)
-        result = _evaluated(elemental, apart, chain, x)
+        result = _evaluated(nest, expression, chain, x)
         code = types.encoded(w, nest.target, result, chain.root.shape.dtype)
         w.store(code, w.address(Value("%table", "ptr"), i, code.scalar_type), 1)
         return []
@@ -99,21 +84,21 @@ def _count(chain: Chain) -> int:
     return 1 << chain.source[0].shape.dtype.bits
 
 
-def _evaluated(elemental: Elemental, apart: Elemental, chain: Chain, x: Value) -> Value:
+def _evaluated(nest: Nest, expression: Expression, chain: Chain, x: Value) -> Value:
     """The root's lanes for lanes of the source."""
     values: dict[object, Lanes] = {chain.source: x}
     for member in chain.members:
         operands = []
         for operand in member.operands:
-            node = elemental.source(operand, ())
+            node = expression.source(operand, ())
             if node not in values:
-                literal = uniform(elemental, node)
+                literal = uniform(expression, node)
                 assert literal is not None, "what is not in the chain is constant"
-                values[node] = constants.scalar(apart.nest.w, literal)
+                values[node] = constants.scalar(nest.w, literal)
             operands.append(values[node])
         kinds = [o.shape.dtype for o in member.operands]
-        result = apart.apply(member, operands, kinds, call_attributes(member))
-        values[member, ()] = apart.splat(result, _LANES)
+        result = apply(nest, member, operands, kinds, call_attributes(member))
+        values[member, ()] = types.splat(nest.w, result, _LANES)
     root = values[chain.root, ()]
     assert isinstance(root, Value), "a real number"
     return root

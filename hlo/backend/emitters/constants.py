@@ -50,15 +50,6 @@ def bits_of(literal: Literal, dtype: DType) -> Literal:
     return Literal.of(bits, literal.shape.with_dtype(dtype))
 
 
-def is_uniform(literal: Literal) -> bool:
-    """Whether all elements of an array literal have equal bits (and there is one)."""
-    if literal.is_elided or not literal.array.size:
-        return False
-    data = np.ascontiguousarray(literal.array).reshape(-1).view(np.uint8)
-    rows = data.reshape(literal.array.size, -1)
-    return bool((rows == rows[0]).all())
-
-
 def array(w: Writer, literal: Literal) -> Value:
     """The address of the literal's elements, as they lie in memory."""
     if literal.is_elided:

@@ -1,4 +1,4 @@
-"""Elemental: a fused expression as a function from indices to lanes, evaluated once per index.
+"""Elemental: an expression as a function from indices to lanes, evaluated once per index.
 
     lanes_at(instruction, indices) -> the lanes at each; code goes to the outermost loop that it can
 
@@ -14,11 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from hlo.backend.emitters import code_tables, constants, elementwise, exact_division
-from hlo.backend.emitters import half_arithmetic as by_halves
-from hlo.backend.emitters import uniform_division as by_one
-from hlo.backend.emitters.chains import Chain
-from hlo.backend.emitters.exactness import is_exact
+from hlo.backend.emitters import code_tables, constants, exact_division
+from hlo.backend.emitters.applied import apply, reread
 from hlo.backend.ir.marks import location
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import access, types
@@ -26,45 +23,38 @@ from hlo.backend.lanes.access import Memory, lane_atom
 from hlo.backend.lanes.conditions import for_one_lane, tested
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import are_rows, is_square, load_rows, load_square
-from hlo.backend.lanes.types import Lanes, parts
-from hlo.errors import HloError
+from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.chains import chain_to
+from hlo.backend.loops.expression import (
+    Expression,
+    Leaf,
+    Node,
+    Path,
+    dims_of,
+    is_elementwise,
+    keeps_elements,
+    unsupported,
+)
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque
-from hlo.indexing.maps import CASES, Case, Condition, cases
-from hlo.ir import dtype as dt
-from hlo.ir.dtype import DType
+from hlo.indexing.maps import CASES, Case, Condition, Start, cases
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import call_attributes
 
-Path = tuple[int, ...]
-# What makes no value of its own.
-_LOOKED_THROUGH = frozenset({
-    "get-tuple-element", "tuple", "opt-barrier", "optimization-barrier", "domain", "add-dependency",
-    "fusion", "call", "parameter",
-})  # fmt: skip
 Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
-
-# IEEE arithmetic in single instructions: a NaN in the result is an operand's, or the default one.
-_KEEPS_NANS = frozenset({"add", "subtract", "multiply", "divide", "sqrt"})
-
-
-def unsupported(instruction: Instruction, why: str = "in a loop kernel") -> HloError:
-    """The one error by which a kernel of loops is declined."""
-    return HloError("unsupported", f"{instruction.opcode} {why}", instruction.span)
 
 
 class Elemental:
-    """memory: where leaves of the kernel's operands lie, by (instruction, path)."""
+    """memory: where the expression's leaves lie."""
 
-    def __init__(self, nest: Nest, lanes: int) -> None:
+    def __init__(self, nest: Nest, lanes: int, expression: Expression | None = None) -> None:
         self.nest = nest
         self.lanes = lanes  # elements of a full vector in this kernel
-        self.is_raw = False  # elements are moved only: narrow floats are seen as their bits
-        self.memory: dict[tuple[Instruction, Path], Memory] = {}
-        self.bound: dict[Instruction, Instruction] = {}  # a called computation's parameters
+        self.expression = expression or Expression(nest.target)
+        self.memory: dict[Node, Memory] = {}
+        self.results: dict[int, Memory] = {}  # what is written, by the entry in the table
         self.guards: tuple[Condition, ...] = ()
         self.saved: dict[Instruction, Saved] = {}
-        self.chains: dict[Instruction, Chain | None] = {}  # what is looked up (code_tables.py)
         self.scratch_slot = 0  # the table's entry of the thread's scratch memory,
         self.scratch_bytes = 0  # of which the kernel needs so much, and the part at hand
         self.scratch_used = 0  # so much until now (kernels/thread_memory.py)
@@ -72,11 +62,29 @@ class Elemental:
         self.is_folding = False  # a fold's elements are being evaluated: what it asks is no stage
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order
 
-    def storage(self, dtype: DType) -> DType:
-        """The type as which elements are loaded and stored."""
-        if self.is_raw and (dtype.is_pred or types.is_narrow_float(dtype)):
-            return dt.U16 if dtype.item_bytes == 2 else dt.U8
-        return dtype
+    # -- memory ------------------------------------------------------------------------------
+
+    def enter(self, node: Node, memory: Memory) -> None:
+        """A value that is in memory from now on."""
+        self.memory[node] = memory
+        self.expression.leaves[node] = Leaf(memory.dtype, memory.size, memory.leaf)
+
+    def forget(self, node: Node) -> None:
+        """What `enter` entered."""
+        self.memory.pop(node, None)
+        self.expression.leaves.pop(node, None)
+
+    def enter_leaves(self) -> None:
+        """The addresses of the expression's leaves, before the first loop."""
+        for node, leaf in self.expression.leaves.items():
+            self.memory[node] = self.memory_of(leaf)
+
+    def memory_of(self, leaf: Leaf) -> Memory:
+        """Where a leaf with an entry in the table lies."""
+        w = self.nest.w
+        slot = w.address(Value("%buffers", "ptr"), w.int(leaf.number), "ptr")
+        base = w.pure("ptr", f"load ptr, ptr {slot}, align 8")
+        return Memory(base, leaf.dtype, leaf.size, leaf.number)
 
     # -- evaluation --------------------------------------------------------------------------
 
@@ -84,7 +92,7 @@ class Elemental:
         self, instruction: Instruction, indices: Sequence[Index], path: Path = ()
     ) -> list[Lanes]:
         """Lanes of the array (a tuple's element, by path) at each index; scalars where uniform."""
-        instruction, path = self.source(instruction, path)
+        instruction, path = self.expression.source(instruction, path)
         levels = self.nest.path
         found: dict[Index, Lanes] = {}
         missing: dict[int, list[Index]] = {}
@@ -103,35 +111,6 @@ class Elemental:
                 for index, lanes in zip(wanted, results, strict=True):
                     level.memo[instruction, path, index, self.guards] = found[index] = lanes
         return [found[index] for index in indices]
-
-    def source(self, instruction: Instruction, path: Path) -> tuple[Instruction, Path]:
-        """The instruction that makes the value: tuples, calls and parameters looked through."""
-        while (instruction, path) not in self.memory:
-            if instruction.opcode not in _LOOKED_THROUGH:
-                break
-            match instruction.opcode:
-                case "get-tuple-element":
-                    path = (tuple_index(instruction), *path)
-                    instruction = instruction.operands[0]
-                case "tuple":
-                    instruction, path = instruction.operands[path[0]], path[1:]
-                case "opt-barrier" | "optimization-barrier" | "domain" | "add-dependency":
-                    instruction = instruction.operands[0]
-                case "fusion" | "call":
-                    instruction = self._entered(instruction)
-                case "parameter" if instruction in self.bound:
-                    instruction = self.bound[instruction]
-                case _:
-                    break
-        return instruction, path
-
-    def _entered(self, call: Instruction) -> Instruction:
-        """The root of a called computation, its parameters bound to the call's operands."""
-        (callee,) = call.called_computations()
-        for parameter, operand in zip(callee.parameters, call.operands, strict=True):
-            if self.bound.setdefault(parameter, operand) is not operand:
-                raise unsupported(call, "of a computation that is called twice")
-        return callee.root
 
     def _depth(self, index: Index) -> int:
         depths = [e.depth for e in index]
@@ -163,7 +142,7 @@ class Elemental:
             if instruction.opcode in CASES and keeps_elements(instruction):
                 moved = self._moved(instruction, indices)
                 if instruction.opcode == "bitcast":
-                    return [self._reread(instruction, lanes) for lanes in moved]
+                    return [reread(self.nest, instruction, lanes) for lanes in moved]
                 return moved
         finally:
             self._in_order = in_order
@@ -172,7 +151,7 @@ class Elemental:
     def _loaded(
         self, instruction: Instruction, memory: Memory, indices: list[Index], path: Path
     ) -> list[Lanes]:
-        dims = self.dims(instruction, path)
+        dims = dims_of(instruction, path)
         positions = [affine.linear(index, dims) for index in indices]
         if len(positions) > 1 and not self.guards and not memory.dtype.is_complex:
             if is_square(positions):
@@ -190,18 +169,11 @@ class Elemental:
             results.append(access.load(self.nest, memory, position, own))
         return results
 
-    @staticmethod
-    def dims(instruction: Instruction, path: Path) -> tuple[int, ...]:
-        """Dimensions of a tuple's element."""
-        shape = instruction.shape
-        for k in path:
-            shape = shape.elements[k]
-        return shape.dims
-
     def _elementwise(self, instruction: Instruction, indices: list[Index]) -> list[Lanes]:
-        chain = code_tables.chain_to(self, instruction)
+        chain = chain_to(self.expression, instruction)
         if chain is not None:
-            return code_tables.looked_up(self, chain, indices)
+            xs = self.lanes_at(chain.source[0], indices, chain.source[1])
+            return code_tables.looked_up(self.nest, self.expression, chain, xs)
         if not self._in_order:
             # Operands first, from a list: a tree of hundreds of ops would exhaust the stack.
             self._in_order = True
@@ -218,7 +190,7 @@ class Elemental:
         attributes = call_attributes(instruction)
         kinds = [o.shape.dtype for o in instruction.operands]
         return [
-            self.apply(instruction, [o[n] for o in operands], kinds, attributes)
+            apply(self.nest, instruction, [o[n] for o in operands], kinds, attributes)
             for n in range(len(indices))
         ]
 
@@ -233,9 +205,9 @@ class Elemental:
                 order[top] = None
                 continue
             stack.append((top, True))
-            chain = code_tables.chain_to(self, top)
+            chain = chain_to(self.expression, top)
             for operand in top.operands if chain is None else [chain.source[0]]:
-                source, path = self.source(operand, ())
+                source, path = self.expression.source(operand, ())
                 if source in seen or path or not is_elementwise(source) or source in self.saved:
                     continue
                 if source.shape.dims == root.shape.dims and (source, ()) not in self.memory:
@@ -244,56 +216,16 @@ class Elemental:
         del order[root]
         return list(order)
 
-    def apply(
-        self,
-        instruction: Instruction,
-        operands: Sequence[Lanes],
-        kinds: Sequence[DType],
-        attributes: dict[str, object],
-        *,
-        rounds: bool = True,
-    ) -> Lanes:
-        """One elementwise op on lanes, rounded to the result's type."""
-        w, target = self.nest.w, self.nest.target
-        opcode = instruction.opcode
-        if rounds and by_one.applies(self.nest, opcode, instruction.shape.dtype, list(operands)):
-            quotient = by_one.quotient(self.nest, *operands)
-            return types.rounded(w, target, quotient, dt.BF16, has_short_nans=True)
-        if rounds and by_halves.applies(instruction.opcode, instruction.shape.dtype, target):
-            return by_halves.emit(self.nest, instruction.opcode, operands)
-        lanes = max((types.width(o) for o in operands), default=1)
-        wide = [self.splat(o, lanes) for o in operands]
-        dtype = instruction.shape.dtype
-        result = elementwise.emit(
-            instruction.opcode,
-            w,
-            target,
-            wide,
-            kinds,
-            dtype,
-            attributes,
-        )
-        if rounds and types.is_narrow_float(dtype) and not is_exact(instruction, operands, kinds):
-            keeps = instruction.opcode in _KEEPS_NANS
-            result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
-        return result
-
-    @staticmethod
-    def is_op(instruction: Instruction) -> bool:
-        """Whether `apply` computes it, lane by lane."""
-        return instruction.opcode != "bitcast-convert" and is_elementwise(instruction)
-
     def splat(self, lanes: Lanes, count: int) -> Lanes:
         """Scalars in every lane; vectors as they are."""
-        w = self.nest.w
-        return types.joined([v if v.lanes == count else w.splat(v, count) for v in parts(lanes)])
+        return types.splat(self.nest.w, lanes, count)
 
     # -- movement ----------------------------------------------------------------------------
 
     def _moved(self, instruction: Instruction, indices: list[Index]) -> list[Lanes]:
         if instruction.opcode == "gather" and not instruction.operands[0].shape.size:
             raise unsupported(instruction, "from an array without elements")
-        found = [cases(instruction, index, self._start(instruction)) for index in indices]
+        found = [cases(instruction, index, self.starts(instruction)) for index in indices]
         results: list[Lanes | None] = [None] * len(indices)
         batches: dict[int, list[int]] = {}
         for n, choices in enumerate(found):
@@ -308,16 +240,6 @@ class Elemental:
             self._chosen(instruction, found[n]) if value is None else value
             for n, value in enumerate(results)
         ]
-
-    def _reread(self, bitcast: Instruction, lanes: Lanes) -> Lanes:
-        """A bitcast's operand as the result's element type, of the same width."""
-        source, target = bitcast.operands[0].shape.dtype, bitcast.shape.dtype
-        if source is target:
-            return lanes
-        if source.bits != target.bits:
-            raise unsupported(bitcast, "to elements of another width")
-        w, machine = self.nest.w, self.nest.target
-        return elementwise.emit("bitcast-convert", w, machine, [lanes], [source], target, {})
 
     def _chosen(self, instruction: Instruction, choices: list[Case]) -> Lanes:
         """The first case that holds, lane by lane."""
@@ -365,7 +287,9 @@ class Elemental:
         """i1 lanes (a scalar where uniform): all conditions hold."""
         return tested(self.nest, conditions)
 
-    def _start(self, instruction: Instruction) -> Callable[[int, Index, int, int], Expr]:
+    def starts(self, instruction: Instruction) -> Start:
+        """The starts of an op with some that are known in the run only, clamped: code."""
+
         def start(operand: int, index: Index, low: int, high: int) -> Expr:
             return self.clamped(instruction.operands[operand], index, low, high)
 
@@ -392,78 +316,6 @@ class Elemental:
                 )  # fmt: skip
             return level.memo[key]  # type: ignore[return-value]  # an Expr under this key
 
-    # -- scalar computations -----------------------------------------------------------------
-
-    def inlined(
-        self,
-        root: Instruction,
-        values: dict[Instruction, tuple[Lanes, ...]],
-        *,
-        rounds: bool = True,
-    ) -> tuple[Lanes, ...]:
-        """The results of a scalar computation applied to lanes: `values` gives its parameters."""
-        frames = [(root, values, [root])]  # of computations in computations
-        while True:
-            root, values, order = frames[-1]
-            if not order:
-                frames.pop()
-                if not frames:
-                    return values[root]
-                _, outer, waiting = frames[-1]
-                outer[waiting[-1]] = values[root]
-            elif (top := order[-1]) in values:
-                order.pop()
-            elif missing := [o for o in top.operands if o not in values]:
-                order += missing
-            elif top.opcode in ("fusion", "call", "map"):
-                (callee,) = top.called_computations()
-                operands = [values[o] for o in top.operands]
-                inner = dict(zip(callee.parameters, operands, strict=True))
-                frames.append((callee.root, inner, [callee.root]))
-            else:
-                values[top] = self._inlined_one(top, values, rounds=rounds)
-
-    def _inlined_one(
-        self,
-        instruction: Instruction,
-        values: dict[Instruction, tuple[Lanes, ...]],
-        *,
-        rounds: bool,
-    ) -> tuple[Lanes, ...]:
-        operands = [values[o] for o in instruction.operands]
-        match instruction.opcode:
-            case "constant" if not instruction.shape.dims and instruction.shape.is_array:
-                return (constants.scalar(self.nest.w, instruction["literal"]),)  # type: ignore[arg-type]  # Literal
-            case "tuple":
-                return tuple(lanes for o in operands for lanes in o)
-            case "get-tuple-element":
-                return (operands[0][tuple_index(instruction)],)
-            case "bitcast":
-                return (self._reread(instruction, operands[0][0]),)
-            case "broadcast" | "reshape" | "copy" | "opt-barrier" | "transpose" if (
-                instruction.shape.size == 1
-            ):
-                return operands[0]
-        if not elementwise.supported(instruction.opcode) or instruction.shape.dims:
-            raise unsupported(instruction, "in a computation on scalars")
-        kinds = [o.shape.dtype for o in instruction.operands]
-        flat = [o[0] for o in operands]
-        attributes = call_attributes(instruction)
-        return (self.apply(instruction, flat, kinds, attributes, rounds=rounds),)
-
-
-def tuple_index(instruction: Instruction) -> int:
-    """Which element a get-tuple-element takes."""
-    index = instruction["index"]
-    assert isinstance(index, int), "an INT64"
-    return index
-
-
-def keeps_elements(instruction: Instruction) -> bool:
-    """Whether a movement op moves whole elements; a bitcast may regroup their bytes."""
-    size = instruction.shape.size
-    return instruction.opcode != "bitcast" or instruction.operands[0].shape.size == size
-
 
 class Saved(Protocol):
     """Where the elements of an instruction are kept: its lanes, computed and kept or read."""
@@ -477,14 +329,6 @@ class Saved(Protocol):
 
 
 EMITTERS: dict[str, Emitter] = {}
-
-
-def is_elementwise(instruction: Instruction) -> bool:
-    """Whether the result's element depends on the operands' elements at the same index only."""
-    opcode = instruction.opcode
-    if opcode == "bitcast-convert":  # between widths it regroups: an emitter's work
-        return instruction.shape.rank == instruction.operands[0].shape.rank
-    return opcode not in EMITTERS and opcode not in CASES and elementwise.supported(opcode)
 
 
 def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:

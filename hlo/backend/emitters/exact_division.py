@@ -17,7 +17,7 @@ from functools import partial, reduce
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.emitters.floats import FUNCTIONS
+from hlo.analysis.op_costs import FUNCTIONS
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest

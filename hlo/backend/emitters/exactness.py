@@ -8,16 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hlo.analysis.op_costs import EXACT
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
-# An operand's value, but for its sign (see _has_negatives), or a number that every type has.
-EXACT = frozenset(
-    {"abs", "negate", "maximum", "minimum", "clamp", "select", "copy", "sign", "and", "or", "real"}
-)
 # Of 16 bits: an integer next to a number has no more bits than it, nor has a remainder.
 _EXACT_HALVES = frozenset({"floor", "ceil", "round-nearest-even", "round-nearest-afz", "remainder"})
 _CONSTANT = re.compile(r"(?:splat \(float )?0x([0-9A-F]{16})\)?")

@@ -80,12 +80,3 @@ FLOAT: dict[str, Emitter] = {
     "maximum": maximum,
     "minimum": minimum,
 }
-
-# Ops that are polynomials of many terms.
-FUNCTIONS = frozenset(
-    {
-        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine",
-        "cosine", "tan", "power", "atan2", "erf", "cbrt", "sinh", "cosh", "asin", "acos", "asinh",
-        "acosh", "atanh",
-    }
-)  # fmt: skip

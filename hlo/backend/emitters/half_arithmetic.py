@@ -11,20 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
-from hlo.ir.dtype import DType
 
 _INSTRUCTIONS = {"add": "fadd", "subtract": "fsub", "multiply": "fmul"}
-
-
-def applies(opcode: str, dtype: DType, target: Target) -> bool:
-    """Whether the machine computes the op on f16."""
-    return dtype is dt.F16 and opcode in _INSTRUCTIONS and target.has("avx512fp16")
 
 
 def emit(nest: Nest, opcode: str, operands: Sequence[Lanes]) -> Value:

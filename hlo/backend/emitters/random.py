@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hlo.backend.emitters.elemental import Elemental, Path, emits
+from hlo.backend.emitters.elemental import Elemental, emits
 from hlo.backend.emitters.values import of_bits
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.expression import Path
 from hlo.backend.math.term import Term, outlined
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index

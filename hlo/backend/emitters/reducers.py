@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hlo.analysis.selections import is_symmetric_selection, ordering_index
+from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
@@ -59,7 +60,7 @@ class Reducer(Struct, frozen=True):
             p: (v,) for p, v in zip(parameters, (*a, *x), strict=True)
         }
         rounds = rounds or not self.opcodes
-        return list(elemental.inlined(self.computation.root, values, rounds=rounds))
+        return list(inlined(elemental.nest, self.computation.root, values, rounds=rounds))
 
     def join(
         self, elemental: Elemental, a: Sequence[Lanes], b: Sequence[Lanes], kinds: Sequence[DType]

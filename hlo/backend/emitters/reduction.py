@@ -13,16 +13,18 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.analysis.op_costs import HEAVY
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
-from hlo.backend.emitters.elemental import Elemental, Path, emits
+from hlo.backend.emitters.elemental import Elemental, emits
 from hlo.backend.emitters.reducers import Reducer
-from hlo.backend.emitters.trace import HEAVY, trace
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import stride
 from hlo.backend.lanes.lane_loops import lane_loop
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.expression import Path
+from hlo.backend.loops.trace import trace
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.dtype import DType
@@ -44,10 +46,6 @@ class Fold(Struct, frozen=True):
     """Folds of equal extents, made in one loop: (reduce, its reducer) pairs."""
 
     members: tuple[tuple[Instruction, Reducer], ...]
-
-    @property
-    def reassociates(self) -> bool:
-        return all(r.reassociates for _, r in self.members)
 
 
 @emits("reduce")
@@ -153,7 +151,7 @@ class Space(Struct):
         variable = Variable("row", 0, length - 1)
         at = self.full(index, (affine.of(variable),))
         arrays = self.instruction.operands[: len(self.inits)]
-        found = trace(self.elemental, [(x, at, ()) for x in arrays])
+        found = trace(self.elemental.expression, [(x, at, ()) for x in arrays])
         if length * (1 + found.ops + 8 * found.heavy) > MOST_ROW_OPS or found.reductions:
             return False
         along = [r for r in found.reads if r.position.depends_on(variable)]
@@ -218,7 +216,7 @@ class Space(Struct):
         def met(inner: Index) -> list[Expr]:
             roots = self.instruction.operands[: len(self.inits)]
             at = self.full(index, affine.reshaped(inner, self.extents, self.extents))
-            return trace(self.elemental, [(x, at, ()) for x in roots]).expressions()
+            return trace(self.elemental.expression, [(x, at, ()) for x in roots]).expressions()
 
         return spaces.factored(self.extents, met)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.emitters import constants, elementwise
-from hlo.backend.emitters.elemental import Elemental, Path, emits
+from hlo.backend.emitters.applied import inlined
+from hlo.backend.emitters.elemental import Elemental, emits
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.expression import Path
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.dtype import DTYPES, DType
@@ -47,9 +49,10 @@ def constant(
     for k in path:
         assert isinstance(literal.value, tuple)
         literal = literal.value[k]
-    if elemental.storage(literal.shape.dtype) is not literal.shape.dtype and not literal.is_elided:
-        literal = constants.bits_of(literal, elemental.storage(literal.shape.dtype))
-    if not literal.shape.dims or constants.is_uniform(literal):
+    storage = elemental.expression.storage(literal.shape.dtype)
+    if storage is not literal.shape.dtype and not literal.is_elided:
+        literal = constants.bits_of(literal, storage)
+    if not literal.shape.dims or literal.is_uniform:
         return [constants.scalar(elemental.nest.w, literal) for _ in indices]
     base = constants.array(elemental.nest.w, literal)
     memory = Memory(base, literal.shape.dtype, literal.shape.size)
@@ -78,7 +81,7 @@ def map_(
         values: dict[Instruction, tuple[Lanes, ...]] = {
             p: (v,) for p, v in zip(computation.parameters, given, strict=True)
         }
-        results.append(elemental.inlined(computation.root, values)[path[0] if path else 0])
+        results.append(inlined(elemental.nest, computation.root, values)[path[0] if path else 0])
     return results
 
 

@@ -8,10 +8,11 @@ from math import prod
 from hlo.attributes.window import Window
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
-from hlo.backend.emitters.elemental import Elemental, Path, emits
+from hlo.backend.emitters.elemental import Elemental, emits
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.expression import Path
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.indexing.maps import Condition

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part
+from hlo.backend.loops.expression import Expression
 from hlo.indexing.affine import Expr, loop_variables
 
 
@@ -20,9 +20,9 @@ def flops(parts: Sequence[Part]) -> int:
     return sum(ops * evaluations(index) for part in parts for ops, index in part.trace.work)
 
 
-def bytes_moved(elemental: Elemental, outputs: Sequence[Output], parts: Sequence[Part]) -> int:
+def bytes_moved(expression: Expression, outputs: Sequence[Output], parts: Sequence[Part]) -> int:
     """Bytes read, of each operand at most its size, and bytes written (of a window: its own)."""
-    sizes = {m.leaf: m.size for m in elemental.memory.values()}
+    sizes = {leaf.number: leaf.size for leaf in expression.leaves.values()}
     read: dict[int, int] = {}
     widths: dict[int, int] = {}
     for part in parts:
@@ -32,7 +32,7 @@ def bytes_moved(elemental: Elemental, outputs: Sequence[Output], parts: Sequence
             read[leaf] = read.get(leaf, 0) + evaluations([position])
             widths[leaf] = width
     reads = sum(min(count, sizes[leaf]) * widths[leaf] for leaf, count in read.items())
-    return reads + sum(prod(o.dims) * o.memory.dtype.item_bytes for o in outputs)
+    return reads + sum(prod(o.dims) * o.array.dtype.item_bytes for o in outputs)
 
 
 def evaluations(exprs: Iterable[Expr]) -> int:

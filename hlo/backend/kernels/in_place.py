@@ -8,27 +8,27 @@ reduction over the part's own rows, which comes before their stores.
 from __future__ import annotations
 
 from hlo.analysis.leaves import leaf_count
-from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.trace import Read
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part
-from hlo.backend.lanes.access import Memory
+from hlo.backend.loops.expression import Expression, Leaf
+from hlo.backend.loops.trace import Read
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr
 from hlo.ir.instruction import Instruction
 
 
 def in_place_pairs(
-    elemental: Elemental, outputs: list[Output], parts: list[Part], operand_leaves: int
+    expression: Expression, outputs: list[Output], parts: list[Part], operand_leaves: int
 ) -> frozenset[tuple[int, int]]:
     """(operand leaf, result leaf) pairs."""
-    operands = {m.leaf: m for m in elemental.memory.values() if 0 <= m.leaf < operand_leaves}
+    leaves = expression.leaves.values()
+    operands = {leaf.number: leaf for leaf in leaves if 0 <= leaf.number < operand_leaves}
     return frozenset(
         (number, output.leaf)
         for output in outputs
-        for number, memory in operands.items()
+        for number, leaf in operands.items()
         if output.alias is None
-        and _same_size(memory, output.memory)
+        and _same_size(leaf, output.array)
         and all(_is_safe(part, output, number) for part in parts)
     )
 
@@ -48,7 +48,7 @@ def with_repeats(
     return frozenset((number, r) for o, r in pairs for number, f in enumerate(named) if f == o)
 
 
-def _same_size(a: Memory, b: Memory) -> bool:
+def _same_size(a: Leaf, b: Leaf) -> bool:
     return a.size == b.size and a.dtype.item_bytes == b.dtype.item_bytes
 
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import gcd, prod
 
-from hlo.backend.emitters.elemental import Elemental, Path
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import UNROLLED
-from hlo.backend.emitters.trace import Read, reduced_index, trace
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers
 from hlo.backend.kernels.thread_memory import thread_memory
-from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
+from hlo.backend.loops.expression import Leaf, Path
+from hlo.backend.loops.trace import Read, reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir import dtype as dt
@@ -31,7 +31,7 @@ STRIP_BYTES = 1 << 20  # of all that a strip keeps: a core's second-level cache 
 WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
 WAYS = 16  # ... which holds so many lines
 _MOST_LINES = WAYS // 2  # of one array in a set, beside those of others
-_LEFT = Memory(Value("null", "ptr"), dt.F32, 0)  # stands for what an earlier stage has left
+_LEFT = Leaf(dt.F32, 0)  # stands for what an earlier stage has left
 
 
 class KeptStrip(Kept):
@@ -140,26 +140,27 @@ def _asked(
         stages.append([(o, inner, ()) for o in reduce.operands[: len(reduce.operands) // 2]])
     stages.append([(o.source, index, o.path) for o in part.outputs])
     folds = [reduce for reduce, _ in reversed(part.trace.reductions)]
-    own = elemental.memory
-    elemental.memory = dict(own)
+    expression = elemental.expression
+    own = expression.leaves
+    expression.leaves = dict(own)
     for stage, roots in enumerate(stages):
-        traced = trace(elemental, roots)
+        traced = trace(expression, roots)
         met = [(r.source, r.index) for r in traced.reads]
         met += [(i, at) for i, all_at in traced.heavy_at.items() for at in all_at]
         for instruction, at in met:
             if instruction in found:
                 found[instruction].setdefault(stage, set()).add(at)
-                elemental.memory.setdefault((instruction, ()), _LEFT)
+                expression.leaves.setdefault((instruction, ()), _LEFT)
         for k in range(len(folds[stage].operands) // 2 if stage < len(folds) else 0):
-            elemental.memory[folds[stage], (k,) if folds[stage].shape.is_tuple else ()] = _LEFT
-    elemental.memory = own
+            expression.leaves[folds[stage], (k,) if folds[stage].shape.is_tuple else ()] = _LEFT
+    expression.leaves = own
     return found
 
 
 def _kept_type(instruction: Instruction) -> DType:
     """What lanes are: neither packed nor spread again."""
     dtype = instruction.shape.dtype
-    return dt.F32 if types.is_narrow_float(dtype) else dtype
+    return dt.F32 if dtype.is_narrow_float else dtype
 
 
 def _read_apart(part: Part) -> dict[Instruction, list[Index]]:

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from hlo.analysis.leaves import leaves_of
-from hlo.backend.emitters.elemental import Elemental, Path
-from hlo.backend.ir.writer import Value
+from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.lanes import access
 from hlo.backend.lanes.access import Memory
+from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.expression import Expression, Leaf, Path
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
-from hlo.indexing.maps import window_starts
+from hlo.indexing.maps import Start, window_starts
 from hlo.ir.instruction import Instruction
 
 
 class Output(Struct, frozen=True):
-    """memory[place(index)] = source (its tuple element by path) at index, for all index in dims.
+    """array[place(index)] = source (its tuple element by path) at index, for all index in dims.
 
-    frame: the dimensions of the whole array in memory, whose steps the place takes.
-    alias: (operand leaf, result leaf) that have to be one memory: only a window of it is written.
+    frame: the dimensions of the whole array, whose steps the place takes. update: the op whose
+    window of the array the source is, beginning at its `starts`; alias: (operand leaf, result leaf)
+    that have to be one memory then, as nothing else of it is written.
     """
 
     source: Instruction
     path: Path
-    memory: Memory
+    array: Leaf
     dims: tuple[int, ...]
-    place: Callable[[Index], Expr]
     frame: tuple[int, ...]
+    update: Instruction | None = None
+    starts: Start | None = None
     alias: tuple[int, int] | None = None
     leaf: int = 0
+
+    def place(self, index: Index, starts: Start | None = None) -> Expr:
+        """Where in the array; starts: of the update in the run, symbols where there are none."""
+        if self.update is not None:
+            start = starts or self.starts
+            assert start is not None, "an update has starts"
+            window = window_starts(self.update, 2, self.frame, self.dims, start)
+            index = tuple(e + s for e, s in zip(index, window, strict=True))
+        return affine.linear(index, self.frame)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -44,7 +57,9 @@ class Output(Struct, frozen=True):
         return (*index[:count], *[affine.ZERO] * (len(self.dims) - count))
 
 
-def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: int) -> list[Output]:
+def outputs_of(
+    expression: Expression, instruction: Instruction, operand_leaves: int
+) -> list[Output]:
     """One per array leaf of the result."""
     root = instruction
     if instruction.opcode == "fusion":
@@ -56,29 +71,34 @@ def outputs_of(elemental: Elemental, instruction: Instruction, operand_leaves: i
         shape = leaves_of(instruction.shape)[k]
         if not shape.is_array:
             continue
-        source, own = elemental.source(root, path)
-        base = _buffer_slot(elemental, operand_leaves + k)
-        memory = Memory(base, elemental.storage(shape.dtype), shape.size, operand_leaves + k)
-        window = _window_output(elemental, source, own, memory, k)
-        if window is not None:
-            found.append(window)
-            continue
-        dims = shape.dims
-        found.append(Output(source, own, memory, dims, _Linear(dims), dims, leaf=k))
+        source, own = expression.source(root, path)
+        array = Leaf(expression.storage(shape.dtype), shape.size, operand_leaves + k)
+        window = _window_output(expression, source, own, array, k)
+        found.append(window or Output(source, own, array, shape.dims, shape.dims, leaf=k))
     return found
 
 
-class _Linear(Struct, frozen=True):
-    dims: tuple[int, ...]
+def enter_outputs(elemental: Elemental, outputs: Iterable[Output]) -> None:
+    """Their addresses, before the first loop."""
+    for output in outputs:
+        elemental.results[output.array.number] = elemental.memory_of(output.array)
 
-    def __call__(self, index: Index) -> Expr:
-        return affine.linear(index, self.dims)
+
+def memory_of(elemental: Elemental, output: Output) -> Memory:
+    """Where the output's array lies."""
+    return elemental.results[output.array.number]
 
 
-def _buffer_slot(elemental: Elemental, number: int) -> Value:
-    w = elemental.nest.w
-    slot = w.address(Value("%buffers", "ptr"), w.int(number), "ptr")
-    return w.pure("ptr", f"load ptr, ptr {slot}, align 8")
+def place_of(elemental: Elemental, output: Output, index: Index) -> Expr:
+    """Where in its array an element is, in the run."""
+    starts = elemental.starts(output.update) if output.update is not None else None
+    return output.place(index, starts)
+
+
+def store(elemental: Elemental, output: Output, index: Index, lanes: Lanes) -> None:
+    """Lanes of the output at an index."""
+    place = place_of(elemental, output, index)
+    access.store(elemental.nest, memory_of(elemental, output), place, lanes)
 
 
 def _leaf_paths(instruction: Instruction) -> list[Path]:
@@ -91,39 +111,31 @@ def _leaf_paths(instruction: Instruction) -> list[Path]:
 
 
 def _window_output(
-    elemental: Elemental, source: Instruction, path: Path, memory: Memory, leaf: int
+    expression: Expression, source: Instruction, path: Path, array: Leaf, leaf: int
 ) -> Output | None:
     """A dynamic-update-slice of an operand of the kernel writes its window only, in place."""
     if source.opcode != "dynamic-update-slice" or path:
         return None
-    target, target_path = elemental.source(source.operands[0], ())
-    held = elemental.memory.get((target, target_path))
-    if held is None or not _only_updated(elemental, source, target):
+    target, target_path = expression.source(source.operands[0], ())
+    held = expression.leaves.get((target, target_path))
+    if held is None or not _only_updated(expression, source, target):
         return None
     update = source.operands[1]
-    dims = source.shape.dims
-
-    def place(index: Index) -> Expr:
-        def start(number: int, at: Index, low: int, high: int) -> Expr:
-            return elemental.clamped(source.operands[number], at, low, high)
-
-        starts = window_starts(source, 2, dims, update.shape.dims, start)
-        return affine.linear(tuple(e + s for e, s in zip(index, starts, strict=True)), dims)
-
-    alias = (held.leaf, leaf)
-    return Output(update, (), memory, update.shape.dims, place, dims, alias, leaf)
+    starts, alias = expression.starts(source), (held.number, leaf)
+    dims, frame = update.shape.dims, source.shape.dims
+    return Output(update, (), array, dims, frame, source, starts, alias, leaf)
 
 
-def _only_updated(elemental: Elemental, update: Instruction, target: Instruction) -> bool:
+def _only_updated(expression: Expression, update: Instruction, target: Instruction) -> bool:
     """Whether nothing else in the kernel reads the updated array (it changes under the reader)."""
     seen: set[Instruction] = set()
     stack = list(update.operands[1:])
     while stack:
-        top, _ = elemental.source(stack.pop(), ())
+        top, _ = expression.source(stack.pop(), ())
         if top is target:
             return False
         if top not in seen:
             seen.add(top)
-            if not any(key[0] is top for key in elemental.memory):
+            if not any(key[0] is top for key in expression.leaves):
                 stack += top.operands
     return True

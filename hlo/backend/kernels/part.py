@@ -6,8 +6,8 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.backend.emitters.trace import Trace
 from hlo.backend.kernels.outputs import Output
+from hlo.backend.loops.trace import Trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.instruction import Instruction
@@ -76,7 +76,7 @@ class Part(Struct):
 
         Fewer streams to memory; but what all rows read is read, and converted, for each of them.
         """
-        if self.rows == 1 or self.outputs[0].memory.size_bytes < LEAST_STREAM_BYTES:
+        if self.rows == 1 or self.outputs[0].array.size_bytes < LEAST_STREAM_BYTES:
             return False
         return self.may_take_turns(self.rows)
 

@@ -9,7 +9,6 @@ import itertools
 from math import prod
 
 from hlo.backend.emitters import reducers
-from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import (
     FEWEST_TURNED,
     MOST_ROW_OPS,
@@ -17,12 +16,13 @@ from hlo.backend.emitters.reduction import (
     UNROLLED,
     most_turned,
 )
-from hlo.backend.emitters.trace import Trace, trace
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LIGHT, LINE_BYTES, Part, Squares
 from hlo.backend.kernels.units import UNITS, choose_units
 from hlo.backend.lanes.lane_loops import fitting, narrowed
 from hlo.backend.lanes.transposed import MOST_LANES
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.trace import Trace, trace
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable
 
@@ -34,13 +34,13 @@ _SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of la
 _LEAST_STRIPS = 4  # for a few cores, rather than full lines of every row
 
 
-def parts_of(elemental: Elemental, outputs: list[Output]) -> list[Part]:
+def parts_of(expression: Expression, outputs: list[Output], lanes: int) -> list[Part]:
     """Groups of outputs with equal (or leading) dimensions, each cut into boxes."""
     found: list[Part] = []
     for primary, outer in _groups(outputs):
         whole = Part(primary, outer, (0,) * len(primary[0].dims), primary[0].dims)
         if whole.size:
-            found += [_planned(elemental, box) for box in _boxes(elemental, whole)]
+            found += [_planned(expression, box, lanes) for box in _boxes(expression, whole)]
     return found
 
 
@@ -58,24 +58,24 @@ def _groups(outputs: list[Output]) -> list[tuple[list[Output], list[Output]]]:
     return groups
 
 
-def traced(elemental: Elemental, part: Part, index: Index) -> Trace:
+def traced(expression: Expression, part: Part, index: Index) -> Trace:
     """What the part's results need at an index."""
     roots = [(o.source, index, o.path) for o in part.outputs]
     roots += [(o.source, o.row_index(index), o.path) for o in part.outer]
-    return trace(elemental, roots)
+    return trace(expression, roots)
 
 
 # -- boxes -----------------------------------------------------------------------------------
 
 
-def _boxes(elemental: Elemental, whole: Part) -> list[Part]:
+def _boxes(expression: Expression, whole: Part) -> list[Part]:
     """The part cut where a condition changes, if that takes few boxes and repeats no reduction."""
     variables = [
         Variable(f"d{k}", n, n + size - 1)
         for k, (n, size) in enumerate(zip(whole.low, whole.dims, strict=True))
     ]
     index = tuple(affine.of(v) for v in variables)
-    found = whole.trace = traced(elemental, whole, index)
+    found = whole.trace = traced(expression, whole, index)
     whole.variables = variables
     cuts = _cuts(found, variables)
     count = prod(len(c) + 1 for c in cuts)
@@ -91,18 +91,18 @@ def _boxes(elemental: Elemental, whole: Part) -> list[Part]:
         low = tuple(a for a, _ in box)
         boxes.append(Part(whole.outputs, [], low, tuple(b - a for a, b in box)))
     # A cut may uncover another one (a pad of a concatenate).
-    return [inner for box in boxes for inner in ([box] if count == 1 else _recut(elemental, box))]
+    return [inner for box in boxes for inner in ([box] if count == 1 else _recut(expression, box))]
 
 
-def _recut(elemental: Elemental, box: Part) -> list[Part]:
+def _recut(expression: Expression, box: Part) -> list[Part]:
     variables = [
         Variable(f"d{k}", n, n + size - 1)
         for k, (n, size) in enumerate(zip(box.low, box.dims, strict=True))
     ]
-    found = traced(elemental, box, tuple(affine.of(v) for v in variables))
+    found = traced(expression, box, tuple(affine.of(v) for v in variables))
     if not any(_cuts(found, variables)):
         return [box]
-    return _boxes(elemental, box)
+    return _boxes(expression, box)
 
 
 def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
@@ -127,15 +127,15 @@ def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
 # -- loops -----------------------------------------------------------------------------------
 
 
-def _planned(elemental: Elemental, part: Part) -> Part:
+def _planned(expression: Expression, part: Part, lanes: int) -> Part:
     """Loop extents, lanes, units and unrolling of a box."""
 
-    kept = _choose_order(elemental, part)
+    kept = _choose_order(expression, part)
     dims = [part.dims[d] for d in part.order or range(len(part.dims))]
 
     def met(inner: Index) -> list[Expr]:
         index = part._placed(inner)
-        found = part.trace = traced(elemental, part, index)
+        found = part.trace = traced(expression, part, index)
         places = [affine.linear(index, o.frame) for o in part.outputs]
         places += [affine.linear(o.row_index(index), o.dims) for o in part.outer]
         return found.expressions() + places
@@ -143,25 +143,25 @@ def _planned(elemental: Elemental, part: Part) -> Part:
     part.extents, part.variables = spaces.factored_with(dims, met)
     if len(part.variables) != len(part.extents):
         part.variables = spaces.variables_of(part.extents)
-        part.trace = traced(elemental, part, part.index([affine.of(v) for v in part.variables]))
-    part.lanes = elemental.lanes
+        part.trace = traced(expression, part, part.index([affine.of(v) for v in part.variables]))
+    part.lanes = lanes
     if _choose_strip(part, kept):
         return part
     part.turned = bool(part.extents) and _folds_short_rows(part)
-    part.in_lanes = part.turned or (bool(part.extents) and not _is_row_fold(part, elemental))
-    _choose_tile(elemental, part)
+    part.in_lanes = part.turned or (bool(part.extents) and not _is_row_fold(part))
+    _choose_tile(part)
     if part.in_lanes and part.tile is None:
         _choose_lanes(part)
     choose_units(part)
     return part
 
 
-def _choose_order(elemental: Elemental, part: Part) -> int:
+def _choose_order(expression: Expression, part: Part) -> int:
     """The dimensions that all folds keep come first; their number of elements, 0 if they differ."""
     variables, found = part.variables, part.trace
     if len(variables) != len(part.dims):  # not looked at yet
         variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(part.dims)]
-        found = traced(elemental, part, part._placed(tuple(affine.of(v) for v in variables)))
+        found = traced(expression, part, part._placed(tuple(affine.of(v) for v in variables)))
     sets = {
         tuple(d for d, v in enumerate(variables) if any(e.depends_on(v) for e in index))
         for _, index in found.reductions
@@ -211,7 +211,7 @@ def _visits(vectors: int, copies: int, *, in_one: bool) -> int:
     return whole * (copies + 1) + (copies + 1 if rest and in_one else rest + 1 if rest else 0)
 
 
-def _is_row_fold(part: Part, elemental: Elemental) -> bool:
+def _is_row_fold(part: Part) -> bool:
     """Whether lanes should run inside the reductions rather than over the last dimension."""
     last = part.variables[-1]
     along, across = 0, 0
@@ -258,7 +258,7 @@ def _folds_short_rows(part: Part) -> bool:
     return True
 
 
-def _choose_tile(elemental: Elemental, part: Part) -> None:
+def _choose_tile(part: Part) -> None:
     """The loop along which reads that are strided for the lanes are contiguous."""
     if not part.in_lanes or part.trace.reductions or part.outer:
         return
@@ -298,8 +298,8 @@ def _squares(part: Part) -> Squares | None:
 
 def _fills_lines(part: Part, output: Output) -> bool:
     """Whether a large result's rows begin and end with lines."""
-    size_bytes = output.memory.dtype.item_bytes
-    if output.alias is not None or output.memory.size * size_bytes < _STREAMED_BYTES:
+    size_bytes = output.array.dtype.item_bytes
+    if output.alias is not None or output.array.size * size_bytes < _STREAMED_BYTES:
         return False
     if part.extents[-1] * size_bytes % LINE_BYTES or part.extents[-1] < part.lanes:
         return False

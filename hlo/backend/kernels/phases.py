@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hlo.backend.emitters.elemental import Elemental, is_elementwise
-from hlo.backend.emitters.trace import HEAVY
+from hlo.analysis.op_costs import HEAVY
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.thread_memory import thread_memory
-from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
+from hlo.backend.loops.expression import Expression, is_elementwise
 from hlo.indexing.affine import Expr, Index, linear, of
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
@@ -59,22 +59,22 @@ class KeptRow(Kept):
 Phases = tuple[tuple[Instruction, ...], ...]
 
 
-def phases_of(elemental: Elemental, part: Part) -> Phases:
+def phases_of(expression: Expression, part: Part) -> Phases:
     """The values to keep after each phase but the last."""
     if not _may_split(part):
         return ()
-    roots = [elemental.source(o.source, o.path)[0] for o in part.outputs]
-    order = list(_members(elemental, part, roots))
+    roots = [expression.source(o.source, o.path)[0] for o in part.outputs]
+    order = list(_members(expression, part, roots))
     done: dict[Instruction, int] = {}
     for member in order:
-        before = max((done.get(o, _LOAD) for o in _operands(elemental, member)), default=0)
+        before = max((done.get(o, _LOAD) for o in _operands(expression, member)), default=0)
         done[member] = before + _latency(member)
     total = max(done.values(), default=0)
     if total < _LONG:
         return ()
     count = -(-total // _PHASE)
     phase = {m: min(d * count // (total + 1), count - 1) for m, d in done.items()}
-    return _kept(elemental, order, phase, count)
+    return _kept(expression, order, phase, count)
 
 
 def _may_split(part: Part) -> bool:
@@ -92,12 +92,12 @@ def _latency(member: Instruction) -> int:
     return _LATENCY.get(member.opcode, _SHORT)
 
 
-def _operands(elemental: Elemental, member: Instruction) -> list[Instruction]:
-    return [elemental.source(o, ())[0] for o in member.operands]
+def _operands(expression: Expression, member: Instruction) -> list[Instruction]:
+    return [expression.source(o, ())[0] for o in member.operands]
 
 
 def _members(
-    elemental: Elemental, part: Part, roots: Sequence[Instruction]
+    expression: Expression, part: Part, roots: Sequence[Instruction]
 ) -> Iterator[Instruction]:
     """The elementwise ops of the part's dimensions, operands first."""
     stack = [(root, False) for root in roots]
@@ -107,29 +107,29 @@ def _members(
         if is_ready:
             yield top
             continue
-        if top in seen or (top, ()) in elemental.memory or not is_elementwise(top):
+        if top in seen or (top, ()) in expression.leaves or not is_elementwise(top):
             continue
         if top.shape.dims != part.outputs[0].dims or top.shape.dtype.is_complex:
             continue
         seen.add(top)
         stack.append((top, True))
-        stack += [(o, False) for o in _operands(elemental, top)]
+        stack += [(o, False) for o in _operands(expression, top)]
 
 
 def _kept(
-    elemental: Elemental, order: list[Instruction], phase: dict[Instruction, int], count: int
+    expression: Expression, order: list[Instruction], phase: dict[Instruction, int], count: int
 ) -> Phases:
     """What is asked for in a later phase and is not quickly done again."""
     last: dict[Instruction, int] = {}  # the latest phase that asks
     work: dict[Instruction, int] = {}  # to do it again
     for member in order:
         work[member] = _HEAVY if member.opcode in HEAVY else 1
-        for o in _operands(elemental, member):
+        for o in _operands(expression, member):
             if o in phase and (phase[o] == phase[member] or work[o] <= _CHEAP):
                 work[member] = min(work[member] + work[o], _HEAVY)
     for member in reversed(order):
         asked = max(last.get(member, 0), phase[member])
-        for operand in _operands(elemental, member):
+        for operand in _operands(expression, member):
             if operand in phase:
                 # What is done again asks for its own operands then.
                 at = asked if work[member] <= _CHEAP else phase[member]
@@ -158,7 +158,7 @@ def rows_of(elemental: Elemental, part: Part, phases: Phases) -> dict[Instructio
     found = {}
     for member in (m for kept in phases for m in kept):
         size = min(BLOCK, part.extents[-1])
-        dtype = dt.F32 if types.is_narrow_float(member.shape.dtype) else member.shape.dtype
+        dtype = dt.F32 if member.shape.dtype.is_narrow_float else member.shape.dtype
         base = thread_memory(elemental, (size + part.lanes) * dtype.item_bytes)
         found[member] = KeptRow(Memory(base, dtype, size), member.shape.dims)
     return found

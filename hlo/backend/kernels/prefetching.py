@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.trace import trace
 from hlo.backend.kernels.part import LEAST_STREAM_BYTES, LINE_BYTES, Part
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.trace import trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
 from hlo.ir.instruction import Instruction
@@ -61,7 +61,7 @@ def folds_in_order(elemental: Elemental, part: Part) -> list[tuple[Instruction, 
     counts = {}
     for fold, index in folds:
         path = (0,) if fold.shape.is_tuple else ()
-        counts[fold] = len(trace(elemental, [(fold, index, path)]).reductions)
+        counts[fold] = len(trace(elemental.expression, [(fold, index, path)]).reductions)
     return sorted(folds, key=lambda pair: counts[pair[0]])
 
 

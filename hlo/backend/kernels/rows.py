@@ -12,7 +12,6 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers, fixed_by
 from hlo.backend.kernels.thread_memory import thread_memory
-from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
@@ -52,7 +51,7 @@ def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
     total = 0
     for instruction, inner in _worth_a_row(part).items():
         dtype = instruction.shape.dtype
-        if types.is_narrow_float(dtype):
+        if dtype.is_narrow_float:
             dtype = dt.F32  # what the lanes are: neither packed nor spread again
         size = prod(instruction.shape.dims[d] for d in inner) * part.rows
         size_bytes = size * dtype.item_bytes

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from math import prod
 
-from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import Part
+from hlo.backend.loops.expression import Expression
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr
 
@@ -20,10 +20,11 @@ _ALL = 0.9  # of an array, from which it is walked along, but for an edge
 
 
 def own_leaves(
-    elemental: Elemental, outputs: list[Output], parts: list[Part], operand_leaves: int
+    expression: Expression, outputs: list[Output], parts: list[Part], operand_leaves: int
 ) -> frozenset[int]:
     """Places in the table of operands and results that every part walks along, unit by unit."""
-    sizes = {m.leaf: m.size for m in elemental.memory.values() if 0 <= m.leaf < operand_leaves}
+    leaves = expression.leaves.values()
+    sizes = {leaf.number: leaf.size for leaf in leaves if 0 <= leaf.number < operand_leaves}
     found = {*range(operand_leaves), *(operand_leaves + o.leaf for o in outputs)}
     for part in parts:
         index = part.index([affine.of(v) for v in part.variables])

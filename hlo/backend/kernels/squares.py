@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value, vector_of
-from hlo.backend.kernels.outputs import Output
+from hlo.backend.kernels.outputs import Output, memory_of, place_of
 from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.backend.lanes import access, types
@@ -126,7 +126,7 @@ class _Block(Struct):
     # -- lines ---------------------------------------------------------------------------------
 
     def _buffer(self, output: Output, size: int) -> Memory:
-        dtype = output.memory.dtype
+        dtype = output.array.dtype
         return Memory(thread_memory(self.elemental, size * dtype.item_bytes), dtype, size)
 
     def _lines(self, output: Output, buffer: Memory, row: Expr) -> None:
@@ -140,7 +140,7 @@ class _Block(Struct):
             left = w.binary("sub", w.int(extent), nest.scalar(first))
             count = w.intrinsic("llvm.smin", "i64", left, count)
         with nest.at(0):
-            address = w.cast("ptrtoint", output.memory.base, "i64")
+            address = w.cast("ptrtoint", memory_of(self.elemental, output).base, "i64")
             low = w.binary("and", address, w.int(LINE_BYTES - 1))
             is_aligned = w.compare("icmp eq", low, w.int(0))
         none = w.int(0)
@@ -154,6 +154,7 @@ class _Block(Struct):
     ) -> None:
         part, nest = self.part, self.elemental.nest
         w, width = nest.w, self.squares.columns
+        base = memory_of(self.elemental, output).base
         element = types.storage_scalar(buffer.dtype)
         per_line = LINE_BYTES // buffer.dtype.item_bytes
         line = vector_of(element, per_line)
@@ -164,7 +165,8 @@ class _Block(Struct):
             for k in range(part.lanes):
                 index = part.index(self._variables(row + k, first + column))
                 source = nest.pointer(buffer.base, column + k * width, element)
-                target = nest.pointer(output.memory.base, output.place(index), element)
+                place = place_of(self.elemental, output, index)
+                target = nest.pointer(base, place, element)
                 value = w.load(source, line, LINE_BYTES)
                 align = LINE_BYTES if streams else 1
                 w.emit(f"store {value.typed}, ptr {target}, align {align}{hint}")

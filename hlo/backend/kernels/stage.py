@@ -8,6 +8,7 @@ from functools import partial
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import strips_of
+from hlo.backend.kernels.outputs import memory_of, place_of, store
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
 from hlo.backend.kernels.prefetching import fetch_ahead, fetched, folds_in_order
@@ -29,7 +30,7 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
     """The code for units [low, high) of the part."""
     nest = elemental.nest
     elemental.lanes = part.lanes
-    phases = () if part.strip else phases_of(elemental, part)
+    phases = () if part.strip else phases_of(elemental.expression, part)
     if part.strip:
         elemental.saved = dict(strips_of(elemental, part))
     else:
@@ -134,7 +135,7 @@ class _Emission:
             self.waiting.remove(output)
             found = elemental.lanes_at(output.source, indices, output.path)
             for lanes, index in zip(found, indices, strict=True):
-                access.store(elemental.nest, output.memory, output.place(index), lanes)
+                store(elemental, output, index, lanes)
 
     def _innermost(self, outers: list[list[Expr]]) -> None:
         part, nest = self.part, self.elemental.nest
@@ -249,10 +250,10 @@ class _Emission:
         # What still waits has rows of one element: [n] beside [n, 1].
         written += [(o, [o.row_index(i) for i in indices]) for o in self.waiting]
         found = [elemental.lanes_at(o.source, at, o.path) for o, at in written]
-        places = [[o.place(index) for index in at] for o, at in written]
+        places = [[place_of(elemental, o, index) for index in at] for o, at in written]
         for (output, _), lanes, at in zip(written, found, places, strict=True):
             for value, position in zip(lanes, at, strict=True):
-                access.store(elemental.nest, output.memory, position, value)
+                access.store(elemental.nest, memory_of(elemental, output), position, value)
 
     def _tiled(self, outer: list[Expr]) -> list[list[Expr]]:
         """The outer variables for each step of a tile; the last tile overlaps the one before."""

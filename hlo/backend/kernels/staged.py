@@ -24,14 +24,14 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels import costs
 from hlo.backend.kernels.in_place import in_place_pairs, with_repeats
 from hlo.backend.kernels.numbering import spans_of, total_of
-from hlo.backend.kernels.outputs import outputs_of
+from hlo.backend.kernels.outputs import enter_outputs, outputs_of
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.parts import parts_of
 from hlo.backend.kernels.shares import own_leaves
 from hlo.backend.kernels.stage import emit_part
 from hlo.backend.kernels.streams import end_streams, plan_streams
-from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops.expression import Expression, Leaf
 from hlo.indexing.maps import CASES
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -40,15 +40,18 @@ from hlo.ops.effects import with_callees
 
 def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a fusion or of one op; HloError "unsupported" where it is left to others."""
-    w = Writer()
-    elemental = Elemental(Nest(w, target), lanes_of(instruction, target))
-    elemental.is_raw = _only_moves(instruction)
-    count = enter_operands(elemental, instruction)
-    outputs = outputs_of(elemental, instruction, count)
-    elemental.scratch_slot = count + len(leaves_of(instruction.shape))
-    parts = [p for p in parts_of(elemental, outputs) if p.size]
+    expression, lanes = Expression(target), lanes_of(instruction, target)
+    expression.is_raw = _only_moves(instruction)
+    count = enter_operands(expression, instruction)
+    outputs = outputs_of(expression, instruction, count)
+    parts = [p for p in parts_of(expression, outputs, lanes) if p.size]
     for part in parts:
-        plan_streams(elemental, part)
+        plan_streams(part, lanes)
+    w = Writer()
+    elemental = Elemental(Nest(w, target), lanes, expression)
+    elemental.enter_leaves()
+    enter_outputs(elemental, outputs)
+    elemental.scratch_slot = count + len(leaves_of(instruction.shape))
     units = _emit_parts(elemental, parts)
     return Kernel(
         function_text(w),
@@ -56,11 +59,11 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
         scratch_bytes=elemental.scratch_bytes,
-        in_place=with_repeats(in_place_pairs(elemental, outputs, parts, count), instruction),
+        in_place=with_repeats(in_place_pairs(expression, outputs, parts, count), instruction),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
-        bytes_moved=costs.bytes_moved(elemental, outputs, parts),
+        bytes_moved=costs.bytes_moved(expression, outputs, parts),
         flops=costs.flops(parts),
-        own=own_leaves(elemental, outputs, parts, count),
+        own=own_leaves(expression, outputs, parts, count),
     )
 
 
@@ -111,8 +114,8 @@ def _is_last(member: Instruction) -> bool:
     return source.opcode == "get-tuple-element" and source.operands[0].opcode == "reduce"
 
 
-def enter_operands(elemental: Elemental, instruction: Instruction) -> int:
-    """Operands' leaves become memory; returns how many leaves there are."""
+def enter_operands(expression: Expression, instruction: Instruction) -> int:
+    """Operands' arrays become leaves; returns how many leaves there are."""
     callee = (
         next(instruction.called_computations(), None) if instruction.opcode == "fusion" else None
     )
@@ -120,10 +123,10 @@ def enter_operands(elemental: Elemental, instruction: Instruction) -> int:
     number = 0
     for source, operand in zip(sources, instruction.operands, strict=True):
         for path, leaf in _paths(operand.shape):
-            if leaf.is_array and (source, path) not in elemental.memory:
-                base = _buffer(elemental, number)
-                dtype = elemental.storage(leaf.dtype)
-                elemental.memory[source, path] = Memory(base, dtype, leaf.size, number)
+            if leaf.is_array and (source, path) not in expression.leaves:
+                expression.leaves[source, path] = Leaf(
+                    expression.storage(leaf.dtype), leaf.size, number
+                )
             number += 1
     return number
 
@@ -132,13 +135,6 @@ def _paths(shape: Shape, prefix: tuple[int, ...] = ()) -> list[tuple[tuple[int, 
     if not shape.is_tuple:
         return [(prefix, shape)]
     return [pair for k, e in enumerate(shape.elements) for pair in _paths(e, (*prefix, k))]
-
-
-def _buffer(elemental: Elemental, number: int) -> Value:
-    """The address in the table's entry."""
-    w = elemental.nest.w
-    slot = w.address(Value("%buffers", "ptr"), w.int(number), "ptr")
-    return w.pure("ptr", f"load ptr, ptr {slot}, align 8")
 
 
 def _emit_parts(elemental: Elemental, parts: list[Part]) -> int:

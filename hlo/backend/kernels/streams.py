@@ -20,7 +20,6 @@ from msgspec import Struct
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
-from hlo.backend.emitters.trace import reduced_index, trace
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried
 from hlo.backend.kernels.part import Part, reduce_dims
@@ -29,6 +28,7 @@ from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.trace import reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
 from hlo.ir import dtype as dt
@@ -114,14 +114,14 @@ class Stream(Struct, eq=False):
 # -- which parts -------------------------------------------------------------------------------
 
 
-def plan_streams(elemental: Elemental, part: Part) -> None:
+def plan_streams(part: Part, lanes: int) -> None:
     """Let the part's folds be streams where that suits them: its copies and its blocks."""
     if part.strip or not part.in_lanes or part.tile is not None or part.rows != 1 or part.outer:
         return
     folds = part.trace.reductions
-    if not folds or not all(_suits(elemental, part, *fold) for fold in folds):
+    if not folds or not all(_suits(part, lanes, *fold) for fold in folds):
         return
-    if not _is_cheap(elemental, part):
+    if not _is_cheap(part):
         return
     copies = _copies(part)
     block = _block(part, copies)
@@ -129,7 +129,7 @@ def plan_streams(elemental: Elemental, part: Part) -> None:
         part.streams, part.copies, part.block, part.in_one = True, copies, block, False
 
 
-def _suits(elemental: Elemental, part: Part, reduce: Instruction, index: Index) -> bool:
+def _suits(part: Part, lanes: int, reduce: Instruction, index: Index) -> bool:
     """Whether a fold's results are the part's elements one by one, its rows long and apart."""
     arrays = reduce.operands[: len(reduce.operands) // 2]
     reducer = reducers.reducer(reduce)
@@ -143,14 +143,14 @@ def _suits(elemental: Elemental, part: Part, reduce: Instruction, index: Index) 
         return False
     length, rows = part.extents[-1], reduce.operands[0].shape.size // prod(reduce_dims(reduce))
     item_bytes = min(o.shape.dtype.item_bytes for o in reduce.operands)
-    if length <= _NARROW * elemental.lanes or rows < _FEWEST_ROWS:
+    if length <= _NARROW * lanes or rows < _FEWEST_ROWS:
         return False
     if len(arrays) > 1 and arrays[0].shape.size * item_bytes < _PICKED_BYTES:
         return False
     return rows * length * item_bytes >= _FEWEST_BYTES
 
 
-def _is_cheap(elemental: Elemental, part: Part) -> bool:
+def _is_cheap(part: Part) -> bool:
     """Whether elements may stand in the code several times, and columns' own values be made anew.
 
     What several stages share is kept in rows of its own, which streams do not fill.
@@ -200,7 +200,7 @@ def _block(part: Part, copies: int) -> int | None:
 
 def _kept(dtype: DType) -> DType:
     """What partial results lie in memory as."""
-    return dt.F32 if types.is_narrow_float(dtype) else dtype
+    return dt.F32 if dtype.is_narrow_float else dtype
 
 
 # -- code --------------------------------------------------------------------------------------
@@ -234,14 +234,14 @@ def emit_streams(
             for k, memory in enumerate(stream.total):
                 element = types.storage_scalar(memory.dtype)
                 base = elemental.nest.pointer(memory.base, stream.start * -1, element)
-                elemental.memory[stream.reduce, (k,)] = Memory(base, memory.dtype, memory.size)
+                elemental.enter((stream.reduce, (k,)), Memory(base, memory.dtype, memory.size))
 
 
 def end_streams(elemental: Elemental, part: Part) -> None:
     """Forget where the results of folds lie."""
     for reduce, _ in part.trace.reductions:
         for k in range(len(reduce.operands) // 2 if reduce.shape.is_tuple else 0):
-            elemental.memory.pop((reduce, (k,)), None)
+            elemental.forget((reduce, (k,)))
 
 
 def _groups(elemental: Elemental, part: Part) -> Iterator[list[tuple[Instruction, Index]]]:
@@ -250,7 +250,7 @@ def _groups(elemental: Elemental, part: Part) -> Iterator[list[tuple[Instruction
     needs = {}
     for reduce, index in left:
         inner, _ = reduced_index(reduce, index)
-        inside = trace(elemental, [(reduce.operands[0], inner, ())]).reductions
+        inside = trace(elemental.expression, [(reduce.operands[0], inner, ())]).reductions
         needs[reduce] = {r for r, _ in inside}
     done: set[Instruction] = set()
     while left:

@@ -17,14 +17,13 @@ from msgspec import Struct, field
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import UNROLLED
-from hlo.backend.emitters.trace import Trace
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import KeptStrip
-from hlo.backend.kernels.outputs import Output
+from hlo.backend.kernels.outputs import Output, store
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.parts import traced
-from hlo.backend.lanes import access
 from hlo.backend.lanes.lane_loops import lane_loop_between, masked_loop
+from hlo.backend.loops.trace import Trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
@@ -71,7 +70,7 @@ class _Strip(Struct):
             kept.begin()
         free = [affine.of(v) for v in part.variables[part.lane_loop + 1 :]]
         at = [part.index([*self.outer, column, *free]) for column in columns]
-        for reduce, wanted in _stages([traced(elemental, part, index) for index in at]):
+        for reduce, wanted in _stages([traced(elemental.expression, part, index) for index in at]):
             if not any(e.depends_on(v) for e in wanted[0] for v in part.variables):
                 elemental.lanes_at(reduce, wanted, (0,) if reduce.shape.is_tuple else ())
                 elemental.end_stage()
@@ -80,7 +79,7 @@ class _Strip(Struct):
             for index in at if output not in self.deeper else ():
                 place = output.row_index(index)
                 (lanes,) = elemental.lanes_at(output.source, [place], output.path)
-                access.store(elemental.nest, output.memory, output.place(place), lanes)
+                store(elemental, output, place, lanes)
         self._inner([], columns)
 
     def _inner(self, inner: list[Expr], columns: list[Expr]) -> None:
@@ -111,7 +110,7 @@ class _Strip(Struct):
         found = [elemental.lanes_at(o.source, at, o.path) for o, at in places]
         for (output, at), lanes in zip(places, found, strict=True):
             for value, index in zip(lanes, at, strict=True):
-                access.store(elemental.nest, output.memory, output.place(index), value)
+                store(elemental, output, index, value)
 
 
 def _depends(index: Index, free: list[Expr]) -> bool:

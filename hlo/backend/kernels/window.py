@@ -23,10 +23,10 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.kernels.carried_sums import carried_of
-from hlo.backend.kernels.outputs import Output, outputs_of
+from hlo.backend.kernels.outputs import Output, enter_outputs, outputs_of, store
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
 from hlo.backend.kernels.window_row import RowFold, suits
-from hlo.backend.lanes import access, types
+from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.indexing import affine
@@ -52,8 +52,10 @@ def window_kernel(instruction: Instruction, target: Target) -> Kernel | None:
         return None
     w = Writer()
     elemental = Elemental(Nest(w, target), lanes_of(instruction, target))
-    count = enter_operands(elemental, instruction)
-    (output,) = outputs_of(elemental, instruction, count)
+    count = enter_operands(elemental.expression, instruction)
+    (output,) = outputs_of(elemental.expression, instruction, count)
+    elemental.enter_leaves()
+    enter_outputs(elemental, [output])
     scan = _Scan(elemental, instruction, output, running)
     scan.emit()
     size_bytes = 2 * instruction.shape.size_bytes
@@ -226,7 +228,7 @@ class _Scan:
         (x,) = elemental.lanes_at(self.instruction.operands[0], [index])
         new = self._apply(acc, elemental.splat(x, types.width(acc)))
         result = new if base is None else self._apply(base, new)
-        access.store(elemental.nest, self.output.memory, self.output.place(index), result)
+        store(elemental, self.output, index, result)
         return new
 
     def _apply(self, a: Lanes, x: Lanes) -> Lanes:

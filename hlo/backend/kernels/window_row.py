@@ -18,7 +18,7 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reducers import Reducer
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried, carried_of
-from hlo.backend.kernels.outputs import Output
+from hlo.backend.kernels.outputs import Output, store
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.lane_loops import fixed
 from hlo.backend.lanes.types import Lanes, joined, parts
@@ -115,7 +115,7 @@ class RowFold:
             result = self._apply(base, local)
             if not self.reducer.selects:
                 result = types.rounded(nest.w, nest.target, result, self.instruction.shape.dtype)
-            access.store(nest, self.output.memory, self.output.place(index), result)
+            store(elemental, self.output, index, result)
         assert before is not None, "a block has a vector"
         return carried.followed(nest.w, before, self._apply)
 

@@ -56,11 +56,6 @@ def width(lanes: Lanes) -> int:
     return parts(lanes)[0].lanes
 
 
-def is_narrow_float(dtype: DType) -> bool:
-    """Whether lanes are wider than memory and results have to be rounded."""
-    return dtype.is_float and dtype.bits < 32
-
-
 def widens_quietly(target: Target, dtype: DType) -> bool:
     """Whether `decoded` lets f16's instruction widen NaNs, which makes signalling ones quiet."""
     return target.has("f16c") and dtype in (dt.F16, dt.F8E5M2)
@@ -129,10 +124,7 @@ def has_nan_codes(dtype: DType) -> bool:
     """
     form = dtype.float_format
     return (
-        is_narrow_float(dtype)
-        and dtype is not dt.BF16
-        and form is not None
-        and (form.nan == "ieee")
+        dtype.is_narrow_float and dtype is not dt.BF16 and form is not None and (form.nan == "ieee")
     )
 
 
@@ -161,7 +153,7 @@ def rounded(
     """Lanes rounded to the type's precision, nearest even; themselves where nothing is lost.
     has_short_nans: every NaN is quiet and of the type, as is what IEEE arithmetic on it makes.
     """
-    if not is_narrow_float(dtype):
+    if not dtype.is_narrow_float:
         return lanes
     assert isinstance(lanes, Value), "narrow floats are not complex"
     if dtype is dt.BF16:
@@ -225,3 +217,8 @@ def _with_quiet_nans(w: Writer, lanes: Value, source: Value) -> Value:
     table = w.int(0x22, "<16 x i32>")
     call = f"{lanes.typed}, {source.typed}, {table.typed}, i32 0, i16 -1, i32 4"
     return w.pure("<16 x float>", f"call <16 x float> @{symbol}({call})")
+
+
+def splat(w: Writer, lanes: Lanes, count: int) -> Lanes:
+    """Scalars in every lane; vectors as they are."""
+    return joined([v if v.lanes == count else w.splat(v, count) for v in parts(lanes)])

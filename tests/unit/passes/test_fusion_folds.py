@@ -3,14 +3,12 @@
 import pytest
 
 from hlo import driver
-from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.costs import evaluations
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.parts import parts_of
 from hlo.backend.kernels.staged import enter_operands, lanes_of
-from hlo.backend.lanes.nest import Nest
 from hlo.backend.linking.toolchain import host_target
+from hlo.backend.loops.expression import Expression
 from hlo.ir.instruction import Instruction
 
 SOFTMAX = """HloModule m
@@ -40,9 +38,10 @@ SHAPES = [(16, 131072), (1, 300001), (3, 70000), (131072, 16), (70000, 3), (257,
 def reads_of(kernel: Instruction) -> int:
     """How many elements a loop kernel reads, each as often as it does."""
     target = host_target()
-    elemental = Elemental(Nest(Writer(), target), lanes_of(kernel, target))
-    count = enter_operands(elemental, kernel)
-    parts = parts_of(elemental, outputs_of(elemental, kernel, count))
+    expression = Expression(target)
+    count = enter_operands(expression, kernel)
+    outputs = outputs_of(expression, kernel, count)
+    parts = parts_of(expression, outputs, lanes_of(kernel, target))
     return sum(evaluations([r.position]) for p in parts for r in p.trace.reads)
 
 

@@ -83,7 +83,7 @@ class Fused:
         elemental = Elemental(Nest(w, self.target), lanes.count)
         for parameter, base in zip(self.read, lanes.others, strict=True):
             shape = parameter.shape
-            elemental.memory[parameter, ()] = Memory(base, shape.dtype, shape.size)
+            elemental.enter((parameter, ()), Memory(base, shape.dtype, shape.size))
         dtype = self.contraction.shape.dtype
         value = types.rounded(w, self.target, types.joined(list(sums)), dtype)
         elemental.saved[self.contraction] = _Sums(value)  # type: ignore[assignment]  # it answers

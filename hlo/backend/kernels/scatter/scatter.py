@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.target import Target
@@ -309,7 +310,7 @@ class _Build:
         parameters = self.combiner.parameters
         pairs = zip(parameters, (*current, *given), strict=True)
         values: dict[Instruction, tuple[Lanes, ...]] = {p: (v,) for p, v in pairs}
-        results = self.elemental.inlined(self.combiner.root, values)
+        results = inlined(self.elemental.nest, self.combiner.root, values)
         for (memory, kind), result in zip(self._of(self.operands), results, strict=True):
             self._store(memory, kind, operand, self.elemental.splat(result, lanes))
 

@@ -17,6 +17,7 @@ from math import prod
 from msgspec import Struct
 
 from hlo.attributes.window import Window, WindowDim
+from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.target import Target
@@ -275,7 +276,7 @@ class _Build:
     def _applied(self, f: Computation, a: Lanes, b: Lanes, lanes: int) -> Lanes:
         pairs = zip(f.parameters, (a, b), strict=True)
         values: dict[Instruction, tuple[Lanes, ...]] = {p: (v,) for p, v in pairs}
-        (result,) = self.elemental.inlined(f.root, values)
+        (result,) = inlined(self.elemental.nest, f.root, values)
         return self.elemental.splat(result, lanes)
 
     def _load(self, memory: Value, at: Value, lanes: int) -> Lanes:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.lanes import opened
 from hlo.backend.ir.writer import Value
@@ -63,7 +64,7 @@ class Order(Struct, frozen=True):
         """Unsigned integer lanes in the order wanted."""
         w, target = elemental.nest.w, elemental.nest.target
         if self.root is not None and self.parameter is not None:
-            (element,) = elemental.inlined(self.root, {self.parameter: (element,)})
+            (element,) = inlined(elemental.nest, self.root, {self.parameter: (element,)})
         assert isinstance(element, Value), "complex numbers have no order"
         x = Term(w, target, element)
         if self.dtype.is_float:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.emitters.elemental import Elemental, unsupported
+from hlo.backend.emitters.applied import inlined
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -23,6 +24,7 @@ from hlo.backend.kernels.sorting.row import Row
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.expression import unsupported
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
@@ -193,7 +195,7 @@ class _Build:
             for k in range(len(self.kinds)):
                 given += [(self._element(k, base, left),), (self._element(k, base, right),)]
             values = dict(zip(comparator.parameters, given, strict=True))
-            (result,) = self.elemental.inlined(comparator.root, values)
+            (result,) = inlined(self.elemental.nest, comparator.root, values)
             assert isinstance(result, Value), "a pred"
             return result
 

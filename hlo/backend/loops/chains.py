@@ -1,29 +1,21 @@
 """Chains: elementwise ops of floats that rest on one of 8 or 16 bits and on constants.
 
-    chain_of(elemental, root) -> the ops from a source to the root, where looking the root's code
-    up by the source's (code_tables.py) is less work than computing it
+    chain_of(expression, root) -> the ops from a source to the root, where looking the root's code
+    up by the source's (emitters/code_tables.py) is less work than computing it
 
 A source is a value through which every way from the root to what is not constant leads.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
-
-from hlo.backend.emitters import half_arithmetic
-from hlo.backend.emitters.constants import is_uniform
-from hlo.backend.emitters.exactness import EXACT
-from hlo.backend.emitters.floats import FUNCTIONS
+from hlo.analysis.op_costs import EXACT, FUNCTIONS
+from hlo.backend.ir.target import Target
+from hlo.backend.lanes import halves
+from hlo.backend.loops.expression import Chain, Expression, Node, is_elementwise
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-
-if TYPE_CHECKING:
-    from hlo.backend.emitters.elemental import Elemental
-    from hlo.backend.ir.target import Target
 
 LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 # In vector instructions. Looking up numbers of a few exponents takes as long as computing for 24.
@@ -32,6 +24,9 @@ LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 # still.
 LEAST_COST, LEAST_COST_SPREAD = 24, 33
 MOST_MEMBERS = 64
+LANES = 16  # that are looked up at once
+
+_ON_HALVES = ("add", "subtract", "multiply")
 
 _COSTS = dict.fromkeys(FUNCTIONS, 40) | {
     "exponential": 24, "exponential-minus-one": 32, "log": 21, "tanh": 34, "erf": 31, "divide": 18,
@@ -41,32 +36,40 @@ _STEADY = EXACT | {"log", "convert"}  # what subnormal numbers do not keep waiti
 _ROUNDING = {"bf16": 4, "f16": 2}
 _SMALL_ROUNDING = 16  # of 8 bits
 
-Node = tuple[Instruction, tuple[int, ...]]  # a value: an instruction, which element of a tuple
+
+def chain_to(expression: Expression, root: Instruction) -> Chain | None:
+    """The chain to an op's result where it is looked up: the machine has to permute bytes."""
+    if root not in expression.chains:
+        has_gathers = halves.applies(expression.target, LANES)
+        expression.chains[root] = chain_of(expression, root) if has_gathers else None
+    return expression.chains[root]
 
 
-class Chain(Struct, frozen=True):
-    """members: the ops between source and root, operands first, the root the last."""
-
-    source: Node
-    root: Instruction
-    members: tuple[Instruction, ...]
+def is_op(instruction: Instruction) -> bool:
+    """Whether lanes of the operands give lanes of the result."""
+    return instruction.opcode != "bitcast-convert" and is_elementwise(instruction)
 
 
-def chain_of(elemental: Elemental, root: Instruction) -> Chain | None:
+def is_in_halves(opcode: str, dtype: DType, target: Target) -> bool:
+    """Whether the machine computes the op on f16."""
+    return dtype is dt.F16 and opcode in _ON_HALVES and target.has("avx512fp16")
+
+
+def chain_of(expression: Expression, root: Instruction) -> Chain | None:
     """The longest chain to the root that is worth a table."""
     dtype = root.shape.dtype
     if not (dtype is dt.F32 or has_codes(dtype)) or root.shape.size < LEAST_ELEMENTS:
         return None
     if root.opcode == "convert" and has_codes(root.operands[0].shape.dtype):
         return None  # a shift or little more: the operand's table is half as long
-    if not any(has_codes(m.dtype) for m in elemental.memory.values()):
+    if not any(has_codes(m.dtype) for m in expression.leaves.values()):
         return None
-    order, sources = _explored(elemental, root)
+    order, sources = _explored(expression, root)
     source = next(iter(sources[root, ()]), (root, ()))
     if source == (root, ()):
         return None
-    members = _between(elemental, source, root, order)
-    target = elemental.nest.target
+    members = _between(expression, source, root, order)
+    target = expression.target
     cost = sum(_cost(member, target) for member in members)
     if cost < _least_cost(source[0].shape.dtype, members, target):
         return None
@@ -78,20 +81,20 @@ def has_codes(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits in (8, 16)
 
 
-def uniform(elemental: Elemental, node: Node) -> Literal | None:
+def uniform(expression: Expression, node: Node) -> Literal | None:
     """The constant whose elements all are the value."""
     instruction, path = node
     while instruction.opcode in ("broadcast", "reshape"):
-        instruction, path = elemental.source(instruction.operands[0], ())
+        instruction, path = expression.source(instruction.operands[0], ())
     if instruction.opcode != "constant" or path:
         return None
     literal = instruction["literal"]
     assert isinstance(literal, Literal)
-    return literal if not literal.is_elided and is_uniform(literal) else None
+    return literal if not literal.is_elided and literal.is_uniform else None
 
 
 def _explored(
-    elemental: Elemental, root: Instruction
+    expression: Expression, root: Instruction
 ) -> tuple[list[Instruction], dict[Node, tuple[Node, ...]]]:
     """Ops that the root rests on, operands first, and the sources of each, the deepest first."""
     order: list[Instruction] = []
@@ -102,30 +105,30 @@ def _explored(
         if node in sources:
             continue
         top = node[0]
-        if not is_ready and top is not root and _ends(elemental, node, root, len(order)):
+        if not is_ready and top is not root and _ends(expression, node, root, len(order)):
             is_code = has_codes(top.shape.dtype) and top.shape.dims == root.shape.dims
             sources[node] = (node,) if is_code else ()
             continue
-        below = [elemental.source(o, ()) for o in top.operands]
+        below = [expression.source(o, ()) for o in top.operands]
         if not is_ready:
             stack.append((node, True))
             stack += [(n, False) for n in below if n not in sources]
             continue
-        sources[node] = _common(elemental, below, sources)
+        sources[node] = _common(expression, below, sources)
         if has_codes(top.shape.dtype):
             sources[node] += (node,)
         order.append(top)
     return order, sources
 
 
-def _ends(elemental: Elemental, node: Node, root: Instruction, count: int) -> bool:
+def _ends(expression: Expression, node: Node, root: Instruction, count: int) -> bool:
     """Whether no chain goes through a value: it is there, or made in another way, or too wide."""
     instruction, path = node
-    if path or node in elemental.memory or instruction in elemental.saved:
+    if path or node in expression.leaves:
         return True
     if instruction.shape.dims != root.shape.dims or count >= MOST_MEMBERS:
         return True
-    return not (elemental.is_op(instruction) and _is_narrow(instruction.shape.dtype))
+    return not (is_op(instruction) and _is_narrow(instruction.shape.dtype))
 
 
 def _is_narrow(dtype: DType) -> bool:
@@ -133,10 +136,10 @@ def _is_narrow(dtype: DType) -> bool:
 
 
 def _common(
-    elemental: Elemental, below: list[Node], sources: dict[Node, tuple[Node, ...]]
+    expression: Expression, below: list[Node], sources: dict[Node, tuple[Node, ...]]
 ) -> tuple[Node, ...]:
     """What the sources of all operands have in common, but for constants."""
-    lists = [sources[n] for n in below if uniform(elemental, n) is None]
+    lists = [sources[n] for n in below if uniform(expression, n) is None]
     if not lists:
         return ()
     first, *others = lists
@@ -144,7 +147,7 @@ def _common(
 
 
 def _between(
-    elemental: Elemental, source: Node, root: Instruction, order: list[Instruction]
+    expression: Expression, source: Node, root: Instruction, order: list[Instruction]
 ) -> tuple[Instruction, ...]:
     """The ops that are met on the way from the root to the source."""
     met = {root}
@@ -152,7 +155,7 @@ def _between(
     ops = frozenset(order)
     while stack:
         for operand in stack.pop().operands:
-            node = elemental.source(operand, ())
+            node = expression.source(operand, ())
             if node != source and node[0] in ops and node[0] not in met:
                 met.add(node[0])
                 stack.append(node[0])
@@ -169,7 +172,7 @@ def _least_cost(source: DType, members: tuple[Instruction, ...], target: Target)
 def _cost(instruction: Instruction, target: Target) -> int:
     """Vector instructions for sixteen elements, about."""
     dtype, rounding = instruction.shape.dtype, 0
-    if half_arithmetic.applies(instruction.opcode, dtype, target):
+    if is_in_halves(instruction.opcode, dtype, target):
         return 1
     if instruction.opcode not in EXACT and has_codes(dtype):
         rounding = _ROUNDING.get(dtype.name, _SMALL_ROUNDING)

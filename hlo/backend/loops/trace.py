@@ -12,14 +12,18 @@ from math import prod
 
 from msgspec import Struct, field
 
+from hlo.analysis.op_costs import EXACT, HEAVY, HEAVY_FLOPS
 from hlo.attributes.window import Window
-from hlo.backend.emitters import code_tables
-from hlo.backend.emitters.elemental import Elemental, Path, is_elementwise, keeps_elements
-from hlo.backend.emitters.exactness import EXACT
-from hlo.backend.emitters.floats import FUNCTIONS
-from hlo.backend.lanes.types import is_narrow_float
+from hlo.backend.loops.chains import chain_to
+from hlo.backend.loops.expression import (
+    Expression,
+    Path,
+    dims_of,
+    is_elementwise,
+    keeps_elements,
+)
 from hlo.indexing import affine
-from hlo.indexing.affine import Expr, Index, Opaque, Variable
+from hlo.indexing.affine import Expr, Index, Variable
 from hlo.indexing.maps import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -60,14 +64,9 @@ class Trace(Struct):
         return found + [c.index for c in self.conditions]
 
 
-HEAVY = FUNCTIONS | {"sqrt", "rsqrt", "divide", "remainder"}
-
-HEAVY_FLOPS = 10  # what one of them costs in additions
-
-
-def trace(elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]) -> Trace:
+def trace(expression: Expression, roots: list[tuple[Instruction, Index, Path]]) -> Trace:
     """What the roots read at their indices, each expression looked at once per index."""
-    tracer = _Tracer(elemental)
+    tracer = _Tracer(expression)
     tracer.stack += [(instruction, index, path, ()) for instruction, index, path in roots]
     tracer.run()
     return tracer.found
@@ -76,25 +75,24 @@ def trace(elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]) ->
 class _Tracer:
     """stack: expressions still to be looked at, with the variables of the folds around them."""
 
-    def __init__(self, elemental: Elemental) -> None:
-        self.elemental = elemental
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
         self.found = Trace()
         self.stack: list[tuple[Instruction, Index, Path, tuple[Variable, ...]]] = []
-        self.opaques: dict[tuple[Instruction, Index, int, int], Expr] = {}
         self.folds: set[tuple[Instruction, Index]] = set()
 
     def run(self) -> None:
         seen: set[tuple[Instruction, Path, Index]] = set()
         while self.stack:
             instruction, index, path, folded = self.stack.pop()
-            instruction, path = self.elemental.source(instruction, path)
+            instruction, path = self.expression.source(instruction, path)
             if (instruction, path, index) in seen:
                 continue
             seen.add((instruction, path, index))
-            memory = self.elemental.memory.get((instruction, path))
-            if memory is not None:
-                position = affine.linear(index, self.elemental.dims(instruction, path))
-                read = Read(instruction, memory.dtype, position, folded, memory.leaf, index)
+            leaf = self.expression.leaves.get((instruction, path))
+            if leaf is not None:
+                position = affine.linear(index, dims_of(instruction, path))
+                read = Read(instruction, leaf.dtype, position, folded, leaf.number, index)
                 self.found.reads.append(read)
             elif is_elementwise(instruction):
                 self._elementwise(instruction, index, folded)
@@ -107,13 +105,13 @@ class _Tracer:
         self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
     ) -> None:
         self.found.ops += 1
-        chain = code_tables.chain_to(self.elemental, instruction)
+        chain = chain_to(self.expression, instruction)
         is_heavy = chain is not None or instruction.opcode in HEAVY
         self.found.work.append((HEAVY_FLOPS if is_heavy else 1, index))
         if is_heavy:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
-        elif is_narrow_float(instruction.shape.dtype) and instruction.opcode not in EXACT:
+        elif instruction.shape.dtype.is_narrow_float and instruction.opcode not in EXACT:
             self.found.rounded_at.setdefault(instruction, []).append(index)
         if chain is not None:
             self.stack.append((chain.source[0], index, chain.source[1], folded))
@@ -123,15 +121,11 @@ class _Tracer:
 
     def _moved(self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]) -> None:
         operands = instruction.operands
+        starts = self.expression.starts(instruction)
 
         def start(number: int, at: Index, low: int, high: int) -> Expr:
             self.stack.append((operands[number], at, (), folded))
-            if low == high:
-                return affine.number(low)
-            key = (operands[number], at, low, high)
-            if key not in self.opaques:
-                self.opaques[key] = affine.of(Opaque("start", low, high, at))
-            return self.opaques[key]
+            return starts(number, at, low, high)
 
         for case in cases(instruction, index, start):
             self.found.conditions += case.conditions

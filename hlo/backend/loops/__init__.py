@@ -1,0 +1,1 @@
+"""What the loops of a kernel are, as data: no code is written here."""

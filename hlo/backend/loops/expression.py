@@ -1,0 +1,149 @@
+"""Expression: what a fused kernel computes, seen through tuples, calls and fusions. No code.
+
+    (instruction, path) --source--> the instruction that makes the value, or a leaf: an array in
+    memory
+
+What chooses a kernel's loops reads it (trace.py, chains.py); its evaluation on lanes is Elemental
+(emitters/elemental.py).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hlo.analysis import fusibility
+from hlo.backend.ir.target import Target
+from hlo.errors import HloError
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index, Opaque
+from hlo.indexing.maps import Start
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+
+Path = tuple[int, ...]
+Node = tuple[Instruction, Path]  # a value: an instruction, which element of a tuple
+# What makes no value of its own.
+_LOOKED_THROUGH = frozenset({
+    "get-tuple-element", "tuple", "opt-barrier", "optimization-barrier", "domain", "add-dependency",
+    "fusion", "call", "parameter",
+})  # fmt: skip
+
+
+def unsupported(instruction: Instruction, why: str = "in a loop kernel") -> HloError:
+    """The one error by which a kernel of loops is declined."""
+    return HloError("unsupported", f"{instruction.opcode} {why}", instruction.span)
+
+
+class Leaf(Struct, frozen=True):
+    """An array in memory: element type as it lies there, how many, its entry in the table (-1: it
+    has none).
+    """
+
+    dtype: DType
+    size: int
+    number: int = -1
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size * self.dtype.item_bytes
+
+
+class Chain(Struct, frozen=True):
+    """Ops that are looked up together: members: those between source and root, operands first, the
+    root the last.
+    """
+
+    source: Node
+    root: Instruction
+    members: tuple[Instruction, ...]
+
+
+class Expression:
+    """leaves: the values that are in memory; bound: a called computation's parameters -> what they
+    stand for. is_raw: elements are moved only, so that narrow floats are seen as their bits.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.leaves: dict[Node, Leaf] = {}
+        self.bound: dict[Instruction, Instruction] = {}
+        self.is_raw = False
+        self.chains: dict[Instruction, Chain | None] = {}  # what is looked up, as far as asked
+        self._starts: dict[object, Expr] = {}
+
+    def storage(self, dtype: DType) -> DType:
+        """The type as which elements are loaded and stored."""
+        if self.is_raw and (dtype.is_pred or dtype.is_narrow_float):
+            return dt.U16 if dtype.item_bytes == 2 else dt.U8
+        return dtype
+
+    def source(self, instruction: Instruction, path: Path) -> Node:
+        """The instruction that makes the value: tuples, calls and parameters looked through."""
+        while (instruction, path) not in self.leaves:
+            if instruction.opcode not in _LOOKED_THROUGH:
+                break
+            match instruction.opcode:
+                case "get-tuple-element":
+                    path = (tuple_index(instruction), *path)
+                    instruction = instruction.operands[0]
+                case "tuple":
+                    instruction, path = instruction.operands[path[0]], path[1:]
+                case "opt-barrier" | "optimization-barrier" | "domain" | "add-dependency":
+                    instruction = instruction.operands[0]
+                case "fusion" | "call":
+                    instruction = self._entered(instruction)
+                case "parameter" if instruction in self.bound:
+                    instruction = self.bound[instruction]
+                case _:
+                    break
+        return instruction, path
+
+    def _entered(self, call: Instruction) -> Instruction:
+        """The root of a called computation, its parameters bound to the call's operands."""
+        (callee,) = call.called_computations()
+        for parameter, operand in zip(callee.parameters, call.operands, strict=True):
+            if self.bound.setdefault(parameter, operand) is not operand:
+                raise unsupported(call, "of a computation that is called twice")
+        return callee.root
+
+    def starts(self, instruction: Instruction) -> Start:
+        """The starts of an op with some that are known in the run only, as symbols."""
+
+        def start(operand: int, index: Index, low: int, high: int) -> Expr:
+            if low == high:
+                return affine.number(low)
+            key = (instruction.operands[operand], index, low, high)
+            if key not in self._starts:
+                self._starts[key] = affine.of(Opaque("start", low, high, index))
+            return self._starts[key]
+
+        return start
+
+
+def dims_of(instruction: Instruction, path: Path) -> tuple[int, ...]:
+    """Dimensions of a tuple's element."""
+    shape = instruction.shape
+    for k in path:
+        shape = shape.elements[k]
+    return shape.dims
+
+
+def tuple_index(instruction: Instruction) -> int:
+    """Which element a get-tuple-element takes."""
+    index = instruction["index"]
+    assert isinstance(index, int), "an INT64"
+    return index
+
+
+def keeps_elements(instruction: Instruction) -> bool:
+    """Whether a movement op moves whole elements; a bitcast may regroup their bytes."""
+    size = instruction.shape.size
+    return instruction.opcode != "bitcast" or instruction.operands[0].shape.size == size
+
+
+def is_elementwise(instruction: Instruction) -> bool:
+    """Whether the result's element depends on the operands' elements at the same index only."""
+    if instruction.opcode == "bitcast-convert":  # between widths it regroups
+        return instruction.shape.rank == instruction.operands[0].shape.rank
+    return fusibility.is_elementwise(instruction)

@@ -1,0 +1,63 @@
+"""`python -m tests.support.rooms`: the rooms around the back end and who imports whom, as text.
+
+docs/compiler.md holds the picture, tests/unit/test_structure.py the two together.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# From the lowest up; a file or a folder under hlo/, each file in the first that holds it.
+ROOMS = (
+    "ir", "machine.py", "attributes", "ops", "indexing", "analysis", "passes", "backend/ir",
+    "backend/math", "backend/lanes", "backend/loops", "backend/emitters", "backend/kernels",
+    "backend/planning", "backend/entry", "backend/linking", "backend",
+)  # fmt: skip
+
+
+def room_of(path: Path) -> str | None:
+    """The room of a file under hlo/."""
+    name = path.relative_to(ROOT / "hlo").as_posix()
+    return next((r for r in ROOMS if name == r or name.startswith(f"{r}/")), None)
+
+
+def arrows() -> dict[str, set[str]]:
+    """Room -> the other rooms whose files it imports, anywhere in a file."""
+    found: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for path in (ROOT / "hlo").rglob("*.py"):
+        own = room_of(path)
+        if own is not None:
+            found[own] |= {room for t in imported(path) if (room := room_of(t)) and room != own}
+    return found
+
+
+def imported(path: Path) -> set[Path]:
+    """The files of hlo/ that a file imports, under TYPE_CHECKING and inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hlo"):
+            home = ROOT.joinpath(*(node.module or "").split("."))
+            found |= {p.with_suffix(".py") for p in (*(home / a.name for a in node.names), home)}
+    return {p for p in found if p.exists()}
+
+
+def picture() -> str:
+    """A row for each room, the highest first; a mark under each room that it imports.
+
+    Where all arrows point down, the lower left is empty.
+    """
+    edges, rooms = arrows(), ROOMS[::-1]
+    width = max(map(len, rooms))
+    rows = []
+    for k, room in enumerate(rooms):
+        marks = ["■" if other == room else "●" if other in edges[room] else "·" for other in rooms]
+        rows.append(f"{room:<{width}}  {' '.join(marks)}  {k + 1}")
+    head = " " * (width + 2) + " ".join(str((k + 1) % 10) for k in range(len(rooms)))
+    return "\n".join([head, *rows])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(picture() + "\n")
