@@ -153,12 +153,14 @@ class Plan(Struct, frozen=True):
     @property
     def _block(self) -> int:
         """Depths of a block: a complex one is a term of each part twice, and so much work that
-        short blocks cost it nothing.
+        blocks cost it little: those as long as makes the errors in them and of their sum alike.
 
         Tiles of one vector wait for what they load: shorter blocks cost them nothing, and a loop
         that would be one of these becomes two.
         """
-        block = BLOCK if self.ring.parts == 1 else BLOCK // 8
+        block = BLOCK // self.ring.parts
+        if self.ring.parts > 1:
+            block = min(block, 1 << (3 * math.isqrt(math.prod(self._tile_counts))).bit_length())
         if self.vectors > 1:
             return block
         is_short = len(self._tile_counts) == 1 and self._tile_counts[0] <= block // 2
