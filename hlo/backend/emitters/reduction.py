@@ -14,10 +14,10 @@ from math import prod
 from msgspec import Struct
 
 from hlo.analysis.op_costs import HEAVY
+from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
 from hlo.backend.emitters.elemental import Elemental, emits
-from hlo.backend.emitters.reducers import Reducer
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import stride
@@ -53,7 +53,7 @@ def reduce(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], path: Path
 ) -> list[Lanes]:
     """All results of the fold are remembered, so that the second of a tuple costs nothing."""
-    fold = Fold(((instruction, reducers.reducer(instruction)),))
+    fold = Fold(((instruction, reducer_of(instruction)),))
     results = _folded(elemental, fold, list(indices))
     which = path[0] if path else 0
     level = elemental.nest.path[-1]
@@ -189,15 +189,22 @@ class Space(Struct):
             partials.append((count, self._summed(left, right)))
         return self._summed(start, partials[0][1]) if partials else start
 
+    def applied(self, a: Accumulators, x: Accumulators) -> Accumulators:
+        """f(a, x), wide."""
+        return reducers.apply(self.elemental.nest, self.reducer, a, x, rounds=False)
+
+    def join(self, a: Accumulators, b: Accumulators) -> Accumulators:
+        """f of two partial results, the earlier one on the left where that matters."""
+        return reducers.join(self.elemental.nest, self.reducer, a, b, self.kinds)
+
     def _summed(self, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
         pairs = zip(left, right, strict=True)
-        return [self.reducer.apply(self.elemental, a, b, rounds=False) for a, b in pairs]
+        return [self.applied(a, b) for a, b in pairs]
 
     def _stepped(self, accumulators: list[Accumulators], at: list[Index]) -> list[Accumulators]:
         elements = self.element(at)
         return [
-            self.reducer.apply(self.elemental, a, self.wide(x, a), rounds=False)
-            for a, x in zip(accumulators, elements, strict=True)
+            self.applied(a, self.wide(x, a)) for a, x in zip(accumulators, elements, strict=True)
         ]
 
     def wide(self, elements: Accumulators, accumulators: Accumulators) -> Accumulators:
@@ -248,7 +255,10 @@ class Space(Struct):
         extents = self.factored(indices[0])
         zero = _flat(
             [
-                [elemental.splat(z, lanes) for z in self.reducer.identities(nest.w, self.kinds)]
+                [
+                    elemental.splat(z, lanes)
+                    for z in reducers.identities(nest.w, self.reducer, self.kinds)
+                ]
                 for _ in indices
             ]
         )
@@ -264,13 +274,13 @@ class Space(Struct):
 
     def _joined(self, a: list[Value], b: list[Value], count: int) -> list[Value]:
         pairs = zip(self._regrouped(a, count), self._regrouped(b, count), strict=True)
-        return _flat([self.reducer.apply(self.elemental, x, y, rounds=False) for x, y in pairs])
+        return _flat([self.applied(x, y) for x, y in pairs])
 
     def with_init(self, total: Accumulators, lanes: int) -> Accumulators:
         """f(z, total), rounded to the type."""
         elemental = self.elemental
         inits = [elemental.splat(z, lanes) for z in self.inits]
-        return self.rounded(self.reducer.apply(elemental, inits, total, rounds=False))
+        return self.rounded(self.applied(inits, total))
 
     # -- over lanes --------------------------------------------------------------------------
 
@@ -351,7 +361,7 @@ class Space(Struct):
         elemental = self.elemental
         if self.reducer.idempotent:
             return [elemental.splat(z, lanes) for z in self.inits]
-        identities = self.reducer.identities(elemental.nest.w, self.kinds)
+        identities = reducers.identities(elemental.nest.w, self.reducer, self.kinds)
         return [elemental.splat(z, lanes) for z in identities]
 
     def _masked(
@@ -362,7 +372,7 @@ class Space(Struct):
         elements = self.element(at)
         results = []
         for n, (a, x) in enumerate(zip(accumulators, elements, strict=True)):
-            new = self.reducer.apply(self.elemental, a, self.wide(x, a), rounds=False)
+            new = self.applied(a, self.wide(x, a))
             mask = next((m.mask for m in variables[n // group].terms if m.mask is not None), None)
             if isinstance(mask, Value):
                 new = [
@@ -376,12 +386,9 @@ class Space(Struct):
 
     def _joined_copies(self, partial: list[Accumulators]) -> Accumulators:
         """Vectors joined pairwise."""
-        join, kinds = self.reducer.join, self.kinds
         while len(partial) > 1:
             pairs = [partial[k : k + 2] for k in range(0, len(partial), 2)]
-            partial = [
-                join(self.elemental, p[0], p[1], kinds) if len(p) == 2 else p[0] for p in pairs
-            ]
+            partial = [self.join(*p) if len(p) == 2 else p[0] for p in pairs]
         return partial[0]
 
     def _finished(self, totals: list[Accumulators]) -> list[Accumulators]:
@@ -409,11 +416,11 @@ class Space(Struct):
         while lanes > 1:
             lanes //= 2
             if turns and lanes < _LEAST_VECTOR:
-                low, high = total, [_turned(w, x, lanes) for x in total]
+                low, high = total, [reducers.turned(w, x, lanes) for x in total]
             else:
-                low, high = ([_half(w, x, lanes, k) for x in total] for k in (0, 1))
-            total = self.reducer.join(self.elemental, low, high, self.kinds)
-        return [_half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
+                low, high = ([reducers.half(w, x, lanes, k) for x in total] for k in (0, 1))
+            total = self.join(low, high)
+        return [reducers.half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
 
     def _halved_together(self, totals: list[Accumulators]) -> list[Accumulators]:
         """Several vectors: the lower halves of two beside each other, joined with the upper ones.
@@ -427,14 +434,14 @@ class Space(Struct):
             totals = []
             for group in groups:
                 low, high = (
-                    [_halves(w, pair, block, k) for pair in zip(*group, strict=True)]
+                    [reducers.halves(w, pair, block, k) for pair in zip(*group, strict=True)]
                     for k in (0, 1)
                 )
-                totals.append(self.reducer.join(self.elemental, low, high, self.kinds))
+                totals.append(self.join(low, high))
             block //= 2
         each = count // len(totals)
         ended = [self._ended(total) for total in totals]
-        return [[_half(w, x, 1, n % each) for x in ended[n // each]] for n in range(count)]
+        return [[reducers.half(w, x, 1, n % each) for x in ended[n // each]] for n in range(count)]
 
     def _ended(self, total: Accumulators) -> Accumulators:
         """With the initial value, in the result's type."""
@@ -476,19 +483,3 @@ def _fitting(length: int, lanes: int) -> int:
 
 def _flat(accumulators: Sequence[Accumulators]) -> list[Value]:
     return [v for a in accumulators for x in a for v in parts(x)]
-
-
-def _turned(w: object, lanes: Lanes, step: int) -> Lanes:
-    """Lane k holds what lane k + step held; the lanes that follow hold any."""
-    return joined([reducers.turned(w, v, step) for v in parts(lanes)])  # type: ignore[arg-type]  # a Writer
-
-
-def _halves(w: object, pair: Sequence[Lanes], block: int, which: int) -> Lanes:
-    """The lower (0) or upper (1) halves of all blocks of one or two vectors."""
-    sources = zip(*(parts(x) for x in pair), strict=True)
-    return joined([reducers.halves(w, v, block, which) for v in sources])  # type: ignore[arg-type]  # a Writer
-
-
-def _half(w: object, lanes: Lanes, count: int, which: int) -> Lanes:
-    """The lower (0) or upper (1) half of the lanes; a scalar when that is one."""
-    return joined([reducers.half(w, v, count, which) for v in parts(lanes)])  # type: ignore[arg-type]  # a Writer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from hlo.analysis.reducers import reducer_of
 from hlo.attributes.window import Window
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
@@ -53,7 +54,7 @@ def _folded(
         lanes = max((e.lanes for e in index), default=1)
         totals.append([elemental.splat(z, lanes) for z in inits])
     sizes = [d.size for d in _window(instruction).dims]
-    is_cheap = reducers.reducer(instruction).is_cheap
+    is_cheap = reducer_of(instruction).is_cheap
     if prod(sizes) <= (_UNROLLED if is_cheap else _UNROLLED_LONG):
         for k, index in enumerate(indices):
             for position in range(prod(sizes)):
@@ -64,7 +65,7 @@ def _folded(
     else:
         for k, index in enumerate(indices):
             (totals[k],) = _looped(elemental, instruction, [index], [totals[k]])
-    if reducers.reducer(instruction).selects:
+    if reducer_of(instruction).selects:
         return totals
     nest, kinds = elemental.nest, [z.shape.dtype for z in instruction.operands[count:]]
     return [  # sums and the like were kept wide
@@ -105,7 +106,7 @@ def _looped(
     totals: Sequence[list[Lanes]],
 ) -> list[list[Lanes]]:
     """The window's positions row-major; long sums in blocks."""
-    nest, reducer = elemental.nest, reducers.reducer(instruction)
+    nest, reducer = elemental.nest, reducer_of(instruction)
     sizes = [d.size for d in _window(instruction).dims]
     extents = [size for size in sizes if size > 1]
 
@@ -117,13 +118,15 @@ def _looped(
 
     def joined(a: list[Value], b: list[Value]) -> list[Value]:
         pairs = zip(_regrouped(instruction, a), _regrouped(instruction, b), strict=True)
-        return _flat([reducer.apply(elemental, x, y, rounds=False) for x, y in pairs])
+        return _flat(
+            [reducers.apply(elemental.nest, reducer, x, y, rounds=False) for x, y in pairs]
+        )
 
     kinds = [z.shape.dtype for z in instruction.operands[len(instruction.operands) // 2 :]]
     is_long = reducer.sums and prod(sizes) > FEW
     if not is_long or not any(k.is_float or k.is_complex for k in kinds):
         return _regrouped(instruction, looped(nest, extents, step, _flat(totals)))
-    identities = reducer.identities(nest.w, kinds)
+    identities = reducers.identities(nest.w, reducer, kinds)
     zero = [[elemental.splat(z, types.width(t[0])) for z in identities] for t in totals]
     sums = BlockedSums(nest, extents, _flat(zero), step, joined)
     return _regrouped(instruction, sums.from_(_flat(totals)))
@@ -155,7 +158,7 @@ def _stepped(
         elements = [elemental.lanes_at(x, [tuple(at)])[0] for x in instruction.operands[:count]]
     lanes = types.width(accumulators[0])
     wide = [elemental.splat(x, lanes) for x in elements]
-    new = reducers.reducer(instruction).apply(elemental, accumulators, wide, rounds=False)
+    new = reducers.apply(elemental.nest, reducer_of(instruction), accumulators, wide, rounds=False)
     if not open_:
         return new
     w_ = elemental.nest.w

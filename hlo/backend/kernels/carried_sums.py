@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.emitters.reducers import Reducer
+from hlo.analysis.reducers import Reducer
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.lanes.types import Lanes, joined, parts
 

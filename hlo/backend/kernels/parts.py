@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from math import prod
 
-from hlo.backend.emitters import reducers
+from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters.reduction import (
     FEWEST_TURNED,
     MOST_ROW_OPS,
@@ -167,7 +167,7 @@ def _choose_order(expression: Expression, part: Part) -> int:
         for _, index in found.reductions
     }
     long = [d for d, n in enumerate(part.dims) if n > 1]
-    if len(sets) != 1 or not all(reducers.reducer(r).reassociates for r, _ in found.reductions):
+    if len(sets) != 1 or not all(reducer_of(r).reassociates for r, _ in found.reductions):
         return 0
     if not all(e.is_made_of(variables) for _, index in found.reductions for e in index):
         return 0  # folds at an index known at run time only
@@ -228,7 +228,7 @@ def _is_row_fold(part: Part) -> bool:
             across += 1
     if along <= across:
         return False
-    return all(reducers.reducer(r).reassociates for r, _ in part.trace.reductions)
+    return all(reducer_of(r).reassociates for r, _ in part.trace.reductions)
 
 
 def _folds_short_rows(part: Part) -> bool:

@@ -17,7 +17,7 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.emitters import reducers
+from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
 from hlo.backend.ir.writer import Value
@@ -76,10 +76,6 @@ class Stream(Struct, eq=False):
         for memory, value in zip(memories, values, strict=True):
             access.store(elemental.nest, memory, place, value)
 
-    def stepped(self, elemental: Elemental, a: Accumulators, x: Accumulators) -> Accumulators:
-        """f(a, x), wide."""
-        return self.space.reducer.apply(elemental, a, x, rounds=False)
-
     def lanes_at(self, elemental: Elemental, _: Instruction, indices: list[Index]) -> list[Lanes]:
         """The results, rounded."""
         found = []
@@ -98,10 +94,10 @@ class Stream(Struct, eq=False):
         """total = f(total, partial)"""
         total, partial = (self.load(elemental, m, place) for m in (self.total, self.partial))
         if not self.surplus:
-            self.store(elemental, self.total, place, self.stepped(elemental, total, partial))
+            self.store(elemental, self.total, place, self.space.applied(total, partial))
             return
         carried = self._carried(elemental, total, place).followed(
-            elemental.nest.w, partial[0], lambda a, x: self.stepped(elemental, [a], [x])[0]
+            elemental.nest.w, partial[0], lambda a, x: self.space.applied([a], [x])[0]
         )
         self.store(elemental, self.total, place, list(carried.fold))
         self.store(elemental, self.surplus, place, list(carried.surplus))
@@ -132,7 +128,7 @@ def plan_streams(part: Part, lanes: int) -> None:
 def _suits(part: Part, lanes: int, reduce: Instruction, index: Index) -> bool:
     """Whether a fold's results are the part's elements one by one, its rows long and apart."""
     arrays = reduce.operands[: len(reduce.operands) // 2]
-    reducer = reducers.reducer(reduce)
+    reducer = reducer_of(reduce)
     is_known = reducer.is_cheap or (reducer.idempotent and len(arrays) > 1)
     if any(x.shape.dtype.is_complex for x in arrays) or not (reducer.reassociates and is_known):
         return False
@@ -221,7 +217,7 @@ def emit_streams(
     for group in _groups(elemental, part):
         streams = []
         for reduce, index in group:
-            space = space_of(elemental, reduce, reducers.reducer(reduce))
+            space = space_of(elemental, reduce, reducer_of(reduce))
             start = affine.linear(index, reduce_dims(reduce)).substituted(at)
             partial, total, surplus = _memories(elemental, part, space)
             streams.append(Stream(reduce, index, space, partial, total, surplus, start))
@@ -445,12 +441,11 @@ class _Emission(Struct):
         self, stream: Stream, before: Accumulators, level: list[Accumulators]
     ) -> Accumulators:
         """By pairs; one by one where elements are picked, so that the order is known."""
-        elemental = self.columns.elemental
         if stream.reduce.shape.is_tuple:
             for element in level:
-                before = stream.stepped(elemental, before, element)
+                before = stream.space.applied(before, element)
             return before
         while len(level) > 1:
             pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
-            level = [stream.stepped(elemental, *p) if len(p) == 2 else p[0] for p in pairs]
-        return stream.stepped(elemental, before, level[0])
+            level = [stream.space.applied(*p) if len(p) == 2 else p[0] for p in pairs]
+        return stream.space.applied(before, level[0])

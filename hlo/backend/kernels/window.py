@@ -15,10 +15,10 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.attributes.window import Window
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.reducers import Reducer
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -83,7 +83,7 @@ def _running(instruction: Instruction) -> Running | None:
         return None
     k = long[0]
     d = window.dims[k]
-    known = reducers.reducer(instruction)
+    known = reducer_of(instruction)
     if (d.pad_low, d.pad_high) == (d.size - 1, 0):
         return Running(k, is_reverse=False)
     if (d.pad_low, d.pad_high) == (0, d.size - 1) and known.reassociates:
@@ -101,7 +101,7 @@ class _Scan:
         self.instruction = instruction
         self.output = output
         self.running = running
-        self.reducer: Reducer = reducers.reducer(instruction)
+        self.reducer: Reducer = reducer_of(instruction)
         dims = instruction.shape.dims
         k = running.dimension
         self.extents = (prod(dims[:k]), dims[k], prod(dims[k + 1 :]))
@@ -185,7 +185,7 @@ class _Scan:
             )  # fmt: skip
             return
         kinds = [self.instruction.shape.dtype]
-        zero = elemental.splat(self.reducer.identities(nest.w, kinds)[0], lanes)
+        zero = elemental.splat(reducers.identities(nest.w, self.reducer, kinds)[0], lanes)
 
         begin = carried_of(nest.w, self.reducer, start)
 
@@ -232,7 +232,7 @@ class _Scan:
         return new
 
     def _apply(self, a: Lanes, x: Lanes) -> Lanes:
-        return self.reducer.apply(self.elemental, [a], [x])[0]
+        return reducers.apply(self.elemental.nest, self.reducer, [a], [x])[0]
 
 
 def _apart(values: list[Value], count: int) -> list[Lanes]:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.analysis.reducers import Reducer
+from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.reducers import Reducer
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried, carried_of
 from hlo.backend.kernels.outputs import Output, store
@@ -58,7 +59,7 @@ class RowFold:
         self.reducer = reducer
         self.is_reverse = is_reverse
         w, dtype = elemental.nest.w, instruction.shape.dtype
-        identity = reducer.identities(w, [dtype])[0]
+        identity = reducers.identities(w, reducer, [dtype])[0]
         self.identity = elemental.splat(identity, elemental.lanes)
 
     def emit(self, length: int, place: Callable[[Expr], Index]) -> None:
@@ -158,4 +159,4 @@ class RowFold:
         return self.elemental.nest.w.pure(a.type, text)
 
     def _apply(self, a: Lanes, x: Lanes) -> Lanes:
-        return self.reducer.apply(self.elemental, [a], [x], rounds=False)[0]
+        return reducers.apply(self.elemental.nest, self.reducer, [a], [x], rounds=False)[0]

@@ -1,0 +1,73 @@
+"""Reducers: what a reduction's computation is known to be."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hlo.analysis.selections import is_symmetric_selection, ordering_index
+from hlo.ir.computation import Computation
+from hlo.ir.instruction import Instruction
+
+# Associative and commutative up to rounding; the second column: f(x, x) = x.
+_KNOWN = {
+    "add": False, "multiply": False, "maximum": True, "minimum": True, "and": True, "or": True,
+    "xor": False,
+}  # fmt: skip
+
+
+class Reducer(Struct, frozen=True):
+    """opcodes: the op per result where each result k is op(acc_k, x_k), else empty.
+
+    reassociates: elements may be taken in any order. idempotent: and the initial value often.
+    ordered_by: the result, if any, by which partial results must be ordered where they are joined,
+    and along which elements must ascend.
+    """
+
+    computation: Computation
+    opcodes: tuple[str, ...]
+    reassociates: bool
+    idempotent: bool
+    ordered_by: int | None = None
+
+    @property
+    def sums(self) -> bool:
+        """Whether a long fold loses accuracy by rounding."""
+        return "add" in self.opcodes and self.reassociates
+
+    @property
+    def selects(self) -> bool:
+        """Whether a result is one of the elements, hence needs no rounding."""
+        return bool(self.opcodes) and set(self.opcodes) <= {"maximum", "minimum"}
+
+    @property
+    def is_cheap(self) -> bool:
+        return bool(self.opcodes)
+
+
+def reducer_of(instruction: Instruction) -> Reducer:
+    """What is known of a reduce's or reduce-window's computation."""
+    computation = instruction["to_apply"]
+    assert isinstance(computation, Computation)
+    root = computation.root
+    results = root.operands if root.opcode == "tuple" else (root,)
+    parameters = computation.parameters
+    count = len(parameters) // 2
+    opcodes = tuple(r.opcode for r in results)
+    plain = all(
+        r.opcode in _KNOWN and set(r.operands) == {parameters[k], parameters[count + k]}
+        for k, r in enumerate(results)
+    )
+    if plain:
+        idempotent = all(_KNOWN[o] for o in opcodes)
+        kinds = [r.shape.dtype for r in results]
+        # add and multiply of pred are or and and.
+        idempotent = idempotent or all(
+            _KNOWN[o] or (k.is_pred and o in ("add", "multiply"))
+            for o, k in zip(opcodes, kinds, strict=True)
+        )
+        return Reducer(computation, opcodes, reassociates=True, idempotent=idempotent)
+    if is_symmetric_selection(computation):
+        return Reducer(computation, (), reassociates=True, idempotent=True)
+    index = ordering_index(instruction) if instruction.opcode == "reduce" else None
+    ordered = index is not None
+    return Reducer(computation, (), reassociates=ordered, idempotent=ordered, ordered_by=index)
