@@ -121,7 +121,6 @@ ALLOWED = {
         backend.kernels.contraction.microkernel.Microkernel.ring
         backend.kernels.contraction.ring.Ring.zero backend.kernels.sorting.row.Row.address
         backend.kernels.squares._Block.squares backend.kernels.squares._Block.tile
-        cli.main.LazyGroup.parse_args cli.numbers.Amount.convert
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
         ops.normalization._Batch.sum analysis.blocking.Block.cut
         passes.constant_folding.constant_folding passes.cse.cse

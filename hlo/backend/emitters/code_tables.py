@@ -18,7 +18,7 @@ from hlo.backend.emitters import constants
 from hlo.backend.emitters.chains import Chain, chain_of, uniform
 from hlo.backend.ir import filling
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.lanes import halves, types
+from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.indexing.affine import Index
@@ -30,18 +30,15 @@ if TYPE_CHECKING:
     from hlo.backend.emitters.elemental import Elemental
 
 _LANES = 16
-_WORDS = f"<{_LANES} x i32>"
-_GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
 _WORD_BYTES = 4
-_BITS = f"<{_LANES} x i1>"
 _EXTRA = 4  # entries behind the last: of short ones a word is read
 
 
 def chain_to(elemental: Elemental, root: Instruction) -> Chain | None:
-    """The chain to an op's result where it is looked up: the machine has to permute bytes."""
+    """The chain to an op's result where it is looked up: the machine has to gather quickly."""
     if root not in elemental.chains:
-        has_gathers = halves.applies(elemental.nest.target, _LANES)
-        elemental.chains[root] = chain_of(elemental, root) if has_gathers else None
+        gather = elemental.nest.target.isa.quick_gather(_LANES)
+        elemental.chains[root] = chain_of(elemental, root) if gather else None
     return elemental.chains[root]
 
 
@@ -127,19 +124,17 @@ def _entries(nest: Nest, table: Value, x: Value, source: DType, root: DType) -> 
     w, target = nest.w, nest.target
     code = _code(nest, x, source)
     kind = types.storage_scalar(root)
-    if x.lanes != _LANES:
+    gather = target.isa.quick_gather(x.lanes)
+    if gather is None:
         return types.decoded(w, target, _one_by_one(w, table, code, kind), root)
-    w.declare(_WORDS, _GATHER, (_WORDS, "ptr", _WORDS, _BITS, "i32"))
-    every, step = f"{_BITS} splat (i1 true)", root.item_bytes
-    call = f"{_WORDS} poison, {table.typed}, {code.typed}, {every}, i32 {step}"
-    words = w.pure(_WORDS, f"call {_WORDS} @{_GATHER}({call})")
+    words = gather(w, table, code, root.item_bytes)
     floats = vector_of("float", _LANES)
-    if step == _WORD_BYTES:
+    if root.item_bytes == _WORD_BYTES:
         return w.cast("bitcast", words, floats)
     raw = w.cast("trunc", words, vector_of(kind, _LANES))
     if root.name != "bf16":
         return types.decoded(w, target, raw, root)
-    result = w.cast("bitcast", w.binary("shl", words, w.int(16, _WORDS)), floats)
+    result = w.cast("bitcast", w.binary("shl", words, w.int(16, words.type)), floats)
     w.note(result, types.BF16_CODE, raw)
     return result
 

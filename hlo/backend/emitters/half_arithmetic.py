@@ -1,4 +1,4 @@
-"""f16 arithmetic in f16 registers, where the machine has it (AVX512-FP16).
+"""f16 arithmetic in f16 registers, where the machine has it.
 
 The result in f32 rounded to f16 is the same number, since 24 bits are enough for that, and an op
 and its rounding are five instructions there, one here. Lanes stay f32: their codes are noted
@@ -24,7 +24,7 @@ _INSTRUCTIONS = {"add": "fadd", "subtract": "fsub", "multiply": "fmul"}
 
 def applies(opcode: str, dtype: DType, target: Target) -> bool:
     """Whether the machine computes the op on f16."""
-    return dtype is dt.F16 and opcode in _INSTRUCTIONS and target.has("avx512fp16")
+    return dtype is dt.F16 and opcode in _INSTRUCTIONS and target.isa.computes_halves
 
 
 def emit(nest: Nest, opcode: str, operands: Sequence[Lanes]) -> Value:

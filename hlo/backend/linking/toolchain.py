@@ -11,12 +11,12 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.target import Target
+from hlo.backend.isa.amx import is_permitted
 from hlo.backend.linking.machine import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.errors import HloError
 from hlo.forking import inside
@@ -107,10 +107,8 @@ def check_runs_here(machine: Machine) -> None:
 def host_machine() -> Machine:
     """This machine's description, with what this process may use of it."""
     features = {name for name, there in host_features().items() if there}
-    if "amx-tile" in features:
-        amx = import_module("hlo.backend.kernels.contraction.amx")
-        if not amx.is_permitted():
-            features -= {name for name in features if name.startswith("amx")}
+    if "amx-tile" in features and not is_permitted():
+        features -= {name for name in features if name.startswith("amx")}
     return described(llvm.get_process_triple(), frozenset(features))
 
 
