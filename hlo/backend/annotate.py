@@ -20,6 +20,7 @@ from hlo.backend.entry.llvm_ir import kernel_module
 from hlo.backend.ir import marks
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.isa.mnemonics import KINDS, kinds
 from hlo.backend.linking import toolchain
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import implementations
@@ -32,7 +33,6 @@ from hlo.ir.module import Module
 from hlo.machine import Machine
 from hlo.runtime.threads import thread_count
 
-KINDS = ("load", "store", "fma", "vector", "branch", "other")
 _DEFINE = re.compile(r"^(define void @\S+\([^)]*\)[^{]*){", re.MULTILINE)
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+)")
@@ -160,21 +160,3 @@ class Listing(Struct):
             name = "  " * loop.depth + (header or "outside")
             rows.append(f"# {name:<14}" + "".join(f"{loop.mix[k]:>8}" for k in KINDS))
         return rows
-
-
-def kinds(opcode: str, operands: str) -> tuple[str, ...]:
-    """What an x86 instruction in AT&T form is of KINDS: one of them, a load besides where an
-    operand is in memory. For other machines only branches are told from others.
-    """
-    touches = "(" in operands and not opcode.startswith(("lea", "nop", "prefetch"))
-    loads = ("load",) if touches else ()
-    if re.match(r"vfn?m(add|sub)|vdpbf16|tdp", opcode):
-        return ("fma", *loads)
-    if opcode.startswith(("j", "call", "ret", "b.", "cb")):
-        return ("branch", *loads)
-    if "mov" in opcode and touches:
-        target = operands.rstrip().partition("{")[0].rstrip()
-        return ("store",) if target.endswith(")") else ("load",)
-    if opcode.startswith("v") and "broadcast" in opcode and touches:
-        return ("load",)
-    return ("vector" if opcode.startswith("v") else "other", *loads)

@@ -16,7 +16,7 @@ from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.host import HostCalls
 from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.ir.ir_module import IrModule
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.linking import recall, toolchain
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
@@ -129,8 +129,8 @@ def emit_llvm(
     program: Program, *, mode: str = "strict", machine: Machine | None = None
 ) -> tuple[IrModule, ...]:
     """The program's LLVM modules."""
-    can_flush = target_of(machine, mode).machine.architecture == "x86_64"
-    made = emit(program, flushes=mode == "fast" and can_flush)
+    flushed = target_of(machine, mode).isa.float_mode if mode == "fast" else None
+    made = emit(program, flushed=flushed)
     return made if machine is None else tuple(replace(m, machine=machine) for m in made)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import hlo
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction import contraction, convolution_form, convolution_repair
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_panel import Panel

@@ -11,7 +11,7 @@ from hlo import driver
 from hlo.backend.entry.llvm_ir import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import KernelSequence
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction import amx
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.machine import NAMED

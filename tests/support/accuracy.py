@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hlo.backend.emitters.floats import FLOAT
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
 from hlo.machine import NAMED

@@ -100,12 +100,14 @@ class Source:
             cls = pending.pop(0)
             if f"{cls}.{name}" in self.functions:
                 return f"{cls}.{name}"
-            bases = self.classes[cls].bases if cls in self.classes else []
-            found = [
-                self.named(self.module_of(cls), b.id) for b in bases if isinstance(b, ast.Name)
-            ]
-            pending += [b for b in found if b in self.classes]
+            pending += self.bases(cls)
         return ""
+
+    def bases(self, cls: str) -> list[str]:
+        """The classes of the package that a class is made from."""
+        given = self.classes[cls].bases if cls in self.classes else []
+        found = [self.named(self.module_of(cls), b.id) for b in given if isinstance(b, ast.Name)]
+        return [b for b in found if b in self.classes]
 
 
 def read(root: Path) -> Source:
@@ -176,12 +178,20 @@ def _attribute(source: Source, name: str, owner: str, node: ast.Attribute) -> li
             return [source.method(of, node.attr)]
         if of in source.imports:
             return [f"{of}.{node.attr}"]
+    if owner and _is_super(node.value):
+        return [source.method(base, node.attr) for base in source.bases(owner)]
     found = source.methods.get(node.attr, set())
     if len(found) == 1 and node.attr not in BUILTIN:
         return list(found)
     is_other = not isinstance(node.value, ast.Attribute)  # a field is rarely of the same class
     is_own = owner and is_other and node.attr not in BUILTIN
     return [name] if is_own and name.endswith(f".{node.attr}") else []
+
+
+def _is_super(node: ast.expr) -> bool:
+    """Whether a method is asked of the classes that the own one is made from."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id == "super"
 
 
 def cycles(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:

@@ -12,7 +12,7 @@ import numpy as np
 from hlo.backend.entry.llvm_ir import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel, KernelSequence
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_machine
 from hlo.machine import NAMED
 

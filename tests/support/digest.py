@@ -24,7 +24,7 @@ from pathlib import Path
 
 import hlo
 from hlo.backend.backend import emit_llvm
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import HostCall, implementations
 from hlo.backend.planning.lowering import lower

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.backend.emitters.elementwise import emit
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes.types import decoded, encoded, joined, parts, rounded, storage_scalar
 from hlo.backend.linking.toolchain import host_target
 from hlo.ir.dtype import DType

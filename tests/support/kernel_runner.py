@@ -12,7 +12,7 @@ import numpy as np
 from hlo.backend.entry.llvm_ir import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.staged import staged_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.planning.implementations import Family, as_sequence

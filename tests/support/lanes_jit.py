@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # compiles lane code outside of the backend
 import numpy as np
 
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, scalar_of, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_machine
 from hlo.machine import described
 

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # From the lowest up; a file or a folder under hlo/, each file in the first that holds it.
 ROOMS = (
     "ir", "machine.py", "attributes", "ops", "indexing", "analysis", "passes", "backend/ir",
-    "backend/math", "backend/lanes", "backend/loops", "backend/emitters", "backend/kernels",
-    "backend/planning", "backend/entry", "backend/linking", "backend",
+    "backend/isa", "backend/math", "backend/lanes", "backend/loops", "backend/emitters",
+    "backend/kernels", "backend/planning", "backend/entry", "backend/linking", "backend",
 )  # fmt: skip
 
 

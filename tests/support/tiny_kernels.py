@@ -11,7 +11,7 @@ from hlo.analysis.legality import Way
 from hlo.backend.backend import emit_llvm, link
 from hlo.backend.host import HostCalls
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.tabulation import link_table

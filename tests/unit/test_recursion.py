@@ -112,14 +112,13 @@ ALLOWED = {
     """,
     "names itself as a key, or another class's method of its own name; no call": """
         attributes.mesh.Mesh.array attributes.subgroups.Tile.flat
-        backend.ir.target.Target.vector_bytes
+        backend.isa.target.Target.vector_bytes
         indexing.affine.Atom.__init__*2 backend.lanes.nest.Nest.depth
         backend.entry.polling._Function.place
         backend.kernels.contraction.microkernel.Factor.vector
         backend.kernels.contraction.microkernel.Microkernel.ring
         backend.kernels.contraction.ring.Ring.zero backend.kernels.sorting.row.Row.address
         backend.kernels.squares._Block.squares backend.kernels.squares._Block.tile
-        cli.main.LazyGroup.parse_args cli.numbers.Amount.convert
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
         ops.normalization._Batch.sum analysis.blocking.Block.cut
         passes.constant_folding.constant_folding passes.cse.cse

@@ -1,10 +1,13 @@
 """The house's rules: layers, doors of third parties, sizes, no drawers, the op table."""
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hlo.machine import NAMED
 from tests.support.rooms import imported, picture
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,8 +35,8 @@ RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
 # The same for the rooms of the back end; its files beside them stand above all of them.
 BACKEND_LAYERS = (
     ("ir",),
-    ("math", "lanes"),
-    ("loops",),
+    ("isa",),
+    ("math", "lanes", "loops"),
     ("emitters",),
     ("kernels",),
     ("planning",),
@@ -50,6 +53,16 @@ LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 # A file or function may stand here only with a reason; the list may only shrink.
 LONG: dict[str, str] = {}
+
+# Instructions are asked about in one room, which knows machines, the writer and types.
+INSTRUCTIONS = "hlo/backend/isa"
+BELOW_INSTRUCTIONS = {"hlo.machine", "hlo.once", "hlo.backend.ir.writer"}
+BELOW_INSTRUCTIONS |= {"hlo.ir", "hlo.ir.dtype"}
+# Those that describe machines, and that tell LLVM of one.
+KNOW_FEATURES = {"hlo/machine.py", "hlo/backend/linking/toolchain.py"}
+HLO_WORDS = {"bf16", "popcnt"}  # a type, an op
+FEATURES = {f for machine in NAMED.values() for f in machine.features} - HLO_WORDS
+OF_INSTRUCTIONS = re.compile(r"llvm\\?\.(x86|aarch64)|\basm (sideeffect|\")| asm |\b[xyz]mm\d*\b")
 
 
 def room_of(path: Path) -> str:
@@ -168,3 +181,26 @@ def test_sizes(path: Path) -> None:
 def test_no_drawers() -> None:
     drawers = {"utils", "util", "helpers", "common", "misc", "base"}
     assert [str(p) for p in FILES if p.stem in drawers] == []
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """The texts in a file's code; what is said about the code stands aside."""
+    tree = ast.parse(path.read_text())
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_instructions_are_asked_about_in_one_room(path: Path) -> None:
+    """Elsewhere no feature, no intrinsic of a machine and no assembly is named."""
+    name = str(path.relative_to(ROOT))
+    if name.startswith(INSTRUCTIONS):
+        outside = {m for m in imports_of(path) if m.startswith("hlo") and "backend.isa" not in m}
+        assert outside <= BELOW_INSTRUCTIONS, f"{name} imports what rests on instructions"
+        return
+    for text in texts_of(path):
+        assert not OF_INSTRUCTIONS.search(text), f"{name}: {text!r} belongs to {INSTRUCTIONS}"
+        is_feature = text in FEATURES and name not in KNOW_FEATURES
+        assert not is_feature, f"{name}: {text!r} is a question for {INSTRUCTIONS}"

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.applied import apply
 from hlo.backend.ir import filling
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
@@ -27,10 +27,7 @@ from hlo.backend.loops.expression import Chain, Expression
 from hlo.ir.dtype import DType
 from hlo.ops.table import call_attributes
 
-_WORDS = f"<{_LANES} x i32>"
-_GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
 _WORD_BYTES = 4
-_BITS = f"<{_LANES} x i1>"
 _EXTRA = 4  # entries behind the last: of short ones a word is read
 
 
@@ -112,19 +109,17 @@ def _entries(nest: Nest, table: Value, x: Value, source: DType, root: DType) -> 
     w, target = nest.w, nest.target
     code = _code(nest, x, source)
     kind = types.storage_scalar(root)
-    if x.lanes != _LANES:
+    gather = target.isa.quick_gather(x.lanes)
+    if gather is None:
         return types.decoded(w, target, _one_by_one(w, table, code, kind), root)
-    w.declare(_WORDS, _GATHER, (_WORDS, "ptr", _WORDS, _BITS, "i32"))
-    every, step = f"{_BITS} splat (i1 true)", root.item_bytes
-    call = f"{_WORDS} poison, {table.typed}, {code.typed}, {every}, i32 {step}"
-    words = w.pure(_WORDS, f"call {_WORDS} @{_GATHER}({call})")
+    words = gather(w, table, code, root.item_bytes)
     floats = vector_of("float", _LANES)
-    if step == _WORD_BYTES:
+    if root.item_bytes == _WORD_BYTES:
         return w.cast("bitcast", words, floats)
     raw = w.cast("trunc", words, vector_of(kind, _LANES))
     if root.name != "bf16":
         return types.decoded(w, target, raw, root)
-    result = w.cast("bitcast", w.binary("shl", words, w.int(16, _WORDS)), floats)
+    result = w.cast("bitcast", w.binary("shl", words, w.int(16, words.type)), floats)
     w.note(result, types.BF16_CODE, raw)
     return result
 

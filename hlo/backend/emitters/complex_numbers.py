@@ -7,8 +7,8 @@ from functools import partial
 
 from hlo.backend.emitters import conversion
 from hlo.backend.emitters.lanes import unsupported
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.math import complex_arithmetic, complex_functions, short_complex
 from hlo.backend.math.complex_arithmetic import Complex, outlined_pair

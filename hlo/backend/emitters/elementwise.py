@@ -14,8 +14,8 @@ from hlo.backend.emitters import comparison, complex_numbers, conversion
 from hlo.backend.emitters.floats import FLOAT
 from hlo.backend.emitters.integers import INTEGER, PRED
 from hlo.backend.emitters.lanes import closed, opened, unsupported
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes.types import Lanes, has_nan_codes, selected
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType

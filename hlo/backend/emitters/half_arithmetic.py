@@ -1,4 +1,4 @@
-"""f16 arithmetic in f16 registers, where the machine has it (AVX512-FP16).
+"""f16 arithmetic in f16 registers, where the machine has it.
 
 The result in f32 rounded to f16 is the same number, since 24 bits are enough for that, and an op
 and its rounding are five instructions there, one here. Lanes stay f32: their codes are noted

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from hlo.backend.entry import copy_table, flushing, region_ir, watch_ir
 from hlo.backend.entry.aligning import aligned_address
+from hlo.backend.entry.byte_orders import hidden
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
@@ -30,7 +31,6 @@ from hlo.backend.entry.loop_ir import (
 from hlo.backend.entry.polling import with_polls
 from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
-from hlo.backend.ir.byte_orders import hidden
 from hlo.backend.ir.cutting import cut
 from hlo.backend.ir.definitions import Definitions, symbol
 from hlo.backend.ir.filling import apart
@@ -38,6 +38,7 @@ from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
 from hlo.backend.ir.ir_module import ENTRY, FILL, PARALLEL, PARALLEL_TYPES, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.shared_functions import shared, shared_often
+from hlo.backend.isa.generic import FloatMode
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
@@ -64,18 +65,18 @@ LONG_SHARE, PIECE_SHARE = 140, 60  # per cent of a processor's: what is cut, and
 GLUE_LINES = 24  # of an entry that is no module of its own
 
 
-def emit(program: Program, *, flushes: bool = False) -> tuple[IrModule, ...]:
-    """The kernels' modules, the entry in the last of them. flushes: denormals are zeros."""
+def emit(program: Program, *, flushed: FloatMode | None = None) -> tuple[IrModule, ...]:
+    """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros."""
     program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
-    return _modules(_Entry(program, names, flushes=flushes))
+    return _modules(_Entry(program, names, flushed=flushed))
 
 
 def emit_timed(program: Program) -> tuple[tuple[IrModule, ...], list[TimedStep]]:
     """Modules whose entry counts cycles and calls of every step, and the steps that it counts."""
     program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
-    entry = _Entry(program, names, flushes=False, timed=[])
+    entry = _Entry(program, names, flushed=None, timed=[])
     modules = _modules(entry)
     assert entry.timed is not None, "a timed entry lists its steps"
     return modules, entry.timed
@@ -159,13 +160,13 @@ class _Entry:
         program: Program,
         names: list[str],
         *,
-        flushes: bool,
+        flushed: FloatMode | None,
         timed: list[TimedStep] | None = None,
     ) -> None:
         self.timed = timed
         self.program = program
         self.names = names
-        self.flushes = flushes
+        self.flushed = flushed
         self.functions: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.loops: list[ShortLoop] = []
@@ -190,8 +191,8 @@ class _Entry:
         if self.program.wakes_pool:
             self._declare(WAKE, f"void @{WAKE}()")
             body.lines.append(f"  call void @{WAKE}()")
-        if self.flushes:
-            self._flushing(body, self._outlined(self.program.steps, "steps"))
+        if self.flushed:
+            self._flush(body, self._outlined(self.program.steps, "steps"), self.flushed)
         else:
             self._steps(body, self.program.steps)
             body.lines.append("  ret i32 0")
@@ -206,12 +207,12 @@ class _Entry:
             body.lines.append(f"  call void @{name}()")
         if not body.lines:
             return
-        name = f"{FILL}_all" if self.flushes else FILL
+        name = f"{FILL}_all" if self.flushed else FILL
         head = f"define i32 @{name}(ptr %frame) {{"
         self.functions[name] = "\n".join([head, *body.lines, "  ret i32 0", "}"])
-        if self.flushes:
+        if self.flushed:
             body = _Function()
-            self._flushing(body, name)
+            self._flush(body, name, self.flushed)
             self.functions[FILL] = "\n".join([head.replace(name, FILL), *body.lines, "}"])
 
     def modules(self) -> list[IrModule]:
@@ -257,11 +258,9 @@ class _Entry:
     def _declare(self, symbol: str, signature: str) -> None:
         self.declarations[symbol] = f"declare {signature}"
 
-    def _flushing(self, body: _Function, run: str) -> None:
+    def _flush(self, body: _Function, run: str, mode: FloatMode) -> None:
         """Run with denormals as zeros, and put the caller's mode back."""
-        for name in flushing.CALLED:
-            self._declare(name, f"void @{name}(ptr)")
-        body.lines += flushing.around(run)
+        body.lines += flushing.around(run, mode, self.declarations)
 
     def _outlined(self, steps: tuple[Step, ...], name: str) -> str:
         """A function of its own for the steps; its name."""

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 
 from hlo.analysis.leaves import leaf_count
 from hlo.backend.entry import watch_ir
+from hlo.backend.entry.byte_orders import hidden
 from hlo.backend.entry.even_copies import even
 from hlo.backend.entry.run_ir import POLL_NS
-from hlo.backend.ir.byte_orders import hidden
 from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel

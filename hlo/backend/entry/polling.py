@@ -11,7 +11,8 @@ its callers ask soon themselves.
 
 Of the loops in our texts, those of `Nest.loop` and of contractions count and are tested at their
 ends; those of `repeat_while` are tested at their heads; all others are short (mathematics).
-Tiles of AMX do not outlive a question, so loops that hold some from round to round ask nothing.
+Tiles in registers do not outlive a question, so loops that hold some from round to round ask
+nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from hlo.backend.entry.loop_ir import nested
 from hlo.backend.entry.run_ir import POLL
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.isa import assembly
+from hlo.backend.isa.amx import RELEASE, configuration, holds_tiles
 from hlo.backend.planning.program import KernelStep, Program
 
 ROUND_US = 2 * watch_ir.PIECE_US  # of a loop's round that needs no question inside
@@ -45,9 +48,6 @@ _ADD = re.compile(r"  (%\S+) = add (?:n[us]w )*i64 (%\S+), (\d+)\b")
 _TEST = re.compile(r"  (%\S+) = icmp (sle|slt|ule|ult) i64 (%[\w.$-]+), ([%\w.$-]+)(.*)")
 _BACK = re.compile(r"  br i1 (%\S+), label %(\S+), label %([\w.$-]+)(.*)")
 _CALLED = re.compile(r"call .*@([\w.$-]+)\((?:.*, i64 (\d+), i64 (\d+)\)$)?")
-_TILES = re.compile(r"@llvm\.x86\.t(?:dp|ile(?:load|zero))")
-_KEEP = "@llvm.x86.tilestored"
-_CONFIGURED = re.compile(r"^  call void @llvm\.x86\.ldtilecfg\(.*$", re.MULTILINE)
 
 
 class Work(NamedTuple):
@@ -143,8 +143,8 @@ class _Polling:
 
     def lines_of(self, line: str) -> int:
         """How many lines a line runs."""
-        if " asm " in line:
-            return ASSEMBLY_LINES * (1 + line.count("\\0A"))
+        if written := assembly.lines_in(line):
+            return ASSEMBLY_LINES * written
         called = _CALLED.search(line)
         if called is None or called[1] not in self.functions:
             return 1
@@ -163,8 +163,7 @@ class _Function:
         head = _HEAD.match(self.source[0])
         assert head, "a kernel's text is one function"
         self.result = head["result"]
-        configured = _CONFIGURED.search(text)
-        self.configured = [configured[0]] if configured else []
+        self.configured = configuration(text)
         self.labels = {m[1]: n for n, x in enumerate(self.source) if (m := _LABEL.match(x))}
         self.edits: dict[int, list[str]] = {}
         self.loops = self._loops()
@@ -256,13 +255,12 @@ class _Function:
                 calls[called[1]] = max(work, calls.get(called[1], work))
 
     def _holds_tiles(self, loop: _Loop) -> bool:
-        body = "\n".join(self.source[loop.head : loop.latch])
-        return bool(_TILES.search(body)) and _KEEP not in body
+        return holds_tiles("\n".join(self.source[loop.head : loop.latch]))
 
     def _question(self, name: str, back: str) -> list[str]:
         """Lines that go back into the loop, or leave the function."""
         leave = "ret void" if self.result == "void" else f"ret {self.result} zeroinitializer"
-        released = ["  call void @llvm.x86.tilerelease()"] if self.configured else []
+        released = [f"  {RELEASE}"] if self.configured else []
         return [
             f"{name}.poll:",
             f"  %{name}.why = call i32 @{POLL}()",

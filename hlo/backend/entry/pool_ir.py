@@ -22,6 +22,8 @@ A chunk of a run that can be stopped (its frame, else null) goes in pieces of so
 from __future__ import annotations
 
 from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.select import base_of
 
 CLOSED = 0x7FFF7FFF  # more of both than any number of chunks
 SPINS = 1500  # pauses before a worker sleeps: about 50 us
@@ -41,25 +43,20 @@ STATE_BYTES = 320
 
 def text(architecture: str) -> str:
     """The pool for a processor architecture as `platform.machine()` calls it."""
-    x86 = architecture == "x86_64"
-    pause = "call void @llvm.x86.sse2.pause()" if x86 else 'call void asm sideeffect "yield", ""()'
-    get_mode = set_mode = declarations = ""
-    if x86:  # workers compute in the caller's floating-point mode
-        names = ("sse2.pause()", "sse.stmxcsr(ptr)", "sse.ldmxcsr(ptr)")
-        declarations = "\n".join(f"declare void @llvm.x86.{name}" for name in names)
-        get_mode = (
-            f"  %modeslot = getelementptr i8, ptr @{STATE}, i64 {JOB + MODE}\n"
-            "  call void @llvm.x86.sse.stmxcsr(ptr %modeslot)"
-        )
-        set_mode = (
-            f"  %modeslot = getelementptr i8, ptr @{STATE}, i64 {JOB + MODE}\n"
-            "  call void @llvm.x86.sse.ldmxcsr(ptr %modeslot)"
-        )
+    isa = base_of(architecture)
+    pause, get_mode, set_mode = Writer(), Writer(), Writer()
+    isa.pause(pause)
+    if mode := isa.float_mode:  # workers compute in the caller's floating-point mode
+        slot = Value("%modeslot", "ptr")
+        for w, access in ((get_mode, mode.save), (set_mode, mode.set)):
+            w.emit(f"{slot} = getelementptr i8, ptr @{STATE}, i64 {JOB + MODE}")
+            access(w, slot)
+    parts = pause.declarations | get_mode.declarations | set_mode.declarations
     return _TEMPLATE.format(
-        declarations=declarations,
-        pause=pause,
-        get_mode=get_mode,
-        set_mode=set_mode,
+        declarations="\n".join(parts.values()),
+        pause="\n".join(pause.lines),
+        get_mode="\n".join(get_mode.lines),
+        set_mode="\n".join(set_mode.lines),
         futex=FUTEX_SYSCALL.get(architecture, 0),
         sched_yield=YIELD_SYSCALL.get(architecture, 0),
         state=STATE,
@@ -180,7 +177,7 @@ wait:
   %all = icmp eq i64 %sofar, %chunks
   br i1 %all, label %leave, label %again
 again:
-  {pause}
+{pause}
   %longer = add i64 %waited, 1
   %late = icmp uge i64 %longer, {spins}
   br i1 %late, label %yield, label %wait
@@ -256,7 +253,7 @@ run:
   %finished = atomicrmw add ptr %done, i64 1 acq_rel
   br label %look
 rest:
-  {pause}
+{pause}
   %idler = add i64 %idle, 1
   %tired = icmp uge i64 %idler, {spins}
   br i1 %tired, label %sleep, label %look

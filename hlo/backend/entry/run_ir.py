@@ -15,6 +15,8 @@ reads. When the interpreter exits, runs on other threads than the main one stop.
 
 from __future__ import annotations
 
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.select import base_of
 from hlo.backend.planning.slots import (
     SLOT_DEADLINE,
     SLOT_FUEL,
@@ -48,16 +50,16 @@ PYTHON_SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSigna
 
 def text(architecture: str) -> str:
     """The functions for a processor architecture as `platform.machine()` calls it."""
-    declared = kept = restored = ""
-    if architecture == "x86_64":  # Python code runs in the usual floating-point mode
-        declared = "\n".join(f"declare void @llvm.x86.sse.{n}mxcsr(ptr)" for n in ("st", "ld"))
-        kept = (
-            "  call void @llvm.x86.sse.stmxcsr(ptr %mode)\n"
-            "  store i32 8064, ptr %usual\n"
-            "  call void @llvm.x86.sse.ldmxcsr(ptr %usual)"
-        )
-        restored = "  call void @llvm.x86.sse.ldmxcsr(ptr %mode)"
-    look = _look(kept, restored)
+    w, kept = Writer(), 0
+    if mode := base_of(architecture).float_mode:  # Python code runs in the usual one
+        own, usual = Value("%mode", "ptr"), Value("%usual", "ptr")
+        mode.save(w, own)
+        w.emit(f"store i32 {mode.usual}, {usual.typed}")
+        mode.set(w, usual)
+        kept = len(w.lines)
+        mode.set(w, own)
+    declared = "\n".join(w.declarations.values())
+    look = _look("\n".join(w.lines[:kept]), "\n".join(w.lines[kept:]))
     return "\n".join((_DECLARED, declared, _CLOCK, _ENTER, _POLLS, look, _PIECES))
 
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 from math import prod
 
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 

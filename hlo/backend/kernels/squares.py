@@ -35,9 +35,7 @@ def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
 
 def finish_squares(nest: Nest) -> None:
     """Lines on their way past the cache arrive before anything that is written later."""
-    if nest.target.has("sse2"):
-        nest.w.declare("void", "llvm.x86.sse.sfence", [])
-        nest.w.emit("call void @llvm.x86.sse.sfence()")
+    nest.target.isa.fence_streams(nest.w)
 
 
 class _Block(Struct):

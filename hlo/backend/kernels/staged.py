@@ -19,8 +19,8 @@ from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
 )
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels import costs
 from hlo.backend.kernels.in_place import in_place_pairs, with_repeats
 from hlo.backend.kernels.numbering import spans_of, total_of

@@ -20,8 +20,8 @@ from hlo.attributes.window import Window
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.carried_sums import carried_of
 from hlo.backend.kernels.outputs import Output, enter_outputs, outputs_of, store
 from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of

@@ -82,14 +82,14 @@ def _load_raw(
         return _load_reversed(nest, memory, position, mask, element)
     if step is not None and mask is None:
         item_bytes, vector_bytes = memory.dtype.item_bytes, nest.target.vector_bytes
-        shuffles = nest.target.has("avx512vbmi")
+        shuffles = nest.target.isa.permutes_bytes
         found = strided.stretch(step, lanes, item_bytes, vector_bytes, shuffles=shuffles)
         if found is not None:
             lowest = position + min(0, step * (lanes - 1))
             pointer = nest.pointer(memory.base, lowest, element)
             return strided.load_stretch(nest, pointer, element, found)
     base, offsets = _offsets(nest, memory, position, element)
-    if element in _NARROW and nest.target.has("avx512f"):
+    if element in _NARROW and nest.target.isa.gathers_words:
         return _gather_narrow(nest, base, offsets, mask, element)
     return _gather(nest, _addresses(nest, base, offsets, element), mask, element, lanes)
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 from msgspec import Struct, field
 
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Opaque, Part, Variable
 

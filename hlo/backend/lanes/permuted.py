@@ -1,8 +1,8 @@
 """Lanes of two vectors in another order.
 
-AVX-512: a permutation whose indices are loaded once, at the function's entry. LLVM's selector
-tries to merge every shuffle whose order it knows with those around it, which takes three quarters
-of the time for squares turned in registers and finds nothing.
+Where one instruction takes the order from a register, that is loaded once, at the function's entry.
+Every shuffle whose order LLVM's selector knows it tries to merge with those around it, which takes
+three quarters of the time for squares turned in registers and finds nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from collections.abc import Sequence
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Nest
 
-_SUFFIXES = {"float": "ps", "double": "pd", "i32": "d", "i64": "q"}
 _INDICES = {"float": "i32", "double": "i64", "i32": "i32", "i64": "i64"}
 
 
 def permuted(nest: Nest, a: Value, b: Value, order: Sequence[int]) -> Value:
     """Lane k is lane order[k] of a and b, one after the other; as many lanes as one of them."""
-    w, scalar = nest.w, a.scalar_type
-    size = a.lanes * int(_INDICES.get(scalar, "i0")[1:]) // 8
-    if nest.target.vector_bytes == 64 and size in (32, 64) and len(order) == a.lanes:
-        index = _order(nest, order, _INDICES[scalar])
-        name = f"llvm.x86.avx512.vpermi2var.{_SUFFIXES[scalar]}"
-        return w.intrinsic(name, a.type, a, index, b, suffix=str(8 * size))
+    w, isa = nest.w, nest.target.isa
+    if len(order) == a.lanes and isa.picks(a.type):
+        index = _order(nest, order, _INDICES[a.scalar_type])
+        found = isa.picked(w, (a, b), index)
+        assert found is not None, "a type that it picks from"
+        return found
     text = ", ".join(f"i32 {lane}" for lane in order)
     return w.pure(a.type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{text}>")
 

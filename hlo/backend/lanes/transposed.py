@@ -82,7 +82,7 @@ def are_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> bool:
     widths = [_width(memory, lanes, len(run)) for run in _runs(positions)]
     if not all(widths):
         return False
-    shuffles = target.has("avx512vbmi")
+    shuffles = target.isa.permutes_bytes
     read = stretch(step, lanes, item_bytes, target.vector_bytes, shuffles=shuffles)
     if read is None or _packed(memory) == 1:
         return read is None

@@ -10,9 +10,8 @@ is a pair of lanes of its component type, interleaved in memory.
 
 from __future__ import annotations
 
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
-from hlo.backend.lanes import halves
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes.small_floats import decoded_small, encoded_small
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -22,7 +21,6 @@ Lanes = Value | tuple[Value, Value]
 BF16_CODE = "code of bf16"  # what is noted of lanes whose code is known
 
 _FLOATS = {"f32": "float", "f64": "double"}
-_ADD_HALVES = "llvm.x86.avx512.vpdpwssd.512"
 
 
 def compute_scalar(dtype: DType) -> str:
@@ -58,7 +56,7 @@ def width(lanes: Lanes) -> int:
 
 def widens_quietly(target: Target, dtype: DType) -> bool:
     """Whether `decoded` lets f16's instruction widen NaNs, which makes signalling ones quiet."""
-    return target.has("f16c") and dtype in (dt.F16, dt.F8E5M2)
+    return target.isa.converts_halves and dtype in (dt.F16, dt.F8E5M2)
 
 
 def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
@@ -72,19 +70,19 @@ def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
     if component.is_integral:
         return w.cast("trunc", raw, vector_of(f"i{component.bits}", lanes))
     if component is dt.BF16:
-        if halves.applies(target, lanes):
+        if halves := target.isa.upper_halves(lanes):
             value = halves.spread(w, raw)
             w.note(value, BF16_CODE, raw)
             return value
         wide = w.cast("zext", raw, vector_of("i32", lanes))
         shifted = w.binary("shl", wide, w.int(16, wide.type))
         return w.cast("bitcast", shifted, vector_of("float", lanes))
-    if component is dt.F16 and target.has("f16c"):
+    if component is dt.F16 and target.isa.converts_halves:
         half = w.cast("bitcast", raw, vector_of("half", lanes))
         value = w.cast("fpext", half, vector_of("float", lanes))
         w.note(value, dt.F16.name, raw)
         return value
-    value = decoded_small(w, raw, component, has_halves=target.has("f16c"))
+    value = decoded_small(w, raw, component, has_halves=target.isa.converts_halves)
     w.note(value, component.name, raw)
     return value
 
@@ -104,14 +102,14 @@ def encoded(w: Writer, target: Target, value: Value, dtype: DType) -> Value:
         code = w.noted(value, BF16_CODE)
         if code is not None:
             return code
-        if halves.applies(target, lanes):
+        if halves := target.isa.upper_halves(lanes):
             return halves.packed(w, w.noted(value, component.name) or value)
         bits = w.cast("bitcast", value, vector_of("i32", lanes))
         return w.cast("trunc", w.binary("lshr", bits, w.int(16, bits.type)), storage)
     known = w.noted(value, component.name)  # the lanes were rounded to the type before
     if known is not None:
         return known
-    if component is dt.F16 and target.has("f16c"):
+    if component is dt.F16 and target.isa.converts_halves:
         half = w.cast("fptrunc", value, vector_of("half", lanes))
         return w.cast("bitcast", half, storage)
     return encoded_small(w, value, component)
@@ -165,58 +163,20 @@ def rounded(
 
 
 def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bool) -> Value:
-    """Integer arithmetic: exact for subnormals, which vcvtneps2bf16 flushes (BACKEND_FACTS 6).
+    """Integer arithmetic: exact for subnormals, which the instruction flushes (BACKEND_FACTS 6).
     A NaN of bf16 has no bits below, so that the carry leaves it alone.
     """
-    lanes = value.lanes
-    words = vector_of("i32", lanes)
-    if target.mode == "fast" and target.has("avx512bf16") and lanes > 1:
-        short = w.cast("fptrunc", value, vector_of("bfloat", lanes))
-        raw = w.cast("bitcast", short, vector_of("i16", lanes))
-        return decoded(w, target, raw, dt.BF16)
-    bits = w.cast("bitcast", value, words)
-    if target.has("avx512f") and lanes == 16:
-        kept = _carried_up(w, target, bits)
-        if not has_short_nans:
-            up = w.cast("bitcast", kept, value.type)
-            kept = w.cast("bitcast", _with_quiet_nans(w, up, value), words)
-    else:
-        odd = w.binary("and", w.binary("lshr", bits, w.int(16, words)), w.int(1, words))
-        kept = w.binary("add", w.binary("add", bits, w.int(0x7FFF, words)), odd)
-        if not has_short_nans:
-            quiet = w.binary("or", bits, w.int(0x400000, words))
-            kept = w.select(w.compare("fcmp uno", value, value), quiet, kept)
+    isa = target.isa
+    short = isa.bf16_codes(w, value) if target.mode == "fast" else None
+    if short is not None:
+        return decoded(w, target, short, dt.BF16)
+    words = vector_of("i32", value.lanes)
+    kept = isa.bf16_carried(w, w.cast("bitcast", value, words))
+    if not has_short_nans:
+        kept = isa.bf16_quieted(w, kept, value)
     result = w.cast("bitcast", w.binary("and", kept, w.int(-65536, words)), value.type)
     w.note(result, dt.BF16.name, w.cast("bitcast", kept, value.type))
     return result
-
-
-def _carried_up(w: Writer, target: Target, bits: Value) -> Value:
-    """bits + 0x7fff, one more where the bit that stays is odd: a test, a blend, a sum; or one op
-    of logic, which leaves that bit beside 0x7fff, and one that adds both halves of a word.
-    """
-    odd = w.binary("and", bits, w.int(0x10000, bits.type))
-    if target.has("avx512vnni"):
-        both = w.binary("or", odd, w.int(0x7FFF, bits.type))
-        w.declare(bits.type, _ADD_HALVES, (bits.type,) * 3)
-        ones = w.int(0x10001, bits.type)
-        operands = f"{bits.typed}, {both.typed}, {ones.typed}"
-        return w.pure(bits.type, f"call {bits.type} @{_ADD_HALVES}({operands})")
-    is_odd = w.compare("icmp ne", odd, w.zero(bits.type))
-    half = w.select(is_odd, w.int(0x8000, bits.type), w.int(0x7FFF, bits.type))
-    return w.binary("add", bits, half)
-
-
-def _with_quiet_nans(w: Writer, lanes: Value, source: Value) -> Value:
-    """The source's NaN, made quiet, where it has one; `lanes` elsewhere. One vfixupimmps: its table
-    answers classes 0 and 1 (quiet and signalling NaN) with 2 (the quiet source), the rest with 0.
-    """
-    symbol = "llvm.x86.avx512.mask.fixupimm.ps.512"
-    types = ("<16 x float>", "<16 x float>", "<16 x i32>", "i32", "i16", "i32")
-    w.declare("<16 x float>", symbol, types)
-    table = w.int(0x22, "<16 x i32>")
-    call = f"{lanes.typed}, {source.typed}, {table.typed}, i32 0, i16 -1, i32 4"
-    return w.pure("<16 x float>", f"call <16 x float> @{symbol}({call})")
 
 
 def splat(w: Writer, lanes: Lanes, count: int) -> Lanes:

@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
 
 from hlo.backend.ir.ir_module import IrModule
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.amx import is_permitted
+from hlo.backend.isa.target import Target
 from hlo.backend.linking.options import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.errors import HloError
 from hlo.forking import inside
@@ -106,11 +107,8 @@ def check_runs_here(machine: Machine) -> None:
 def host_machine() -> Machine:
     """This machine's description, with what this process may use of it."""
     features = {name for name, there in host_features().items() if there}
-    if "amx-tile" in features:
-        from hlo.backend.kernels.contraction import amx
-
-        if not amx.is_permitted():
-            features -= {name for name in features if name.startswith("amx")}
+    if "amx-tile" in features and not is_permitted():
+        features -= {name for name in features if name.startswith("amx")}
     return described(llvm.get_process_triple(), frozenset(features))
 
 

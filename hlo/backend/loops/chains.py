@@ -9,8 +9,7 @@ A source is a value through which every way from the root to what is not constan
 from __future__ import annotations
 
 from hlo.analysis.op_costs import EXACT, FUNCTIONS
-from hlo.backend.ir.target import Target
-from hlo.backend.lanes import halves
+from hlo.backend.isa.target import Target
 from hlo.backend.loops.expression import Chain, Expression, Node, is_elementwise
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -38,10 +37,10 @@ _SMALL_ROUNDING = 16  # of 8 bits
 
 
 def chain_to(expression: Expression, root: Instruction) -> Chain | None:
-    """The chain to an op's result where it is looked up: the machine has to permute bytes."""
+    """The chain to an op's result where it is looked up: the machine has to gather quickly."""
     if root not in expression.chains:
-        has_gathers = halves.applies(expression.target, LANES)
-        expression.chains[root] = chain_of(expression, root) if has_gathers else None
+        gather = expression.target.isa.quick_gather(LANES)
+        expression.chains[root] = chain_of(expression, root) if gather else None
     return expression.chains[root]
 
 
@@ -52,7 +51,7 @@ def is_op(instruction: Instruction) -> bool:
 
 def is_in_halves(opcode: str, dtype: DType, target: Target) -> bool:
     """Whether the machine computes the op on f16."""
-    return dtype is dt.F16 and opcode in _ON_HALVES and target.has("avx512fp16")
+    return dtype is dt.F16 and opcode in _ON_HALVES and target.isa.computes_halves
 
 
 def chain_of(expression: Expression, root: Instruction) -> Chain | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hlo.analysis import fusibility
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.errors import HloError
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque

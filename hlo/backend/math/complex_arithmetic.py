@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.math import exponential, logarithm
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from hlo.backend.math import piece_tables, pieces
-from hlo.backend.math.scaling import avx512_suffix, format_of, grown_by_power, power_of_two
+from hlo.backend.math.scaling import format_of, grown_by_power, has_parts, power_of_two
 from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner, two_sum
 
 
@@ -60,8 +60,9 @@ _LOG2_E = 1.4426950408889634
 def exp(x: Term) -> Term:
     """e^x, below 0.95 ulp (f32 0.892, f64 0.92 seen); subnormal results rounded once."""
     c = _RANGES[x.scalar]
-    # AVX-512 scales by any power; r beyond its range gives a polynomial of even degree, positive.
-    n, k, r = _remainder((x if avx512_suffix(x) else x.at_most(c.full)).at_least(c.dead))
+    # Instructions scale by any power; r beyond its range gives a polynomial of even degree,
+    # positive.
+    n, k, r = _remainder((x if has_parts(x) else x.at_most(c.full)).at_least(c.dead))
     fmt = format_of(x)
     # In units of the least subnormal a small result is an integer, and this its code.
     least = fmt.bias - 1 + fmt.mantissa

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from hlo.backend.math import log_tables, pieces
 from hlo.backend.math.scaling import (
-    avx512,
-    avx512_suffix,
     first_of,
     format_of,
+    has_parts,
     in_register,
     power_of_two,
+    scaled,
     split_near_one,
     split_of_any,
 )
@@ -43,7 +43,7 @@ _LN2 = {
 
 def log(x: Term) -> Term:
     """ln x, below 1 ulp for every positive x, subnormal too; 0 -> -inf, negative -> NaN."""
-    if avx512_suffix(in_register(x)):  # its split carries zeros, infinities, signs, NaN through
+    if has_parts(in_register(x)):  # its split carries zeros, infinities, signs, NaN through
         return _log_of_split(*split_of_any(x))
     usable = _positive_finite(x)
     m, k, _ = split_near_one(usable.select(x, 1.0))
@@ -60,11 +60,11 @@ def log1p(x: Term) -> Term:
     rest = x.at_most(1.0) - (u - x.at_least(1.0))
     is_tiny = u.eq(1.0)
     rest = is_tiny.select(0.0, rest)  # whose square would be subnormal: slow
-    if avx512_suffix(in_register(x)):
+    if has_parts(in_register(x)):
         m, n = split_of_any(u)
         # 0 times the largest power is 0; NaN, for u = inf, times 2^-inf too.
         scale = in_register(n.at_most(format_of(x).bias))
-        rest = first_of(x, avx512("scalef", in_register(rest), scale))
+        rest = first_of(x, scaled(in_register(rest), scale))
         return is_tiny.select(x, _log_of_split(m, n, rest))
     usable = _positive_finite(u)
     m, k, exponent = split_near_one(usable.select(u, 1.0))

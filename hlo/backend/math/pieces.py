@@ -2,9 +2,9 @@
 
     |x| = k h + d, |d| <= h/2:  f(x) = f(k h) + d (c1[k] + d (c2[k] + ..)), the sign of x put back
 
-One vpermps fetches a coefficient for sixteen lanes. h is a number for which every f(k h) lies near
-an f32 (so that rounding the leading coefficient costs little) and whose multiples are exact. For
-k = 0 the leading part is |x| itself: small results keep their relative accuracy. Where the next
+One permutation fetches a coefficient for sixteen lanes. h is a number for which every f(k h) lies
+near an f32 (so that rounding the leading coefficient costs little) and whose multiples are exact.
+For k = 0 the leading part is |x| itself: small results keep their relative accuracy. Where the next
 piece cancels much its rows describe f(x) - |x| too, and |x| is added last.
 Coefficients by Lawson's weighted least squares, rounded one after the other with a refit of the
 rest.
@@ -20,7 +20,7 @@ from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term, fma
 
-_HALF = 8  # lanes of AVX2's permutations
+_HALF = 8  # lanes of the shortest vectors that look up
 
 
 class Pieces(Struct, frozen=True):
@@ -37,7 +37,7 @@ class Pieces(Struct, frozen=True):
 
 def has_tables(x: Term) -> bool:
     """Whether this target's vectors look entries up in registers."""
-    return not x.is_double and x.target.has("avx2")
+    return not x.is_double and x.target.isa.lookup_lanes > 0
 
 
 def odd(x: Term, pieces: Pieces) -> Term:
@@ -54,7 +54,7 @@ def odd(x: Term, pieces: Pieces) -> Term:
     if pieces.less_x > 1:
         missing = (k < pieces.less_x - 0.5).select(t, 0.0)
         return (fma(q, d, first) + missing).copysign(x)
-    # In lanes a masked vpermps; a scalar's entry had better be loaded while k is not known yet.
+    # In lanes a masked permutation; a scalar's entry had better be loaded while k is not known yet.
     constant = k.eq(0.0).select(t, first) if x.lanes == 1 else k.ne(0.0).select(first, t)
     return fma(q, d, constant).copysign(x)
 
@@ -62,7 +62,7 @@ def odd(x: Term, pieces: Pieces) -> Term:
 def entry(row: tuple[float, ...], index: Term) -> Term:
     """row[index % len(row)] in every lane, of 16 or 32 entries."""
     w, lanes = index.w, index.lanes
-    widest = 2 * _HALF if index.target.has("avx512f") else _HALF
+    widest = index.target.isa.lookup_lanes
     if lanes == 1:
         return _loaded(row, index & (len(row) - 1))
     if lanes < _HALF:
@@ -76,12 +76,8 @@ def entry(row: tuple[float, ...], index: Term) -> Term:
 
 def _of_register(row: tuple[float, ...], index: Term) -> Term:
     """Sixteen lanes from one register or from two."""
-    w, low = index.w, _vector(row[:16])
-    if len(row) == 16:
-        symbol = "llvm.x86.avx512.permvar.sf.512"
-        return index.of(w.intrinsic(symbol, low.type, low, index.value, suffix="-"))
-    symbol, high = "llvm.x86.avx512.vpermi2var.ps.512", _vector(row[16:])
-    return index.of(w.intrinsic(symbol, low.type, low, index.value, high, suffix="-"))
+    halves = (row[:16], row[16:]) if len(row) > 16 else (row,)
+    return _known(_picked(index, *map(_vector, halves)))
 
 
 def _of_halves(row: tuple[float, ...], index: Term) -> Term:
@@ -95,16 +91,22 @@ def _of_halves(row: tuple[float, ...], index: Term) -> Term:
 
 def _of_eight(row: tuple[float, ...], index: Term) -> Term:
     """The entries for eight lanes, from the two halves of the table."""
-    w, low, high = index.w, _vector(row[:_HALF]), _vector(row[_HALF:])
-    if index.target.has("avx512vl"):
-        symbol = "llvm.x86.avx512.vpermi2var.ps.256"
-        return index.of(w.intrinsic(symbol, low.type, low, index.value, high, suffix="-"))
-    symbol = "llvm.x86.avx2.permps"
-    a, b = (
-        index.of(w.intrinsic(symbol, low.type, half, index.value, suffix="-"))
-        for half in (low, high)
-    )
+    low, high = _vector(row[:_HALF]), _vector(row[_HALF:])
+    both = _picked(index, low, high)
+    if both is not None:
+        return both
+    a, b = (_known(_picked(index, half)) for half in (low, high))
     return (index & _HALF).ne(0).select(b, a)
+
+
+def _picked(index: Term, *registers: Value) -> Term | None:
+    found = index.target.isa.picked(index.w, registers, index.value)
+    return None if found is None else index.of(found)
+
+
+def _known(found: Term | None) -> Term:
+    assert found is not None, "a vector of so many lanes looks up"
+    return found
 
 
 def _vector(row: tuple[float, ...]) -> Value:

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from hlo.backend.ir.target import Target
-from hlo.backend.ir.writer import Value, Writer, mangled, scalar_of, vector_of
+from hlo.backend.ir.writer import Value, Writer, scalar_of, vector_of
+from hlo.backend.isa.target import Target
 
 Number = float | int
 FLOATS = {"float": "i32", "double": "i64"}
@@ -221,20 +221,8 @@ class Term(Struct, frozen=True, eq=False):
 
     def to_nearest_integer(self) -> Term:
         """Rounded, ties to even, as integer lanes of the same width, in which it has room."""
-        integer = FLOATS[self.scalar]
-        if not self.target.has("avx512dq"):
-            return self.rounded().to(integer)
-        if self.lanes > 1:
-            return self._nearest(self.value)
-        # One lane of a vector register stays there: the scalar form goes by way of another.
-        lanes = 2 if self.is_double else 4
-        found = self._nearest(self.w.splat(self.value, lanes))
-        return self.of(self.w.extract(found.value, 0))
-
-    def _nearest(self, x: Value) -> Term:
-        type = vector_of(FLOATS[self.scalar], x.lanes)
-        suffix = f"{mangled(type)}.{mangled(x.type)}"
-        return self.of(self.w.intrinsic("llvm.lrint", type, x, suffix=suffix))
+        found = self.target.isa.nearest_integers(self.w, self.value)
+        return self.rounded().to(FLOATS[self.scalar]) if found is None else self.of(found)
 
     def truncated(self) -> Term:
         return self.call("llvm.trunc")

@@ -19,7 +19,7 @@ from hlo.analysis.leaves import leaves_of
 from hlo.analysis.legality import Way, way
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import Region
 from hlo.backend.planning.implementations import HostCall, implementations

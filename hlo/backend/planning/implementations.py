@@ -19,7 +19,7 @@ from hlo.analysis.fingerprint import Fingerprints
 from hlo.analysis.leaves import leaf_count
 from hlo.analysis.legality import CONTROL, SOURCES, Way, is_forwarding, way
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.planning.schedule import Schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hlo import driver
-from hlo.backend.annotate import annotated, kinds
+from hlo.backend.annotate import annotated
+from hlo.backend.isa.mnemonics import kinds
 from hlo.backend.linking import toolchain
 from hlo.errors import HloError
 from hlo.ir.module import Module

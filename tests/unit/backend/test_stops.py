@@ -25,7 +25,7 @@ from hlo.backend.backend import build_program, emit_llvm
 from hlo.backend.entry import polling, watch_ir
 from hlo.backend.entry.loop_ir import nested
 from hlo.backend.ir.kernel import KernelSequence
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from hlo.backend.planning import lowering
 from hlo.backend.planning.program import HostStep, KernelStep

@@ -5,8 +5,7 @@
     2 x 2 tiles of 16 x 16 sums per round of `step` depths; finished sums leave through the stage
 
 A step is 64 bytes of depth; a group (2 bf16 or 4 bytes) fills 32 bits. Sums are f32 or s32, as
-elsewhere; the unit takes subnormal bf16 as zero. Linux grants the tile registers to a process on
-request; each kernel asks again (0.2 us), since its object may come from a cache.
+elsewhere; the unit takes subnormal bf16 as zero.
 
 The unit adds the products of a step to each other first, those of even and of odd depths apart, and
 their sum to the tile's (TDPBF16PS in Intel's manual). Steps are cut into blocks, and the sums of
@@ -15,20 +14,16 @@ blocks are added in f32; integers wrap around in any order.
 
 from __future__ import annotations
 
-import ctypes
-import sys
-
 from msgspec import Struct
 
 from hlo.backend.ir.kernel import Sums
+from hlo.backend.isa.amx import ROW_BYTES, ROWS, TileProduct
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import cut_of
-from hlo.ir import dtype as dt
-from hlo.once import once
 
-TILE = 16  # rows and columns of a tile of sums
-STEP_BYTES = 64
+TILE = ROWS  # rows and columns of a tile of sums
+STEP_BYTES = ROW_BYTES
 TILE_BYTES = TILE * STEP_BYTES
 LEAST_ROWS = 9  # fewer are bound by memory
 LEAST_FLOPS = 1 << 19
@@ -36,29 +31,18 @@ BLOCK_BYTES = 512 << 10
 UNITS = 16
 BLOCK_STEPS = 128  # whose sums stay in tile registers
 
-# Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
-PERMISSION_CALL = (158, 0x1023, 18)
-
-
-@once
-def is_permitted() -> bool:
-    """Whether this process may use tile registers (asked once); without, its machine has none."""
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        call = ctypes.CDLL(None).syscall
-    except (OSError, AttributeError):
-        return False
-    return int(call(*PERMISSION_CALL)) == 0
-
 
 class TilePlan(Struct, frozen=True):
-    """A contraction for the matrix units. group: depths in 32 bits; instruction: its name."""
+    """A contraction for the matrix units."""
 
     c: Contraction
     ring: Ring
-    group: int
-    instruction: str
+    tiles: TileProduct
+
+    @property
+    def group(self) -> int:
+        """Depths in 32 bits."""
+        return self.tiles.group
 
     @property
     def depths(self) -> int:
@@ -145,23 +129,18 @@ class TilePlan(Struct, frozen=True):
 
 def tile_plan(c: Contraction, ring: Ring) -> TilePlan | None:
     """How the matrix units would do it; None where they cannot, or need not."""
-    form = _instruction(c, ring)
-    if form is None or c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS:
+    tiles = _tiles(c, ring)
+    if tiles is None or c.m < LEAST_ROWS or c.n < TILE or c.flops < LEAST_FLOPS:
         return None
-    plan = TilePlan(c, ring, *form)
+    plan = TilePlan(c, ring, tiles)
     if c.k < plan.depths or c.is_diagonal or c.columns[-1].out != 1 or not plan.fits:
         return None
     return plan
 
 
-def _instruction(c: Contraction, ring: Ring) -> tuple[int, str] | None:
-    """(group, name of the product) for the operands' types."""
-    has = ring.target.has
-    types = (c.lhs.dtype, c.rhs.dtype)
-    if types == (dt.BF16, dt.BF16) and has("amx-bf16") and ring.scalar == "float":
-        return (2, "tdpbf16ps") if ring.parts == 1 else None
-    signs = {dt.S8: "s", dt.U8: "u"}
-    is_integer = ring.scalar == "i32" and not ring.result.is_pred
-    if is_integer and has("amx-int8") and types[0] in signs and types[1] in signs:
-        return 4, f"tdpb{signs[types[0]]}{signs[types[1]]}d"
-    return None
+def _tiles(c: Contraction, ring: Ring) -> TileProduct | None:
+    """The product for the operands' types, whose sums are the ring's numbers."""
+    found = ring.target.isa.tile_product(c.lhs.dtype, c.rhs.dtype)
+    if found is None or found.sums != ring.scalar or ring.parts > 1 or ring.result.is_pred:
+        return None
+    return found

@@ -5,13 +5,7 @@ from __future__ import annotations
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.amx import (
-    PERMISSION_CALL,
-    STEP_BYTES,
-    TILE,
-    TILE_BYTES,
-    TilePlan,
-)
+from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.amx_packing import group_words
 from hlo.backend.kernels.contraction.lane_masks import below
 from hlo.backend.kernels.contraction.loops import (
@@ -51,6 +45,7 @@ class _TileProduct:
         self.w = Writer()
         self.plan = plan
         self.c = plan.c
+        self.tiles = plan.tiles
         self.epilogue = epilogue
         self.functions: list[Kernel] = []
         pairs = -(-plan.row_tiles // 2 // plan.row_blocks)
@@ -65,11 +60,10 @@ class _TileProduct:
         self.scratch = buffer_address(w, 2 + self.result.buffers)
         self.stage = self.finished = advanced(w, self.scratch, self.stage_at, "i8")
         self.lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
-        self._configure()
+        self.tiles.configure(w)
         begin, end = Value("%begin", "i64"), Value("%end", "i64")
         remembering(w, begin, end, [w.int(-1)], self._unit)
-        w.declare("void", "llvm.x86.tilerelease", [])
-        w.emit("call void @llvm.x86.tilerelease()")
+        self.tiles.release(w)
         moved = c.m * c.k + c.k * c.n + 4 * c.m * c.n
         return Kernel(
             kernel_text(w),
@@ -81,20 +75,6 @@ class _TileProduct:
             bytes_moved=c.batches * moved * plan.item_bytes,
             flops=c.flops // 16,  # what an f32 product would cost in that time
         )
-
-    def _configure(self) -> None:
-        """Permission, then eight tiles of 16 rows of 64 bytes."""
-        w = self.w
-        w.declare("i64", "syscall", ["i64", "..."])
-        numbers = ", ".join(f"i64 {number}" for number in PERMISSION_CALL)
-        w.emit(f"call i64 (i64, ...) @syscall({numbers})")
-        sizes = [1, 0] + [0] * 14 + [STEP_BYTES, 0] * 8 + [0] * 16 + [TILE] * 8 + [0] * 8
-        words = [int.from_bytes(bytes(sizes[i : i + 4]), "little") for i in range(0, 64, 4)]
-        text = ", ".join(f"i32 {word}" for word in words)
-        table = w.assign("ptr", "alloca [64 x i8], align 64")
-        w.store(Value(f"<{text}>", "<16 x i32>"), table, 64)
-        w.declare("void", "llvm.x86.ldtilecfg", ["ptr"])
-        w.emit(f"call void @llvm.x86.ldtilecfg(ptr {table})")
 
     def _unit(self, unit: Value, packed_before: list[Value]) -> list[Value]:
         w, c, plan = self.w, self.c, self.plan
@@ -265,18 +245,16 @@ class _TileProduct:
         """2 x 2 tiles of sums over some steps, in tile registers."""
         w, plan = self.w, self.plan
         for tile in range(4):
-            self._tile("tilezero", f"i8 {tile}")
+            self.tiles.zero(w, tile)
 
         def at_step(step: Value, _: list[Value]) -> list[Value]:
             moved = times(w, step, TILE_BYTES)
             for i in range(2):
                 for register, strips in ((4 + i, rows), (6 + i, strip)):
                     at = advanced(w, strips, add(w, moved, w.int(i * plan.strip_bytes)), "i8")
-                    self._tile("tileloadd64", f"i8 {register}", f"ptr {at}", f"i64 {STEP_BYTES}")
+                    self.tiles.load(w, register, at, STEP_BYTES)
             for tile in range(4):
-                self._tile(
-                    plan.instruction, f"i8 {tile}", f"i8 {4 + tile // 2}", f"i8 {6 + tile % 2}"
-                )
+                self.tiles.multiply(w, tile, 4 + tile // 2, 6 + tile % 2)
             return []
 
         loop(w, steps, [], at_step)
@@ -295,7 +273,7 @@ class _TileProduct:
         for tile in range(4):
             offset = (tile // 2) * TILE * stride + (tile % 2) * TILE
             at = element_address(w, corner, w.int(offset), c.out)
-            self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {4 * stride}")
+            self.tiles.store(w, tile, at, 4 * stride)
 
     def _finish_staged(self, row: Value, column: Value) -> None:
         self._stage_tiles()
@@ -306,13 +284,7 @@ class _TileProduct:
         for tile in range(4):
             offset = (tile // 2) * TILE * width + (tile % 2) * TILE * 4
             at = advanced(self.w, self.stage, offset, "i8")
-            self._tile("tilestored64", f"i8 {tile}", f"ptr {at}", f"i64 {width}")
-
-    def _tile(self, name: str, *operands: str) -> None:
-        types = [operand.partition(" ")[0] for operand in operands]
-        types = ["i8 immarg" if t == "i8" else t for t in types]
-        self.w.declare("void", f"llvm.x86.{name}", types)
-        self.w.emit(f"call void @llvm.x86.{name}({', '.join(operands)})")
+            self.tiles.store(self.w, tile, at, width)
 
     def _finish(self, row: Value, column: Value) -> None:
         """Rows and columns of finished sums that exist, to the result."""

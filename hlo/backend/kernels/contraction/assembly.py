@@ -1,4 +1,4 @@
-"""Tiles of f32 and f64 sums as x86 assembly: the microkernel that costs LLVM next to nothing.
+"""Tiles of f32 and f64 sums as assembly: the microkernel that costs LLVM next to nothing.
 
     sums[r][v] += splat(lhs[r]) * rhs[v]    over the whole nest of depth, in registers of our choice
 
@@ -12,12 +12,14 @@ to contraction_microkernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import gcd
 
 from msgspec import Struct
 
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa import assembly
+from hlo.backend.isa.assembly import Assembly
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import Cut
 
@@ -57,17 +59,15 @@ class AssemblyTile(Struct, frozen=True):
     is_out_masked: bool = False
 
 
-def has_assembly(ring: Ring) -> bool:
-    """Whether tiles of the ring may be written as assembly: in ymm or zmm registers."""
-    machine = ring.target.machine
-    has_registers = machine.architecture == "x86_64" and machine.vector_bytes >= 32
-    return has_registers and ring.fused and ring.parts == 1 and ring.scalar in ("float", "double")
+def tile_assembly(ring: Ring) -> Assembly | None:
+    """What tiles of the ring may be written in."""
+    return ring.target.isa.assembly(ring.scalar) if ring.parts == 1 else None
 
 
-def fits(tile: AssemblyTile) -> bool:
+def fits(tile: AssemblyTile, words: Assembly) -> bool:
     """Whether registers and displacements reach."""
     loops = tile.loops
-    if len(loops) > MOST_LOOPS or (tile.last_lanes and tile.ring.target.vector_bytes < 64):
+    if len(loops) > MOST_LOOPS or (tile.last_lanes and not words.has_masks):
         return False
     far = [tile.rows * tile.lhs_row, tile.rows * tile.out_row]
     for loop in loops:
@@ -84,35 +84,14 @@ def write_tile(
     """The sums over all depths from `lhs` and `rhs` to memory at `out`. aside: room for a tile of
     sums, used where depth is cut.
     """
-    text = _Text(tile)
+    words = tile_assembly(tile.ring)
+    assert words is not None, "asked for where there is assembly"
+    text = _Text(tile, words)
     lines = [*text.begin(), *text.nest(tile.loops, 0), *text.end()]
     counts = [loop.count for loop in tile.loops if isinstance(loop.count, Value)]
     counts += [w.int(0)] * (text.counters - len(counts))
-    registers = [f"{text.wide}{n}" for n in range(tile.ring.registers)]
     kept = [out, aside] if tile.cut else [out]
-    write_assembly(w, lines, (lhs, rhs, *counts), kept, registers)
-
-
-def write_assembly(
-    w: Writer,
-    lines: Iterable[str],
-    changed: Sequence[Value],
-    kept: Sequence[Value],
-    registers: Iterable[str],
-) -> None:
-    """Lines of AT&T syntax. Operands $0, $1, ...: those that change, then those that do not.
-
-    registers: the vector registers that are overwritten; so may be %k1 and the flags.
-    """
-    outputs = ["=&r"] * len(changed)
-    inputs = ["r"] * len(kept) + [str(n) for n in range(len(changed))]
-    also = ("k1", "memory", "dirflag", "fpsr", "flags")
-    clobbers = [f"~{{{name}}}" for name in (*registers, *also)]
-    constraints = ",".join([*outputs, *inputs, *clobbers])
-    type = f"{{{', '.join(['i64'] * len(changed))}}}"
-    passed = ", ".join(v.typed for v in (*kept, *changed))
-    code = "\\0A".join(lines)
-    w.assign(type, f'call {type} asm sideeffect "{code}", "{constraints}"({passed})')
+    assembly.write(w, lines, (lhs, rhs, *counts), kept, words.names(tile.ring.registers))
 
 
 class _Text:
@@ -122,12 +101,10 @@ class _Text:
     behind (BEFORE less them).
     """
 
-    def __init__(self, tile: AssemblyTile) -> None:
+    def __init__(self, tile: AssemblyTile, words: Assembly) -> None:
         self.tile = tile
+        self.words = words
         ring = tile.ring
-        self.wide = "zmm" if ring.target.vector_bytes == 64 else "ymm"
-        self.kind = "ps" if ring.scalar == "float" else "pd"
-        self.single = "ss" if ring.scalar == "float" else "sd"
         loops = len(tile.loops)
         self.block, self.blocks = f"${2 + loops}", f"${3 + loops}"
         self.counters = loops + (2 if tile.cut else 0)
@@ -140,36 +117,34 @@ class _Text:
 
     def begin(self) -> Iterator[str]:
         """The mask, the first sums."""
-        tile = self.tile
+        tile, words = self.tile, self.words
         if tile.last_lanes:
             passing = f"${{{1 + self.counters}:k}}"
-            yield f"movl $${(1 << tile.last_lanes) - 1}, {passing}"
-            yield f"kmovw {passing}, %k1"
+            yield words.put_mask((1 << tile.last_lanes) - 1, passing)
+            yield words.mask(passing)
         if tile.cut:
-            yield f"movq $${BEFORE}, {self.blocks}"
+            yield words.put(BEFORE, self.blocks)
         yield from self._cleared()
 
     def _cleared(self) -> Iterator[str]:
-        for number in range(self.first_column):
-            register = self._register(number)
-            yield f"vpxor{'d' * (self.bytes == 64)} {register}, {register}, {register}"
+        return map(self.words.clear, range(self.first_column))
 
     def nest(self, loops: Sequence[DepthLoop], level: int) -> Iterator[str]:
         """Loops from `level` on; a round moves the pointers by the loop's own steps, all told."""
         if level == len(loops):
             yield from self._step(0, 0)
             return
-        loop, cut = loops[level], self.tile.cut
+        words, loop, cut = self.words, loops[level], self.tile.cut
         inner = level + 1 == len(loops)
         unroll = self._unroll(loop, level) if inner else 1
         left = f"${2 + level}"
         counter = left
         if not isinstance(loop.count, Value):
-            yield f"movq $${loop.count // unroll}, {left}"
+            yield words.put(loop.count // unroll, left)
         if cut and cut.level == level:
             counter = self.block
             yield from self._block_begin(loop, left, cut.rounds // unroll, unroll)
-        yield f"{level + 1}:"
+        yield words.label(level + 1)
         if inner:
             for u in range(unroll):
                 yield from self._step(u * loop.lhs, u * loop.rhs)
@@ -182,28 +157,29 @@ class _Text:
                 loop.lhs - following.count * following.lhs,
                 loop.rhs - following.count * following.rhs,
             ]
-        yield from (f"addq $${step}, ${n}" for n, step in enumerate(moved) if step)
-        yield f"decq {counter}"
-        yield f"jne {level + 1}b"
+        yield from (words.advance(f"${n}", step) for n, step in enumerate(moved) if step)
+        yield words.count_down(counter)
+        yield words.again(level + 1)
         if counter != left:
-            yield from (f"testq {left}, {left}", f"jne {NEXT_BLOCK}b")
+            yield from (words.test(left), words.again(NEXT_BLOCK))
 
     def _block_begin(self, loop: DepthLoop, left: str, rounds: int, unroll: int) -> Iterator[str]:
         """What the block before has summed is set aside; the rounds of the next one."""
-        yield f"{NEXT_BLOCK}:"
-        yield f"decq {self.blocks}"
-        yield f"jg {SET_ASIDE}f"  # there is none
-        yield f"je {FIRST_ASIDE}f"
+        words = self.words
+        yield words.label(NEXT_BLOCK)
+        yield words.count_down(self.blocks)
+        yield words.on_if_more(SET_ASIDE)  # there is none
+        yield words.on_if_none(FIRST_ASIDE)
         yield from self._added(self.aside, self.aside_row)
-        yield f"{FIRST_ASIDE}:"
+        yield words.label(FIRST_ASIDE)
         for number, (offset, _) in enumerate(self._places(self.aside_row)):
-            yield f"vmovu{self.kind} {self._register(number)}, {offset}({self.aside})"
+            yield words.store(number, f"{offset}({self.aside})")
         yield from self._cleared()
-        yield f"{SET_ASIDE}:"
-        yield f"movq $${rounds}, {self.block}"
+        yield words.label(SET_ASIDE)
+        yield words.put(rounds, self.block)
         if isinstance(loop.count, Value) or loop.count // unroll % rounds:
-            yield from (f"cmpq {left}, {self.block}", f"cmovaq {left}, {self.block}")
-        yield f"subq {self.block}, {left}"
+            yield from words.at_most(left, self.block)
+        yield words.take(self.block, left)
 
     def _unroll(self, loop: DepthLoop, level: int) -> int:
         """Depths per round: enough products to hide the loop's own instructions."""
@@ -219,33 +195,30 @@ class _Text:
 
     def _step(self, lhs: int, rhs: int) -> Iterator[str]:
         """One outer product."""
-        tile = self.tile
+        tile, words = self.tile, self.words
         for v in range(tile.vectors):
-            register = self._register(self.first_column + v)
-            masked = tile.is_rhs_masked and tile.last_lanes and v == tile.vectors - 1
-            mask = "{%k1}{z}" if masked else ""
-            yield f"vmovu{self.kind} {rhs + v * self.bytes}($1), {register}{mask}"
+            at = f"{rhs + v * self.bytes}($1)"
+            masked = tile.is_rhs_masked and self._is_short(v)
+            yield words.load(at, self.first_column + v, is_masked=masked)
         for r in range(tile.rows):
-            number = self._register(self.first_row + r % self.row_registers)
-            yield f"vbroadcast{self.single} {lhs + r * tile.lhs_row}($0), {number}"
+            number = self.first_row + r % self.row_registers
+            yield words.broadcast(f"{lhs + r * tile.lhs_row}($0)", number)
             for v in range(tile.vectors):
-                column = self._register(self.first_column + v)
-                total = self._register(r * tile.vectors + v)
-                yield f"vfmadd231{self.kind} {column}, {number}, {total}"
+                yield words.multiply_add(self.first_column + v, number, r * tile.vectors + v)
 
     def end(self) -> Iterator[str]:
         """The sums to memory."""
-        tile = self.tile
+        tile, words = self.tile, self.words
         if tile.cut:
-            yield from (f"cmpq $${BEFORE - 1}, {self.blocks}", f"je {ALL_ADDED}f")
+            yield from (words.compare(BEFORE - 1, self.blocks), words.on_if_none(ALL_ADDED))
             yield from self._added(self.aside, self.aside_row)
-            yield f"{ALL_ADDED}:"
+            yield words.label(ALL_ADDED)
         if tile.adds:
             yield from self._added(self.out, tile.out_row, is_masked=tile.is_out_masked)
-        for number, (offset, mask) in enumerate(self._places(tile.out_row)):
-            written = mask if tile.is_out_masked else ""
-            yield f"vmovu{self.kind} {self._register(number)}, {offset}({self.out}){written}"
-        yield "vzeroupper"
+        for number, (offset, is_short) in enumerate(self._places(tile.out_row)):
+            masked = tile.is_out_masked and is_short
+            yield words.store(number, f"{offset}({self.out})", is_masked=masked)
+        yield words.leave()
 
     @property
     def aside_row(self) -> int:
@@ -253,18 +226,15 @@ class _Text:
 
     def _added(self, at: str, row: int, *, is_masked: bool = False) -> Iterator[str]:
         """What lies in memory, with the sums."""
-        for number, (offset, mask) in enumerate(self._places(row)):
-            register = self._register(number)
-            read = mask + "{z}" if mask and is_masked else ""
-            yield f"vadd{self.kind} {offset}({at}), {register}, {register}{read}"
+        for number, (offset, is_short) in enumerate(self._places(row)):
+            yield self.words.add(f"{offset}({at})", number, is_masked=is_masked and is_short)
 
-    def _places(self, row: int) -> Iterator[tuple[int, str]]:
-        """Where each vector of sums lies, and the mask of those with lanes that do not exist."""
+    def _places(self, row: int) -> Iterator[tuple[int, bool]]:
+        """Where each vector of sums lies, and whether some of its lanes do not exist."""
         tile = self.tile
         for r in range(tile.rows):
             for v in range(tile.vectors):
-                masked = tile.last_lanes and v == tile.vectors - 1
-                yield r * row + v * self.bytes, "{%k1}" if masked else ""
+                yield r * row + v * self.bytes, self._is_short(v)
 
-    def _register(self, number: int) -> str:
-        return f"%{self.wide}{number}"
+    def _is_short(self, v: int) -> bool:
+        return bool(self.tile.last_lanes) and v == self.tile.vectors - 1

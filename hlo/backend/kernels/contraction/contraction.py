@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hlo.analysis.fusibility import contraction_of
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.amx import tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
 from hlo.backend.kernels.contraction.amx_product import tile_product_kernel

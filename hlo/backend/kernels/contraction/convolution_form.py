@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window, WindowDim
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution import is_swapped
 from hlo.backend.kernels.contraction.lane_masks import iota

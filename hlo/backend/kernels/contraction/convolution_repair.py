@@ -15,8 +15,8 @@ from math import prod
 
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
 from hlo.backend.kernels.contraction.convolution_panel import Panel
 from hlo.backend.kernels.contraction.convolution_resum import resum_function

@@ -3,7 +3,7 @@
     along   the free set is contiguous: rows of memory to rows of panels
     across  depth is contiguous: squares of 128 bits a side, transposed in registers
 
-For AVX-512; other forms, types and targets are contraction_packing's loops.
+For assembly with masks; other forms, types and targets are contraction_packing's loops.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.assembly import REACH, has_assembly, write_assembly
+from hlo.backend.isa import assembly
+from hlo.backend.isa.assembly import Assembly
+from hlo.backend.kernels.contraction.assembly import REACH, tile_assembly
 from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
@@ -72,7 +74,8 @@ def _is_copy(packing: Packing) -> bool:
 
 def _serves(packing: Packing) -> bool:
     ring, source = packing.ring, packing.source
-    if not has_assembly(ring) or ring.target.vector_bytes < 64 or packing.by_rows:
+    words = tile_assembly(ring)
+    if words is None or not words.has_masks or packing.by_rows:
         return False
     return is_plain(source.dtype, ring) and len(source.depth) <= 1
 
@@ -135,19 +138,24 @@ def _write_rows(
     w: Writer, packing: Packing, places: tuple[Value, Value, Value], stride: int, mask: Value | None
 ) -> None:
     """places: source, target, count of rows. Operands: $0 source, $1 target, $2 count, mask."""
-    ring = packing.ring
-    size, kind = ring.scalar_bytes, "ps" if ring.scalar == "float" else "pd"
+    ring, words = packing.ring, _words(packing)
+    size, row = ring.scalar_bytes, ring.target.vector_bytes
     vectors = packing.panels.width // ring.lanes
-    lines = ["kmovw ${3:k}, %k1"] if mask is not None else []
-    lines.append("1:")
+    lines = [] if mask is None else [words.mask("${3:k}")]
+    lines.append(words.label(1))
     for v in range(vectors):
-        masked = "{%k1}{z}" if mask is not None and v == vectors - 1 else ""
-        lines.append(f"vmovu{kind} {64 * v}($0), %zmm{v}{masked}")
-    lines += [f"vmovu{kind} %zmm{v}, {64 * v}($1)" for v in range(vectors)]
-    lines += [f"addq $${stride * size}, $0", f"addq $${packing.k_step * size}, $1"]
-    lines += ["decq $2", "jne 1b", "vzeroupper"]
-    inputs = [] if mask is None else [mask]
-    write_assembly(w, lines, places, inputs, [f"zmm{v}" for v in range(vectors)])
+        masked = mask is not None and v == vectors - 1
+        lines.append(words.load(f"{row * v}($0)", v, is_masked=masked))
+    lines += [words.store(v, f"{row * v}($1)") for v in range(vectors)]
+    lines += [words.advance("$0", stride * size), words.advance("$1", packing.k_step * size)]
+    lines += [words.count_down("$2"), words.again(1), words.leave()]
+    assembly.write(w, lines, places, [] if mask is None else [mask], words.names(vectors))
+
+
+def _words(packing: Packing) -> Assembly:
+    words = tile_assembly(packing.ring)
+    assert words is not None, "asked for where assembly serves"
+    return words
 
 
 # -- along depth -------------------------------------------------------------------------------
@@ -156,7 +164,7 @@ def _write_rows(
 def _across(w: Writer, packing: Packing, block: Block) -> None:
     """for panel: for group of lanes: squares; what is left of depth is in the one that ends it."""
     source, step, size = packing.source, packing.square, block.depth_size
-    registers = [f"zmm{n}" for n in range(8)]
+    lines, registers = list(_square_lines(packing)), _words(packing).names(8)
 
     def at_vector(start: Value, target: Value) -> None:
         offset = times(w, start, source.free[0][1])
@@ -165,7 +173,7 @@ def _across(w: Writer, packing: Packing, block: Block) -> None:
             k = add(w, block.depth_begin, first)
             address = element_address(w, block.source, add(w, offset, k), source.dtype)
             to = advanced(w, target, times(w, k, packing.k_step), packing.ring.scalar)
-            write_assembly(w, _square_lines(packing), (address, to, count), [], registers)
+            assembly.write(w, lines, (address, to, count), [], registers)
 
         squares(w.int(0), divided(w, size, step))
         when_rest(w, size, step, lambda: squares(add(w, size, w.int(-step)), w.int(1)))
@@ -175,35 +183,11 @@ def _across(w: Writer, packing: Packing, block: Block) -> None:
 
 def _square_lines(packing: Packing) -> Iterator[str]:
     """Squares of a group, one after the other."""
-    yield "1:"
-    yield from _square(packing)
-    yield "addq $$16, $0"
-    yield f"addq $${packing.square * packing.k_step * packing.ring.scalar_bytes}, $1"
-    yield "decq $2"
-    yield "jne 1b"
-    yield "vzeroupper"
-
-
-def _square(packing: Packing) -> Iterator[str]:
-    """Vector r takes 128 bits each of the rows r, r + square, ...; then squares are transposed."""
-    ring, square = packing.ring, packing.square
-    row = packing.source.free[0][1] * ring.scalar_bytes
-    is_single = ring.scalar == "float"
-    kind, insert = ("ps", "vinsertf32x4") if is_single else ("pd", "vinsertf64x2")
-    for r in range(square):
-        yield f"vmovu{kind} {r * row}($0), %xmm{r}"
-        for part in range(1, 4):
-            place = f"{(r + part * square) * row}($0)"
-            yield f"{insert} $${part}, {place}, %zmm{r}, %zmm{r}"
-    if is_single:
-        for pair in (0, 2):
-            yield f"vunpcklps %zmm{pair + 1}, %zmm{pair}, %zmm{4 + pair}"
-            yield f"vunpckhps %zmm{pair + 1}, %zmm{pair}, %zmm{5 + pair}"
-        low, high = (4, 6), (5, 7)
-    else:
-        low, high = (0, 1), (0, 1)
-    results = [("l", low), ("h", low), ("l", high), ("h", high)][:square]
-    for k, (side, (a, b)) in enumerate(results):
-        target = k if is_single else 4 + k
-        yield f"vunpck{side}pd %zmm{b}, %zmm{a}, %zmm{target}"
-        yield f"vmovu{kind} %zmm{target}, {k * packing.k_step * ring.scalar_bytes}($1)"
+    words, size = _words(packing), packing.ring.scalar_bytes
+    yield words.label(1)
+    yield from words.turned(packing.source.free[0][1] * size, packing.k_step * size)
+    yield words.advance("$0", packing.square * size)
+    yield words.advance("$1", packing.square * packing.k_step * size)
+    yield words.count_down("$2")
+    yield words.again(1)
+    yield words.leave()

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory

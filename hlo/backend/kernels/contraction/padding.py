@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,

@@ -26,7 +26,7 @@ from hlo.backend.kernels.contraction.assembly import (
     AssemblyTile,
     DepthLoop,
     fits,
-    has_assembly,
+    tile_assembly,
     write_tile,
 )
 from hlo.backend.kernels.contraction.axes import merged
@@ -109,7 +109,7 @@ class _Product:
             self._stage_size(panels),
         ]
         sizes.append(
-            plan.rows.step * plan.columns.width if self.cut and has_assembly(plan.ring) else 0
+            plan.rows.step * plan.columns.width if self.cut and tile_assembly(plan.ring) else 0
         )
         sizes = [-(-size * self.ring.scalar_bytes // 64) * 64 for size in sizes]
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
@@ -402,7 +402,8 @@ class _Product:
         plan, ring, size = self.plan, self.ring, self.ring.scalar_bytes
         factors = {side: self._factor(side) for side in ("lhs", "rhs")}
         plain = all(f.dtype is None or is_plain(f.dtype, ring) for f in factors.values())
-        if not has_assembly(ring) or not plain or self.c.is_diagonal or not self.c.k:
+        words = tile_assembly(ring)
+        if words is None or not plain or self.c.is_diagonal or not self.c.k:
             return None
         counts = [depths.count if self.staged else axis.size for axis in plan.nest]
         loops = tuple(
@@ -421,7 +422,7 @@ class _Product:
             is_rhs_masked=plan.rhs is Reading.IN_PLACE,
             is_out_masked=self.is_direct,
         )  # fmt: skip
-        return tile if fits(tile) else None
+        return tile if fits(tile, words) else None
 
     def _in_registers(
         self,

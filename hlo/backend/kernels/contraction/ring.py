@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.types import compute_scalar, decoded, encoded, rounded, storage_scalar
 from hlo.backend.lanes.types import parts as parts_of
@@ -87,9 +87,8 @@ def ring_of(result: DType, target: Target) -> Ring:
         scalar = "i64" if result.bits == 64 else "i32"
     lanes = target.vector_bytes // (8 if scalar in ("double", "i64") else 4)
     registers = 32 if target.vector_bytes == 64 else 16
-    fused = target.has("fma") or target.has("avx512f")
     parts = components(result)
-    return Ring(target, result, scalar, parts, lanes, registers, fused)
+    return Ring(target, result, scalar, parts, lanes, registers, target.isa.fuses)
 
 
 # -- memory ------------------------------------------------------------------------------------

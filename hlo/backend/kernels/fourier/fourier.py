@@ -13,7 +13,7 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.fourier.lines import lines_kernel
 from hlo.backend.kernels.fourier.plan import Lines, Side, convolution_length, is_smooth
 from hlo.ir import dtype as dt

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.ring import Parts, loaded
 from hlo.backend.kernels.fourier.butterflies import Complex, butterfly
 from hlo.backend.kernels.linear_algebra.matrices import Numbers

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
 

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.loops import add, buffer_address, times
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, written
 from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting

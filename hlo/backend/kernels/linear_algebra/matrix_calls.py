@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.linear_algebra.factorisation import (
     cholesky_kernel,
     factor_kernel,

@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import (
     Parts,

@@ -18,8 +18,8 @@ from msgspec import Struct
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.control import when
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest

@@ -20,8 +20,8 @@ from hlo.attributes.window import Window, WindowDim
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.control import when
 from hlo.backend.kernels.staged import function_text, lanes_of
 from hlo.backend.lanes import types

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from hlo.attributes.window import Window
 from hlo.backend.ir.kernel import KernelCall, KernelSequence
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.scatter.scatter import scatter_kernel
 from hlo.backend.kernels.scatter.select_scatter import select_and_scatter_kernel
 from hlo.backend.kernels.staged import staged_kernel

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.sorting import merge as sort_merge
 from hlo.backend.kernels.sorting import radix as sort_radix
 from hlo.backend.kernels.sorting import topk_scan

@@ -62,7 +62,7 @@ ENTRY e {{
 """
 ALL = 1 << 16
 TYPES = {t.name: t.numpy for t in (dt.BF16, dt.F16, dt.F8E4M3FN, dt.F8E5M2)}
-needs_gathers = pytest.mark.skipif(not host_target().has("avx512vbmi"), reason="no such gathers")
+needs_gathers = pytest.mark.skipif(not host_target().isa.quick_gather(16), reason="no such gathers")
 
 
 def run(text: str, *arguments: np.ndarray) -> list[np.ndarray]:

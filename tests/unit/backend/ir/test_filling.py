@@ -44,7 +44,7 @@ x = np.arange(1 << 16, dtype=np.uint16).view(dt.BF16.numpy)
 made = np.asarray(hlo.compile(hlo.parse(sys.argv[1]))(x))
 print(made.view(np.uint16).astype(np.uint64).sum(), "llvmlite.binding" in sys.modules)
 """
-pytestmark = pytest.mark.skipif(not host_target().has("avx512vbmi"), reason="no such gathers")
+pytestmark = pytest.mark.skipif(not host_target().isa.quick_gather(16), reason="no such gathers")
 
 
 def every_code() -> np.ndarray:

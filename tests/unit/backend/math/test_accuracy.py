@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hlo.backend.emitters.floats import FLOAT
-from hlo.backend.ir.target import Target
+from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
 from tests.support.lanes_jit import lanes_function, plain_target

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.isa.generic import Isa
+from hlo.backend.isa.select import isa_of
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
 
@@ -21,8 +23,10 @@ class Target(Struct, frozen=True):
     def vector_bytes(self) -> int:
         return self.machine.vector_bytes
 
-    def has(self, feature: str) -> bool:
-        return self.machine.has(feature)
+    @property
+    def isa(self) -> Isa:
+        """What the machine's instructions can do."""
+        return isa_of(self.machine)
 
     def lanes(self, dtype: DType) -> int:
         """Elements of one full vector of the type (machine.py)."""

@@ -3,7 +3,7 @@
 import pytest
 
 import hlo
-from hlo.backend.ir.byte_orders import hidden
+from hlo.backend.entry.byte_orders import hidden
 from hlo.backend.linking.toolchain import host_target
 from hlo.driver import emit_stage, optimize
 
@@ -47,7 +47,7 @@ def test_an_order_that_comes_at_run_time_stays() -> None:
     assert hidden(line) == line
 
 
-@pytest.mark.skipif(not host_target().has("avx512vbmi"), reason="no such permutations")
+@pytest.mark.skipif(not host_target().isa.permutes_bytes, reason="no such permutations")
 def test_small_loops_on_bf16_permute_bytes() -> None:
     code = emit_stage(optimize(hlo.parse(LOOP)), "asm")
     assert "vpermb" in code

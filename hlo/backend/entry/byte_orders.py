@@ -2,7 +2,7 @@
 
     text of a module --hidden--> the same, the constant orders of its permutations loaded
 
-Where it sees the order of a permutation of bytes (vpermb), it writes a shuffle, for which code
+Where it sees the order of a permutation of bytes, it writes a shuffle, for which code
 generation then finds two or three instructions (LLVM 22, InstCombine).
 """
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 
-_PERMUTED = re.escape("call <64 x i8> @llvm.x86.avx512.permvar.qi.512(")
+from hlo.backend.isa.avx512 import BYTE_PERMUTATION
+
+_PERMUTED = re.escape(f"call <64 x i8> @{BYTE_PERMUTATION}(")
 _LINE = re.compile(rf"^  (%\S+) = ({_PERMUTED}[^,]*, <64 x i8>) (<[^>]*>)", re.MULTILINE)
 _ORDER = "externally_initialized constant <64 x i8>"  # of whose bytes no pass is certain
 

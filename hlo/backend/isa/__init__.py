@@ -1,0 +1,1 @@
+"""Instruction sets: what a machine's instructions can do, and the text that asks them to."""

@@ -1,0 +1,115 @@
+"""AMX: eight registers of tiles, and products of them.
+
+    configure; zero, load, multiply ..; store; release        of one thread, by its own leave
+
+A tile is up to 16 rows of 64 bytes. A product takes one of rows and one of columns, whose elements
+lie in groups that fill 32 bits, and adds to a tile of 16 x 16 sums. Linux grants the registers to a
+process on request; each kernel asks again (0.2 us), since its object may come from a cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Set
+
+from msgspec import Struct
+
+from hlo.backend.ir.writer import Value, Writer
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.once import once
+
+REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
+RELEASE = "call void @llvm.x86.tilerelease()"
+# Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
+_PERMISSION_CALL = (158, 0x1023, 18)
+_SIGNS = {dt.S8: "s", dt.U8: "u"}
+
+_CONFIGURED = re.compile(r"^  call void @llvm\.x86\.ldtilecfg\(.*$", re.MULTILINE)
+_FILLED = re.compile(r"@llvm\.x86\.t(?:dp|ile(?:load|zero))")
+_STORED = "@llvm.x86.tilestored"
+
+
+@once
+def is_permitted() -> bool:
+    """Whether this process may use tile registers (asked once); without, its machine has none."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        call = ctypes.CDLL(None).syscall
+    except (OSError, AttributeError):
+        return False
+    return int(call(*_PERMISSION_CALL)) == 0
+
+
+class TileProduct(Struct, frozen=True):
+    """instruction: its name; group: elements in 32 bits; sums: LLVM's type of one of them."""
+
+    instruction: str
+    group: int
+    sums: str
+
+    def configure(self, w: Writer) -> None:
+        """Permission, then all tiles as large as they get."""
+        w.declare("i64", "syscall", ["i64", "..."])
+        numbers = ", ".join(f"i64 {number}" for number in _PERMISSION_CALL)
+        w.emit(f"call i64 (i64, ...) @syscall({numbers})")
+        row_bytes, rows = [ROW_BYTES, 0] * REGISTERS, [ROWS] * REGISTERS
+        sizes = [1, 0] + [0] * 14 + row_bytes + [0] * 16 + rows + [0] * 8  # palette 1
+        words = [int.from_bytes(bytes(sizes[i : i + 4]), "little") for i in range(0, 64, 4)]
+        text = ", ".join(f"i32 {word}" for word in words)
+        table = w.assign("ptr", "alloca [64 x i8], align 64")
+        w.store(Value(f"<{text}>", "<16 x i32>"), table, 64)
+        self._write(w, "ldtilecfg", table.typed)
+
+    def release(self, w: Writer) -> None:
+        """The registers are of no more use."""
+        self._write(w, "tilerelease")
+
+    def zero(self, w: Writer, tile: int) -> None:
+        """A tile of zeros."""
+        self._write(w, "tilezero", f"i8 {tile}")
+
+    def load(self, w: Writer, tile: int, address: Value, row: int) -> None:
+        """A tile from memory whose rows lie `row` bytes apart."""
+        self._write(w, "tileloadd64", f"i8 {tile}", address.typed, f"i64 {row}")
+
+    def store(self, w: Writer, tile: int, address: Value, row: int) -> None:
+        """A tile to memory whose rows lie `row` bytes apart."""
+        self._write(w, "tilestored64", f"i8 {tile}", address.typed, f"i64 {row}")
+
+    def multiply(self, w: Writer, sums: int, rows: int, columns: int) -> None:
+        """The product of two tiles added to a third."""
+        self._write(w, self.instruction, f"i8 {sums}", f"i8 {rows}", f"i8 {columns}")
+
+    @staticmethod
+    def _write(w: Writer, name: str, *operands: str) -> None:
+        types = [operand.partition(" ")[0] for operand in operands]
+        types = ["i8 immarg" if t == "i8" else t for t in types]
+        w.declare("void", f"llvm.x86.{name}", types)
+        w.emit(f"call void @llvm.x86.{name}({', '.join(operands)})")
+
+
+def tile_product(features: Set[str], lhs: DType, rhs: DType) -> TileProduct | None:
+    """The product of tiles of these types."""
+    if (lhs, rhs) == (dt.BF16, dt.BF16) and "amx-bf16" in features:
+        return TileProduct("tdpbf16ps", 2, "float")
+    if lhs in _SIGNS and rhs in _SIGNS and "amx-int8" in features:
+        return TileProduct(f"tdpb{_SIGNS[lhs]}{_SIGNS[rhs]}d", 4, "i32")
+    return None
+
+
+# -- of a function's text -----------------------------------------------------------------------
+
+
+def configuration(text: str) -> list[str]:
+    """The line that makes the tiles ready, if there is one."""
+    found = _CONFIGURED.search(text)
+    return [found[0]] if found else []
+
+
+def holds_tiles(text: str) -> bool:
+    """Whether lines fill tiles that they do not store."""
+    return bool(_FILLED.search(text)) and _STORED not in text

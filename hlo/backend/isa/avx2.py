@@ -1,0 +1,40 @@
+"""AVX2, and what came with it: FMA, F16C."""
+
+from __future__ import annotations
+
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.assembly import Assembly
+from hlo.backend.isa.sse import Sse
+
+_REGISTER = "<8 x float>"
+_KINDS = {"float": "s", "double": "d"}
+
+
+class Avx2(Sse):
+    """Vectors of 32 bytes."""
+
+    @property
+    def lookup_lanes(self) -> int:
+        return 8 if self._has("avx2") else 0
+
+    def picked(self, w: Writer, source: tuple[Value, ...], index: Value) -> Value | None:
+        if len(source) > 1 or source[0].type != _REGISTER or not self._has("avx2"):
+            return None
+        (table,) = source
+        return w.intrinsic("llvm.x86.avx2.permps", table.type, table, index, suffix="-")
+
+    @property
+    def fuses(self) -> bool:
+        return self._has("fma")
+
+    @property
+    def converts_halves(self) -> bool:
+        return self._has("f16c")
+
+    def assembly(self, scalar: str) -> Assembly | None:
+        return self._assembly("ymm", 32, scalar)
+
+    def _assembly(self, wide: str, size: int, scalar: str) -> Assembly | None:
+        """Tiles that multiply and add at once, in vectors of the size that kernels use."""
+        serves = self.fuses and self.machine.vector_bytes == size and scalar in _KINDS
+        return Assembly(wide, _KINDS[scalar]) if serves else None

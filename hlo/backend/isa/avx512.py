@@ -1,0 +1,296 @@
+"""AVX-512: masks, permutations of everything, exponents; with DQ, VL, VBMI, VNNI, BF16, FP16.
+
+Every part of it is a fact of its own feature: none is taken for another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
+from hlo.backend.isa.assembly import Assembly
+from hlo.backend.isa.avx2 import Avx2
+from hlo.backend.isa.generic import Estimates, FloatParts, Gather, UpperHalves
+
+BYTE_PERMUTATION = "llvm.x86.avx512.permvar.qi.512"
+
+_LANES = 16
+_WORDS, _FLOATS, _BYTES = "<16 x i32>", "<16 x float>", "<64 x i8>"
+_BITS = {"float": 32, "double": 64, "i32": 32, "i64": 64}
+_INTEGERS = {"float": "i32", "double": "i64"}
+_SUFFIXES = {"float": "ps", "double": "pd", "i32": "d", "i64": "q"}
+_CURRENT_ROUNDING = Value("4", "i32")
+
+
+def _size(type: str) -> int:
+    """Bits of a vector of what AVX-512 permutes and computes with; 0 for other types."""
+    value = Value("", type)
+    return value.lanes * _BITS.get(value.scalar_type, 0)
+
+
+class Avx512(Avx2):
+    """Vectors of 64 bytes, and with VL all of it for shorter ones."""
+
+    def _fits(self, type: str) -> bool:
+        """Whether instructions take vectors of the type."""
+        size = _size(type)
+        return (size == 512 and self._has("avx512f")) or (
+            size in (128, 256) and self._has("avx512vl")
+        )
+
+    # -- order of lanes ----------------------------------------------------------------------
+
+    @property
+    def permutes_bytes(self) -> bool:
+        return self._has("avx512vbmi")
+
+    @property
+    def lookup_lanes(self) -> int:
+        return _LANES if super().lookup_lanes and self._has("avx512f") else super().lookup_lanes
+
+    def picks(self, type: str) -> bool:
+        return self.machine.vector_bytes == 64 and self._picks(type)
+
+    def _picks(self, type: str) -> bool:
+        return _size(type) in (256, 512) and self._fits(type)
+
+    def picked(self, w: Writer, source: tuple[Value, ...], index: Value) -> Value | None:
+        first, *others = source
+        if others and self._picks(first.type):
+            name = f"llvm.x86.avx512.vpermi2var.{_SUFFIXES[first.scalar_type]}"
+            suffix = str(_size(first.type))
+            return w.intrinsic(name, first.type, first, index, others[0], suffix=suffix)
+        if not others and first.type == _FLOATS and self._has("avx512f"):
+            symbol = "llvm.x86.avx512.permvar.sf.512"
+            return w.intrinsic(symbol, first.type, first, index, suffix="-")
+        return super().picked(w, source, index)
+
+    @property
+    def gathers_words(self) -> bool:
+        return self._has("avx512f")
+
+    def quick_gather(self, lanes: int) -> Gather | None:
+        """The codes that are looked up, and what is found, pass through permutations of bytes."""
+        return _gathered if lanes == _LANES and self.permutes_bytes else None
+
+    # -- floats ------------------------------------------------------------------------------
+
+    @property
+    def fuses(self) -> bool:
+        return super().fuses or self._has("avx512f")
+
+    def register_lanes(self, scalar: str) -> int:
+        return 128 // _BITS[scalar] if self._has("avx512vl") else 1
+
+    def float_parts(self, type: str) -> FloatParts | None:
+        return _PARTS if self._fits(type) else None
+
+    @property
+    def estimates(self) -> Estimates | None:
+        return _ESTIMATES if self._has("avx512f", "avx512vl") else None
+
+    def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
+        """vrange's control: the sign as compared (4), the greater one (1)."""
+        if not (self._fits(x.type) and self._has("avx512dq")):
+            return None
+        return _masked(w, "range", x, y, immediates=(5 if is_maximum else 4,))
+
+    def nearest_integers(self, w: Writer, x: Value) -> Value | None:
+        if not self._has("avx512dq"):
+            return None
+        if x.lanes > 1:
+            return _nearest(w, x)
+        # One lane of a vector register stays there: the scalar form goes by way of another.
+        return w.extract(_nearest(w, w.splat(x, 128 // _BITS[x.type])), 0)
+
+    def assembly(self, scalar: str) -> Assembly | None:
+        return self._assembly("zmm", 64, scalar) or super().assembly(scalar)
+
+    # -- narrow floats -----------------------------------------------------------------------
+
+    @property
+    def computes_halves(self) -> bool:
+        return self._has("avx512fp16")
+
+    def upper_halves(self, lanes: int) -> UpperHalves | None:
+        return _UPPER_HALVES if lanes == _LANES and self.permutes_bytes else None
+
+    def bf16_codes(self, w: Writer, x: Value) -> Value | None:
+        if x.lanes == 1 or not self._has("avx512bf16"):
+            return None
+        short = w.cast("fptrunc", x, vector_of("bfloat", x.lanes))
+        return w.cast("bitcast", short, vector_of("i16", x.lanes))
+
+    def bf16_carried(self, w: Writer, bits: Value) -> Value:
+        """A test, a blend, a sum; or with VNNI one op of logic, which leaves the odd bit beside
+        0x7fff, and one that adds both halves of a word.
+        """
+        if bits.type != _WORDS or not self._has("avx512f"):
+            return super().bf16_carried(w, bits)
+        odd = w.binary("and", bits, w.int(0x10000, bits.type))
+        if self._has("avx512vnni"):
+            both, ones = w.binary("or", odd, w.int(0x7FFF, bits.type)), w.int(0x10001, bits.type)
+            symbol = "llvm.x86.avx512.vpdpwssd.512"
+            return w.intrinsic(symbol, bits.type, bits, both, ones, suffix="-")
+        is_odd = w.compare("icmp ne", odd, w.zero(bits.type))
+        half = w.select(is_odd, w.int(0x8000, bits.type), w.int(0x7FFF, bits.type))
+        return w.binary("add", bits, half)
+
+    def bf16_quieted(self, w: Writer, codes: Value, source: Value) -> Value:
+        """One vfixupimmps: its table answers classes 0 and 1 (quiet and signalling NaN) with 2 (the
+        quiet source), the rest with 0.
+        """
+        if codes.type != _WORDS or not self._has("avx512f"):
+            return super().bf16_quieted(w, codes, source)
+        symbol = "llvm.x86.avx512.mask.fixupimm.ps.512"
+        lanes = w.cast("bitcast", codes, _FLOATS)
+        table = w.int(0x22, _WORDS)
+        every = (Value("0", "i32"), Value("-1", "i16"), _CURRENT_ROUNDING)
+        fixed = w.intrinsic(symbol, _FLOATS, lanes, source, table, *every, suffix="-")
+        return w.cast("bitcast", fixed, _WORDS)
+
+
+# -- exponents, ranges ------------------------------------------------------------------------
+
+
+def _masked(
+    w: Writer, name: str, x: Value, *operands: Value, immediates: tuple[int, ...] = ()
+) -> Value:
+    """A masked intrinsic with every lane on; 512-bit forms take a rounding argument."""
+    size = _size(x.type)
+    values = [x, *operands, *(w.int(n, "i32") for n in immediates)]
+    values += [w.zero(x.type), Value("-1", f"i{max(8, x.lanes)}")]
+    if size == 512:
+        values.append(_CURRENT_ROUNDING)
+    symbol = f"llvm.x86.avx512.mask.{name}.{_SUFFIXES[x.scalar_type]}.{size}"
+    return w.intrinsic(symbol, x.type, *values, suffix="-")
+
+
+class _Parts:
+    """vscalef, vgetexp, vgetmant."""
+
+    def scaled(self, w: Writer, x: Value, n: Value) -> Value:
+        return _masked(w, "scalef", x, n)
+
+    def exponent(self, w: Writer, x: Value) -> Value:
+        return _masked(w, "getexp", x)
+
+    def mantissa(self, w: Writer, x: Value, *, nan_below_zero: bool = False) -> Value:
+        """Interval [3/4, 3/2) (3); the sign of x (0) or NaN for what is negative (8)."""
+        return _masked(w, "getmant", x, immediates=(11 if nan_below_zero else 3,))
+
+
+_PARTS = _Parts()
+
+
+def _nearest(w: Writer, x: Value) -> Value:
+    type = vector_of(_INTEGERS[x.scalar_type], x.lanes)
+    return w.intrinsic("llvm.lrint", type, x, suffix=f"{mangled(type)}.{mangled(x.type)}")
+
+
+# -- estimates --------------------------------------------------------------------------------
+
+
+class _Estimates:
+    """vrcp14, vrsqrt14. A vector's root and a division are 22 cycles (f64: 40) of the one divider;
+    an estimate takes 2.
+    """
+
+    def reciprocal(self, w: Writer, x: Value) -> Value:
+        return self._estimated(w, "rcp14", x)
+
+    def reciprocal_root(self, w: Writer, x: Value) -> Value:
+        return self._estimated(w, "rsqrt14", x)
+
+    @staticmethod
+    def _estimated(w: Writer, name: str, x: Value) -> Value:
+        size = _BITS[x.scalar_type]
+        wanted = max(1 << (x.lanes - 1).bit_length(), 128 // size)
+        chunk = min(wanted, 512 // size)
+        value = _widened(w, x, wanted)
+        parts = [_estimate(w, name, _part(w, value, k, chunk)) for k in range(0, wanted, chunk)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [_shuffled(w, a, b, range(2 * a.lanes)) for a, b in pairs]
+        return w.extract(parts[0], 0) if x.lanes == 1 else _part(w, parts[0], 0, x.lanes)
+
+
+_ESTIMATES = _Estimates()
+
+
+def _estimate(w: Writer, name: str, x: Value) -> Value:
+    symbol = f"llvm.x86.avx512.{name}.{_SUFFIXES[x.scalar_type]}.{_size(x.type)}"
+    every = Value("-1", f"i{max(8, x.lanes)}")
+    return w.intrinsic(symbol, x.type, x, w.zero(x.type), every, suffix="-")
+
+
+def _widened(w: Writer, value: Value, lanes: int) -> Value:
+    """The same lanes and others behind them."""
+    if value.lanes == lanes:
+        return value
+    if value.lanes == 1:
+        type = vector_of(value.type, lanes)
+        return w.pure(type, f"insertelement {type} poison, {value.typed}, i64 0")
+    own = value.lanes
+    return _shuffled(w, value, value, [min(k, own) for k in range(lanes)])
+
+
+def _part(w: Writer, value: Value, first: int, count: int) -> Value:
+    """`count` neighbouring lanes."""
+    if value.lanes == count:
+        return value
+    return _shuffled(w, value, value, range(first, first + count))
+
+
+def _shuffled(w: Writer, a: Value, b: Value, order: range | list[int]) -> Value:
+    indices = ", ".join(f"i32 {k}" for k in order)
+    type = vector_of(a.scalar_type, len(order))
+    return w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{indices}>")
+
+
+# -- words of tables, bytes of lanes ----------------------------------------------------------
+
+
+def _gathered(w: Writer, table: Value, index: Value, step: int) -> Value:
+    symbol = "llvm.x86.avx512.mask.gather.dpi.512"
+    every = f"<{_LANES} x i1>"
+    w.declare(_WORDS, symbol, (_WORDS, "ptr", _WORDS, every, "i32"))
+    call = f"{_WORDS} poison, {table.typed}, {index.typed}, {every} splat (i1 true), i32 {step}"
+    return w.pure(_WORDS, f"call {_WORDS} @{symbol}({call})")
+
+
+def _vector(scalar: str, numbers: Iterable[int]) -> str:
+    """A constant, typed."""
+    items = [f"{scalar} {number}" for number in numbers]
+    return f"{vector_of(scalar, len(items))} <{', '.join(items)}>"
+
+
+class _UpperHalves:
+    """vpermb. The shift and the widening move that it replaces are two instructions, the narrowing
+    one three. Constants are written once: they stand in every load and store of a long kernel.
+    """
+
+    widened = _vector("i32", (min(byte, 32) for byte in range(64)))
+    lower = _vector("i32", range(32))
+    spread_order = _vector("i8", (n for k in range(_LANES) for n in (63, 63, 2 * k, 2 * k + 1)))
+    packed_order = _vector("i8", [4 * k + 2 + n for k in range(_LANES) for n in (0, 1)] * 2)
+
+    def spread(self, w: Writer, codes: Value) -> Value:
+        half = "<32 x i8>"
+        short = w.cast("bitcast", codes, half)
+        text = f"shufflevector {short.typed}, {half} zeroinitializer, {self.widened}"
+        moved = self._permuted(w, w.pure(_BYTES, text), self.spread_order)
+        return w.cast("bitcast", moved, _FLOATS)
+
+    def packed(self, w: Writer, lanes: Value) -> Value:
+        moved = self._permuted(w, w.cast("bitcast", lanes, _BYTES), self.packed_order)
+        text = f"shufflevector {moved.typed}, {_BYTES} poison, {self.lower}"
+        return w.cast("bitcast", w.pure("<32 x i8>", text), vector_of("i16", _LANES))
+
+    @staticmethod
+    def _permuted(w: Writer, value: Value, order: str) -> Value:
+        w.declare(_BYTES, BYTE_PERMUTATION, (_BYTES, _BYTES))
+        return w.pure(_BYTES, f"call {_BYTES} @{BYTE_PERMUTATION}({value.typed}, {order})")
+
+
+_UPPER_HALVES = _UpperHalves()

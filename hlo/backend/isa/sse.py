@@ -1,0 +1,48 @@
+"""SSE: what every x86-64 has, and what its vector extensions build on."""
+
+from __future__ import annotations
+
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa import amx
+from hlo.backend.isa.amx import TileProduct
+from hlo.backend.isa.generic import FloatMode, Isa
+from hlo.ir.dtype import DType
+
+
+class _ControlStatus:
+    """MXCSR. Masked exceptions are 0x1f80; flush to zero is bit 15, denormals are zeros bit 6."""
+
+    usual = 0x1F80
+    flushing = 0x8040
+
+    def save(self, w: Writer, slot: Value) -> None:
+        w.declare("void", "llvm.x86.sse.stmxcsr", ["ptr"])
+        w.emit(f"call void @llvm.x86.sse.stmxcsr({slot.typed})")
+
+    def set(self, w: Writer, slot: Value) -> None:
+        w.declare("void", "llvm.x86.sse.ldmxcsr", ["ptr"])
+        w.emit(f"call void @llvm.x86.sse.ldmxcsr({slot.typed})")
+
+
+_CONTROL_STATUS = _ControlStatus()
+
+
+class Sse(Isa):
+    """x86-64's own instructions."""
+
+    def fence_streams(self, w: Writer) -> None:
+        if self._has("sse2"):
+            w.declare("void", "llvm.x86.sse.sfence", [])
+            w.emit("call void @llvm.x86.sse.sfence()")
+
+    def pause(self, w: Writer) -> None:
+        w.declare("void", "llvm.x86.sse2.pause", [])
+        w.emit("call void @llvm.x86.sse2.pause()")
+
+    @property
+    def float_mode(self) -> FloatMode | None:
+        return _CONTROL_STATUS
+
+    def tile_product(self, lhs: DType, rhs: DType) -> TileProduct | None:
+        """AMX stands beside the vectors, whatever these are."""
+        return amx.tile_product(self.machine.features, lhs, rhs)
