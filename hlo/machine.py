@@ -1,27 +1,115 @@
 """Machines: what code is compiled for, as data.
 
-    triple, features, vectors --Machine--> what kernels may use
+    triple, features, vectors, caches, rates --Machine--> what kernels may use, and what pays
 
 Descriptions are chosen by a processor's features, never by what is measured at run time, so that
 machines of one description run the same code. Their names are LLVM's for processors; the levels of
 x86-64 are those of the System V ABI (x86-64-v1 to -v4).
+
+Caches, rates and cycles say which plan is fast; they never say in which order numbers are added, so
+that two machines whose vectors are equally long give the same bits. What reaches into that order
+(which folds share a kernel, where a product's depth is cut, how large the blocks of a fusion are)
+asks COMMON instead, which is the same for all.
 """
 
 from __future__ import annotations
 
 import difflib
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr, replace
 
 from hlo.errors import HloError
 from hlo.ir.dtype import DType
 
+_Bytes = Annotated[int, Meta(ge=1 << 10, le=1 << 40)]
+_Count = Annotated[int, Meta(ge=1, le=1 << 40)]
+_Time = Annotated[float, Meta(gt=0, le=1e6)]
+
+
+class Cache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A level of cache. bytes: of data that one program may count on, in a shared one beside other
+    programs. way_bytes: addresses so far apart share a set, which has `ways` lines; where nobody
+    says, bytes / ways. A description serves several processors: bytes are those of the one that it
+    was tuned on, way_bytes the least.
+    """
+
+    bytes: _Bytes
+    ways: Annotated[int, Meta(ge=1, le=1024)]
+    way_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.way_bytes:
+            force_setattr(self, "way_bytes", max(1, self.bytes // self.ways))
+
+
+class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a processor does in a microsecond, and what steps cost in microseconds.
+
+    The numbers were measured with this compiler's own kernels on two virtual cores with AVX-512 and
+    AMX (2 MiB of second-level cache), and serve all descriptions until somebody measures others:
+    estimates weigh plans against each other, and for that ratios do.
+
+    memory_bytes: read and written by one core as a stream (`hlo-run profile` prints what a machine
+    reads and copies). cached_bytes: the same out of the second-level cache; cached_factor_bytes:
+    where they are only read, by a product. copied_bytes: of a plain copy. packed_bytes: of columns
+    that a product packs. crossing_bytes: what another core has written, out of its cache.
+    awaited_bytes: what memory delivers while one line is waited for (a latency times a rate).
+
+    elementwise_ops: of elementwise code. contracted_ops: of the contraction engine's f32 products.
+
+    call_us: of a kernel in the program. host_call_us: of a call into Python. wake_us: from the call
+    that wakes a sleeping thread (12 to 17 us by itself) until it works. share_us: to have a thread
+    that is awake take part in a loop. pauses: of a waiting thread.
+    """
+
+    memory_bytes: _Count = 20_000
+    cached_bytes: _Count = 60_000
+    cached_factor_bytes: _Count = 100_000
+    copied_bytes: _Count = 10_000
+    packed_bytes: _Count = 20_000
+    crossing_bytes: _Count = 5_000
+    awaited_bytes: _Count = 4096
+    elementwise_ops: _Count = 30_000
+    contracted_ops: _Count = 120_000
+    call_us: _Time = 0.005
+    host_call_us: _Time = 20.0
+    wake_us: _Time = 50.0
+    share_us: _Time = 1.0
+    pauses: _Count = 30
+
+
+class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a core does in a cycle, and how many it waits; of processors since Haswell and Zen.
+
+    operations, loads: of vectors, begun in a cycle. latency: of an addition or a product of floats.
+    load_latency: out of the first cache, into a vector. window: of one chain of operations, beyond
+    which a core finds nothing else to do meanwhile (measured: `kernels/phases.py`).
+    """
+
+    operations: _Count = 2
+    loads: _Count = 2
+    latency: _Count = 4
+    load_latency: _Count = 8
+    window: _Count = 190
+
+
+# The second level's two facts are those of two processors: 2 MiB in 16 ways have ways of 128 KiB,
+# those of 64 KiB are of 1 MiB (Skylake's servers).
+_CACHES = (
+    Cache(bytes=32 << 10, ways=8),
+    Cache(bytes=2 << 20, ways=16, way_bytes=64 << 10),
+    Cache(bytes=4 << 20, ways=16, shared=True),
+)
+
 
 class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """triple: LLVM's; features: LLVM's names of what is there; vector_bytes: of the widest vector
-    that kernels use. processors: LLVM's names of others that the description serves.
+    that kernels use. processors: LLVM's names of others that the description serves. registers: of
+    vectors; where nobody says, 32 of 64 bytes and 16 of shorter ones. caches: the nearest first.
     """
 
     name: str
@@ -29,6 +117,15 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     features: frozenset[str]
     vector_bytes: int = 16
     processors: tuple[str, ...] = ()
+    registers: Annotated[int, Meta(ge=0, le=1024)] = 0
+    line_bytes: Literal[16, 32, 64, 128, 256] = 64
+    caches: Annotated[tuple[Cache, ...], Meta(min_length=2, max_length=4)] = _CACHES
+    rates: Rates = Rates()
+    cycles: Cycles = Cycles()
+
+    def __post_init__(self) -> None:
+        if not self.registers:
+            force_setattr(self, "registers", 32 if self.vector_bytes == 64 else 16)
 
     def has(self, feature: str) -> bool:
         """Whether the instruction set has a feature."""
@@ -43,13 +140,33 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def identity(self) -> str:
         """All that code for it depends on, as one line."""
-        return f"{self.name} {self.triple} {self.vector_bytes} {','.join(sorted(self.features))}"
+        facts = (self.registers, self.line_bytes, *self.caches, self.rates, self.cycles)
+        features = ",".join(sorted(self.features))
+        return f"{self.name} {self.triple} {self.vector_bytes} {features} {facts}"
 
     @property
     def architecture(self) -> str:
         """The triple's first word: x86_64, aarch64, ..."""
         return self.triple.partition("-")[0]
 
+    @property
+    def first_cache(self) -> Cache:
+        """The nearest level."""
+        return self.caches[0]
+
+    @property
+    def second_cache(self) -> Cache:
+        """The level that one core has for itself."""
+        return self.caches[1]
+
+    @property
+    def last_cache(self) -> Cache:
+        """The level before memory."""
+        return self.caches[-1]
+
+
+# What decisions that reach into the order of additions count on: of every machine the same.
+COMMON = Machine(name="common", triple="", features=frozenset())
 
 VECTOR_BYTES = (16, 32, 64)
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
@@ -154,7 +271,7 @@ def with_features(machine: Machine, text: str) -> Machine:
     changed = described(machine.triple, frozenset(features))
     return replace(
         machine, name=f"{machine.name}{text}", features=changed.features,
-        vector_bytes=changed.vector_bytes,
+        vector_bytes=changed.vector_bytes, registers=changed.registers,
     )  # fmt: skip
 
 

@@ -15,14 +15,14 @@ from hlo.analysis.blocking import Block, Cut, inner_members, needed
 from hlo.analysis.fusibility import CONTRACTIONS, is_padded
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON
 
 LEAST_BLOCKS = 8  # so that threads finish together
 EVEN_BLOCKS = 4  # as they do with these, if there are two or four
-CACHE_BYTES = 3 << 19  # of a block's values, less than a core's second-level cache
+# A block's size says into which products a product is cut, so that no one machine's caches decide.
+CACHE_BYTES = COMMON.second_cache.bytes * 3 // 4  # of a block's values, beside what they are of
 LEAST_BLOCK_BYTES = 1 << 14  # below that, calls weigh more than what they do
-LEAST_SAVED_BYTES = 1 << 19  # of values that are not written out
-MEMORY_BYTES_PER_US = 20_000
-CACHED_BYTES_PER_US = 60_000
+LEAST_SAVED_BYTES = COMMON.second_cache.bytes // 4  # of values that are not written out
 DEEPEST = 4
 WHOLE = 16  # elements
 MOST_OVERLAP = 16  # part of a dimension that may be computed twice
@@ -126,9 +126,10 @@ def divisors(n: int) -> list[int]:
 
 def _pays(found: set[Cut], members: Collection[Instruction], block: Block, between: int) -> bool:
     """Whether what stays in the cache outweighs by far what every block has to pack again."""
-    saved = 2 * between * (1 / MEMORY_BYTES_PER_US - 1 / CACHED_BYTES_PER_US)
+    rates = COMMON.rates
+    saved = 2 * between * (1 / rates.memory_bytes - 1 / rates.cached_bytes)
     packed = sum(_packed_bytes(i, block) for i, _ in found if i in members)
-    return packed / CACHED_BYTES_PER_US <= saved / 2
+    return packed / rates.cached_bytes <= saved / 2
 
 
 def _packed_bytes(instruction: Instruction, block: Block) -> int:

@@ -115,6 +115,11 @@ def way(instruction: Instruction) -> Way:
     return Way.STAGED if instruction.opcode in STAGED else Way.HOST
 
 
+def is_contraction(instruction: Instruction) -> bool:
+    """Whether the contraction engine computes it."""
+    return way(instruction) is Way.CONTRACTION
+
+
 def usual_way(opcode: str) -> Way:
     """How most instructions of an opcode are compiled; layouts and types decide for each."""
     if opcode in CONTROL:

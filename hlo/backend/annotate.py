@@ -48,7 +48,8 @@ def annotated(
     """The kernels that `name` names: an instruction, k0 as in --emit=program, or a symbol."""
     target = replace(target_of(machine, mode), marks=True)
     order = schedule(module)
-    program = lower(assign(order, implementations(order, target)), thread_count(None))
+    plan = assign(order, implementations(order, target), target.machine)
+    program = lower(plan, thread_count(None), target.machine)
     users: dict[int, dict[Instruction, None]] = {}
     for step in _kernel_steps(program):
         users.setdefault(step.kernel, {})[step.instruction] = None

@@ -115,14 +115,13 @@ def build_program(
 ) -> Program:
     """The stages before LLVM."""
     order = schedule(in_memory_order(module))
-    return lower(assign_buffers(order, mode=mode, machine=machine), threads)
+    target = target_of(machine, mode)
+    return lower(assign_buffers(order, target), threads, target.machine)
 
 
-def assign_buffers(
-    order: Schedule, *, mode: str = "strict", machine: Machine | None = None
-) -> BufferPlan:
+def assign_buffers(order: Schedule, target: Target) -> BufferPlan:
     """The buffer plan; which kernels may work in place is asked of them."""
-    return assign(order, implementations(order, target_of(machine, mode)))
+    return assign(order, implementations(order, target), target.machine)
 
 
 def emit_llvm(
@@ -164,7 +163,7 @@ def _assembly_text(module: Module, mode: str, machine: Machine | None) -> str:
 
 
 def _buffers_text(module: Module, mode: str, machine: Machine | None) -> str:
-    return str(assign_buffers(schedule(module), mode=mode, machine=machine))
+    return str(assign_buffers(schedule(module), target_of(machine, mode)))
 
 
 STAGES = (

@@ -21,7 +21,7 @@ from hlo.backend.linking.jit import Code
 from hlo.backend.linking.toolchain import host_target
 from hlo.once import once
 
-MEMORY_BYTES = 1 << 28  # read in a round: more than any cache holds
+MEMORY_BYTES = 1 << 28  # read in a round: it comes from memory everywhere
 FMA_ROUNDS = 1 << 20  # iterations of the arithmetic loop, some milliseconds
 CHAINS = 12  # independent sums: more than a processor's latency times its units
 ROUNDS = 5  # the best counts: whatever else the machine does makes it slower only

@@ -69,12 +69,18 @@ def listing(kind: str) -> str:
 
 
 def machine_list() -> str:
-    """The named descriptions, the processors that they serve, their features."""
+    """The named descriptions, the processors that they serve, registers, caches, features."""
     rows = []
     for machine in NAMED.values():
         also = f" ({', '.join(machine.processors)})" if machine.processors else ""
         rows.append(f"{machine.name}{also}")
-        rows.append(f"  {machine.triple}, vectors of {machine.vector_bytes} bytes")
+        caches = ", ".join(
+            f"{c.bytes >> 10} KiB{' shared' if c.shared else ''}" for c in machine.caches
+        )
+        rows.append(
+            f"  {machine.triple}, {machine.registers} vectors of {machine.vector_bytes} bytes"
+        )
+        rows.append(f"  caches of {caches}, lines of {machine.line_bytes} bytes")
         rows.append(f"  {' '.join(sorted(machine.features))}")
     return "\n".join(rows) + "\n"
 

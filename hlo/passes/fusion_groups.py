@@ -29,6 +29,7 @@ from hlo.analysis.fusibility import (
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON
 from hlo.passes.fusion_axes import PICKED, STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
@@ -45,12 +46,11 @@ _MOST_SEARCHED = 64  # instructions behind a producer
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
 _LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run over it
-_MOST_FOLDED = 1024  # elements per lane of a strip, whose stages share what the cache holds
+# Elements per lane of a strip, whose stages share what the cache holds.
+_MOST_FOLDED = COMMON.second_cache.bytes // 2048
 _FEW_FOLDED = 256  # and so many wherever they lie
 _MOST_COSTLY = 4096  # of a strip that keeps what else were computed again, or written out
 _COSTLY = 10  # ops
-_WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
-_WAYS = 16  # ... which holds so many lines
 _MOST_ALONE = 1 << 17  # elements that a core or two may have to fold
 _LEAST_STRIPS = 8  # else: enough for all cores
 
@@ -309,10 +309,14 @@ def _fits_strips(group: Group, producer: Instruction, folded: list[int], columns
 
 
 def _most_folded(group: Group, folded: list[int]) -> int:
-    """How long the columns of a strip may be, so that their lines stay in the cache together."""
+    """How long the columns of a strip may be, so that their lines stay in the cache together.
+
+    Folds that share a kernel add in another order than alone: no one machine's caches decide.
+    """
     row = prod(group.dims[max(folded) + 1 :]) if folded else 1
     stride = max(1, row * group.root.shape.dtype.item_bytes)
-    lines = _WAYS * (_WAY_BYTES // gcd(stride, _WAY_BYTES))
+    cache = COMMON.second_cache
+    lines = cache.ways * (cache.way_bytes // gcd(stride, cache.way_bytes))
     return max(_FEW_FOLDED, min(_MOST_FOLDED, lines))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON
 from hlo.passes.fusion_axes import users_in
 
 CHEAP = 3  # ops per element that may be computed again for every use
@@ -24,7 +25,8 @@ _MOVES = frozenset({
 })  # fmt: skip
 
 
-_FEW_BYTES = 4096  # that a cache keeps wherever they lie: each may be on a line of its own
+# That a cache keeps wherever they lie: each may be on a line of its own.
+_FEW_BYTES = COMMON.first_cache.way_bytes
 _VIEWS = frozenset({"reshape", "slice", "bitcast"})  # an address is all that they compute
 
 

@@ -23,12 +23,13 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.machine import COMMON
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import OPS, evaluation_keywords
 from hlo.passes.liveness import awaited
 from hlo.passes.rewriting import is_pinned
 
-MOST_BYTES = 1 << 15  # of a table: the old one and the new one stay in the cache
+MOST_BYTES = COMMON.first_cache.bytes  # of a table: the old one and the new one stay near
 _KEYS = {dt.F16: dt.S16, dt.BF16: dt.S16, dt.F32: dt.S32, dt.F64: dt.S64}
 
 Lookups = dict[Instruction, Instruction]  # what is computed from one look-up alone, and which

@@ -14,12 +14,14 @@ from hlo.ir.graph import callees_first, calls, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.machine import COMMON
 from hlo.ops.making import make
 from hlo.passes.liveness import awaited
 
 MOST_TRIPS = 8
 MOST_OPS = 512  # of all iterations together
-FEWEST_BYTES = 32 * 1024  # of the largest array: smaller ones stay in the first level of cache
+# Of the largest array: smaller ones stay in the first level of cache.
+FEWEST_BYTES = COMMON.first_cache.bytes
 _SMALL = 64  # elements of arrays that may be taken apart and put together
 
 _MOVES = frozenset({"slice", "reshape", "concatenate", "reverse", "transpose", "copy", "bitcast"})

@@ -70,8 +70,8 @@ def _texts_for(module: Module, name: str, target: Target) -> Iterator[tuple[str,
     try:
         order = schedule(in_memory_order(module))
         made = implementations(order, target)
-        plan = assign(order, made)
-        programs = {threads: lower(plan, threads) for threads in (1, 8)}
+        plan = assign(order, made, target.machine)
+        programs = {threads: lower(plan, threads, target.machine) for threads in (1, 8)}
     except HloError as error:
         yield f"{name} error", f"{error.code}: {error.message}"
         return

@@ -118,12 +118,13 @@ FAMILIES = {Way.STAGED: (elementwise, update)}
 def planned(text: str) -> BufferPlan:
     """The buffer plan of a program with the tiny kernels."""
     order = schedule(parse(text))
-    return assign(order, implementations(order, toolchain.host_target(), FAMILIES))
+    target = toolchain.host_target()
+    return assign(order, implementations(order, target, FAMILIES), target.machine)
 
 
 def compiled(text: str, threads: int = 1, *, cache: bool = False) -> Executable:
     """An executable made with the tiny kernels."""
-    program = lower(planned(text), threads)
+    program = lower(planned(text), threads, toolchain.host_machine())
     host = HostCalls(program) if program.hosts else None
     table = link_table(program)
     bodies = objects(emit_llvm(program), cache=cache)

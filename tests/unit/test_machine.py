@@ -1,10 +1,16 @@
 """Machines: descriptions are found by features and by names."""
 
+import json
+
 import pytest
 
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
-from hlo.machine import NAMED, described, named
+from hlo.machine import COMMON, NAMED, Cache, Rates, described, from_json, named, with_features
+
+MINE: dict[str, object] = {
+    "name": "mine", "triple": "x86_64-unknown-linux-gnu", "features": ["sse2"], "vector_bytes": 16
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("machine", NAMED.values(), ids=lambda m: m.name)
@@ -42,3 +48,30 @@ def test_lanes_of_a_vector() -> None:
     assert NAMED["x86-64-v4"].lanes(dt.F32) == 16
     assert NAMED["x86-64-v3"].lanes(dt.F64) == 4
     assert NAMED["x86-64-v2"].lanes(dt.S8) == 4
+
+
+def test_registers_follow_from_vectors_where_nobody_says() -> None:
+    assert (NAMED["x86-64-v4"].registers, NAMED["x86-64-v3"].registers) == (32, 16)
+    less = with_features(NAMED["x86-64-v4"], "-avx512f,-avx512bw,-avx512cd,-avx512dq,-avx512vl")
+    assert (less.vector_bytes, less.registers) == (32, 16)
+    assert from_json(json.dumps(MINE | {"registers": 24}), "m").registers == 24
+
+
+def test_a_file_says_caches_and_rates_or_leaves_them() -> None:
+    left = from_json(json.dumps(MINE), "m")
+    assert (left.caches, left.rates, left.line_bytes) == (COMMON.caches, Rates(), 64)
+    caches = [{"bytes": 49152, "ways": 12}, {"bytes": 1 << 21, "ways": 16, "shared": True}]
+    said = from_json(
+        json.dumps(MINE | {"caches": caches, "rates": {"share_us": 2}, "line_bytes": 128}), "m"
+    )
+    assert said.caches[0] == Cache(bytes=49152, ways=12, way_bytes=4096)
+    assert said.last_cache is said.second_cache
+    assert (said.rates, said.line_bytes) == (Rates(share_us=2.0), 128)
+    assert with_features(said, "+sse3").caches == said.caches
+    assert said.identity != left.identity
+
+
+def test_named_machines_have_the_common_caches_and_rates_until_they_are_measured() -> None:
+    for machine in NAMED.values():
+        facts = (machine.caches, machine.rates, machine.cycles)
+        assert facts == (COMMON.caches, COMMON.rates, COMMON.cycles)

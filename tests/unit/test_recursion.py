@@ -64,7 +64,7 @@ ALLOWED = {
     "a call for each loop or branch around another, which check_nesting bounds by 100": """
         backend.entry.llvm_ir._Entry._branch*6
         backend.entry.loop_ir.LoopFunction._branch*5 backend.entry.step_lists.weight
-        backend.entry.watch_ir.is_short backend.entry.watch_ir.step_us*3
+        backend.entry.watch_ir.is_short
         backend.planning.control_cells.moved_bytes
         backend.planning.lowering._Lowering._branch*3
     """,

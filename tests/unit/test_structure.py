@@ -204,3 +204,48 @@ def test_instructions_are_asked_about_in_one_room(path: Path) -> None:
         assert not OF_INSTRUCTIONS.search(text), f"{name}: {text!r} belongs to {INSTRUCTIONS}"
         is_feature = text in FEATURES and name not in KNOW_FEATURES
         assert not is_feature, f"{name}: {text!r} is a question for {INSTRUCTIONS}"
+
+
+# Names and comments of a number that describes a machine.
+OF_MACHINES = re.compile(
+    r"PER_(US|CYCLE)\b|LATENCY|LINE_BYTES\b|CACHE|(_|\b)(L[123]|WAYS?|SETS|REGISTERS|BANDWIDTH)(_|\b)"
+)
+OF_CACHES = re.compile(r"\b(caches?|(in|the) L[123]|second-level|first-level)\b")
+# Caches of files and of objects are none of a processor's.
+OTHER_CACHES = "linking"
+DESCRIBED = [
+    p for p in FILES if {"passes", "backend"} & set(p.parts) and OTHER_CACHES not in p.parts
+]
+
+
+def numbers_of(text: str) -> list[tuple[str, str]]:
+    """The module constants that are written as numbers: names, and the line with its comment."""
+    lines, found = text.splitlines(), []
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        inside = list(ast.walk(node.value))
+        is_number = any(isinstance(n, ast.Constant) and n.value != str(n.value) for n in inside)
+        if is_number and not any(isinstance(n, ast.Name | ast.Call | ast.Dict) for n in inside):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            line = lines[node.lineno - 1]
+            above = lines[node.lineno - 2] if node.lineno > 1 else ""
+            comment = line.partition("#")[2] + (above if above.startswith("#") else "")
+            found.append((ast.unparse(targets[0]), comment))
+    return found
+
+
+@pytest.mark.parametrize("path", DESCRIBED, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_describes_a_machine_stands_in_its_description(path: Path) -> None:
+    """Rates, lines and sizes of caches are hlo/machine.py's: functions of it are derived."""
+    text = path.read_text()
+    numbers = numbers_of(text)
+    assert [n for n, c in numbers if OF_MACHINES.search(n) or OF_CACHES.search(c)] == []
+    assert not re.search(r"\b(Cache|Rates)\(", text)
+
+
+def test_the_scan_finds_numbers_of_machines() -> None:
+    text = "L2_BYTES = 1 << 20\nFAR = 1 << 22  # comes from no cache\nBYTES_PER_US = 2.0\nFEW = 3\n"
+    found = numbers_of(text)
+    assert [OF_MACHINES.search(n) or OF_CACHES.search(c) for n, c in found][3] is None
+    assert all(OF_MACHINES.search(n) or OF_CACHES.search(c) for n, c in found[:3])

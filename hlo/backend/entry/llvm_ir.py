@@ -286,7 +286,7 @@ class _Entry:
             began = self._clock(function, step)
             self._step(function, step)
             self._count(function, step, began)
-            since += watch_ir.step_us(step)
+            since += step.us
             if self.watched and (since >= watch_ir.POLL_US or isinstance(step, HostStep)):
                 function.lines += watch_ir.asking(function.fresh("p"))
                 since = 0.0
@@ -339,7 +339,7 @@ class _Entry:
             self.functions[symbol] = region_ir.function(symbol, own, self.names)
             self._declare(symbol, f"void @{symbol}(ptr, i64, i64)")
             self._declare(PARALLEL, f"void @{PARALLEL}({PARALLEL_TYPES})")
-            chunks = region_ir.chunks(own)
+            chunks = region_ir.chunks(own, self.program.share_us)
             function.lines += region_ir.call(
                 symbol, PARALLEL, len(own), chunks, function.fresh("region"), self._run
             )
@@ -395,7 +395,7 @@ class _Entry:
         self.called[step.kernel] = None
         name, row = self.names[step.kernel], function.slot(step.slot)
         self._declare(name, f"void @{name}(ptr, i64, i64)")
-        piece = watch_ir.piece(self.program.kernels[step.kernel], step.us, step.units)
+        piece = watch_ir.piece(step)
         if step.chunks <= 1:
             line = f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})"
             if self.watched and piece < step.units:
@@ -423,7 +423,7 @@ class _Entry:
         self._declare(COPY, f"void @{COPY}(ptr, ptr, i64, i1)")
         source, spare = function.held(step.source), function.held(step.spare)
         used = function.fresh("used")
-        function.lines += aligned_address(used, source, spare, step.size)
+        function.lines += aligned_address(used, source, spare, step)
         self._point(function, step.cell, f"%{used}")
 
     def _point(self, function: _Function, cell: int, address: str) -> None:
@@ -437,7 +437,7 @@ class _Entry:
                 self._point(function, cell, function.held(slot))
         self._checked(function, f"call i32 @{self.routines[step.routine]}(ptr %frame)", (step,))
         if self.watched:
-            function.lines += watch_ir.after_call(function.fresh("e"))
+            function.lines += watch_ir.after_call(function.fresh("e"), step)
 
     def _host(self, function: _Function, step: HostStep) -> None:
         host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
@@ -462,8 +462,7 @@ class _Entry:
         ]
         self._steps(function, step.body)
         if self.watched and not watch_ir.is_short(step):
-            us = watch_ir.trip_us(step)
-            function.lines += watch_ir.back_edge(function.fresh("e"), test, us)
+            function.lines += watch_ir.back_edge(function.fresh("e"), test, step.trip_us)
         function.lines += [f"  br label %{test}", f"{end}:"]
 
     def _inlined(self, function: _Function, step: LoopStep) -> bool:

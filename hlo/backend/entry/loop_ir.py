@@ -25,7 +25,6 @@ from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.cells import Cell, Region
 from hlo.backend.planning.constants import constant_array
-from hlo.backend.planning.lowering import CALL_US, kernel_us
 from hlo.backend.planning.program import (
     AlignStep,
     BranchStep,
@@ -80,9 +79,9 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
                 if step.chunks > 1 or step.stride or kernel.needs_middle_end:
                     return False
                 lines += kernel.text.count("\n")
-                work += kernel_us(kernel, step.instruction) - CALL_US
+                work += step.cold_us - program.call_us
             case CopyStep():
-                work += step.size / 10_000
+                work += step.us - program.call_us
                 if step.size > COPY_BYTES:
                     return False
             case HostStep() | AlignStep() | CallStep():
@@ -312,7 +311,7 @@ class LoopFunction(Struct):
     def _trip_cost(self, loop: LoopStep) -> int:
         """The picoseconds that a trip takes at least, whose kernels are not called."""
         calls = sum(isinstance(s, KernelStep) for s in (*loop.condition, *loop.body))
-        us = watch_ir.trip_us(loop) - CALL_US * calls
+        us = loop.trip_us - self.program.call_us * calls
         return max(1, round(1e6 * us / VECTOR_TRIPS))
 
     def _branch(self, step: BranchStep) -> None:

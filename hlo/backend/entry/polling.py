@@ -67,7 +67,7 @@ def with_polls(program: Program) -> Program:
     longest: dict[int, Work] = {}
     for step in nested(program.steps):
         if isinstance(step, KernelStep):
-            size = watch_ir.piece(program.kernels[step.kernel], step.us, step.units)
+            size = watch_ir.piece(step)
             work = Work(step.us * size / max(1, step.units), size)
             longest[step.kernel] = max(work, longest.get(step.kernel, work))
     kernels = [polled(k, longest.get(n, NO_WORK)) for n, k in enumerate(program.kernels)]

@@ -24,9 +24,11 @@ from __future__ import annotations
 from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.select import base_of
+from hlo.machine import COMMON
 
 CLOSED = 0x7FFF7FFF  # more of both than any number of chunks
-SPINS = 1500  # pauses before a worker sleeps: about 50 us
+# Pauses before a worker sleeps, about 50 us: the process has one pool for all that it runs.
+SPINS = 50 * COMMON.rates.pauses
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE = 128, 129
 FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
 YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124}

@@ -11,8 +11,6 @@ from itertools import groupby
 from hlo.backend.planning.program import KernelStep, Step
 from hlo.backend.planning.slots import SLOT_THREADS
 
-LEAST_US = 1.0  # of work in a chunk
-
 
 def grouped_steps(steps: Iterable[Step]) -> Iterator[tuple[bool, list[Step]]]:
     """The steps in order, cut where regions begin and end; whether they are a region."""
@@ -26,9 +24,9 @@ def longest_first(steps: Iterable[Step]) -> list[KernelStep]:
     return sorted((s for s in steps if isinstance(s, KernelStep)), key=lambda s: -s.us)
 
 
-def chunks(steps: Sequence[KernelStep]) -> int:
+def chunks(steps: Sequence[KernelStep], share_us: float) -> int:
     """As many pieces as kernels, fewer where kernels are not worth the claim of one."""
-    return max(2, min(len(steps), int(sum(s.us for s in steps) / LEAST_US)))
+    return max(2, min(len(steps), int(sum(s.us for s in steps) / share_us)))
 
 
 def function(symbol: str, steps: Sequence[KernelStep], names: Sequence[str]) -> str:

@@ -7,28 +7,9 @@ run_ir's; inside of units: polling.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hlo.analysis.loop_state import counter
 from hlo.backend.entry.run_ir import PIECES, POLL_STEP
-from hlo.backend.ir.kernel import Kernel
-from hlo.backend.planning.lowering import (
-    CALL_US,
-    COPY_BYTES_PER_US,
-    HOST_US,
-    PACKED_BYTES_PER_US,
-    iterations,
-)
-from hlo.backend.planning.program import (
-    AlignStep,
-    BranchStep,
-    CallStep,
-    CopyStep,
-    HostStep,
-    KernelStep,
-    LoopStep,
-    Step,
-)
+from hlo.backend.planning.program import CallStep, KernelStep, LoopStep
 from hlo.backend.planning.slots import SLOT_FUEL
 
 POLL_US = 50.0  # of work between two questions in a list of steps
@@ -40,34 +21,6 @@ SHORT_LOOP_US = 100.0  # a loop of known length that is no longer asks nothing
 POLLS = f"i32 @{POLL_STEP}(ptr) nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
 
 
-def step_us(step: Step) -> float:
-    """The estimated time of a step on one core; of a loop one that nobody stops."""
-    match step:
-        case KernelStep():
-            return step.us
-        case CopyStep() | AlignStep():
-            return CALL_US + step.size / COPY_BYTES_PER_US
-        case HostStep():
-            return HOST_US
-        case CallStep():
-            return CALL_US  # it asks for itself
-        case LoopStep():
-            trip = trip_us(step)
-            return trip * iterations(step.instruction) if is_known(step) else trip
-        case BranchStep():
-            return CALL_US + max(map(steps_us, step.branches), default=0.0)
-
-
-def steps_us(steps: Sequence[Step]) -> float:
-    """The estimated time of steps."""
-    return sum(map(step_us, steps))
-
-
-def trip_us(loop: LoopStep) -> float:
-    """The estimated time of one trip."""
-    return steps_us(loop.condition) + steps_us(loop.body)
-
-
 def is_known(loop: LoopStep) -> bool:
     """Whether the text says how often a loop runs."""
     return counter(loop.instruction) is not None
@@ -77,14 +30,13 @@ def is_short(loop: LoopStep) -> bool:
     """Whether a loop ends so soon that nobody has to stop it."""
     if any(isinstance(s, LoopStep) and not is_short(s) for s in (*loop.condition, *loop.body)):
         return False
-    return is_known(loop) and step_us(loop) <= SHORT_LOOP_US
+    return is_known(loop) and loop.us <= SHORT_LOOP_US
 
 
-def piece(kernel: Kernel, us: float, units: int) -> int:
-    """Units of a kernel that takes so long which run without a question."""
-    packing_us = kernel.packed_bytes / PACKED_BYTES_PER_US
-    wanted = max(PIECE_US, min(PACKING_SHARE * packing_us, LONGEST_PIECE_US))
-    return units if us < 2 * wanted else max(1, int(units * wanted / us))
+def piece(step: KernelStep) -> int:
+    """Units of a step that run without a question."""
+    wanted = max(PIECE_US, min(PACKING_SHARE * step.packing_us, LONGEST_PIECE_US))
+    return step.units if step.us < 2 * wanted else max(1, int(step.units * wanted / step.us))
 
 
 def asking(n: str) -> list[str]:
@@ -106,9 +58,9 @@ def back_edge(n: str, target: str, us: float) -> list[str]:
     return [head, *spending(n, at, max(1, round(1000 * us)), target), *asking(n)]
 
 
-def after_call(n: str) -> list[str]:
+def after_call(n: str, step: CallStep) -> list[str]:
     """Lines behind a routine's call: routines call each other so often that only the sum tells."""
-    return back_edge(n, f"on{n}", CALL_US)
+    return back_edge(n, f"on{n}", step.us)
 
 
 def spending(n: str, place: str, cost: int, target: str) -> list[str]:

@@ -97,7 +97,7 @@ def _places(
     """Where each begins, in bytes, and how many they are: two may share a place."""
     asked = _asked(elemental, part, wanted) if len(wanted) > 1 else {}
     held: dict[int, list[Instruction]] = {}  # by where they begin
-    total = 0
+    total, most = 0, part.machine.second_cache.bytes // 2
     for instruction in wanted:
         dtype = _kept_type(instruction)
         size_bytes = -(-size * dtype.item_bytes // 64) * 64
@@ -110,7 +110,7 @@ def _places(
             )
         )
         place = next(free, total)
-        if place < total or total + size_bytes <= STRIP_BYTES:
+        if place < total or total + size_bytes <= most:
             held.setdefault(place, []).append(instruction)
             total = max(total, place + size_bytes)
     return {i: place for place, held_there in held.items() for i in held_there}, total
@@ -182,12 +182,15 @@ def _read_apart(part: Part) -> dict[Instruction, list[Index]]:
 
 
 def _collides(part: Part, read: Read) -> bool:
-    """Whether more rows of a column than a set has room for lie in one set of a cache."""
+    """Whether more rows of a column than a set has room for, beside those of other arrays, lie in
+    one set of the second-level cache.
+    """
     folded = {*read.folded, *part.variables[part.lane_loop + 1 :]}
     steps = [(k, a) for a, k in read.position.terms.items() if a in folded]
     rows = prod(a.high - a.low + 1 for _, a in steps)
     step_bytes = gcd(*(k for k, _ in steps)) * read.dtype.item_bytes
-    return rows > _MOST_LINES * (WAY_BYTES // gcd(step_bytes, WAY_BYTES))
+    cache = part.machine.second_cache
+    return rows > cache.ways // 2 * (cache.way_bytes // gcd(step_bytes, cache.way_bytes))
 
 
 def _folded_dims(part: Part, indices: list[Index], dims: tuple[int, ...]) -> tuple[int, ...] | None:

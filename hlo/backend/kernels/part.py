@@ -11,10 +11,14 @@ from hlo.backend.loops.trace import Trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.instruction import Instruction
+from hlo.machine import Machine
 
-LEAST_STREAM_BYTES = 1 << 18  # of arrays that come from memory, or go there
-LINE_BYTES = 64
 LIGHT = 60  # the weight of an expression of which code may be there several times
+
+
+def is_streamed(machine: Machine, size_bytes: int) -> bool:
+    """Whether an array is so large that it comes from memory, or goes there."""
+    return size_bytes >= machine.second_cache.bytes // 8
 
 
 class Squares(Struct, frozen=True):
@@ -39,6 +43,7 @@ class Part(Struct):
     streams: folds over columns walk through memory row by row (kernels/streams.py).
     """
 
+    machine: Machine
     outputs: list[Output]
     outer: list[Output]
     low: tuple[int, ...]
@@ -76,7 +81,7 @@ class Part(Struct):
 
         Fewer streams to memory; but what all rows read is read, and converted, for each of them.
         """
-        if self.rows == 1 or self.outputs[0].array.size_bytes < LEAST_STREAM_BYTES:
+        if self.rows == 1 or not is_streamed(self.machine, self.outputs[0].array.size_bytes):
             return False
         return self.may_take_turns(self.rows)
 

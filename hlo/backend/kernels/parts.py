@@ -17,7 +17,7 @@ from hlo.backend.emitters.reduction import (
     most_turned,
 )
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import LIGHT, LINE_BYTES, Part, Squares
+from hlo.backend.kernels.part import LIGHT, Part, Squares
 from hlo.backend.kernels.units import UNITS, choose_units
 from hlo.backend.lanes.lane_loops import fitting, narrowed
 from hlo.backend.lanes.transposed import MOST_LANES
@@ -29,7 +29,6 @@ from hlo.indexing.affine import Expr, Index, Variable
 _BOXES = 12  # at most so many copies of the code for the sides of seams
 _BOX_OPS = 300  # and at most so many ops in all of them together
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
-_STREAMED_BYTES = 2 << 20  # results from this size on do not stay in the cache that they pass
 _SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
 _LEAST_STRIPS = 4  # for a few cores, rather than full lines of every row
 
@@ -37,8 +36,9 @@ _LEAST_STRIPS = 4  # for a few cores, rather than full lines of every row
 def parts_of(expression: Expression, outputs: list[Output], lanes: int) -> list[Part]:
     """Groups of outputs with equal (or leading) dimensions, each cut into boxes."""
     found: list[Part] = []
+    machine = expression.target.machine
     for primary, outer in _groups(outputs):
-        whole = Part(primary, outer, (0,) * len(primary[0].dims), primary[0].dims)
+        whole = Part(machine, primary, outer, (0,) * len(primary[0].dims), primary[0].dims)
         if whole.size:
             found += [_planned(expression, box, lanes) for box in _boxes(expression, whole)]
     return found
@@ -89,7 +89,8 @@ def _boxes(expression: Expression, whole: Part) -> list[Part]:
     boxes = []
     for box in itertools.product(*spans):
         low = tuple(a for a, _ in box)
-        boxes.append(Part(whole.outputs, [], low, tuple(b - a for a, b in box)))
+        dims = tuple(b - a for a, b in box)
+        boxes.append(Part(whole.machine, whole.outputs, [], low, dims))
     # A cut may uncover another one (a pad of a concatenate).
     return [inner for box in boxes for inner in ([box] if count == 1 else _recut(expression, box))]
 
@@ -293,21 +294,27 @@ def _squares(part: Part) -> Squares | None:
     if not all(_fills_lines(part, o) for o in part.outputs):
         return None
     rows, columns = (n // part.lanes * part.lanes for n in _BLOCK_SIDES)
+    line_bytes = part.machine.line_bytes
+    if any(columns % (line_bytes // o.array.dtype.item_bytes) for o in part.outputs):
+        return None
     return Squares(rows, columns)
 
 
 def _fills_lines(part: Part, output: Output) -> bool:
-    """Whether a large result's rows begin and end with lines."""
-    size_bytes = output.array.dtype.item_bytes
-    if output.alias is not None or output.array.size * size_bytes < _STREAMED_BYTES:
+    """Whether a result's rows begin and end with lines, and it does not stay in the cache that it
+    passes.
+    """
+    size_bytes, line_bytes = output.array.dtype.item_bytes, part.machine.line_bytes
+    large = part.machine.second_cache.bytes
+    if output.alias is not None or output.array.size * size_bytes < large:
         return False
-    if part.extents[-1] * size_bytes % LINE_BYTES or part.extents[-1] < part.lanes:
+    if part.extents[-1] * size_bytes % line_bytes or part.extents[-1] < part.lanes:
         return False
     place = output.place(part.index([affine.of(v) for v in part.variables]))
     *outer, last = part.variables
     steps = [place.coefficient(v) for v in outer]
     return (
         place.coefficient(last) == 1
-        and place.constant * size_bytes % LINE_BYTES == 0
-        and all(k is not None and k * size_bytes % LINE_BYTES == 0 for k in steps)
+        and place.constant * size_bytes % line_bytes == 0
+        and all(k is not None and k * size_bytes % line_bytes == 0 for k in steps)
     )

@@ -23,24 +23,22 @@ from hlo.backend.loops.expression import Expression, is_elementwise
 from hlo.indexing.affine import Expr, Index, linear, of
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
+from hlo.machine import Cycles, Machine
 
-_LONG = 190  # cycles of a chain from which on phases pay
 _PHASE = 110  # cycles of a chain that one phase may have
 _MOST_KEPT = 6  # rows
 _CHEAP = 3  # ops that are done again rather than kept
 _HEAVY = 10  # as many as a function costs
 _FEWEST = 8  # vectors
 _IN_PLACE = frozenset({"tuple", "copy", "opt-barrier"})  # users at the same index
-BLOCK = 2048  # elements that the phases take in turn, so that rows stay in the first cache
 
+# Cycles of the chains that functions are written as.
 _LATENCY = {
     "exponential": 45, "exponential-minus-one": 55, "log": 75, "log-plus-one": 95, "logistic": 65,
     "tanh": 55, "erf": 55, "sqrt": 19, "rsqrt": 45, "divide": 14, "power": 150, "sine": 90,
     "cosine": 90, "tan": 110, "cbrt": 100, "atan2": 110, "remainder": 60, "sinh": 90, "cosh": 90,
     "asin": 90, "acos": 90, "asinh": 120, "acosh": 120, "atanh": 120,
 }  # fmt: skip
-_SHORT = 4  # cycles of the other ops on floats, and 1 on integers
-_LOAD = 8
 
 
 class KeptRow(Kept):
@@ -59,6 +57,11 @@ class KeptRow(Kept):
 Phases = tuple[tuple[Instruction, ...], ...]
 
 
+def block_of(machine: Machine) -> int:
+    """Elements that the phases take in turn, so that rows stay in the first cache."""
+    return max(256, machine.first_cache.bytes // 16 // 256 * 256)
+
+
 def phases_of(expression: Expression, part: Part) -> Phases:
     """The values to keep after each phase but the last."""
     if not _may_split(part):
@@ -66,11 +69,13 @@ def phases_of(expression: Expression, part: Part) -> Phases:
     roots = [expression.source(o.source, o.path)[0] for o in part.outputs]
     order = list(_members(expression, part, roots))
     done: dict[Instruction, int] = {}
+    cycles = part.machine.cycles
     for member in order:
-        before = max((done.get(o, _LOAD) for o in _operands(expression, member)), default=0)
-        done[member] = before + _latency(member)
+        operands = _operands(expression, member)
+        before = max((done.get(o, cycles.load_latency) for o in operands), default=0)
+        done[member] = before + _latency(member, cycles)
     total = max(done.values(), default=0)
-    if total < _LONG:
+    if total < cycles.window:
         return ()
     count = -(-total // _PHASE)
     phase = {m: min(d * count // (total + 1), count - 1) for m, d in done.items()}
@@ -86,10 +91,10 @@ def _may_split(part: Part) -> bool:
     return part.extents[-1] >= _FEWEST * part.lanes and place.coefficient(part.variables[-1]) == 1
 
 
-def _latency(member: Instruction) -> int:
+def _latency(member: Instruction, cycles: Cycles) -> int:
     if not member.operands[0].shape.dtype.is_float:
         return 1
-    return _LATENCY.get(member.opcode, _SHORT)
+    return _LATENCY.get(member.opcode, cycles.latency)
 
 
 def _operands(expression: Expression, member: Instruction) -> list[Instruction]:
@@ -157,7 +162,7 @@ def rows_of(elemental: Elemental, part: Part, phases: Phases) -> dict[Instructio
     """A row of the thread's own memory for each value that is kept."""
     found = {}
     for member in (m for kept in phases for m in kept):
-        size = min(BLOCK, part.extents[-1])
+        size = min(block_of(part.machine), part.extents[-1])
         dtype = dt.F32 if member.shape.dtype.is_narrow_float else member.shape.dtype
         base = thread_memory(elemental, (size + part.lanes) * dtype.item_bytes)
         found[member] = KeptRow(Memory(base, dtype, size), member.shape.dims)

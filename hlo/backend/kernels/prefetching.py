@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.kernels.part import LEAST_STREAM_BYTES, LINE_BYTES, Part
+from hlo.backend.kernels.part import Part, is_streamed
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
@@ -21,8 +21,7 @@ from hlo.backend.loops.trace import trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
 from hlo.ir.instruction import Instruction
-
-_AHEAD_BYTES = 4096  # that memory delivers while it is waited for: at least one row
+from hlo.machine import Machine
 
 
 def fetch_ahead(
@@ -43,14 +42,19 @@ def fetch_ahead(
     for memory, position in sorted(positions, key=lambda p: (p[0].leaf, repr(p[1]))):
         item_bytes = memory.dtype.item_bytes
         step_bytes = (position.coefficient(row) or 0) * part.rows * item_bytes
-        if step_bytes <= 0 or memory.size_bytes < LEAST_STREAM_BYTES:
+        if step_bytes <= 0 or not is_streamed(part.machine, memory.size_bytes):
             continue
-        ahead_bytes = -(-_AHEAD_BYTES // step_bytes) * step_bytes
-        vectors = max(1, LINE_BYTES // (part.lanes * item_bytes))
+        ahead_bytes = _ahead_bytes(part.machine, step_bytes)
+        vectors = max(1, part.machine.line_bytes // (part.lanes * item_bytes))
         for outer in outers:
             for place in last[::vectors]:
                 values: dict[Atom, Expr] = dict(zip(part.variables, (*outer, place), strict=True))
                 _fetch(elemental.nest, memory, position.substituted(values), ahead_bytes)
+
+
+def _ahead_bytes(machine: Machine, row_bytes: int) -> int:
+    """Whole rows, as many as memory delivers while it is waited for."""
+    return -(-machine.rates.awaited_bytes // row_bytes) * row_bytes
 
 
 def folds_in_order(elemental: Elemental, part: Part) -> list[tuple[Instruction, Index]]:
@@ -79,9 +83,10 @@ class Fetched:
     ) -> list[Lanes]:
         found = elemental.computed(instruction, indices, ())
         lines: dict[tuple[object, int], Expr] = {}
+        line_bytes = elemental.nest.target.machine.line_bytes
         for index in indices:
             position = affine.linear(index, instruction.shape.dims)
-            line = position.constant * self.memory.dtype.item_bytes // LINE_BYTES
+            line = position.constant * self.memory.dtype.item_bytes // line_bytes
             lines.setdefault((frozenset(position.terms.items()), line), position)
         for position in lines.values():
             if position.lanes > 1:
@@ -102,8 +107,8 @@ def fetched(elemental: Elemental, part: Part) -> dict[Instruction, Fetched]:
         if memory is None or not runs or step <= 0 or not read.source.shape.is_array:
             continue
         step_bytes = step * part.rows * memory.dtype.item_bytes
-        if memory.size_bytes >= LEAST_STREAM_BYTES:
-            found[read.source] = Fetched(memory, -(-_AHEAD_BYTES // step_bytes) * step_bytes)
+        if is_streamed(part.machine, memory.size_bytes):
+            found[read.source] = Fetched(memory, _ahead_bytes(part.machine, step_bytes))
     return found
 
 

@@ -18,10 +18,6 @@ from hlo.indexing.affine import Expr, Index
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
-_ROW_BYTES = 64 * 1024  # of one row; beyond it, computing again is as fast as memory
-_LIGHT_ROW_BYTES = 16 * 1024  # of elements that are cheap: only the first level is faster
-_ALL_BYTES = 256 * 1024  # of all rows of a kernel
-
 
 class SavedRow(Kept):
     """An expensive element that several stages read: kept in a row of memory by the first.
@@ -44,19 +40,24 @@ class SavedRow(Kept):
 
 
 def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
-    """Rows for the part's elements that are asked for at several indices with one outer part."""
+    """Rows for the part's elements that are asked for at several indices with one outer part.
+
+    A longer row than a part of the second-level cache is as slow as computing again; elements that
+    are cheap come faster out of the first level only.
+    """
     if not part.trace.reductions or part.block:
         return {}
     found: dict[Instruction, SavedRow] = {}
     total = 0
+    first, second = part.machine.first_cache.bytes, part.machine.second_cache.bytes
     for instruction, inner in _worth_a_row(part).items():
         dtype = instruction.shape.dtype
         if dtype.is_narrow_float:
             dtype = dt.F32  # what the lanes are: neither packed nor spread again
         size = prod(instruction.shape.dims[d] for d in inner) * part.rows
         size_bytes = size * dtype.item_bytes
-        most = _ROW_BYTES if instruction in part.trace.heavy_at else _LIGHT_ROW_BYTES
-        if size < elemental.lanes or size_bytes > most or total + size_bytes > _ALL_BYTES:
+        most = second // 32 if instruction in part.trace.heavy_at else first // 2
+        if size < elemental.lanes or size_bytes > most or total + size_bytes > second // 8:
             continue
         total += size_bytes
         memory = Memory(thread_memory(elemental, size_bytes), dtype, size)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output, memory_of, place_of
-from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
+from hlo.backend.kernels.part import Part, Squares
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
@@ -139,7 +139,7 @@ class _Block(Struct):
             count = w.intrinsic("llvm.smin", "i64", left, count)
         with nest.at(0):
             address = w.cast("ptrtoint", memory_of(self.elemental, output).base, "i64")
-            low = w.binary("and", address, w.int(LINE_BYTES - 1))
+            low = w.binary("and", address, w.int(part.machine.line_bytes - 1))
             is_aligned = w.compare("icmp eq", low, w.int(0))
         none = w.int(0)
         for streams in (True, False):
@@ -153,8 +153,8 @@ class _Block(Struct):
         part, nest = self.part, self.elemental.nest
         w, width = nest.w, self.squares.columns
         base = memory_of(self.elemental, output).base
-        element = types.storage_scalar(buffer.dtype)
-        per_line = LINE_BYTES // buffer.dtype.item_bytes
+        element, line_bytes = types.storage_scalar(buffer.dtype), part.machine.line_bytes
+        per_line = line_bytes // buffer.dtype.item_bytes
         line = vector_of(element, per_line)
         hint = ", !nontemporal !{i32 1}" if streams else ""
 
@@ -165,8 +165,8 @@ class _Block(Struct):
                 source = nest.pointer(buffer.base, column + k * width, element)
                 place = place_of(self.elemental, output, index)
                 target = nest.pointer(base, place, element)
-                value = w.load(source, line, LINE_BYTES)
-                align = LINE_BYTES if streams else 1
+                value = w.load(source, line, line_bytes)
+                align = line_bytes if streams else 1
                 w.emit(f"store {value.typed}, ptr {target}, align {align}{hint}")
             return []
 

@@ -10,7 +10,7 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import strips_of
 from hlo.backend.kernels.outputs import memory_of, place_of, store
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
-from hlo.backend.kernels.phases import BLOCK, Phases, begin_rows, phases_of, rows_of
+from hlo.backend.kernels.phases import Phases, begin_rows, block_of, phases_of, rows_of
 from hlo.backend.kernels.prefetching import fetch_ahead, fetched, folds_in_order
 from hlo.backend.kernels.rows import saved_rows
 from hlo.backend.kernels.squares import emit_squares, finish_squares
@@ -158,7 +158,7 @@ class _Emission:
         if not self.phases:
             for rows in [[o] for o in outers] if part.in_turn else [outers]:
                 self._lanes(limits, partial(self._store_rows, rows))
-        elif limits is None and length <= BLOCK:
+        elif limits is None and length <= block_of(part.machine):
             self._in_phases(outer, affine.ZERO, None)
         else:
             self._in_blocks(outer, limits or (nest.w.int(0), nest.w.int(length)))
@@ -166,15 +166,16 @@ class _Emission:
     def _in_blocks(self, outer: list[Expr], limits: Limits) -> None:
         """All phases over so many elements as rows hold, then over the next."""
         nest, length = self.elemental.nest, self.part.extents[-1]
+        size = block_of(self.part.machine)
         low, high = limits
 
         def block(counter: Value, _: list[Value]) -> list[Value]:
             w = nest.w
-            end = w.intrinsic("llvm.smin", "i64", w.binary("add", counter, w.int(BLOCK)), high)
+            end = w.intrinsic("llvm.smin", "i64", w.binary("add", counter, w.int(size)), high)
             self._in_phases(outer, nest.variable(counter, 0, length - 1), (counter, end))
             return []
 
-        nest.loop(low, nest.w.binary("add", high, nest.w.int(BLOCK - 1)), BLOCK, [], block)
+        nest.loop(low, nest.w.binary("add", high, nest.w.int(size - 1)), size, [], block)
 
     def _in_phases(self, outer: list[Expr], first: Expr, limits: Limits | None) -> None:
         """One loop after another; `first`: where the rows that they leave begin."""

@@ -34,15 +34,19 @@ from hlo.indexing.affine import Atom, Expr, Index
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON
 
 _ROWS = 8  # side by side: streams that the prefetcher follows
 _COPIES = 2  # vectors of columns at a time
-_MEMORY_BYTES = 1 << 22  # of elements that come from memory, which takes longer than their code
+# Streams add in another order than other folds do: no one machine's caches decide. Elements of so
+# many bytes come from memory, which takes longer than their code.
+_MEMORY_BYTES = COMMON.last_cache.bytes
 _NARROW = 8  # vectors: so few columns are read from end to end anyway
 _FEWEST_ROWS = 32
-_FEWEST_BYTES = 1 << 18  # of the elements of a unit's folds: fewer do not leave the second cache
-_PICKED_BYTES = 1 << 22  # of elements that are picked, which takes longer than to read them
-_ROW_BYTES = 1 << 14  # of all partial results of a unit
+# Of the elements of a unit's folds: fewer do not leave the second cache.
+_FEWEST_BYTES = COMMON.second_cache.bytes // 8
+_PICKED_BYTES = COMMON.last_cache.bytes  # of elements that are picked, slower than to read them
+_ROW_BYTES = COMMON.first_cache.bytes // 2  # of all partial results of a unit
 _PIECE_BYTES = 1 << 11  # of a row that a unit should read at least
 _UNITS = 8
 _WEIGHT = 24  # of an element's code: it is there eight times

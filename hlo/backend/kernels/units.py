@@ -8,6 +8,7 @@ from math import prod
 from hlo.backend.kernels.part import LIGHT, Part, fixed_by, reduce_dims
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Variable
+from hlo.machine import COMMON
 
 _BLOCK = 4096  # elements of the last dimension that one unit takes
 UNITS = 64  # enough parallel units
@@ -15,8 +16,9 @@ _MOST_ROWS = 4  # side by side: their partial results share the registers
 _ROWS_WEIGHT = 160  # of the code of rows side by side
 _ROWS_BYTES = 1 << 13  # of an operand's rows side by side: more streams than pages cost more
 _STORED_ROWS_BYTES = 1 << 11  # the same where they are stored side by side too
-_TREE = 40  # cycles from the last step of a fold to its result
-_PER_CYCLE = 2  # vector operations
+# Rows side by side are no streams, which add in another order: no one machine's cycles decide.
+_PER_CYCLE = COMMON.cycles.operations
+_TREE = 10 * COMMON.cycles.latency  # from the last step of a fold to its result
 
 
 def choose_units(part: Part) -> None:

@@ -7,20 +7,25 @@ a rule, every one of them is in two lines; out of the second-level cache that ta
 from __future__ import annotations
 
 from hlo.analysis.fusibility import contraction_of
-from hlo.analysis.legality import Way, way
+from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import counter
 from hlo.backend.planning.schedule import Schedule, Source
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.machine import Machine
 
-LEAST_BYTES = 1 << 11  # less is in the first-level cache soon
-MOST_BYTES = 1 << 20  # more does not stay in the second-level one beside the rest
 LEAST_TRIPS = 8  # that a copy pays for
 
 
-def is_worth_aligning(schedule: Schedule, loop: Instruction, leaf: int, size: int) -> bool:
-    """Whether products inside the loop read all of a state's leaf, often enough."""
-    if not LEAST_BYTES <= size <= MOST_BYTES:
+def is_worth_aligning(
+    schedule: Schedule, loop: Instruction, leaf: int, size: int, machine: Machine
+) -> bool:
+    """Whether products inside the loop read all of a state's leaf, often enough.
+
+    Less than a part of the first-level cache is in there soon; more than half of the second-level
+    one does not stay there beside the rest.
+    """
+    if not machine.first_cache.bytes // 16 <= size <= machine.second_cache.bytes // 2:
         return False
     known = counter(loop)
     if known is not None and known.iterations < LEAST_TRIPS:
@@ -52,7 +57,7 @@ def _is_factor(schedule: Schedule, body: Computation, source: Source) -> bool:
 
 def _factors(instruction: Instruction) -> tuple[Instruction, ...]:
     """The arrays that a contraction multiplies, as the instruction's operands."""
-    if way(instruction) is not Way.CONTRACTION:
+    if not is_contraction(instruction):
         return ()
     inner = contraction_of(instruction)
     if inner is None:

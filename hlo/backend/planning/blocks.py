@@ -13,23 +13,24 @@ import math
 
 from msgspec import Struct
 
-from hlo.analysis.block_size import CACHED_BYTES_PER_US, MEMORY_BYTES_PER_US, block_of
+from hlo.analysis.block_size import block_of
 from hlo.analysis.blocking import WHOLE, Block, Cut, Span, cut_computation, number
 from hlo.analysis.leaves import leaves_of
-from hlo.analysis.legality import Way, way
+from hlo.analysis.legality import is_contraction
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import Region
 from hlo.backend.planning.implementations import HostCall, implementations
-from hlo.backend.planning.lowering import CONTRACTED_PER_US, FLOPS_PER_US, lower
+from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import CopyStep, KernelStep, Program
 from hlo.backend.planning.schedule import schedule
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.machine import Rates
 
 MOST_CONSTANT_BYTES = 4096
 MOST_SLOTS = 4096  # of the table, which lies on the stack
@@ -52,13 +53,13 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     known = implementations(order, target)
     if any(isinstance(i, HostCall) for i in known.values()):
         return None
-    program = lower(assign(order, known), 1)
+    program = lower(assign(order, known, target.machine), 1, target.machine)
     if not all(isinstance(step, KernelStep | CopyStep) for step in program.steps):
         return None
     constants = {c: n for n, c in enumerate(program.plan.cells) if c.region is Region.CONSTANT}
     if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
         return None
-    return _Writer(instruction, block, parameters, program).kernel()
+    return _Writer(instruction, block, parameters, program).kernel(target.machine.rates)
 
 
 class _Part(Struct, frozen=True):
@@ -101,7 +102,7 @@ class _Writer:
         elements = math.prod(self.block.lead[span[0] : span[1]])
         return _Part(buffer, parameter.shape.size_bytes // elements, _index(span))
 
-    def kernel(self) -> Kernel:
+    def kernel(self, rates: Rates) -> Kernel:
         program = self.program
         own = {symbol(f): f for k in program.kernels for f in (*k.functions, k)}
         fixed, moving = self._table()
@@ -130,7 +131,7 @@ class _Writer:
             ]
         )
         declared = [f"declare void @{name}(ptr, i64, i64)" for name in dict.fromkeys(self.names)]
-        moved, flops = self._weight()
+        moved, flops = self._weight(rates)
         return Kernel(
             text,
             self.block.count,
@@ -240,7 +241,7 @@ class _Writer:
                 ]
         raise AssertionError("steps of a block are kernels and copies")
 
-    def _weight(self) -> tuple[int, int]:
+    def _weight(self, rates: Rates) -> tuple[int, int]:
         """Bytes moved, those in the cache counted by its rate; arithmetic by elementwise rates."""
         shapes = [*(o.shape for o in self.instruction.operands), *leaves_of(self.instruction.shape)]
         moved, flops = sum(s.size_bytes for s in shapes), 0
@@ -248,9 +249,9 @@ class _Writer:
             if isinstance(step, KernelStep):
                 kernel = self.program.kernels[step.kernel]
                 within = kernel.bytes_moved * self.block.count
-                moved += within * MEMORY_BYTES_PER_US // CACHED_BYTES_PER_US
+                moved += within * rates.memory_bytes // rates.cached_bytes
                 work = kernel.flops * self.block.count
-                if way(step.instruction) is Way.CONTRACTION:
-                    work = work * FLOPS_PER_US // CONTRACTED_PER_US
+                if is_contraction(step.instruction):
+                    work = work * rates.elementwise_ops // rates.contracted_ops
                 flops += work
         return moved, flops

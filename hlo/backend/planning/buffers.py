@@ -33,11 +33,12 @@ from hlo.backend.planning.schedule import Schedule
 from hlo.backend.planning.value_cells import FOREVER, Steps
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.machine import Machine
 
 
-def assign(schedule: Schedule, implementations: Implementations) -> BufferPlan:
+def assign(schedule: Schedule, implementations: Implementations, machine: Machine) -> BufferPlan:
     """Cells for every value, the copies between them, and the arena."""
-    assigner = _Assigner(schedule, implementations)
+    assigner = _Assigner(schedule, implementations, machine)
     nodes = assigner.plan()
     check_addressable(assigner.at.cells)
     arena_bytes = assigner.pack()

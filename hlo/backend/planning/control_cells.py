@@ -127,7 +127,7 @@ class ControlCells(ValueCells):
             cell = self.at.cells[state[leaf]]
             if cell.region is not Region.ARGUMENT:
                 continue
-            if is_worth_aligning(self.schedule, loop, leaf, cell.size):
+            if is_worth_aligning(self.schedule, loop, leaf, cell.size, self.machine):
                 source, spare = state[leaf], self.at.new(Region.SPARE, cell.size, loop)
                 state[leaf] = self.at.new(Region.ALIGNED, cell.size, cell.instruction)
                 scope.nodes.append(Align(source, state[leaf], spare, cell.size))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo.analysis.legality import Way, way
+from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import counter
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.planning.cells import Align, Branch, BufferPlan, Call, Loop, Move, Node, Run
@@ -31,38 +31,27 @@ from hlo.backend.planning.program import (
 from hlo.backend.planning.regions import Together, regions
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
+from hlo.machine import Machine, Rates
 
-BYTES_PER_US = 20_000  # one core's streaming rate, reads and writes
-HOT_BYTES_PER_US = 60_000  # where the bytes are in the second-level cache from the last iteration
-HOT_FACTOR_BYTES_PER_US = 100_000  # the same where they are only read, by a product
-HOT_BYTES = 1 << 20  # of what an iteration works on that stay there
-FLOPS_PER_US = 30_000  # one core's rate in elementwise code
-CONTRACTED_PER_US = 120_000  # and in the contraction engine's f32 products
-CALL_US = 0.005
-COPY_BYTES_PER_US = 10_000
-HOST_US = 20.0
-WAKE_US = 150.0  # parallel work from which a program wakes the pool
-SPLIT_US = 4.0  # a kernel from which it is split
-GAIN_US = 3.0  # what the split must save where an iteration's bytes stay in a processor's cache
-CROSSING_BYTES_PER_US = 5_000  # what another processor has written, out of its cache
-REGION_US = 12.0  # small kernels that run at once from which they do
-CHUNK_US = 2.0
-KEPT_BYTES = 1 << 21  # of what a thread works on that stay in its processor's cache
+WAKE = 3.0  # times what waking costs: parallel work from which a program wakes the pool
+# Times what a thread's part in a loop costs:
+SPLIT = 4.0  # a kernel from which it is split
+GAIN = 3.0  # what the split must save where an iteration's bytes stay near one processor
+REGION = 12.0  # small kernels that run at once from which they do
+CHUNK = 2.0
 STREAM = 1.4  # times its arithmetic's that the bytes of a stream take
 CHUNKS_PER_THREAD = 4
-PACKED_BYTES_PER_US = 20_000  # of columns that a product packs
 UNEVEN = 1.1  # times the shortest that a loop may take so that late threads do little harm
 ENDLESS_US = 1e15  # the most that a routine is taken to run
 ASSUMED_TRIPS = 16  # of a loop whose end is not known
 WATCH_US = 500.0  # runs from this estimate on, or of no known length, can be stopped
-SPLIT_COPY_BYTES = 1 << 20
 LONG_COPY_BYTES = 1 << 25  # copied in units on one thread too, so that it can be stopped
 COPY_UNIT_BYTES = 1 << 16
 
 
-def lower(plan: BufferPlan, threads: int = 1) -> Program:
-    """The program, for at most `threads` threads."""
-    return _Lowering(plan, threads).program()
+def lower(plan: BufferPlan, threads: int, machine: Machine) -> Program:
+    """The program, for at most `threads` threads of a machine."""
+    return _Lowering(plan, threads, machine).program()
 
 
 def copy_kernel(size: int) -> Kernel:
@@ -89,54 +78,77 @@ def copy_kernel(size: int) -> Kernel:
     return Kernel(text, units, declarations=declared, bytes_moved=2 * size)
 
 
-def kernel_us(kernel: Kernel, instruction: Instruction, *, hot: bool = False) -> float:
-    """The estimated time on one core of a kernel that works for an instruction."""
-    bandwidth = BYTES_PER_US
+def kernel_us(
+    kernel: Kernel, instruction: Instruction, rates: Rates, *, hot: bool = False
+) -> float:
+    """The estimated time on one core of a kernel that works for an instruction.
+
+    hot: its bytes are in the second-level cache from the last iteration.
+    """
+    bandwidth = rates.memory_bytes
     if hot:
-        is_product = way(instruction) is Way.CONTRACTION
-        bandwidth = HOT_FACTOR_BYTES_PER_US if is_product else HOT_BYTES_PER_US
-    return CALL_US + max(kernel.bytes_moved / bandwidth, _arithmetic_us(kernel, instruction))
+        is_product = is_contraction(instruction)
+        bandwidth = rates.cached_factor_bytes if is_product else rates.cached_bytes
+    arithmetic = _arithmetic_us(kernel, instruction, rates)
+    return rates.call_us + max(kernel.bytes_moved / bandwidth, arithmetic)
 
 
-def _arithmetic_us(kernel: Kernel, instruction: Instruction) -> float:
-    rate = CONTRACTED_PER_US if way(instruction) is Way.CONTRACTION else FLOPS_PER_US
-    return kernel.flops / rate
+def _arithmetic_us(kernel: Kernel, instruction: Instruction, rates: Rates) -> float:
+    is_product = is_contraction(instruction)
+    return kernel.flops / (rates.contracted_ops if is_product else rates.elementwise_ops)
 
 
-def is_met_again(kernel: Kernel, instruction: Instruction, threads: int) -> bool:
+def copy_us(size: int, rates: Rates) -> float:
+    """The estimated time of a copy of so many bytes on one core."""
+    return rates.call_us + size / rates.copied_bytes
+
+
+def is_split_copy(size: int, machine: Machine) -> bool:
+    """Whether a copy is split over threads: more than stays in a processor's cache beside it."""
+    return size >= machine.second_cache.bytes // 2
+
+
+def is_met_again(kernel: Kernel, instruction: Instruction, threads: int, machine: Machine) -> bool:
     """Whether threads best take the same parts of a kernel each time, from both its ends.
 
     A stencil of 400 us in a loop took 250 us so. But bytes that pass through the threads' caches
     come 10 to 15 % faster out of the shared one where both threads have read them (rows summed,
     arrays joined: 6 MB and more); of a kernel that computes more than it reads neither is seen.
     """
-    bytes_us = kernel.bytes_moved / BYTES_PER_US
-    is_stream = bytes_us > STREAM * _arithmetic_us(kernel, instruction)
-    return not is_stream or kernel.bytes_moved <= threads * KEPT_BYTES
+    bytes_us = kernel.bytes_moved / machine.rates.memory_bytes
+    is_stream = bytes_us > STREAM * _arithmetic_us(kernel, instruction, machine.rates)
+    return not is_stream or kernel.bytes_moved <= threads * machine.second_cache.bytes
 
 
-def is_split(kernel: Kernel, us: float, crossing: int | None) -> bool:
+def is_split(kernel: Kernel, us: float, crossing: int | None, rates: Rates) -> bool:
     """Whether a kernel that takes so long on one core is split over threads.
 
     crossing: in a loop whose bytes stay in one processor's cache, those of which a split has half
     written in another's: a product of 28 us and 128 KiB took 23 us in two parts, a stencil of 4 us,
     of which a processor meets its own part again, 3 us. None outside such a loop.
     """
-    if kernel.units < 2 or us < SPLIT_US:
+    if kernel.units < 2 or us < SPLIT * rates.share_us:
         return False
-    return crossing is None or (us - crossing / CROSSING_BYTES_PER_US) / 2 >= GAIN_US
+    if crossing is None:
+        return True
+    return (us - crossing / rates.crossing_bytes) / 2 >= GAIN * rates.share_us
 
 
-def chunks_of(kernel: Kernel, us: float, threads: int, most: int) -> int:
+def packing_us(kernel: Kernel, rates: Rates) -> float:
+    """The estimated time of packing what a run of its units shares."""
+    return kernel.packed_bytes / rates.packed_bytes
+
+
+def chunks_of(kernel: Kernel, us: float, threads: int, most: int, rates: Rates) -> int:
     """At most `most` chunks: fewer where each of them would pack again what its units share."""
     if not kernel.packed_bytes or most <= threads:
         return most
-    unit_us, packing_us = us / kernel.units, kernel.packed_bytes / PACKED_BYTES_PER_US
+    unit_us, packing = us / kernel.units, packing_us(kernel, rates)
 
     def longest_us(chunks: int) -> float:
         units = -(-kernel.units // chunks)
         packings = -(-units * kernel.packed_runs // kernel.units)
-        return -(-chunks // threads) * (units * unit_us + packings * packing_us)
+        return -(-chunks // threads) * (units * unit_us + packings * packing)
 
     tried = range(min(threads, most), most + 1)
     return max(n for n in tried if longest_us(n) <= UNEVEN * min(map(longest_us, tried)))
@@ -152,17 +164,17 @@ def _crossing(
     return sum(plan.cells[n].size for n in changing & shared)
 
 
-def cost_us(plan: BufferPlan) -> float:
+def cost_us(plan: BufferPlan, machine: Machine) -> float:
     """The estimated time of a run on one core."""
-    return sum(us for us, _ in _weights(plan))
+    return sum(us for us, _ in _weights(plan, machine))
 
 
-def parallel_us(plan: BufferPlan) -> float:
+def parallel_us(plan: BufferPlan, machine: Machine) -> float:
     """The estimated time that can be split over threads."""
-    return sum(us for us, splits in _weights(plan) if splits)
+    return sum(us for us, splits in _weights(plan, machine) if splits)
 
 
-def _weights(plan: BufferPlan) -> list[tuple[float, bool]]:
+def _weights(plan: BufferPlan, machine: Machine) -> list[tuple[float, bool]]:
     """(time, whether it can be split) of every kernel, copy and host call; branches all counted.
 
     Calls of routines: what they take in all.
@@ -170,26 +182,30 @@ def _weights(plan: BufferPlan) -> list[tuple[float, bool]]:
     routines: list[dict[bool, float]] = []
     for routine in plan.routines:
         both = {True: 0.0, False: 0.0}
-        for us, splits in _node_weights(plan, routine.nodes, routines):
+        for us, splits in _node_weights(plan, routine.nodes, routines, machine):
             both[splits] = min(both[splits] + us, ENDLESS_US)
         routines.append(both)
-    return _node_weights(plan, plan.nodes, routines)
+    return _node_weights(plan, plan.nodes, routines, machine)
 
 
 def _node_weights(
-    plan: BufferPlan, nodes: tuple[Node, ...], routines: list[dict[bool, float]]
+    plan: BufferPlan,
+    nodes: tuple[Node, ...],
+    routines: list[dict[bool, float]],
+    machine: Machine,
 ) -> list[tuple[float, bool]]:
+    rates = machine.rates
     found: list[tuple[float, bool]] = []
     stack: list[tuple[Node, float, frozenset[int] | None]] = [(n, 1.0, None) for n in nodes]
     while stack:
         node, trips, changing = stack.pop()
         match node:
             case Move():
-                us = trips * (CALL_US + node.size / COPY_BYTES_PER_US)
-                found.append((us, node.size >= SPLIT_COPY_BYTES))
+                us = trips * copy_us(node.size, rates)
+                found.append((us, is_split_copy(node.size, machine)))
             case Loop():
                 inner = trips * iterations(node.instruction) / node.iterations
-                changed = changing_cells(plan, node)
+                changed = changing_cells(plan, node, machine)
                 stack += [(n, inner, changed) for n in (*node.condition, *node.body)]
             case Branch():
                 stack += [(n, trips, changing) for branch in node.branches for n in branch]
@@ -197,30 +213,32 @@ def _node_weights(
                 found += [(trips * us, splits) for splits, us in routines[number].items()]
             case Run(implementation=KernelSequence(calls=calls), cells=cells):
                 for call in calls:
-                    us = kernel_us(call.kernel, node.instruction, hot=changing is not None)
-                    row = [cells[b] for b in call.buffers]
-                    splits = is_split(call.kernel, us, _crossing(plan, call.kernel, row, changing))
-                    found.append((trips * us, splits))
+                    kernel, row = call.kernel, [cells[b] for b in call.buffers]
+                    us = kernel_us(kernel, node.instruction, rates, hot=changing is not None)
+                    crossing = _crossing(plan, kernel, row, changing)
+                    found.append((trips * us, is_split(kernel, us, crossing, rates)))
             case Run():
-                found.append((trips * HOST_US, False))
+                found.append((trips * rates.host_call_us, False))
     return found
 
 
-def together(plan: BufferPlan) -> list[Together]:
+def together(plan: BufferPlan, machine: Machine) -> list[Together]:
     """Regions of the program's own steps that are worth a parallel loop."""
-    found = regions(plan.nodes, plan.cells, _alone_us)
-    return [region for region in found if len(region.nodes) > 1 and region.us >= REGION_US]
+    rates = machine.rates
+
+    def alone_us(node: Run) -> float | None:
+        """The time of a node whose only kernel is not split."""
+        assert isinstance(node.implementation, KernelSequence), "host calls are not kernels"
+        (call,) = node.implementation.calls
+        us = kernel_us(call.kernel, node.instruction, rates)
+        return None if call.kernel.units > 1 and us >= SPLIT * rates.share_us else us
+
+    found = regions(plan.nodes, plan.cells, alone_us)
+    least_us = REGION * rates.share_us
+    return [region for region in found if len(region.nodes) > 1 and region.us >= least_us]
 
 
-def _alone_us(node: Run) -> float | None:
-    """The time of a node whose only kernel is not split."""
-    assert isinstance(node.implementation, KernelSequence), "host calls are not kernels"
-    (call,) = node.implementation.calls
-    us = kernel_us(call.kernel, node.instruction)
-    return None if call.kernel.units > 1 and us >= SPLIT_US else us
-
-
-def changing_cells(plan: BufferPlan, loop: Loop) -> frozenset[int] | None:
+def changing_cells(plan: BufferPlan, loop: Loop, machine: Machine) -> frozenset[int] | None:
     """What an iteration writes, if what it works on stays in the cache for the next one."""
     worked_on: dict[int, int] = {}  # bytes of each cell
     written: set[int] = set()
@@ -241,7 +259,8 @@ def changing_cells(plan: BufferPlan, loop: Loop) -> frozenset[int] | None:
                 for n in run.cells:
                     worked_on[n] = max(worked_on.get(n, 0), min(moved, plan.cells[n].size))
                 written.update(run.results, run.temporaries)
-    return frozenset(written) if sum(worked_on.values()) <= HOT_BYTES else None
+    stays = sum(worked_on.values()) <= machine.second_cache.bytes // 2
+    return frozenset(written) if stays else None
 
 
 def is_unbounded(plan: BufferPlan) -> bool:
@@ -269,12 +288,16 @@ def iterations(loop: Instruction) -> int:
 class _Lowering:
     """The state of one lowering: table rows and kernels so far."""
 
-    def __init__(self, plan: BufferPlan, threads: int) -> None:
+    def __init__(self, plan: BufferPlan, threads: int, machine: Machine) -> None:
         self.plan = plan
         self.threads = threads
-        apart = parallel_us(plan) if threads > 1 else 0.0
-        found = together(plan) if threads > 1 and cost_us(plan) >= WAKE_US else []
-        self.splits = threads > 1 and apart + sum(region.us for region in found) >= WAKE_US
+        self.machine = machine
+        self.rates = machine.rates
+        self.cost_us = cost_us(plan, machine)
+        least_us = WAKE * self.rates.wake_us
+        apart = parallel_us(plan, machine) if threads > 1 else 0.0
+        found = together(plan, machine) if threads > 1 and self.cost_us >= least_us else []
+        self.splits = threads > 1 and apart + sum(region.us for region in found) >= least_us
         self.regions = {node: n for n, r in enumerate(found, 1) for node in r.nodes}
         self.table: list[int] = []
         self.rows: dict[tuple[int, ...], int] = {}
@@ -292,7 +315,6 @@ class _Lowering:
             self.routines.append(self._steps(routine.nodes))
             self.failing |= {number} if self.may_fail else set()
         steps = self._steps(self.plan.nodes)
-        cost = cost_us(self.plan)
         return Program(
             self.plan,
             steps,
@@ -301,10 +323,12 @@ class _Lowering:
             tuple(self.hosts),
             self.scratch_bytes,
             self.threads,
-            cost,
+            self.cost_us,
             self.splits,
-            cost >= WATCH_US or bool(self.hosts) or is_unbounded(self.plan),
+            self.cost_us >= WATCH_US or bool(self.hosts) or is_unbounded(self.plan),
             tuple(self.routines),
+            call_us=self.rates.call_us,
+            share_us=self.rates.share_us,
         )
 
     def _steps(self, nodes: tuple[Node, ...]) -> tuple[Step, ...]:
@@ -312,7 +336,8 @@ class _Lowering:
         for node in nodes:
             match node:
                 case Run(implementation=HostCall()):
-                    host = HostStep(len(self.hosts), self._row(node.cells), node.instruction)
+                    slot, us = self._row(node.cells), self.rates.host_call_us
+                    host = HostStep(len(self.hosts), slot, node.instruction, us)
                     self.hosts.append(host)
                     self.may_fail = True
                     steps.append(host)
@@ -326,7 +351,8 @@ class _Lowering:
                     steps.append(self._copy(node))
                 case Align():
                     source, spare = self._row((node.source,)), self._row((node.spare,))
-                    steps.append(AlignStep(source, spare, node.target, node.size))
+                    us, line_bytes = copy_us(node.size, self.rates), self.machine.line_bytes
+                    steps.append(AlignStep(source, spare, node.target, node.size, us, line_bytes))
                 case Call():
                     steps.append(self._call(node))
                 case Loop():
@@ -337,36 +363,41 @@ class _Lowering:
 
     def _copy(self, node: Move) -> KernelStep | CopyStep:
         """A copy; one that is worth splitting over threads, or long, is a kernel."""
-        if node.size >= (SPLIT_COPY_BYTES if self.splits else LONG_COPY_BYTES):
+        is_split = self.splits and is_split_copy(node.size, self.machine)
+        if is_split or (not self.splits and node.size >= LONG_COPY_BYTES):
             cells = self.plan.cells
             instruction = cells[node.target].instruction or cells[node.source].instruction
             assert instruction is not None, "a large cell is made by an instruction"
             return self._step(copy_kernel(node.size), (node.source, node.target), instruction)
         source, target = self._row((node.source,)), self._row((node.target,))
-        return CopyStep(source, target, node.size)
+        return CopyStep(source, target, node.size, copy_us(node.size, self.rates))
 
     def _call(self, node: Call) -> CallStep:
         pairs = tuple((self._row((source,)), cell) for cell, source in node.pairs)
         self.may_fail |= node.routine in self.failing
-        return CallStep(node.routine, pairs, node.routine in self.failing)
+        return CallStep(node.routine, pairs, node.routine in self.failing, self.rates.call_us)
 
     def _loop(self, node: Loop) -> LoopStep:
         predicate = self._row((node.predicate,))
-        outer, self.changing = self.changing, changing_cells(self.plan, node)
+        outer, self.changing = self.changing, changing_cells(self.plan, node, self.machine)
         condition, body = self._steps(node.condition), self._steps(node.body)
         self.changing = outer
-        return LoopStep(condition, predicate, body, node.instruction)
+        trip_us = _us(condition) + _us(body)
+        is_known = counter(node.instruction) is not None
+        us = trip_us * iterations(node.instruction) if is_known else trip_us
+        return LoopStep(condition, predicate, body, node.instruction, us, trip_us)
 
     def _branch(self, node: Branch) -> BranchStep:
         branches = tuple(self._steps(b) for b in node.branches)
         selector = self._row((node.selector,))
-        return BranchStep(selector, node.by_predicate, branches, node.instruction)
+        us = self.rates.call_us + max(map(_us, branches), default=0.0)
+        return BranchStep(selector, node.by_predicate, branches, node.instruction, us)
 
     def _step(
         self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction, region: int = 0
     ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
-        us = kernel_us(kernel, instruction, hot=self.changing is not None)
+        us = kernel_us(kernel, instruction, self.rates, hot=self.changing is not None)
         chunks = self._chunks(kernel, us, cells)
         stride = 0
         if kernel.scratch_bytes:
@@ -376,18 +407,28 @@ class _Lowering:
             stride = len(cells) + 1
         else:
             row = cells
-        slot, width = self._row(row), len(cells)
-        at_ends = is_met_again(kernel, instruction, self.threads)
         return KernelStep(
-            number, slot, width, kernel.units, chunks, stride, instruction, region, us, at_ends
+            number,
+            self._row(row),
+            len(cells),
+            kernel.units,
+            chunks,
+            stride,
+            instruction,
+            region,
+            us,
+            cold_us=kernel_us(kernel, instruction, self.rates),
+            packing_us=packing_us(kernel, self.rates),
+            at_ends=is_met_again(kernel, instruction, self.threads, self.machine),
         )
 
     def _chunks(self, kernel: Kernel, us: float, cells: Iterable[int]) -> int:
         crossing = _crossing(self.plan, kernel, cells, self.changing)
-        if not self.splits or not is_split(kernel, us, crossing):
+        if not self.splits or not is_split(kernel, us, crossing, self.rates):
             return 1
-        most = max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, int(us / CHUNK_US)))
-        return chunks_of(kernel, us, self.threads, most)
+        wanted = int(us / (CHUNK * self.rates.share_us))
+        most = max(2, min(kernel.units, self.threads * CHUNKS_PER_THREAD, wanted))
+        return chunks_of(kernel, us, self.threads, most, self.rates)
 
     def _row(self, cells: tuple[int, ...]) -> int:
         """The slot where a row of these cells begins."""
@@ -396,3 +437,8 @@ class _Lowering:
             found = self.rows[cells] = HEADER_SLOTS + len(self.table)
             self.table += cells
         return found
+
+
+def _us(steps: tuple[Step, ...]) -> float:
+    """The estimated time of steps on one core."""
+    return sum(step.us for step in steps)

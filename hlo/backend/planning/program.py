@@ -23,7 +23,8 @@ class KernelStep(Struct, frozen=True, eq=False):
     """Run all units of a kernel on a row of `width` addresses.
 
     chunks > 1: split over the threads; stride: slots between the rows of two threads (0: one row).
-    region > 0: steps in a row of the same region may run at once, us: the time of one.
+    region > 0: steps in a row of the same region may run at once. us: the time of one on one core;
+    cold_us: the same where all bytes come from memory; packing_us: of packing what units share.
     at_ends: threads claim chunks at both ends, so that each meets its part again in its cache.
     """
 
@@ -36,6 +37,8 @@ class KernelStep(Struct, frozen=True, eq=False):
     instruction: Instruction
     region: int = 0
     us: float = 0.0
+    cold_us: float = 0.0
+    packing_us: float = 0.0
     at_ends: bool = False
 
 
@@ -45,6 +48,7 @@ class CopyStep(Struct, frozen=True):
     source: int
     target: int
     size: int
+    us: float
 
 
 class AlignStep(Struct, frozen=True):
@@ -56,6 +60,8 @@ class AlignStep(Struct, frozen=True):
     spare: int
     cell: int
     size: int
+    us: float
+    line_bytes: int
 
 
 class HostStep(Struct, frozen=True, eq=False):
@@ -64,15 +70,21 @@ class HostStep(Struct, frozen=True, eq=False):
     number: int
     slot: int
     instruction: Instruction
+    us: float
 
 
 class LoopStep(Struct, frozen=True, eq=False):
-    """Run `condition`, leave when the byte in the predicate's slot is 0, run `body`, repeat."""
+    """Run `condition`, leave when the byte in the predicate's slot is 0, run `body`, repeat.
+
+    trip_us: of one trip; us: of all of them, where the text says how many there are, else of one.
+    """
 
     condition: tuple[Step, ...]
     predicate: int
     body: tuple[Step, ...]
     instruction: Instruction
+    us: float
+    trip_us: float
 
 
 class BranchStep(Struct, frozen=True, eq=False):
@@ -82,17 +94,19 @@ class BranchStep(Struct, frozen=True, eq=False):
     by_predicate: bool
     branches: tuple[tuple[Step, ...], ...]
     instruction: Instruction
+    us: float
 
 
 class CallStep(Struct, frozen=True):
     """Run a routine, after putting the address in a slot into all slots of a cell, for each pair.
 
-    may_fail: whether a host call is in it.
+    may_fail: whether a host call is in it. us: of the call by itself.
     """
 
     routine: int
     pairs: tuple[tuple[int, int], ...]
     may_fail: bool
+    us: float
 
 
 Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep | CallStep
@@ -104,7 +118,8 @@ class Program(Struct, frozen=True, eq=False):
     kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
     one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry;
     watched: whether a run may be so long that it has to be stoppable. routines: the steps that
-    calls run.
+    calls run. call_us, share_us: what a call and a thread's part in a loop cost (hlo/machine.py).
+    All steps carry their estimate in microseconds.
     """
 
     plan: BufferPlan
@@ -118,6 +133,8 @@ class Program(Struct, frozen=True, eq=False):
     wakes_pool: bool
     watched: bool = False
     routines: tuple[tuple[Step, ...], ...] = ()
+    call_us: float = 0.0
+    share_us: float = 0.0
 
     @property
     def working_bytes(self) -> int:

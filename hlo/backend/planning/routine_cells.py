@@ -27,6 +27,7 @@ from hlo.backend.planning.schedule import Schedule
 from hlo.backend.planning.value_cells import Steps
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first
+from hlo.machine import Machine
 
 
 class PlannedRoutine(Struct, eq=False):
@@ -63,8 +64,10 @@ def shared_in(schedule: Schedule) -> frozenset[Computation]:
 class RoutineCells(ControlCells):
     """Plans routines and calls of them."""
 
-    def __init__(self, schedule: Schedule, implementations: Implementations) -> None:
-        super().__init__(schedule, implementations)
+    def __init__(
+        self, schedule: Schedule, implementations: Implementations, machine: Machine
+    ) -> None:
+        super().__init__(schedule, implementations, machine)
         self.shared = shared_in(schedule)
         self.planned: dict[Computation, PlannedRoutine] = {}
         self.routines: list[Routine] = []

@@ -14,6 +14,7 @@ from hlo.backend.planning.occupancy import NOTHING, Occupancy, Scope
 from hlo.backend.planning.schedule import Schedule, Source
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.machine import Machine
 
 FOREVER = math.inf
 Steps = Generator["Steps", list[int], list[int]]  # a scope being planned: yields scopes inside it
@@ -22,9 +23,12 @@ Steps = Generator["Steps", list[int], list[int]]  # a scope being planned: yield
 class ValueCells:
     """The state of one assignment: cells so far, which values they hold, the clock."""
 
-    def __init__(self, schedule: Schedule, implementations: Implementations) -> None:
+    def __init__(
+        self, schedule: Schedule, implementations: Implementations, machine: Machine
+    ) -> None:
         self.schedule = schedule
         self.implementations = implementations
+        self.machine = machine
         self.at = Occupancy()
         self.constants: dict[object, int] = {}
         self.uses: dict[Computation, dict[Source, float]] = {}

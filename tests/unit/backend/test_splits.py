@@ -65,7 +65,7 @@ def test_every_split_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPa
     x = np.random.default_rng(1).standard_normal((67, 129)).astype(np.float32)
     one, split = run(PROGRAMS[name], 1, x)
     assert split == 0
-    for least, value in (("WAKE_US", -1.0), ("SPLIT_US", -1.0), ("CHUNK_US", 1e-4)):
+    for least, value in (("WAKE", -1.0), ("SPLIT", -1.0), ("CHUNK", 1e-4)):
         monkeypatch.setattr(lowering, least, value)
     for threads in (2, 3, 7):
         assert run(PROGRAMS[name], threads, x)[0] == one

@@ -110,7 +110,7 @@ def test_every_long_kernel_asks(name: str) -> None:
         if not isinstance(step, KernelStep):
             continue
         kernel = made.kernels[step.kernel]
-        size = watch_ir.piece(program.kernels[step.kernel], step.us, step.units)
+        size = watch_ir.piece(step)
         texts = [kernel.text, *(f.text for f in kernel.functions)]
         if step.us * size / max(1, step.units) > 2 * watch_ir.PIECE_US:
             assert "call i32 @hlo_poll()" in kernel.text, step.instruction.name

@@ -97,6 +97,13 @@ def test_machines_that_are_none(program: str, flags: list[str], code: int, words
         ({"cores": 4}, "unknown field `cores`"),
         ({"vector_bytes": 20}, "expected one of (16, 32, 64)"),
         ({"triple": "aarch64-unknown-linux-gnu"}, "no description of aarch64 has such a feature"),
+        ({"caches": [{"bytes": 32768, "ways": 8}]}, "of length >= 2"),
+        ({"caches": [{"bytes": 0, "ways": 8}] * 2}, "Expected `int` >= 1024"),
+        ({"caches": [{"size": 32768}] * 2}, "unknown field `size`"),
+        ({"rates": {"wake_us": 0}}, "Expected `float` > 0"),
+        ({"rates": {"warp": 9}}, "unknown field `warp`"),
+        ({"line_bytes": 65}, "Invalid enum value 65"),
+        ({"registers": -1}, "Expected `int` >= 0"),
         ({"triple": "vax-dec-ultrix", "features": []}, "triple 'vax-dec-ultrix'"),
     ],
 )
@@ -119,3 +126,5 @@ def test_code_for_another_machine_does_not_run_here(program: str) -> None:
 def test_machines_are_listed() -> None:
     listed = call("hlo-opt", "--list-machines").out
     assert all(name in listed for name in NAMED)
+    assert "32 vectors of 64 bytes" in listed
+    assert "caches of 32 KiB, 2048 KiB, 4096 KiB shared, lines of 64 bytes" in listed

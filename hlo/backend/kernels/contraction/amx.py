@@ -27,7 +27,6 @@ STEP_BYTES = ROW_BYTES
 TILE_BYTES = TILE * STEP_BYTES
 LEAST_ROWS = 9  # fewer are bound by memory
 LEAST_FLOPS = 1 << 19
-BLOCK_BYTES = 512 << 10
 UNITS = 16
 BLOCK_STEPS = 128  # whose sums stay in tile registers
 
@@ -93,7 +92,8 @@ class TilePlan(Struct, frozen=True):
     @property
     def row_blocks(self) -> int:
         pairs = self.row_tiles // 2
-        return min(pairs, max(1, pairs * 2 * self.strip_bytes // BLOCK_BYTES))
+        block_bytes = self.ring.target.machine.second_cache.bytes // 4
+        return min(pairs, max(1, pairs * 2 * self.strip_bytes // block_bytes))
 
     @property
     def column_blocks(self) -> int:

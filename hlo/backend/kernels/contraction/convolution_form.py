@@ -30,12 +30,13 @@ from hlo.backend.kernels.contraction.ring import (
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.machine import COMMON
 from hlo.ops.table import attribute
 
 SUMS = 8  # vectors that are summed side by side
 VECTORS = 2  # of them along the features
 FEW_IMAGES = 3
-NEAR_BYTES = 1 << 22  # of a kernel that the shared cache holds
+NEAR_BYTES = COMMON.last_cache.bytes  # of a kernel that comes from no farther
 
 
 class Spatial(Struct, frozen=True):

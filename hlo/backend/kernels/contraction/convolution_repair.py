@@ -34,10 +34,11 @@ from hlo.backend.kernels.contraction.loops import (
 from hlo.backend.kernels.contraction.not_finite import note_not_finite, note_number, vectors_of
 from hlo.backend.kernels.contraction.ring import element_address, loaded
 from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON
 
 CHECK = 3  # vectors that are read while a vector of results is fetched and tested
 FEW_POSITIONS = 16  # of which the sums take no longer than reading a kernel
-LARGE_BYTES = 1 << 17  # of a kernel that is read from a far cache
+LARGE_BYTES = COMMON.second_cache.bytes // 16  # of a kernel that is read from a far cache
 
 
 def repair_kernel(

@@ -42,13 +42,16 @@ from hlo.backend.kernels.contraction.sum_blocks import (
     cut_of,
 )
 from hlo.ir.dtype import DType
+from hlo.machine import COMMON
 
 MOST_ROWS = 8
 UNIT_BYTES = 64 << 10  # of the matrix: less is not worth a unit
 UNITS = 32
-STREAMED_BYTES = 4 << 20  # a matrix beyond this comes from memory
+# A matrix beyond this comes from memory. It decides in which order terms are added, and so does
+# CHUNK: no one machine's caches do.
+STREAMED_BYTES = COMMON.last_cache.bytes
 LEAST_UNITS = 4
-CHUNK = 4096  # columns whose sums stay in L1
+CHUNK = COMMON.first_cache.bytes // 8  # columns whose sums stay in the first cache
 DOTS_BLOCK = 32  # vectors along depth that are added one after the other
 
 

@@ -10,8 +10,9 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.loops import add, loop, times, when
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.ir.shape import Shape
+from hlo.machine import COMMON
 
-SIDE_BY_SIDE = 4  # vectors, as an addition takes as many cycles
+SIDE_BY_SIDE = COMMON.cycles.latency  # vectors, as an addition takes as many cycles
 STEPS = 16  # the most in a block
 
 Look = Callable[[Parts, list[Value]], list[Value]]

@@ -15,7 +15,6 @@ from hlo.backend.kernels.contraction.loops import times
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir.dtype import DType
 
-CACHE_LINE = 64
 Strides = tuple[tuple[int, int], ...]  # (size, stride in elements), outermost first
 
 
@@ -111,7 +110,7 @@ class Packing(Struct, frozen=True):
         """
         if not self.by_rows:
             return 1
-        per_line = CACHE_LINE // self.ring.scalar_bytes
+        per_line = self.ring.target.machine.line_bytes // self.ring.scalar_bytes
         lines = -(-self.ring.parts * self.part_step // per_line)
         return (lines | 1) * per_line
 

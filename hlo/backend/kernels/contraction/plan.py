@@ -1,6 +1,10 @@
 """Plan of a product: tile shape, blocks, and how each factor reaches the microkernel.
 
 Contraction, Ring --planned--> Plan; everything follows from shapes and the target alone
+
+How depth is cut, and what is decided on the way to it, is the same for machines of all caches
+(COMMON): so are the sums. The machine's own caches say into which blocks of rows and columns the
+result is parted.
 """
 
 from __future__ import annotations
@@ -13,31 +17,27 @@ from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent, merged
-from hlo.backend.kernels.contraction.packing_form import CACHE_LINE, Packing, Panels, Source
+from hlo.backend.kernels.contraction.packing_form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
 from hlo.ir.dtype import DType
+from hlo.machine import COMMON, Machine
 
-L1_BYTES = 32 << 10
-L2_BYTES = 1 << 20  # half of the cache: the other factor streams through the rest
-SHORT_BYTES = 256 << 10  # of packed columns that rows meet where they lie: more is not faster
 DEPTH_BLOCK = 1024
 DEPTH_WHOLE = 2048  # depths that are not worth a second block
-GROUP_BYTES = 256 << 10  # of tiles that are packed at a time
 PACKED_AGAIN = 0.1  # what it costs to read a factor again, or to pack it, in part by another thread
 PIECE_LINES = 3  # of a row of memory, of which the first and the last are read in part
 READ_AGAIN = 0.03  # bytes of lhs per product that are worth another order
-COPIES_BYTES = 16 << 20  # of an rhs that is packed whole for that
+COPIES_BYTES = 4 * COMMON.last_cache.bytes  # of an rhs that is packed whole for that
 WINDOWS_WHOLE = 4096  # the same for windows that are read where they lie, by few columns
 LEAST_DEPTH = 16  # of a block; packing in squares needs more than one of them
-STAGE_BYTES = 512 << 10  # of sums that wait for further depth blocks
 UNIT_FLOPS = 1 << 20  # work below which splitting does not pay
 UNITS = 16
-LARGE_BYTES = 4 << 20  # of an rhs that is not read in place however few the rows
-BLOCK_BYTES = 512 << 10  # of rhs packed at a time in a depth-first plan
+LARGE_BYTES = COMMON.last_cache.bytes  # of an rhs that is not read in place however few the rows
+NEAR_BYTES = COMMON.first_cache.bytes  # of a factor that is read in place however often
+BLOCK_BYTES = COMMON.second_cache.bytes // 4  # of rhs packed at a time in a depth-first plan
 DEPTH_FIRST_ROWS = 128
 LEAST_RUN = 4  # depths that lie together, from which rows are copied as they are
-CACHE_SETS = 64  # lines that far apart compete for the same places of the first-level cache
 LEAST_ROWS = 12  # of a run, which fill most of a tile
 WIDE = 128  # columns from which a packed lhs is read often enough
 
@@ -191,12 +191,14 @@ def planned(c: Contraction, ring: Ring) -> Plan:
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
         return first
-    blocked = _with_blocks(plan)
+    machine = ring.target.machine
+    blocked = _with_blocks(plan, COMMON)
     if plan.rhs is Reading.IN_UNIT and (not _columns_first(plan) or c.k > DEPTH_WHOLE):
-        grouped = _in_groups(plan)
+        grouped = _in_groups(plan, COMMON)
         if not _reads_in_pieces(grouped) or blocked.tiles_per_block < grouped.group:
-            return grouped
-    return _with_depth_block(_with_packed(blocked))
+            return _in_groups(plan, machine)
+    depth_block = _with_depth_block(_with_packed(blocked)).depth_block
+    return replace(_with_packed(_with_blocks(plan, machine)), depth_block=depth_block)
 
 
 def in_runs(c: Contraction, ring: Ring) -> Contraction:
@@ -244,7 +246,7 @@ def _with_depth_first(plan: Plan) -> Plan:
     )
 
 
-def _in_groups(plan: Plan) -> Plan:
+def _in_groups(plan: Plan, machine: Machine) -> Plan:
     """Blocks of rhs that fit the second-level cache; tiles of lhs come to them, a few at a time.
 
     Sums of several depth blocks wait in scratch. Units of one column block follow each other, so a
@@ -255,9 +257,10 @@ def _in_groups(plan: Plan) -> Plan:
     whole = plan.lhs is Reading.IN_PLACE and not first
     lhs = Reading.IN_PLACE if whole or _rows_lie(plan) else Reading.IN_TILE
     plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
-    rows, columns = _unit_blocks(plan)
+    rows, columns = _unit_blocks(plan, machine)
     tile_bytes = plan.lhs_packing.panel_size * plan.ring.scalar_bytes
-    group = max(1, min(GROUP_BYTES // tile_bytes, -(-plan.rows.count // rows)))
+    group_bytes = machine.second_cache.bytes // 8  # of tiles that are packed at a time
+    group = max(1, min(group_bytes // tile_bytes, -(-plan.rows.count // rows)))
     return replace(plan, row_blocks=rows, column_blocks=columns, group=group)
 
 
@@ -270,26 +273,33 @@ def _reads_in_pieces(plan: Plan) -> bool:
         return False
     number = c.lhs.dtype.bits / 8
     run = plan.group * plan.rows.step * number
-    again = plan.column_blocks * (1 + CACHE_LINE / run) - 1
+    line_bytes = COMMON.line_bytes
+    again = plan.column_blocks * (1 + line_bytes / run) - 1
     copies = rhs.size_bytes * extent(tuple(a for a in c.batch if a.rhs))
-    few = run <= PIECE_LINES * CACHE_LINE and again * number > READ_AGAIN * c.n
+    few = run <= PIECE_LINES * line_bytes and again * number > READ_AGAIN * c.n
     return few and copies <= COPIES_BYTES
 
 
-def _unit_blocks(plan: Plan) -> tuple[int, int]:
-    """Blocks of rows and of columns, so that little is packed again."""
+def _unit_blocks(plan: Plan, machine: Machine) -> tuple[int, int]:
+    """Blocks of rows and of columns, so that little is packed again.
+
+    A block of packed columns takes half of the second-level cache: the other factor streams through
+    the rest. Of those that rows meet where they lie, more than a quarter of that is not faster.
+    """
+    cache_bytes = machine.second_cache.bytes
     c, rows, panels = plan.contraction, plan.rows, plan.columns
     in_place = plan.lhs is Reading.IN_PLACE
     units = UNITS // 2 if plan.depth_first else UNITS
     wanted = -(-max(1 + (c.flops >= UNIT_FLOPS), min(units, c.flops // UNIT_FLOPS)) // c.batches)
     panel_bytes = plan.rhs_packing.panel_size * plan.ring.scalar_bytes
-    fewest = -(-panels.count // max(1, (SHORT_BYTES if in_place else L2_BYTES) // panel_bytes))
+    block_bytes = cache_bytes // 8 if in_place else cache_bytes // 2
+    fewest = -(-panels.count // max(1, block_bytes // panel_bytes))
     sums = rows.count * rows.step * panels.count * plan.rhs_packing.k_step * plan.ring.scalar_bytes
     best: tuple[float, int, int] | None = None
     for columns in range(fewest, max(fewest, min(panels.count, wanted)) + 1):
         blocks = -(-wanted // columns)
         if plan.depth_first:
-            blocks = max(blocks, sums // columns // STAGE_BYTES)
+            blocks = max(blocks, sums // columns // (cache_bytes // 4))  # they wait in there
         blocks = min(rows.count, blocks)
         again = blocks if plan.depth_first else 1 + (blocks - 1) * PACKED_AGAIN
         cost = columns * c.m * (PACKED_AGAIN if in_place else 1) + again * c.n
@@ -350,10 +360,11 @@ def tile_shape(m: int, n: int, ring: Ring, *, diagonal: bool = False) -> tuple[i
 
 
 def _cycles(rows: int, vectors: int, parts: int) -> float:
-    """Cycles of one depth: two products a cycle, a latency of four, columns come from L2."""
-    products = rows * vectors * parts * parts / 2
-    loads = rows * parts / 2 + vectors * parts
-    return max(products, loads, 4.0) + 1.0
+    """Cycles of one depth, for machines of all caches; columns come from the second level."""
+    cycles = COMMON.cycles
+    products = rows * vectors * parts * parts / cycles.operations
+    loads = rows * parts / cycles.loads + vectors * parts
+    return max(products, loads, cycles.latency) + 1.0
 
 
 def _readings(plan: Plan) -> tuple[Reading, Reading]:
@@ -370,10 +381,12 @@ def _readings(plan: Plan) -> tuple[Reading, Reading]:
     if c.k == 0 or c.is_diagonal:
         return Reading.IN_PLACE, Reading.IN_PLACE
     keep_lhs = lhs_lies_well and (
-        c.n <= WIDE or (exact_lhs and (lhs_bytes <= L1_BYTES or _is_spread(lhs))) or c.k < LEAST_RUN
+        c.n <= WIDE
+        or (exact_lhs and (lhs_bytes <= NEAR_BYTES or _is_spread(lhs)))
+        or c.k < LEAST_RUN
     )
     keep_rhs = rhs_lies_well and (
-        tiles <= 2 or (rhs_bytes <= L1_BYTES and (exact_rhs or tiles <= 4))
+        tiles <= 2 or (rhs_bytes <= NEAR_BYTES and (exact_rhs or tiles <= 4))
     )
     return (
         Reading.IN_PLACE if keep_lhs else Reading.IN_UNIT,
@@ -386,8 +399,9 @@ def _is_spread(packing: Packing) -> bool:
     source = packing.source
     if not packing.by_rows or len(source.depth) != 1 or len(source.free) != 1:
         return False
-    lines = source.free[0][1] * packing.ring.scalar_bytes // CACHE_LINE
-    return math.gcd(lines, CACHE_SETS) <= CACHE_SETS // 4
+    lines = source.free[0][1] * packing.ring.scalar_bytes // COMMON.line_bytes
+    sets = COMMON.first_cache.way_bytes // COMMON.line_bytes
+    return math.gcd(lines, sets) <= sets // 4
 
 
 def _is_cheap(dtype: DType) -> bool:
@@ -395,25 +409,27 @@ def _is_cheap(dtype: DType) -> bool:
     return not dtype.is_float or dtype.bits >= 16
 
 
-def _with_blocks(plan: Plan) -> Plan:
-    """Units enough for several threads, a packed lhs (or rhs) block within the second-level cache.
+def _with_blocks(plan: Plan, machine: Machine) -> Plan:
+    """Units enough for several threads, a packed lhs (or rhs) block within half of the second-level
+    cache.
 
     Units of one row block follow each other, so a thread packs each lhs block once.
     """
     c, ring = plan.contraction, plan.ring
     wanted = max(1 + (c.flops >= UNIT_FLOPS), min(UNITS, c.flops // UNIT_FLOPS))
     wanted = -(-wanted // c.batches)
+    block_bytes = machine.second_cache.bytes // 2
     if _columns_first(plan):
         panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
-        fitting = -(-plan.columns.count * panel_bytes // L2_BYTES)
+        fitting = -(-plan.columns.count * panel_bytes // block_bytes)
         columns = min(plan.columns.count, max(wanted, fitting))
         return replace(plan, column_blocks=columns)
     tile_bytes = plan.lhs_packing.panel_size * ring.scalar_bytes
-    rows = max(1, min(plan.rows.count, -(-plan.rows.count * tile_bytes // L2_BYTES)))
+    rows = max(1, min(plan.rows.count, -(-plan.rows.count * tile_bytes // block_bytes)))
     columns = -(-wanted // rows)
     if rows == 1 and plan.rhs is Reading.IN_UNIT:  # then each unit packs its own columns
         panel_bytes = plan.rhs_packing.panel_size * ring.scalar_bytes
-        columns = max(columns, plan.columns.count * panel_bytes // (L2_BYTES // 2))
+        columns = max(columns, plan.columns.count * panel_bytes // (block_bytes // 2))
     columns = min(plan.columns.count, columns)
     if columns * rows < wanted:
         rows = min(plan.rows.count, -(-wanted // columns))

@@ -86,9 +86,8 @@ def ring_of(result: DType, target: Target) -> Ring:
     else:
         scalar = "i64" if result.bits == 64 else "i32"
     lanes = target.vector_bytes // (8 if scalar in ("double", "i64") else 4)
-    registers = 32 if target.vector_bytes == 64 else 16
     parts = components(result)
-    return Ring(target, result, scalar, parts, lanes, registers, target.isa.fuses)
+    return Ring(target, result, scalar, parts, lanes, target.machine.registers, target.isa.fuses)
 
 
 # -- memory ------------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.machine import COMMON
 from hlo.ops.table import attribute
 
-LONGEST = 4096  # elements of a line: its scratch memory stays in the L2 cache
+# Elements of a line: its scratch memory stays in the second-level cache.
+LONGEST = COMMON.second_cache.bytes // 512
 LONGEST_CONVOLUTION = 8192
 MOST_TWIST_BYTES = 1 << 19  # they are constants of the code
 LEAST_SPLIT = 128

@@ -11,8 +11,8 @@ from tests.support.growing_modules import FAMILIES
 
 
 def test_long_rows_are_gathered_and_short_ones_are_not() -> None:
-    copies = [CopyStep(k, k + 1, 8) for k in range(LEAST_COPIES)]
-    other = HostStep(0, 0, None)  # type: ignore[arg-type]  # an instruction that nothing asks for
+    copies = [CopyStep(k, k + 1, 8, 0.005) for k in range(LEAST_COPIES)]
+    other = HostStep(0, 0, None, 20.0)  # type: ignore[arg-type]  # an instruction that nothing asks for
     found = list(gathered([*copies, other, *copies[1:]]))
     assert found == [Copies(tuple(copies)), other, *copies[1:]]
 

@@ -11,12 +11,13 @@ from hlo.backend.linking import toolchain
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import LoopStep, Program
 from hlo.interpreter.evaluate import evaluate
+from hlo.machine import COMMON
 from hlo.parser.parse import parse
 from tests.support.tiny_kernels import compiled, f32, planned
 
 
 def program(text: str) -> Program:
-    return lower(planned(text), 1)
+    return lower(planned(text), 1, COMMON)
 
 
 def chain(length: int) -> str:

@@ -42,7 +42,7 @@ CHAIN = """HloModule m
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every region is worth a parallel loop, no kernel is worth being split."""
-    for least, value in (("WAKE_US", -1.0), ("REGION_US", 0.0), ("SPLIT_US", 1e9)):
+    for least, value in (("WAKE", -1.0), ("REGION", 0.0), ("SPLIT", 1e9)):
         monkeypatch.setattr(lowering, least, value)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.backend import assign_buffers
+from hlo.backend.linking import toolchain
 from hlo.backend.planning.cells import Branch, BufferPlan, Loop, Move, Node
 from hlo.backend.planning.schedule import schedule
 from hlo.interpreter.evaluate import evaluate
@@ -42,7 +43,7 @@ def copies(nodes: tuple[Node, ...]) -> int:
 
 
 def planned(text: str) -> BufferPlan:
-    return assign_buffers(schedule(parse(text)))
+    return assign_buffers(schedule(parse(text)), toolchain.host_target())
 
 
 def loop_copies(text: str) -> int:
