@@ -29,6 +29,7 @@ LAYERS = (
 RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
 # The same for the rooms of the back end; its files beside them stand above all of them.
 BACKEND_LAYERS = (
+    ("loops",),
     ("ir",),
     ("math", "lanes"),
     ("emitters",),

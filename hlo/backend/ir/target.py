@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.loops.opened import Schedules
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
 
 
 class Target(Struct, frozen=True):
     """mode: "strict" or "fast", HLO's numerics modes. marks: lines of IR say which instruction they
-    come from.
+    come from. schedules: takes those of the kernels that are made, where somebody asks for them.
     """
 
     machine: Machine
     mode: str = "strict"
     marks: bool = False
+    schedules: Schedules | None = None
 
     @property
     def vector_bytes(self) -> int:

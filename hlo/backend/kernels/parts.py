@@ -145,6 +145,7 @@ def _planned(elemental: Elemental, part: Part) -> Part:
         part.variables = spaces.variables_of(part.extents)
         part.trace = traced(elemental, part, part.index([affine.of(v) for v in part.variables]))
     part.lanes = elemental.lanes
+    part.vector_bytes = elemental.nest.target.vector_bytes
     if _choose_strip(part, kept):
         return part
     part.turned = bool(part.extents) and _folds_short_rows(part)

@@ -27,8 +27,9 @@ from hlo.backend.kernels.numbering import spans_of, total_of
 from hlo.backend.kernels.outputs import outputs_of
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.parts import parts_of
+from hlo.backend.kernels.shadow import shadow
 from hlo.backend.kernels.shares import own_leaves
-from hlo.backend.kernels.stage import emit_part
+from hlo.backend.kernels.stage import Written, emit_part
 from hlo.backend.kernels.streams import end_streams, plan_streams
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
@@ -49,9 +50,14 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     parts = [p for p in parts_of(elemental, outputs) if p.size]
     for part in parts:
         plan_streams(elemental, part)
-    units = _emit_parts(elemental, parts)
+    record = elemental.nest.begin_record() if target.schedules is not None else None
+    units, written = _emit_parts(elemental, parts)
+    text = function_text(w)
+    if target.schedules is not None and record is not None:
+        target.schedules.of[text] = shadow(elemental, instruction, parts, written)
+        target.schedules.opened[text] = record.loops
     return Kernel(
-        function_text(w),
+        text,
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -141,14 +147,15 @@ def _buffer(elemental: Elemental, number: int) -> Value:
     return w.pure("ptr", f"load ptr, ptr {slot}, align 8")
 
 
-def _emit_parts(elemental: Elemental, parts: list[Part]) -> int:
-    """The code of all parts; how many units they have together."""
+def _emit_parts(elemental: Elemental, parts: list[Part]) -> tuple[int, list[Written]]:
+    """The code of all parts; how many units they have together, and what was decided meanwhile."""
+    written = []
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
     spans = spans_of(parts)
     units = total_of(spans)
     for part, span in zip(parts, spans, strict=True):
         low, high = span.limits(elemental.nest.w, begin, end, units)
-        emit_part(elemental, part, low, high)
+        written.append(emit_part(elemental, part, low, high))
         end_streams(elemental, part)
     assert elemental.nest.depth == 0, "all loops are closed"
-    return units
+    return units, written
