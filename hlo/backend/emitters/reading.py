@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from hlo.backend.emitters.elemental import Elemental, Path
 from hlo.backend.emitters.trace import reduced_index, trace
 from hlo.backend.lanes.access import Memory
+from hlo.backend.loops.schedule import Reduction
 from hlo.indexing import affine
 from hlo.indexing.affine import Index, Variable
 from hlo.ir.instruction import Instruction
 
 
+def shown(elemental: Elemental, fold: Instruction, form: Reduction) -> Reduction:
+    """How a reduce or reduce-window is made, with what it reads and leaves for later stages."""
+    roots = _arrays(fold)
+    met = trace(elemental, roots)
+    asked = {*met.heavy_at, *met.rounded_at, *(read.source for read in met.reads)}
+    saved = elemental.saved.items()
+    fills = (i.name for i, s in saved if i in asked and s.is_touched and not s.is_filled)
+    return replace(form, reads=names_read(elemental, roots), fills=tuple(fills))
+
+
 def read_by(elemental: Elemental, fold: Instruction) -> tuple[str, ...]:
-    """What a reduce or reduce-window reads."""
+    """What a reduce reads."""
+    return names_read(elemental, _arrays(fold))
+
+
+def _arrays(fold: Instruction) -> list[tuple[Instruction, Index, Path]]:
+    """What is folded, at an index that may be any."""
     dims = fold.shape.elements[0].dims if fold.shape.is_tuple else fold.shape.dims
     if fold.opcode == "reduce":
         at = tuple(affine.of(Variable(f"d{k}", 0, max(n - 1, 0))) for k, n in enumerate(dims))
@@ -21,7 +39,7 @@ def read_by(elemental: Elemental, fold: Instruction) -> tuple[str, ...]:
     else:
         index = free_index(fold.operands[0].shape.dims)
     arrays = fold.operands[: len(fold.operands) // 2]
-    return names_read(elemental, [(x, index, ()) for x in arrays])
+    return [(x, index, ()) for x in arrays]
 
 
 def free_index(dims: Sequence[int]) -> Index:
@@ -32,21 +50,26 @@ def free_index(dims: Sequence[int]) -> Index:
 def names_read(
     elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]
 ) -> tuple[str, ...]:
-    """Operands p0, p1, ..; folds and kept values by their names, these only where they are read.
-
-    The first that computes a kept value fills it meanwhile.
+    """Operands p0, p1, ..; folds and what stages have left by their names, in place of what these
+    read.
     """
-    own, filled = elemental.memory, {}
+    own = elemental.memory
     base = next(iter(own.values()), None)
-    for kept, saved in elemental.saved.items():
-        if saved.is_filled and base is not None:
-            filled[kept, ()] = Memory(base.base, base.dtype, 0, -1)
-    elemental.memory = own | filled
+    if base is None:
+        return ()
+    left = Memory(base.base, base.dtype, 0, -1)
+    made: dict[tuple[Instruction, Path], Memory] = {}
+    made |= {(kept, ()): left for kept, saved in elemental.saved.items() if saved.is_filled}
+    elemental.memory = own | made
     try:
+        for fold, _ in trace(elemental, roots).reductions:
+            count = len(fold.shape.elements) if fold.shape.is_tuple else 0
+            paths: list[Path] = [(k,) for k in range(count)] or [()]
+            made |= {(fold, path): left for path in paths}
+        elemental.memory = own | made
         found = trace(elemental, roots)
     finally:
         elemental.memory = own
     leaves = sorted({r.leaf for r in found.reads if r.leaf >= 0})
-    values = [r.source.name for r in found.reads if r.leaf < 0]
-    values += [fold.name for fold, _ in found.reductions]
-    return (*(f"p{leaf}" for leaf in leaves), *dict.fromkeys(values))
+    values = dict.fromkeys(r.source.name for r in found.reads if r.leaf < 0)
+    return (*(f"p{leaf}" for leaf in leaves), *values)

@@ -9,16 +9,16 @@ Long sums are summed in blocks, so that their error grows with the square root o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, axes_of, looped, sizes_of
 from hlo.backend.emitters.elemental import Elemental, Path, emits
 from hlo.backend.emitters.joining import Accumulators, Joining
-from hlo.backend.emitters.reading import read_by
+from hlo.backend.emitters.reading import shown
 from hlo.backend.emitters.reducers import Reducer
 from hlo.backend.emitters.trace import HEAVY, trace
 from hlo.backend.ir.writer import Value
@@ -77,7 +77,7 @@ def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accu
     is_outer, elemental.is_folding = not elemental.is_folding, True
     is_across = lanes == 1 and reducer.reassociates and prod(space.extents) >= UNROLLED
     form = space.across(indices) if is_across else space.within(indices, lanes)
-    with elemental.nest.making(lambda: replace(form, reads=read_by(elemental, instruction))):
+    with elemental.nest.making(partial(shown, elemental, instruction, form)):
         made = space.across_lanes if is_across else space.in_order
         results = made(indices, form)
     if is_outer:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 
-from msgspec.structs import replace
-
 from hlo.attributes.window import Window
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, axes_of, looped
 from hlo.backend.emitters.elemental import Elemental, Path, emits
-from hlo.backend.emitters.reading import read_by
+from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
@@ -59,8 +57,7 @@ def _folded(
     for group in _groups(instruction, indices):
         own, own_totals = [indices[k] for k in group], [totals[k] for k in group]
         form = form_of(instruction, types.width(own_totals[0][0]), len(own))
-        shown = partial(_shown, elemental, instruction, form)
-        with elemental.nest.making(shown):
+        with elemental.nest.making(partial(shown, elemental, instruction, form)):
             if _is_written_out(instruction):
                 made = _unrolled(elemental, instruction, own, own_totals)
             else:
@@ -110,10 +107,6 @@ def form_of(instruction: Instruction, lanes: int, results: int) -> Reduction:
     axes = axes_of(extents, role, in_blocks=is_long)
     tree = Tree.BLOCKS if is_long else Tree.IN_ORDER
     return Reduction(instruction.name, reducer.name, axes, lanes, results, tree=tree)
-
-
-def _shown(elemental: Elemental, instruction: Instruction, form: Reduction) -> Reduction:
-    return replace(form, reads=read_by(elemental, instruction))
 
 
 def _unrolled(

@@ -26,6 +26,7 @@ from hlo.backend.kernels.prefetching import fetched, read_ahead
 from hlo.backend.kernels.rows import SavedRow
 from hlo.backend.kernels.shadow_streams import stream_nodes
 from hlo.backend.kernels.stage import Written
+from hlo.backend.loops.opened import Record
 from hlo.backend.loops.placing import placed
 from hlo.backend.loops.schedule import (
     Axis,
@@ -33,8 +34,8 @@ from hlo.backend.loops.schedule import (
     Fill,
     Hint,
     Loop,
+    LoopNest,
     LoopSchedule,
-    Nest,
     Node,
     Prefetch,
     Role,
@@ -51,20 +52,15 @@ Nodes = tuple[Node, ...]
 
 
 def shadow(
-    elemental: Elemental, instruction: Instruction, parts: Sequence[Part], written: list[Written]
+    elemental: Elemental, record: Record, parts: Sequence[Part], written: list[Written]
 ) -> LoopSchedule:
-    """The schedule of a kernel that has been written."""
-    record = elemental.nest.record
-    assert record is not None, "what is shown was recorded"
+    """The schedule of a kernel that has been written; record: what was opened meanwhile."""
     spans = spans_of(parts)
     shown = [
         _Shadow(elemental, part, made).nest(span)
         for part, made, span in zip(parts, written, spans, strict=True)
     ]
     return LoopSchedule(
-        instruction.name,
-        instruction.opcode,
-        str(instruction.shape),
         total_of(spans),
         elemental.scratch_bytes,
         placed(shown, record.loops),
@@ -81,10 +77,10 @@ class _Shadow:
         named = {v: Variable(axis_name(k), v.low, v.high) for k, v in enumerate(part.variables)}
         self.named: dict[Atom, Expr] = {v: affine.of(n) for v, n in named.items()}
 
-    def nest(self, span: Span) -> Nest:
+    def nest(self, span: Span) -> LoopNest:
         part = self.part
         body = self._squares() if part.squares is not None else self._body()
-        return Nest(part.low, part.dims, part.units, span.first, span.count, body)
+        return LoopNest(part.low, part.dims, part.units, span.first, span.count, body)
 
     def _body(self) -> Nodes:
         part = self.part
@@ -268,6 +264,8 @@ class _Shadow:
         value = output.source.name
         if output.path:
             value += "{" + ",".join(map(str, output.path)) + "}"
+        if output.source.opcode in ("reduce", "reduce-window"):
+            reads = ()  # its own line says what
         start, over = _window(output)
         return Store(
             "result" if output.leaf == 0 else f"result{output.leaf}",
@@ -281,8 +279,7 @@ class _Shadow:
 
     def _named(self, index: Index) -> Iterator[str]:
         for e in index:
-            text = repr(e.substituted(self.named))
-            yield text.replace(" ", "") if len(text) < 12 else text
+            yield repr(e.substituted(self.named)).replace(" ", "")
 
 
 def _kept_dims(kept: SavedRow | KeptRow | KeptStrip, instruction: Instruction) -> tuple[int, ...]:

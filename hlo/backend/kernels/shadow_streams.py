@@ -39,7 +39,8 @@ def _walked(elemental: Elemental, part: Part, walk: Walk, places: Sequence[Place
     whole = length // walk.rows * walk.rows
     forms = " and ".join(dict.fromkeys(reducers.reducer(fold).name for fold in walk.folds))
     reads = dict.fromkeys(name for fold in walk.folds for name in read_by(elemental, fold))
-    text = f"{forms} of {walk.rows} rows by pairs, reads {', '.join(reads)}"
+    order = "in order" if any(fold.shape.is_tuple for fold in walk.folds) else "by pairs"
+    text = f"{forms} of {walk.rows} rows {order}, reads {', '.join(reads)}"
     name = axis_name(len(outer), "r")
     chunk = Loop(columns, (Fill(names, text),))
     if walk.block:

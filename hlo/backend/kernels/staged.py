@@ -54,8 +54,7 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     units, written = _emit_parts(elemental, parts)
     text = function_text(w)
     if target.schedules is not None and record is not None:
-        target.schedules.of[text] = shadow(elemental, instruction, parts, written)
-        target.schedules.opened[text] = record.loops
+        target.schedules.enter(text, shadow(elemental, record, parts, written), record)
     return Kernel(
         text,
         units,

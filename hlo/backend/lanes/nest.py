@@ -91,13 +91,13 @@ class Nest:
         if level.opened is None:
             yield
             return
-        outer, made = level.opened, Made(reduction())
-        level.opened = made.inner
+        outer, inner = level.opened, list[Opened | Made]()
+        level.opened = inner
         try:
             yield
         finally:
             level.opened = outer
-            outer.append(made)
+        outer.append(Made(reduction(), inner))
 
     # -- loops -------------------------------------------------------------------------------
 

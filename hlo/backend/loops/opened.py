@@ -1,6 +1,6 @@
 """Loops as they are opened: what a schedule makes of its axes, and what emission really opened.
 
-    Nest --loops_of--> [Opened]: a tree of loops      equal to what a Record has seen
+    LoopNest --loops_of--> [Opened]: a tree of loops      equal to what a Record has seen
 
 A record is kept where somebody asks for one (--emit=loops, and the tests). Reductions enter it
 while they are made: where they stand follows from where they are asked for.
@@ -17,8 +17,8 @@ from hlo.backend.loops.schedule import (
     Axis,
     Hint,
     Loop,
+    LoopNest,
     LoopSchedule,
-    Nest,
     Node,
     Place,
     Plan,
@@ -65,6 +65,12 @@ class Schedules:
         self.of: dict[str, LoopSchedule | Plan] = {}
         self.opened: dict[str, Steps] = {}
 
+    def enter(self, text: str, schedule: LoopSchedule | Plan, record: Record | None = None) -> None:
+        """A kernel's, the first time that it is made."""
+        self.of.setdefault(text, schedule)
+        if record is not None:
+            self.opened.setdefault(text, record.loops)
+
 
 def opened(low: object, high: object, step: int, inner: Steps) -> Opened:
     """A loop between two bounds, numbers where they are known."""
@@ -73,7 +79,7 @@ def opened(low: object, high: object, step: int, inner: Steps) -> Opened:
     return Opened(None, None, step, inner)
 
 
-def loops_of(nest: Nest) -> Steps:
+def loops_of(nest: LoopNest) -> Steps:
     """What a nest's code opens: one loop over its units, what they hold inside of it."""
     body = nest.body
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].axis.role is Role.PARALLEL:
@@ -108,6 +114,8 @@ def over(axis: Axis, inner: Inner) -> Steps:
         return [Opened(None, None, axis.step, inner())]
     if axis.of:
         return _between(axis, inner)
+    if axis.role is Role.SCANNED:
+        return _scanned(axis, inner)
     if axis.role is Role.VECTOR:
         return _batches(axis, axis.extent, inner, 0)
     if axis.role is Role.REDUCED and axis.step > 1:
@@ -126,6 +134,18 @@ def _between(axis: Axis, inner: Inner) -> Steps:
     if axis.tail_step:
         found.append(Opened(None, None, axis.tail_step, inner()))
     return found
+
+
+def _scanned(axis: Axis, inner: Inner) -> Steps:
+    """Along an axis whose steps wait for each other: vectors, or single steps in blocks."""
+    if axis.lanes > 1:
+        whole = axis.extent // axis.step * axis.step
+        found: Steps = [Opened(0, whole, axis.step, inner())] if whole else []
+        return found + (inner() if whole < axis.extent else [])
+    if axis.blocks:
+        (size,) = axis.blocks
+        return [Opened(0, -(-axis.extent // size) * size, size, [Opened(None, None, 1, inner())])]
+    return [Opened(0, axis.extent, 1, inner())]
 
 
 # -- reductions ------------------------------------------------------------------------------

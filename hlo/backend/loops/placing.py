@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.loops.opened import Made, Opened, Steps, over
-from hlo.backend.loops.schedule import Cache, Loop, Nest, Node, Reduction, Role
+from hlo.backend.loops.schedule import Cache, Loop, LoopNest, Node, Reduction, Role
 
 
-def placed(nests: Sequence[Nest], seen: Steps) -> tuple[Nest, ...]:
+def placed(nests: Sequence[LoopNest], seen: Steps) -> tuple[LoopNest, ...]:
     """The nests with their reductions; seen: a loop over the units of each."""
     outer, found = _Walk(list(seen)), []
     for nest in nests:

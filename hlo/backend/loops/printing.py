@@ -13,8 +13,8 @@ from hlo.backend.loops.schedule import (
     Direction,
     Fill,
     Loop,
+    LoopNest,
     LoopSchedule,
-    Nest,
     Node,
     Place,
     Prefetch,
@@ -29,28 +29,24 @@ from hlo.backend.loops.schedule import (
 _NOTE_COLUMN = 56  # where remarks of a line begin
 
 
-def print_schedule(schedule: LoopSchedule, name: str) -> str:
-    """The kernel's text, under the name that the program gives it."""
-    units = f"{schedule.units} unit" + "s" * (schedule.units != 1)
-    head = f"kernel {name} ({schedule.name}): {schedule.shape} {schedule.opcode}, {units}"
-    if schedule.scratch_bytes:
-        head += f", {schedule.scratch_bytes} bytes of scratch"
-    lines = [head]
+def print_schedule(schedule: LoopSchedule) -> list[str]:
+    """The lines below the kernel's own."""
+    lines = []
     for nest in schedule.nests:
         inner = "  "
         if len(schedule.nests) > 1:
             lines.append(f"  {_box(nest)}{_share(nest, schedule.units)}")
             inner = "    "
         lines += [inner + line for line in _body((*nest.entry, *nest.body))]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
-def _box(nest: Nest) -> str:
+def _box(nest: LoopNest) -> str:
     spans = (f"{n}:{n + size}" for n, size in zip(nest.low, nest.dims, strict=True))
     return f"box [{', '.join(spans)}]"
 
 
-def _share(nest: Nest, units: int) -> str:
+def _share(nest: LoopNest, units: int) -> str:
     if (nest.count, nest.units) == (units, units):
         return ""
     own = "" if nest.count == nest.units else f", {nest.units} of its own"
@@ -64,7 +60,7 @@ def _body(nodes: Sequence[Node]) -> Iterator[str]:
                 yield f"for {_axis(axis)}"
                 yield from ("  " + line for line in _body(body))
             case Reduction(body=body):
-                yield _noted(_reduction(node), _reads(node.reads))
+                yield _noted(_reduction(node), _reads(node.reads, node.fills))
                 yield from ("  " + line for line in _body(body))
             case Cache():
                 yield _cache(node)
@@ -80,8 +76,9 @@ def _noted(line: str, note: str) -> str:
     return f"{line:<{_NOTE_COLUMN}}{note}" if note else line
 
 
-def _reads(names: Sequence[str]) -> str:
-    return f"  reads {', '.join(names)}" if names else ""
+def _reads(names: Sequence[str], fills: Sequence[str] = ()) -> str:
+    text = f"  reads {', '.join(names)}" if names else ""
+    return f"{text}, fills {', '.join(fills)}" if fills else text
 
 
 def _axis(axis: Axis) -> str:

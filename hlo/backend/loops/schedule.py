@@ -130,7 +130,8 @@ class Fill(Struct, frozen=True):
 
 class Reduction(Struct, frozen=True):
     """A fold: value = form over axes. results: indices folded side by side; accumulators: vectors
-    of each; lanes: those of its results, each of which folds for itself.
+    of each; lanes: those of its results, each of which folds for itself. fills: kept values that it
+    computes first.
     """
 
     value: str
@@ -142,6 +143,7 @@ class Reduction(Struct, frozen=True):
     tree: Tree = Tree.IN_ORDER
     source: Source = Source.DIRECT
     reads: tuple[str, ...] = ()
+    fills: tuple[str, ...] = ()
     body: tuple[Node, ...] = ()
 
 
@@ -176,7 +178,7 @@ class Loop(Struct, frozen=True):
 Node = Loop | Reduction | Cache | Fill | Prefetch | Store
 
 
-class Nest(Struct, frozen=True):
+class LoopNest(Struct, frozen=True):
     """The loops of one box of index space: low + [0, dims).
 
     units: what it can be split into; of the kernel's, those in [first, first + count). entry: what
@@ -193,21 +195,14 @@ class Nest(Struct, frozen=True):
 
 
 class LoopSchedule(Struct, frozen=True):
-    """The loops of one kernel. name: of the instruction that it computes."""
+    """The loops of one kernel: nests that run one after the other over a range of its units."""
 
-    name: str
-    opcode: str
-    shape: str
     units: int
     scratch_bytes: int
-    nests: tuple[Nest, ...]
+    nests: tuple[LoopNest, ...]
 
 
 class Plan(Struct, frozen=True):
     """A kernel that is no nest of these loops: the lines that say how it works."""
 
-    name: str
-    opcode: str
-    shape: str
-    units: int
     lines: tuple[str, ...]

@@ -17,7 +17,7 @@ from hlo.machine import NAMED
 from tests.support import program_texts
 
 ROOT = Path(__file__).parents[3]
-FILES = sorted((ROOT / "digest").glob("*.hlo"))
+FILES = sorted([*(ROOT / "digest").glob("*.hlo"), *(ROOT / "golden" / "loops").glob("*.hlo")])
 MACHINES = ("sapphirerapids", "x86-64-v3", "generic")
 
 Shape = tuple[object, ...]
