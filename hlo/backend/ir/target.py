@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.ir.kernel import Kernel
 from hlo.backend.loops.opened import Schedules
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
 
@@ -22,6 +24,12 @@ class Target(Struct, frozen=True):
     @property
     def vector_bytes(self) -> int:
         return self.machine.vector_bytes
+
+    def shown(self, kernel: Kernel, *lines: str) -> Kernel:
+        """A kernel whose plan these lines say, where somebody asks."""
+        if self.schedules is not None:
+            self.schedules.enter(kernel.text, Plan(lines))
+        return kernel
 
     def has(self, feature: str) -> bool:
         return self.machine.has(feature)

@@ -132,7 +132,7 @@ def _reduced(axis: Axis) -> str:
 
 def _cache(node: Cache) -> str:
     size = "" if node.place is Place.REGISTERS else f", {node.size_bytes} bytes"
-    shares = f", where {node.shares} lay" if node.shares else ""
+    shares = f", in the memory of {node.shares}" if node.shares else ""
     dims = ",".join(map(str, node.dims))
     return f"cache {node.value}[{dims}] {node.dtype} {node.place.value}{size}{shares}"
 

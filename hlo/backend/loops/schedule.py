@@ -118,7 +118,7 @@ class Cache(Struct, frozen=True):
     dtype: str
     size_bytes: int
     place: Place
-    shares: str = ""  # the value that lay there before
+    shares: str = ""  # the value that lies there at other times
 
 
 class Fill(Struct, frozen=True):

@@ -48,7 +48,6 @@ from hlo.backend.kernels.contraction.split import (
     split_stream,
     sum_kernel,
 )
-from hlo.backend.loops.schedule import Plan as Shown
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
@@ -94,6 +93,7 @@ def contraction_kernels(
         return made
     if epilogue is not None:  # the results before it, which alone tell, are nowhere
         raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
+    target.shown(repair, "repair: products whose factors are not finite, with the zeros left out")
     last = KernelCall(repair, (places.lhs, places.rhs, places.result))
     return replace(made, calls=(*made.calls, last))
 
@@ -144,7 +144,7 @@ class _Sequence:
 
     def add_before(self, kernel: Kernel, source: int, size: int, plan: str) -> int:
         """A kernel that writes a new temporary from a buffer; the temporary's place."""
-        self._show(kernel, (plan,))
+        self.target.shown(kernel, plan)
         place = self._next_place
         self.temporaries.append(size)
         self.calls.append(KernelCall(kernel, (source, place)))
@@ -189,12 +189,8 @@ class _Sequence:
         return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs, sums=self.sums)
 
     def _call(self, kernel: Kernel, plan: tuple[str, ...], *buffers: int) -> None:
-        self._show(kernel, plan)
+        self.target.shown(kernel, *plan)
         self.calls.append(KernelCall(kernel, buffers))
-
-    def _show(self, kernel: Kernel, plan: tuple[str, ...]) -> None:
-        if self.target.schedules is not None:
-            self.target.schedules.enter(kernel.text, Shown(plan))
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
