@@ -189,7 +189,9 @@ def tokens_text(text: str) -> str:
 def emit_stage(
     module: Module, stage: str, mode: str = "strict", machine: Machine | None = None
 ) -> str:
-    """One stage of an optimised module as text: schedule, buffers, program, llvm, llvm-opt, asm.
+    """One stage of an optimised module as text.
+
+    schedule, buffers, loops, program, llvm, llvm-opt, asm.
 
     machine: of which code is shown; None: the one that it runs on.
     """
@@ -202,6 +204,13 @@ def annotated_assembly(
 ) -> str:
     """One kernel of an optimised module as assembly beside HLO names; raises HloError for none."""
     return str(import_module("hlo.backend.annotate").annotated(module, kernel, mode, machine))
+
+
+def kernel_loops(
+    module: Module, kernel: str, mode: str = "strict", machine: Machine | None = None
+) -> str:
+    """One kernel's loops of an optimised module as text; raises HloError for none."""
+    return str(backend().kernel_loops(module, kernel, mode, machine))
 
 
 def stage_texts(

@@ -40,6 +40,11 @@ class Reducer(Struct, frozen=True):
         return bool(self.opcodes) and set(self.opcodes) <= {"maximum", "minimum"}
 
     @property
+    def name(self) -> str:
+        """What it is called: its ops, or its computation where these are not all of it."""
+        return " and ".join(dict.fromkeys(self.opcodes)) or self.computation.name
+
+    @property
     def is_cheap(self) -> bool:
         return bool(self.opcodes)
 

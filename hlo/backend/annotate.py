@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,7 +24,7 @@ from hlo.backend.linking import toolchain
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.implementations import implementations
 from hlo.backend.planning.lowering import lower
-from hlo.backend.planning.program import BranchStep, KernelStep, LoopStep, Program, Step
+from hlo.backend.planning.program import kernel_steps
 from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
@@ -51,7 +50,7 @@ def annotated(
     plan = assign(order, implementations(order, target), target.machine)
     program = lower(plan, thread_count(None), target.machine)
     users: dict[int, dict[Instruction, None]] = {}
-    for step in _kernel_steps(program):
+    for step in kernel_steps(program):
         users.setdefault(step.kernel, {})[step.instruction] = None
     parts = []
     for number, instructions in users.items():
@@ -63,19 +62,6 @@ def annotated(
         known = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in users.items())
         raise HloError("arguments", f"there is no kernel {name}, expected one of: {known}")
     return "\n".join(parts)
-
-
-def _kernel_steps(program: Program) -> Iterator[KernelStep]:
-    stack: list[Step] = [s for steps in (program.steps, *program.routines) for s in steps][::-1]
-    while stack:
-        step = stack.pop()
-        match step:
-            case KernelStep():
-                yield step
-            case LoopStep():
-                stack += reversed((*step.condition, *step.body))
-            case BranchStep():
-                stack += [s for branch in reversed(step.branches) for s in reversed(branch)]
 
 
 def _kernel_text(

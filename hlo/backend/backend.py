@@ -21,6 +21,7 @@ from hlo.backend.linking import recall, toolchain
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.installing import link
 from hlo.backend.linking.tabulation import link_table
+from hlo.backend.loops_text import loops
 from hlo.backend.padded import PaddedExecutable
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import BufferPlan
@@ -166,9 +167,14 @@ def _buffers_text(module: Module, mode: str, machine: Machine | None) -> str:
     return str(assign_buffers(schedule(module), target_of(machine, mode)))
 
 
+def _loops_text(module: Module, mode: str, machine: Machine | None) -> str:
+    return kernel_loops(module, None, mode, machine)
+
+
 STAGES = (
     Stage("schedule", "txt", lambda module, *_: str(schedule(module))),
     Stage("buffers", "txt", _buffers_text),
+    Stage("loops", "txt", _loops_text),
     Stage("program", "txt", lambda *given: str(_program(*given))),
     Stage("llvm", "ll", _llvm_text),
     Stage("llvm-opt", "ll", _optimised_text),
@@ -181,6 +187,13 @@ def emit_stage(
 ) -> str:
     """The text of one stage of an optimised module; KeyError for a name that is none."""
     return {s.name: s for s in STAGES}[stage].text(module, mode, machine)
+
+
+def kernel_loops(
+    module: Module, kernel: str | None, mode: str = "strict", machine: Machine | None = None
+) -> str:
+    """The loops of an optimised module's kernels as text, or those of one."""
+    return loops(module, target_of(machine, mode), kernel)
 
 
 def stage_texts(

@@ -32,6 +32,7 @@ STAGES = (
     "optimized",
     "schedule",
     "buffers",
+    "loops",
     "program",
     "llvm",
     "llvm-opt",
@@ -99,7 +100,7 @@ def op_list() -> str:
     "--kernel",
     default=None,
     metavar="NAME",
-    help="With --emit=asm: one kernel, beside HLO names, with loops and instruction mixes.",
+    help="With --emit=loops: one kernel; --emit=asm: beside HLO names, with instruction mixes.",
 )
 @print_flags
 @click.option("--list-passes", "listed", flag_value="passes", help="Passes and pipelines.")
@@ -172,8 +173,8 @@ def command(
 
 
 def _check_flags(emit: str, kernel: str | None) -> None:
-    if kernel is not None and emit != "asm":
-        raise click.UsageError("--kernel goes with --emit=asm")
+    if kernel is not None and emit not in ("asm", "loops"):
+        raise click.UsageError("--kernel goes with --emit=asm or --emit=loops")
 
 
 def _pipeline_text(path: str) -> str:
@@ -209,6 +210,8 @@ def _emitted(
             dump.write(name, text)
     if emit in ("hlo", "optimized"):
         return driver.to_text(optimized, options)
+    if kernel is not None and emit == "loops":
+        return driver.kernel_loops(optimized, kernel, *code_for)
     if kernel is not None:
         return driver.annotated_assembly(optimized, kernel, *code_for)
     text = driver.emit_stage(optimized, emit, *code_for)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # From the lowest up; a file or a folder under hlo/, each file in the first that holds it.
 ROOMS = (
     "ir", "machine.py", "attributes", "ops", "indexing", "analysis", "passes", "backend/ir",
-    "backend/isa", "backend/math", "backend/lanes", "backend/loops", "backend/emitters",
+    "backend/isa", "backend/loops", "backend/math", "backend/lanes", "backend/emitters",
     "backend/kernels", "backend/planning", "backend/entry", "backend/linking", "backend",
 )  # fmt: skip
 

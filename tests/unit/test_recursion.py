@@ -60,6 +60,7 @@ ALLOWED = {
         indexing.affine.Expr.substituted*2
         indexing.affine.rests_on_values backend.lanes.nest.Nest._atom*3
         backend.lanes.nest.Nest._lane_atom*2
+        backend.loops.placing._whole
     """,
     "a call for each loop or branch around another, which check_nesting bounds by 100": """
         backend.entry.llvm_ir._Entry._branch*6
@@ -86,6 +87,9 @@ ALLOWED = {
         backend.kernels.scatter.select_scatter._Build._windows*2
         backend.kernels.stage._Emission.run*2 backend.kernels.streams._Emission._outer*2
         backend.kernels.strips._Strip._inner*2 analysis.selections._is_ordered.fold
+        backend.loops.printing._body backend.loops.opened.reduced*3
+        backend.loops.opened._stretch backend.kernels.shadow._Shadow._rows
+        backend.loops.placing._has_lanes backend.loops.placing._placed
     """,
     "another form of a number, of a type made of others, or a piece of what is cut": """
         backend.ir.cutting._cut backend.math.complex_arithmetic.Complex.to
@@ -106,6 +110,7 @@ ALLOWED = {
         parser.outline._nested parser.pieces._called*2 passes.cse._attribute_key
         passes.patterns.movement._steps_along
         printer.writer.Writer._own*3
+        backend.loops_text._inner
     """,
     "a call for each group of a pipeline, which its parser bounds by 16": """
         passes.manager.Manager._fixpoint*2 passes.pipeline._named*3 passes.recovery.without

@@ -36,7 +36,8 @@ RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
 BACKEND_LAYERS = (
     ("ir",),
     ("isa",),
-    ("math", "lanes", "loops"),
+    ("loops",),
+    ("math", "lanes"),
     ("emitters",),
     ("kernels",),
     ("planning",),
@@ -56,7 +57,7 @@ LONG: dict[str, str] = {}
 
 # Instructions are asked about in one room, which knows machines, the writer and types.
 INSTRUCTIONS = "hlo/backend/isa"
-BELOW_INSTRUCTIONS = {"hlo.machine", "hlo.once", "hlo.backend.ir.writer"}
+BELOW_INSTRUCTIONS = {"hlo.machine", "hlo.once", "hlo.backend.ir.writer", "hlo.backend.ir.kernel"}
 BELOW_INSTRUCTIONS |= {"hlo.ir", "hlo.ir.dtype"}
 # Those that describe machines, and that tell LLVM of one.
 KNOW_FEATURES = {"hlo/machine.py", "hlo/backend/linking/toolchain.py"}
@@ -211,10 +212,12 @@ OF_MACHINES = re.compile(
     r"PER_(US|CYCLE)\b|LATENCY|LINE_BYTES\b|CACHE|(_|\b)(L[123]|WAYS?|SETS|REGISTERS|BANDWIDTH)(_|\b)"
 )
 OF_CACHES = re.compile(r"\b(caches?|(in|the) L[123]|second-level|first-level)\b")
-# Caches of files and of objects are none of a processor's.
-OTHER_CACHES = "linking"
+# Caches of files and of objects are none of a processor's; tiles are an instruction set's.
+NOT_DESCRIBED = ("linking", "isa")
 DESCRIBED = [
-    p for p in FILES if {"passes", "backend"} & set(p.parts) and OTHER_CACHES not in p.parts
+    p
+    for p in FILES
+    if {"passes", "backend"} & set(p.parts) and not set(NOT_DESCRIBED) & set(p.parts)
 ]
 
 
@@ -241,7 +244,7 @@ def test_what_describes_a_machine_stands_in_its_description(path: Path) -> None:
     text = path.read_text()
     numbers = numbers_of(text)
     assert [n for n, c in numbers if OF_MACHINES.search(n) or OF_CACHES.search(c)] == []
-    assert not re.search(r"\b(Cache|Rates)\(", text)
+    assert not re.search(r"from hlo\.machine import .*\bCache\b|\bRates\(", text)
 
 
 def test_the_scan_finds_numbers_of_machines() -> None:

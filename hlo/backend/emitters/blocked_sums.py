@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Bound, Nest
+from hlo.backend.loops.schedule import Axis, Role, axis_name
 from hlo.indexing.affine import Expr
 
 FEW = 16  # terms that are added one after the other,
@@ -64,7 +65,7 @@ class BlockedSums(Struct):
         if depth == len(self.extents):
             return self.step(outer, sums)
         length, inner = self.extents[depth], prod(self.extents[depth + 1 :]) * self.terms
-        sizes = _sizes(length)
+        sizes = sizes_of(length)
 
         def one(counter: Value, values: Values) -> Values:
             index = [*outer, self.nest.variable(counter, 0, length - 1)]
@@ -104,7 +105,7 @@ class BlockedSums(Struct):
         return self.nest.loop(low, most, size, sums, block)
 
 
-def _sizes(length: int) -> list[int]:
+def sizes_of(length: int) -> list[int]:
     """Blocks of so many terms, the largest first."""
     found: list[int] = []
     size = FEW
@@ -112,3 +113,11 @@ def _sizes(length: int) -> list[int]:
         found.insert(0, size)
         size *= BLOCKS
     return found
+
+
+def axes_of(extents: Sequence[int], role: Role, *, in_blocks: bool = False) -> tuple[Axis, ...]:
+    """The axes of a fold, whose sums may be in blocks."""
+    return tuple(
+        Axis(axis_name(k, "r"), n, role, blocks=tuple(sizes_of(n)) if in_blocks else ())
+        for k, n in enumerate(extents)
+    )

@@ -9,6 +9,7 @@ Long sums are summed in blocks, so that their error grows with the square root o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 from msgspec import Struct
@@ -16,14 +17,17 @@ from msgspec import Struct
 from hlo.analysis.op_costs import HEAVY
 from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.emitters import reducers
-from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
+from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, axes_of, looped, sizes_of
 from hlo.backend.emitters.elemental import Elemental, emits
+from hlo.backend.emitters.joining import Accumulators, Joining
+from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import stride
 from hlo.backend.lanes.lane_loops import lane_loop
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
+from hlo.backend.loops.schedule import Axis, Reduction, Role, Source, Tail, Tree, axis_name
 from hlo.backend.loops.trace import trace
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable
@@ -31,9 +35,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
-Accumulators = list[Lanes]  # of one result element: one per reduced array
 BLOCK = 256  # elements that one accumulator takes before it is added to the total
-_LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
 _MOST_SEARCHED = 32  # instructions after a fold
 UNROLLED = 8  # folds up to this length are written without a loop,
 SHORT = 16  # and up to this one where each lane folds a row of its own,
@@ -71,10 +73,11 @@ def _folded(elemental: Elemental, fold: Fold, indices: list[Index]) -> list[Accu
     if 0 in space.extents:
         return [[elemental.splat(z, lanes) for z in space.inits] for _ in indices]
     is_outer, elemental.is_folding = not elemental.is_folding, True
-    if lanes == 1 and reducer.reassociates and prod(space.extents) >= UNROLLED:
-        results = space.across_lanes(indices)
-    else:
-        results = space.in_order(indices, lanes)
+    is_across = lanes == 1 and reducer.reassociates and prod(space.extents) >= UNROLLED
+    form = space.across(indices) if is_across else space.within(indices, lanes)
+    with elemental.nest.making(partial(shown, elemental, instruction, form)):
+        made = space.across_lanes if is_across else space.in_order
+        results = made(indices, form)
     if is_outer:
         elemental.is_folding = False
     if is_outer and lanes == 1 and not elemental.guards:
@@ -115,6 +118,11 @@ class Space(Struct):
     element: Callable[[Sequence[Index]], list[Accumulators]]
     instruction: Instruction
 
+    @property
+    def joining(self) -> Joining:
+        """Of its partial results."""
+        return Joining(self.elemental, self.reducer, self.kinds)
+
     # -- each lane for itself ----------------------------------------------------------------
 
     @property
@@ -122,23 +130,39 @@ class Space(Struct):
         """Whether each addition loses something."""
         return self.reducer.sums and any(k.is_float or k.is_complex for k in self.kinds)
 
-    def in_order(self, indices: list[Index], lanes: int) -> list[Accumulators]:
-        """Row-major over the reduced dimensions, f(acc, x), for all indices in one loop."""
-        elemental = self.elemental
-        start = [[elemental.splat(z, lanes) for z in self.inits] for _ in indices]
+    def within(self, indices: list[Index], lanes: int) -> Reduction:
+        """How each lane folds for itself: written out, in blocks of sums, or one by one."""
         is_turned = lanes > 1 and self._reads_rows(indices[0])
-        if prod(self.extents) <= UNROLLED or is_turned:
+        is_short = prod(self.extents) <= UNROLLED
+        if is_short or is_turned:
+            axes = axes_of(self.extents, Role.UNROLLED)
+            tree = Tree.PAIRS if self._rounds else Tree.IN_ORDER
+        else:
+            is_long = self._rounds and prod(self.extents) > FEW
+            axes = axes_of(self.factored(indices[0]), Role.REDUCED, in_blocks=is_long)
+            tree = Tree.BLOCKS if is_long else Tree.IN_ORDER
+        source = Source.TURNED if is_turned else Source.DIRECT
+        name = self.instruction.name
+        return Reduction(
+            name, self.reducer.name, axes, lanes, len(indices), tree=tree, source=source
+        )
+
+    def in_order(self, indices: list[Index], form: Reduction) -> list[Accumulators]:
+        """Row-major over the reduced dimensions, f(acc, x), for all indices in one loop."""
+        elemental, lanes = self.elemental, form.lanes
+        start = [[elemental.splat(z, lanes) for z in self.inits] for _ in indices]
+        if all(axis.role is Role.UNROLLED for axis in form.axes):
             inner = [
                 affine.delinearized(affine.number(position), self.extents)
                 for position in range(prod(self.extents))
             ]
-            if is_turned:
+            if form.source is Source.TURNED:
                 # Asked for together, rows are read from end to end; each is remembered.
                 self.element([self.full(index, at) for index in indices for at in inner])
             return [self.rounded(a) for a in self._unrolled(indices, start)]
-        if self._rounds and prod(self.extents) > FEW:
-            return self._in_blocks(indices, lanes)
-        extents = self.factored(indices[0])
+        extents = tuple(axis.extent for axis in form.axes)
+        if form.tree is Tree.BLOCKS:
+            return self._in_blocks(indices, extents, lanes)
         flat = self._nested(indices, extents, [], _flat(start))
         return [self.rounded(a) for a in self._regrouped(flat, len(indices))]
 
@@ -249,10 +273,11 @@ class Space(Struct):
 
         return nest.loop(0, extents[depth], 1, carried, body)
 
-    def _in_blocks(self, indices: list[Index], lanes: int) -> list[Accumulators]:
+    def _in_blocks(
+        self, indices: list[Index], extents: tuple[int, ...], lanes: int
+    ) -> list[Accumulators]:
         """Sums of a few elements, of a few such sums each, and so on."""
         elemental, nest = self.elemental, self.elemental.nest
-        extents = self.factored(indices[0])
         zero = _flat(
             [
                 [
@@ -284,39 +309,55 @@ class Space(Struct):
 
     # -- over lanes --------------------------------------------------------------------------
 
-    def across_lanes(self, indices: list[Index]) -> list[Accumulators]:
-        """Partial results per lane, several vectors of them, joined by a fixed tree."""
-        elemental = self.elemental
-        extents = self.factored(indices[0])
-        length = extents[-1]
-        lanes = _fitting(length, elemental.lanes)
+    def across(self, indices: list[Index]) -> Reduction:
+        """How a fold runs over lanes: vectors along its last axis, long sums in blocks of them."""
+        *rows, length = self.factored(indices[0])
+        lanes = _fitting(length, self.elemental.lanes)
         copies = self._copies(length, lanes, len(indices))
-        identity = self.start(lanes)
+        step = lanes * copies
+        rounds = -(-length // step)
+        is_long = self._rounds and prod(rows) * rounds > BLOCK
+        size = step * BLOCK
+        blocks = (*(n * size for n in sizes_of(length // size)), size)
+        tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
+        last = Axis(
+            axis_name(len(rows), "r"), length, Role.VECTOR, step, lanes, tail,
+            blocks=blocks if is_long and length >= size else (),
+        )  # fmt: skip
+        return Reduction(
+            self.instruction.name,
+            self.reducer.name,
+            (*axes_of(rows, Role.REDUCED, in_blocks=is_long), last),
+            results=len(indices),
+            accumulators=copies,
+            tree=Tree.BLOCKS if is_long else Tree.IN_ORDER,
+        )
+
+    def across_lanes(self, indices: list[Index], form: Reduction) -> list[Accumulators]:
+        """Partial results per lane, several vectors of them, joined by a fixed tree."""
+        elemental, copies = self.elemental, form.accumulators
+        identity = self.start(form.axes[-1].lanes)
         start = _flat([identity for _ in range(copies) for _ in indices])
         with elemental.in_other_lanes():
-            flat = self._over_vectors(indices, extents, (lanes, copies), start)
+            flat = self._over_vectors(indices, form, start)
         partial = self._regrouped(flat, copies * len(indices))
         return self._finished(
             [
-                self._joined_copies([partial[c * len(indices) + n] for c in range(copies)])
+                self.joining.joined_copies([partial[c * len(indices) + n] for c in range(copies)])
                 for n in range(len(indices))
             ]
         )
 
     def _over_vectors(
-        self,
-        indices: list[Index],
-        extents: tuple[int, ...],
-        form: tuple[int, int],
-        start: list[Value],
+        self, indices: list[Index], form: Reduction, start: list[Value]
     ) -> list[Value]:
-        """Loops over all extents, vectors along the last; long sums in blocks."""
-        nest = self.elemental.nest
-        (*rows, length), (lanes, copies) = extents, form
-        count, size = copies * len(indices), lanes * copies * BLOCK
-        rounds = -(-length // (lanes * copies))
-        is_long = self._rounds and prod(rows) * rounds > BLOCK
-        blocks = length // size if is_long else 0
+        """Loops over all axes, vectors along the last; long sums in blocks."""
+        nest, copies, last = self.elemental.nest, form.accumulators, form.axes[-1]
+        extents = tuple(axis.extent for axis in form.axes)
+        *rows, length = extents
+        lanes, count = last.lanes, copies * len(indices)
+        size = last.blocks[-1] if last.blocks else 0
+        blocks = length // size if size else 0
 
         def vectors(outer: list[Expr], limits: tuple[int, int], values: list[Value]) -> list[Value]:
             *outer, first = outer
@@ -347,9 +388,9 @@ class Space(Struct):
             rest = vectors([*outer, affine.ZERO], (blocks * size, length), start)
             return joined(values, rest)
 
-        if not is_long:
+        if form.tree is not Tree.BLOCKS:
             return looped(nest, rows, row, start)
-        return BlockedSums(nest, rows, start, row, joined, rounds).from_(start)
+        return BlockedSums(nest, rows, start, row, joined, last.rounds).from_(start)
 
     def _copies(self, length: int, lanes: int, indices: int) -> int:
         """How many vectors of partial results: enough to hide the latency of the fold."""
@@ -384,64 +425,16 @@ class Space(Struct):
             results.append(new)
         return results
 
-    def _joined_copies(self, partial: list[Accumulators]) -> Accumulators:
-        """Vectors joined pairwise."""
-        while len(partial) > 1:
-            pairs = [partial[k : k + 2] for k in range(0, len(partial), 2)]
-            partial = [self.join(*p) if len(p) == 2 else p[0] for p in pairs]
-        return partial[0]
-
     def _finished(self, totals: list[Accumulators]) -> list[Accumulators]:
         """Vectors halved until one lane is left, and the initial value."""
         lanes = types.width(totals[0][0])
         if lanes > 1 and [k.is_pred for k in self.kinds] == [True] and self.reducer.idempotent:
-            return [self._tested(total) for total in totals]
+            return [self.joining.tested(total) for total in totals]
         are_pairs = len(totals).bit_count() == 1 < len(totals)
         if lanes > 1 and are_pairs and not _is_used_alone(self.instruction):
-            return self._halved_together(totals)
-        return [self._ended(self._halved(total)) for total in totals]
-
-    def _tested(self, total: Accumulators) -> Accumulators:
-        """Truths joined by one comparison of all their bits."""
-        w, (value,) = self.elemental.nest.w, parts(total[0])
-        bits = w.cast("bitcast", value, f"i{value.lanes}")
-        if self.reducer.opcodes[0] in ("and", "multiply", "minimum"):
-            return [w.compare("icmp eq", bits, w.int(-1, bits.type))]
-        return [w.compare("icmp ne", bits, w.int(0, bits.type))]
-
-    def _halved(self, total: Accumulators) -> Accumulators:
-        """One vector alone."""
-        w, lanes = self.elemental.nest.w, types.width(total[0])
-        turns = self.reducer.idempotent and all(k.is_float for k in self.kinds)
-        while lanes > 1:
-            lanes //= 2
-            if turns and lanes < _LEAST_VECTOR:
-                low, high = total, [reducers.turned(w, x, lanes) for x in total]
-            else:
-                low, high = ([reducers.half(w, x, lanes, k) for x in total] for k in (0, 1))
-            total = self.join(low, high)
-        return [reducers.half(w, x, 1, 0) if types.width(x) > 1 else x for x in total]
-
-    def _halved_together(self, totals: list[Accumulators]) -> list[Accumulators]:
-        """Several vectors: the lower halves of two beside each other, joined with the upper ones.
-
-        Lanes meet as they do where each is halved alone, in half the steps.
-        """
-        w, count = self.elemental.nest.w, len(totals)
-        block = types.width(totals[0][0])
-        while block > 1:
-            groups = [totals[k : k + 2] for k in range(0, len(totals), 2)]
-            totals = []
-            for group in groups:
-                low, high = (
-                    [reducers.halves(w, pair, block, k) for pair in zip(*group, strict=True)]
-                    for k in (0, 1)
-                )
-                totals.append(self.join(low, high))
-            block //= 2
-        each = count // len(totals)
-        ended = [self._ended(total) for total in totals]
-        return [[reducers.half(w, x, 1, n % each) for x in ended[n // each]] for n in range(count)]
+            ended = [self._ended(total) for total in self.joining.halved_together(totals)]
+            return self.joining.taken_apart(ended, len(totals))
+        return [self._ended(self.joining.halved(total)) for total in totals]
 
     def _ended(self, total: Accumulators) -> Accumulators:
         """With the initial value, in the result's type."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 from hlo.analysis.reducers import reducer_of
 from hlo.attributes.window import Window
 from hlo.backend.emitters import reducers
-from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, looped
+from hlo.backend.emitters.blocked_sums import FEW, BlockedSums, axes_of, looped
 from hlo.backend.emitters.elemental import Elemental, emits
+from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
+from hlo.backend.loops.schedule import Reduction, Role, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.indexing.maps import Condition
@@ -53,18 +56,16 @@ def _folded(
     for index in indices:
         lanes = max((e.lanes for e in index), default=1)
         totals.append([elemental.splat(z, lanes) for z in inits])
-    sizes = [d.size for d in _window(instruction).dims]
-    is_cheap = reducer_of(instruction).is_cheap
-    if prod(sizes) <= (_UNROLLED if is_cheap else _UNROLLED_LONG):
-        for k, index in enumerate(indices):
-            for position in range(prod(sizes)):
-                offsets = affine.delinearized(affine.number(position), sizes)
-                totals[k] = _stepped(elemental, instruction, index, offsets, totals[k])
-    elif all(index and index[-1].lanes > 1 for index in indices):
-        totals = _looped(elemental, instruction, indices, totals)
-    else:
-        for k, index in enumerate(indices):
-            (totals[k],) = _looped(elemental, instruction, [index], [totals[k]])
+    for group in _groups(instruction, indices):
+        own, own_totals = [indices[k] for k in group], [totals[k] for k in group]
+        form = form_of(instruction, types.width(own_totals[0][0]), len(own))
+        with elemental.nest.making(partial(shown, elemental, instruction, form)):
+            if _is_written_out(instruction):
+                made = _unrolled(elemental, instruction, own, own_totals)
+            else:
+                made = _looped(elemental, instruction, own, own_totals, form)
+        for k, total in zip(group, made, strict=True):
+            totals[k] = total
     if reducer_of(instruction).selects:
         return totals
     nest, kinds = elemental.nest, [z.shape.dtype for z in instruction.operands[count:]]
@@ -81,6 +82,49 @@ def _window(instruction: Instruction) -> Window:
     window = instruction.attributes.get("window", Window(()))
     assert isinstance(window, Window)
     return trimmed(instruction.operands[0].shape.dims, window)
+
+
+def _groups(instruction: Instruction, indices: Sequence[Index]) -> list[range]:
+    """Which indices are folded in one loop."""
+    if _is_written_out(instruction) or all(index and index[-1].lanes > 1 for index in indices):
+        return [range(len(indices))]
+    return [range(k, k + 1) for k in range(len(indices))]
+
+
+def _is_written_out(instruction: Instruction) -> bool:
+    is_cheap = reducer_of(instruction).is_cheap
+    size = prod(d.size for d in _window(instruction).dims)
+    return size <= (_UNROLLED if is_cheap else _UNROLLED_LONG)
+
+
+def form_of(instruction: Instruction, lanes: int, results: int) -> Reduction:
+    """How a window is folded: written out, in blocks of sums, or one by one."""
+    reducer = reducer_of(instruction)
+    extents = [d.size for d in _window(instruction).dims if d.size > 1]
+    kinds = [z.shape.dtype for z in instruction.operands[len(instruction.operands) // 2 :]]
+    is_written = _is_written_out(instruction)
+    is_long = not is_written and reducer.sums and prod(extents) > FEW
+    is_long = is_long and any(k.is_float or k.is_complex for k in kinds)
+    role = Role.UNROLLED if is_written else Role.REDUCED
+    axes = axes_of(extents, role, in_blocks=is_long)
+    tree = Tree.BLOCKS if is_long else Tree.IN_ORDER
+    return Reduction(instruction.name, reducer.name, axes, lanes, results, tree=tree)
+
+
+def _unrolled(
+    elemental: Elemental,
+    instruction: Instruction,
+    indices: Sequence[Index],
+    totals: list[list[Lanes]],
+) -> list[list[Lanes]]:
+    """The window's positions one by one."""
+    sizes = [d.size for d in _window(instruction).dims]
+    found = list(totals)
+    for k, index in enumerate(indices):
+        for position in range(prod(sizes)):
+            offsets = affine.delinearized(affine.number(position), sizes)
+            found[k] = _stepped(elemental, instruction, index, offsets, found[k])
+    return found
 
 
 def _flat(totals: Sequence[Sequence[Lanes]]) -> list[Value]:
@@ -104,11 +148,12 @@ def _looped(
     instruction: Instruction,
     indices: Sequence[Index],
     totals: Sequence[list[Lanes]],
+    form: Reduction,
 ) -> list[list[Lanes]]:
     """The window's positions row-major; long sums in blocks."""
     nest, reducer = elemental.nest, reducer_of(instruction)
     sizes = [d.size for d in _window(instruction).dims]
-    extents = [size for size in sizes if size > 1]
+    extents = [axis.extent for axis in form.axes]
 
     def step(at: list[Expr], carried: list[Value]) -> list[Value]:
         places = iter(at)
@@ -122,10 +167,9 @@ def _looped(
             [reducers.apply(elemental.nest, reducer, x, y, rounds=False) for x, y in pairs]
         )
 
-    kinds = [z.shape.dtype for z in instruction.operands[len(instruction.operands) // 2 :]]
-    is_long = reducer.sums and prod(sizes) > FEW
-    if not is_long or not any(k.is_float or k.is_complex for k in kinds):
+    if form.tree is not Tree.BLOCKS:
         return _regrouped(instruction, looped(nest, extents, step, _flat(totals)))
+    kinds = [z.shape.dtype for z in instruction.operands[len(instruction.operands) // 2 :]]
     identities = reducers.identities(nest.w, reducer, kinds)
     zero = [[elemental.splat(z, types.width(t[0])) for z in identities] for t in totals]
     sums = BlockedSums(nest, extents, _flat(zero), step, joined)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 from msgspec import Struct
 
+from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.generic import Isa
 from hlo.backend.isa.select import isa_of
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
 
 
+class Listener(Protocol):
+    """Who wants to see the loops of the kernels that are made: loops/opened.py's Schedules."""
+
+    def enter(self, text: str, schedule: Any, record: Any = None) -> None:
+        """The schedule of the kernel with a text, and what its emission opened."""
+
+    def enter_plan(self, text: str, lines: tuple[str, ...]) -> None:
+        """The plan of a kernel that is no loop nest, in words."""
+
+
 class Target(Struct, frozen=True):
     """mode: "strict" or "fast", HLO's numerics modes. marks: lines of IR say which instruction they
-    come from.
+    come from. schedules: takes those of the kernels that are made, where somebody asks for them.
     """
 
     machine: Machine
     mode: str = "strict"
     marks: bool = False
+    schedules: Listener | None = None
 
     @property
     def vector_bytes(self) -> int:
@@ -27,6 +41,12 @@ class Target(Struct, frozen=True):
     def isa(self) -> Isa:
         """What the machine's instructions can do."""
         return isa_of(self.machine)
+
+    def shown(self, kernel: Kernel, *lines: str) -> Kernel:
+        """A kernel whose plan these lines say, where somebody asks."""
+        if self.schedules is not None:
+            self.schedules.enter_plan(kernel.text, lines)
+        return kernel
 
     def lanes(self, dtype: DType) -> int:
         """Elements of one full vector of the type (machine.py)."""

@@ -23,7 +23,6 @@ MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 def joined_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     """The kernel of a concatenate."""
-    del target
     dimensions = attribute(instruction, "dimensions")
     assert isinstance(dimensions, tuple), "dimensions is a tuple of ints"
     dimension: int = dimensions[0]
@@ -36,7 +35,7 @@ def joined_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     )
     table = f"@{TABLE} = internal constant [{count} x [2 x i64]] [{rows}]"
     text = _text(count, prod(shape.dims[:dimension]), places[-1])
-    return Kernel(
+    made = Kernel(
         text,
         count,
         declarations=(MEMCPY,),
@@ -44,6 +43,7 @@ def joined_kernel(instruction: Instruction, target: Target) -> Kernel | None:
         bytes_moved=2 * shape.size_bytes,
         is_glue=True,
     )
+    return target.shown(made, f"concatenate: a copy for each of {count} operands, by a table")
 
 
 def _text(count: int, rows: int, row_bytes: int) -> str:

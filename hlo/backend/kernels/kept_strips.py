@@ -27,10 +27,6 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
-STRIP_BYTES = 1 << 20  # of all that a strip keeps: a core's second-level cache holds it
-WAY_BYTES = 1 << 16  # of a cache of a core: addresses so far apart share a set ...
-WAYS = 16  # ... which holds so many lines
-_MOST_LINES = WAYS // 2  # of one array in a set, beside those of others
 _LEFT = Leaf(dt.F32, 0)  # stands for what an earlier stage has left
 
 

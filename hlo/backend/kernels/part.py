@@ -10,6 +10,7 @@ from hlo.backend.kernels.outputs import Output
 from hlo.backend.loops.trace import Trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
@@ -41,6 +42,7 @@ class Part(Struct):
     rows: how many steps of the last loop around the lanes are taken side by side.
     turned: each lane folds a short row; all of them are read end to end, and turned in registers.
     streams: folds over columns walk through memory row by row (kernels/streams.py).
+    vector_bytes: of a full vector of the machine. walks: of the streams, once they are written.
     """
 
     machine: Machine
@@ -63,6 +65,8 @@ class Part(Struct):
     in_one: bool = False
     turned: bool = False
     streams: bool = False
+    vector_bytes: int = 0
+    walks: list[Walk] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
     variables: list[Variable] = field(default_factory=list)
 
@@ -137,6 +141,21 @@ class Part(Struct):
         """The result's index for positions in the box, in the loops' order."""
         order = self.order or tuple(range(len(self.dims)))
         return tuple(inner[order.index(d)] + n for d, n in enumerate(self.low))
+
+
+class Walk(Struct, frozen=True):
+    """How a part's folds of one shape go through memory: the extents that they fold, the rows that
+    they take side by side, those of a block, whose results are joined to totals (0: there are no
+    totals); surplus: whether what these lack is kept too.
+    """
+
+    folds: tuple[Instruction, ...]
+    extents: tuple[int, ...]
+    rows: int
+    block: int
+    dtypes: tuple[DType, ...]
+    memories: int
+    surplus: int
 
 
 def fixed_by(part: Part, index: Index) -> int:

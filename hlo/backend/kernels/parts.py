@@ -146,6 +146,7 @@ def _planned(expression: Expression, part: Part, lanes: int) -> Part:
         part.variables = spaces.variables_of(part.extents)
         part.trace = traced(expression, part, part.index([affine.of(v) for v in part.variables]))
     part.lanes = lanes
+    part.vector_bytes = expression.target.vector_bytes
     if _choose_strip(part, kept):
         return part
     part.turned = bool(part.extents) and _folds_short_rows(part)

@@ -9,7 +9,7 @@ last stage, which goes through the row once: the one that stores, or the last fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.kernels.part import Part, is_streamed
@@ -28,6 +28,16 @@ def fetch_ahead(
     elemental: Elemental, part: Part, outers: Sequence[Sequence[Expr]], last: Sequence[Expr]
 ) -> None:
     """Hints for what the last stage reads at the loops' values, some rows further on."""
+    for memory, position, ahead_bytes in read_ahead(elemental, part):
+        vectors = max(1, part.machine.line_bytes // (part.lanes * memory.dtype.item_bytes))
+        for outer in outers:
+            for place in last[::vectors]:
+                values: dict[Atom, Expr] = dict(zip(part.variables, (*outer, place), strict=True))
+                _fetch(elemental.nest, memory, position.substituted(values), ahead_bytes)
+
+
+def read_ahead(elemental: Elemental, part: Part) -> Iterator[tuple[Memory, Expr, int]]:
+    """What the last stage reads row by row: memory, position, how many bytes further on."""
     if not part.trace.reductions or part.streams or part.tile is not None or not part.loops:
         return
     row, lane = part.variables[part.loops - 1], part.variables[-1]
@@ -44,12 +54,7 @@ def fetch_ahead(
         step_bytes = (position.coefficient(row) or 0) * part.rows * item_bytes
         if step_bytes <= 0 or not is_streamed(part.machine, memory.size_bytes):
             continue
-        ahead_bytes = _ahead_bytes(part.machine, step_bytes)
-        vectors = max(1, part.machine.line_bytes // (part.lanes * item_bytes))
-        for outer in outers:
-            for place in last[::vectors]:
-                values: dict[Atom, Expr] = dict(zip(part.variables, (*outer, place), strict=True))
-                _fetch(elemental.nest, memory, position.substituted(values), ahead_bytes)
+        yield memory, position, _ahead_bytes(part.machine, step_bytes)
 
 
 def _ahead_bytes(machine: Machine, row_bytes: int) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hlo.backend.emitters.elemental import Elemental
+from msgspec import Struct
+
+from hlo.backend.emitters.elemental import Elemental, Saved
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import strips_of
+from hlo.backend.kernels.lane_axis import lane_axis
 from hlo.backend.kernels.outputs import memory_of, place_of, store
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.phases import Phases, begin_rows, block_of, phases_of, rows_of
@@ -18,17 +21,26 @@ from hlo.backend.kernels.streams import emit_streams
 from hlo.backend.kernels.strips import emit_strips
 from hlo.backend.lanes import access
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between, masked_loop
+from hlo.backend.loops.schedule import Place, Tail
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr
 from hlo.ir.instruction import Instruction
 
 Limits = tuple[Value, Value]  # of a loop, known at run time
-_FEW_VECTORS = 4  # of an array that a loop's iterations may hand on in registers
 
 
-def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None:
+class Written(Struct, frozen=True):
+    """What was decided while a part was written: its phases, and what it keeps, where."""
+
+    phases: Phases
+    saved: dict[Instruction, Saved]
+    places: list[Place]
+
+
+def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> Written:
     """The code for units [low, high) of the part."""
     nest = elemental.nest
+    before = len(nest.record.memories) if nest.record is not None else 0
     elemental.lanes = part.lanes
     phases = () if part.strip else phases_of(elemental.expression, part)
     if part.strip:
@@ -36,6 +48,7 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
     else:
         elemental.saved = dict(saved_rows(elemental, part))
         elemental.saved |= rows_of(elemental, part, phases)
+    saved = dict(elemental.saved)
 
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, part.units - 1)
@@ -55,6 +68,7 @@ def emit_part(elemental: Elemental, part: Part, low: Value, high: Value) -> None
         finish_squares(nest)
     elemental.saved = {}
     elemental.scratch_used = 0  # the next part runs after this one
+    return Written(phases, saved, nest.record.memories[before:] if nest.record is not None else [])
 
 
 class _Emission:
@@ -203,18 +217,18 @@ class _Emission:
             return carried
 
         low, high = limits or (nest.w.int(0), nest.w.int(length))
-        if part.turned and length % lanes and _may_repeat(part):
+        block = block_of(part.machine) if self.phases else part.block
+        axis = lane_axis(part, block if limits is not None else 0)
+        if axis.tail is Tail.OVERLAPPING:
             self._overlapping(low, high, body)
-            return
-        if part.in_one:
+        elif axis.tail is Tail.PREDICATED:
             masked_loop(nest, low, high, (0, length), lanes, body)
-            return
-        if limits is None:
-            shortens = part.is_light and length <= _FEW_VECTORS * lanes
+        elif limits is None:
+            shortens = axis.tail is Tail.SHORT
             lane_loop(nest, 0, length, lanes, part.copies, [], static, shortens=shortens)
-            return
-        rest = (self._rest_lanes(), 1) if length % (lanes * part.copies) else None
-        lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, rest=rest)
+        else:
+            rest = (axis.tail_step, 1) if axis.tail_step else None
+            lane_loop_between(nest, *limits, (0, length), lanes, part.copies, body, rest=rest)
 
     def _overlapping(self, low: Value, high: Value, body: Callable[[list[Expr]], None]) -> None:
         """A vector a round; the last one ends where the loop's range does, instead of a mask."""
@@ -228,13 +242,6 @@ class _Emission:
 
         # The last round may be cut short: it runs while one element is left.
         nest.loop(low, w.binary("add", high, w.int(lanes - 1)), lanes, [], vector)
-
-    def _rest_lanes(self) -> int:
-        """Lanes after the last full batch: elements that lie apart are gathered in 32 bits each."""
-        part, lane = self.part, self.part.variables[-1]
-        steps = [read.position.coefficient(lane) or 0 for read in part.trace.reads]
-        words = self.elemental.nest.target.vector_bytes // 4
-        return min(part.lanes, words) if any(abs(k) > 1 for k in steps) else part.lanes
 
     def _store_rows(self, outers: list[list[Expr]], last: list[Expr]) -> None:
         """The results at the lanes; what later rows need there is fetched meanwhile."""
@@ -269,11 +276,3 @@ class _Emission:
                 value = nest.w.intrinsic("llvm.smin", "i64", nest.scalar(start), nest.w.int(most))
                 start = nest.variable(value, 0, most)
         return [[*outer[:k], start + step, *outer[k + 1 :]] for step in range(part.lanes)]
-
-
-def _may_repeat(part: Part) -> bool:
-    """Whether lanes may be stored twice: they rest on nothing that a result may lie over."""
-    lane = part.variables[-1]
-    return all(o.alias is None for o in part.outputs) and all(
-        read.folded for read in part.trace.reads if read.position.depends_on(lane)
-    )

@@ -27,8 +27,9 @@ from hlo.backend.kernels.numbering import spans_of, total_of
 from hlo.backend.kernels.outputs import enter_outputs, outputs_of
 from hlo.backend.kernels.part import Part
 from hlo.backend.kernels.parts import parts_of
+from hlo.backend.kernels.shadow import shadow
 from hlo.backend.kernels.shares import own_leaves
-from hlo.backend.kernels.stage import emit_part
+from hlo.backend.kernels.stage import Written, emit_part
 from hlo.backend.kernels.streams import end_streams, plan_streams
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops.expression import Expression, Leaf
@@ -52,9 +53,13 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     elemental.enter_leaves()
     enter_outputs(elemental, outputs)
     elemental.scratch_slot = count + len(leaves_of(instruction.shape))
-    units = _emit_parts(elemental, parts)
+    record = elemental.nest.begin_record() if target.schedules is not None else None
+    units, written = _emit_parts(elemental, parts)
+    text = function_text(w)
+    if target.schedules is not None and record is not None:
+        target.schedules.enter(text, shadow(elemental, record, parts, written), record)
     return Kernel(
-        function_text(w),
+        text,
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -137,14 +142,15 @@ def _paths(shape: Shape, prefix: tuple[int, ...] = ()) -> list[tuple[tuple[int, 
     return [pair for k, e in enumerate(shape.elements) for pair in _paths(e, (*prefix, k))]
 
 
-def _emit_parts(elemental: Elemental, parts: list[Part]) -> int:
-    """The code of all parts; how many units they have together."""
+def _emit_parts(elemental: Elemental, parts: list[Part]) -> tuple[int, list[Written]]:
+    """The code of all parts; how many units they have together, and what was decided meanwhile."""
+    written = []
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
     spans = spans_of(parts)
     units = total_of(spans)
     for part, span in zip(parts, spans, strict=True):
         low, high = span.limits(elemental.nest.w, begin, end, units)
-        emit_part(elemental, part, low, high)
+        written.append(emit_part(elemental, part, low, high))
         end_streams(elemental, part)
     assert elemental.nest.depth == 0, "all loops are closed"
-    return units
+    return units, written

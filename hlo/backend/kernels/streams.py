@@ -19,10 +19,11 @@ from msgspec import Struct
 
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.reduction import BLOCK, Accumulators, Space, space_of
+from hlo.backend.emitters.joining import Accumulators
+from hlo.backend.emitters.reduction import BLOCK, Space, space_of
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried
-from hlo.backend.kernels.part import Part, reduce_dims
+from hlo.backend.kernels.part import Part, Walk, reduce_dims
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
@@ -325,9 +326,25 @@ class _Emission(Struct):
         """Blocks of rows inside the loops over the other folded dimensions."""
         first = self.streams[0]
         self.extents = first.space.factored(first.index) or (1,)
+        self.columns.part.walks.append(self._walk())
         self._begin([(s, s.total) for s in self.streams])
         self._clear([s for s in self.streams if s.surplus])
         self._outer([])
+
+    def _walk(self) -> Walk:
+        """What was decided."""
+        long = [s for s in self.streams if s.total is not s.partial]
+        memories = [m for s in self.streams for m in (*s.partial, *s.surplus)]
+        memories += [m for s in long for m in s.total]
+        return Walk(
+            tuple(s.reduce for s in self.streams),
+            self.extents,
+            min(_ROWS, self.extents[-1]),
+            BLOCK if long else 0,
+            tuple(m.dtype for m in memories),
+            len(memories),
+            sum(bool(s.surplus) for s in self.streams),
+        )
 
     def _outer(self, outer: list[Expr]) -> None:
         nest = self.columns.elemental.nest

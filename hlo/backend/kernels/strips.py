@@ -19,10 +19,12 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import KeptStrip
+from hlo.backend.kernels.lane_axis import strip_axis
 from hlo.backend.kernels.outputs import Output, store
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.parts import traced
 from hlo.backend.lanes.lane_loops import lane_loop_between, masked_loop
+from hlo.backend.loops.schedule import Tail
 from hlo.backend.loops.trace import Trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
@@ -32,22 +34,19 @@ from hlo.ir.instruction import Instruction
 def emit_strips(elemental: Elemental, part: Part, outer: list[Expr], block: Expr) -> None:
     """The batches of one unit."""
     nest, w = elemental.nest, elemental.nest.w
-    length, step = part.extents[part.lane_loop], part.lanes * part.copies
+    length = part.extents[part.lane_loop]
     low, high = w.int(0), w.int(length)
     if part.block:
         low = nest.scalar(block * part.block)
         high = w.binary("add", low, w.int(part.block))
         if length % part.block:
             high = w.intrinsic("llvm.smin", "i64", high, w.int(length))
-    strip, limits = _Strip(elemental, part, outer), (0, length)
-    rest = length % step
-    if rest and part.in_one:
+    strip, limits, axis = _Strip(elemental, part, outer), (0, length), strip_axis(part)
+    if axis.tail is Tail.PREDICATED:
         masked_loop(nest, low, high, limits, part.lanes, strip.emit, part.copies)
         return
-    lane_loop_between(
-        nest, low, high, limits, part.lanes, part.copies, strip.emit,
-        rest=(part.lanes, -(-rest // part.lanes)) if rest else None,
-    )  # fmt: skip
+    rest = (part.lanes, axis.tail_step // part.lanes) if axis.tail_step else None
+    lane_loop_between(nest, low, high, limits, part.lanes, part.copies, strip.emit, rest=rest)
 
 
 class _Strip(Struct):

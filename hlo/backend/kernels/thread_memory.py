@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
+from hlo.backend.loops.schedule import Place
 
 STACK_BYTES = 64 * 1024  # of one function
 _ALIGNMENT = 64
@@ -19,7 +20,10 @@ def thread_memory(elemental: Elemental, size_bytes: int) -> Value:
     nest, aligned = elemental.nest, -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
     with nest.at(0):
         w = nest.w
-        if elemental.stack_bytes + aligned <= STACK_BYTES:
+        is_on_stack = elemental.stack_bytes + aligned <= STACK_BYTES
+        if nest.record is not None:
+            nest.record.memories.append(Place.STACK if is_on_stack else Place.SCRATCH)
+        if is_on_stack:
             elemental.stack_bytes += aligned
             return w.assign("ptr", f"alloca [{size_bytes} x i8], align {_ALIGNMENT}")
         slot = w.address(Value("%buffers", "ptr"), w.int(elemental.scratch_slot), "ptr")

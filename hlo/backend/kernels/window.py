@@ -29,6 +29,19 @@ from hlo.backend.kernels.window_row import RowFold, suits
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.schedule import (
+    Axis,
+    Direction,
+    Fill,
+    Loop,
+    LoopNest,
+    LoopSchedule,
+    Node,
+    Role,
+    Store,
+    Tail,
+    axis_name,
+)
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
@@ -57,10 +70,14 @@ def window_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     elemental.enter_leaves()
     enter_outputs(elemental, [output])
     scan = _Scan(elemental, instruction, output, running)
+    record = elemental.nest.begin_record() if target.schedules is not None else None
     scan.emit()
+    text = function_text(w)
+    if target.schedules is not None:
+        target.schedules.enter(text, scan.schedule(), record)
     size_bytes = 2 * instruction.shape.size_bytes
     return Kernel(
-        function_text(w),
+        text,
         scan.units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -144,17 +161,51 @@ class _Scan:
     def _folded_row(self, row: Expr) -> None:
         """One fold along a row that is contiguous in memory."""
         dims = self.instruction.shape.dims
-        fold = RowFold(
+        self._row_fold.emit(
+            self.extents[1],
+            lambda along: affine.reshaped((row, along, affine.ZERO), self.extents, dims),
+        )
+
+    @property
+    def _row_fold(self) -> RowFold:
+        return RowFold(
             self.elemental,
             self.instruction,
             self.output,
             self.reducer,
             is_reverse=self.running.is_reverse,
         )
-        fold.emit(
-            self.extents[1],
-            lambda along: affine.reshaped((row, along, affine.ZERO), self.extents, dims),
-        )
+
+    def schedule(self) -> LoopSchedule:
+        """Its loops."""
+        before, length, after = self.extents
+        reverse = self.running.is_reverse
+        if self.in_rows:
+            along = self._row_fold.axis(length)
+        else:
+            sums = self.reducer.sums and length > _BLOCK
+            way = Direction.REVERSE if reverse else Direction.FORWARD
+            along = Axis(axis_name(1), length, Role.SCANNED, direction=way, blocks=(_BLOCK,) * sums)
+        fold = f"{self.reducer.name} of the one before and p0"
+        many = f", {self.together} side by side" if self.together > 1 else ""
+        value = self.instruction.name
+        at = tuple(axis_name(k) for k, n in enumerate(self.extents) if n > 1)
+        body: tuple[Node, ...] = (Fill(value, fold + many), Store("result", at, value))
+        body = (Loop(along, body),)
+        tail = Tail.OVERLAPPING if self.folds % self.together else Tail.NONE
+        axes = [Axis("folds", self.folds, Role.PARALLEL, self.together, tail=tail)]
+        if self.together == 1:
+            lanes = self.elemental.lanes if self.lane_extent > 1 else 1
+            masked = Tail.MASKED if self.lane_extent % lanes else Tail.NONE
+            place = 2 if self.lanes_after else 0
+            across = Axis(axis_name(place), self.lane_extent, Role.PARALLEL, lanes, lanes, masked)
+            other = before if self.lanes_after else after
+            axes = [Axis(axis_name(2 - place), other, Role.PARALLEL), across]
+        for axis in reversed([a for a in axes if a.extent > 1]):
+            body = (Loop(axis, body),)
+        dims = self.instruction.shape.dims
+        nest = LoopNest((0,) * len(dims), dims, self.units, 0, self.units, body)
+        return LoopSchedule(self.units, 0, (nest,))
 
     def _lane(self, block: Expr) -> Expr:
         """The positions of a block's lanes, masked where they pass the end."""

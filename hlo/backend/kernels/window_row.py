@@ -23,6 +23,7 @@ from hlo.backend.kernels.outputs import Output, store
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.lane_loops import fixed
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.schedule import Axis, Direction, Role, Tail, axis_name
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
 
@@ -62,15 +63,22 @@ class RowFold:
         identity = reducers.identities(w, reducer, [dtype])[0]
         self.identity = elemental.splat(identity, elemental.lanes)
 
+    def axis(self, length: int) -> Axis:
+        """The loop along the row: so many vectors are folded at a time."""
+        lanes = self.elemental.lanes
+        wanted = _LONG_BLOCK if self.reducer.sums and length > _LONG else _BLOCK
+        if lanes > _MOST_LANES:
+            wanted = _BYTES_BLOCK
+        step = min(wanted, -(-length // lanes)) * lanes
+        tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
+        way = Direction.REVERSE if self.is_reverse else Direction.FORWARD
+        return Axis(axis_name(1), length, Role.SCANNED, step, lanes, tail, direction=way)
+
     def emit(self, length: int, place: Callable[[Expr], Index]) -> None:
         """Whole blocks in a loop, then the rest, masked."""
         elemental, nest = self.elemental, self.elemental.nest
         lanes = elemental.lanes
-        vectors = -(-length // lanes)
-        wanted = _LONG_BLOCK if self.reducer.sums and length > _LONG else _BLOCK
-        if lanes > _MOST_LANES:
-            wanted = _BYTES_BLOCK
-        step = min(wanted, vectors) * lanes
+        step = self.axis(length).step
         (init,) = elemental.lanes_at(self.instruction.operands[1], [()])
         first = elemental.splat(init, lanes)
         carried = carried_of(nest.w, self.reducer, first)

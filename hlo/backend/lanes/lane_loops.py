@@ -11,7 +11,7 @@ from hlo.indexing.affine import Expr, Variable
 # (the batch's indices, carried values) -> carried values. A last batch may be shorter.
 LaneBody = Callable[[list[Expr], list[Value]], list[Value]]
 _FEWEST = 4  # lanes of a vector of its own kind of register
-_MOST_SHORT = 3  # vectors that take the place of a masked one
+MOST_SHORT = 3  # vectors that take the place of a masked one
 
 
 def fitting(length: int, lanes: int) -> int:
@@ -61,7 +61,7 @@ def lane_loop(
     if rest:
         starts = list(range(low + rounds * step, high, lanes))
         rest = (high - starts[-1]) % lanes
-        if shortens and 0 < rest.bit_count() <= _MOST_SHORT:
+        if shortens and 0 < rest.bit_count() <= MOST_SHORT:
             batch = [fixed(nest, s, lanes, high) for s in starts[:-1]]
             for size in (1 << k for k in reversed(range(rest.bit_length())) if rest >> k & 1):
                 batch.append(fixed(nest, high - rest, size, high))

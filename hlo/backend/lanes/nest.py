@@ -15,6 +15,8 @@ from msgspec import Struct, field
 
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
+from hlo.backend.loops.opened import Made, Opened, Record, opened
+from hlo.backend.loops.schedule import Reduction
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Opaque, Part, Variable
 
@@ -24,7 +26,7 @@ Carried = list[Value]
 
 class Level(Struct):
     """One loop body (level 0: the function's entry). own: names of its counter and of what it
-    carries, which none of its lines define.
+    carries, which none of its lines define. opened: its loops and reductions, where they are kept.
     """
 
     depth: int
@@ -32,6 +34,7 @@ class Level(Struct):
     known: dict[tuple[str, ...], Value]
     own: frozenset[str] = frozenset()
     memo: dict[object, object] = field(default_factory=dict)
+    opened: list[Opened | Made] | None = None
 
 
 class Nest:
@@ -41,6 +44,7 @@ class Nest:
         self.w = w
         self.target = target
         self.path = [Level(0, w.lines, w.scope())]
+        self.record: Record | None = None
         w.restore(self.path[0].known)
 
     @property
@@ -74,6 +78,27 @@ class Nest:
         self.w.lines = path[-1].lines
         self.w.restore(path[-1].known, [level.known for level in path[:-1]])
 
+    def begin_record(self) -> Record:
+        """Keep what is opened from now on."""
+        self.record = Record()
+        self.path[0].opened = self.record.loops
+        return self.record
+
+    @contextmanager
+    def making(self, reduction: Callable[[], Reduction]) -> Iterator[None]:
+        """A reduction is made here, which loops are for."""
+        level = self.path[-1]
+        if level.opened is None:
+            yield
+            return
+        outer, inner = level.opened, list[Opened | Made]()
+        level.opened = inner
+        try:
+            yield
+        finally:
+            level.opened = outer
+        outer.append(Made(reduction(), inner))
+
     # -- loops -------------------------------------------------------------------------------
 
     def loop(
@@ -94,9 +119,13 @@ class Nest:
         outer = self.path
         own = frozenset([counter.text, *(i.text for i in inner)])
         level = Level(len(outer), [], dict(outer[-1].known), own)
+        if outer[-1].opened is not None:
+            level.opened = []
         self._enter([*outer, level])
         results = body(counter, inner)
         self._enter(outer)
+        if outer[-1].opened is not None and level.opened is not None:
+            outer[-1].opened.append(opened(low, high, step, level.opened))
         start = low if isinstance(low, Value) else w.int(low)
         last = self._last(high, step)
         skip = pre

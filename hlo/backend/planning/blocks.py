@@ -59,7 +59,9 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     constants = {c: n for n, c in enumerate(program.plan.cells) if c.region is Region.CONSTANT}
     if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
         return None
-    return _Writer(instruction, block, parameters, program).kernel(target.machine.rates)
+    made = _Writer(instruction, block, parameters, program).kernel(target.machine.rates)
+    sizes = " x ".join(map(str, block.sizes))
+    return target.shown(made, f"{block.count} blocks of {sizes}, each through all functions")
 
 
 class _Part(Struct, frozen=True):

@@ -203,3 +203,17 @@ class Program(Struct, frozen=True, eq=False):
                     for number, branch in enumerate(step.branches):
                         parts += [f"branch {number}:", *branch]
                     stack.append((indent + "  ", iter(parts)))
+
+
+def kernel_steps(program: Program) -> Iterator[KernelStep]:
+    """The program's steps that run kernels, in order, those of loops and branches too."""
+    stack: list[Step] = [s for steps in (program.steps, *program.routines) for s in steps][::-1]
+    while stack:
+        step = stack.pop()
+        match step:
+            case KernelStep():
+                yield step
+            case LoopStep():
+                stack += reversed((*step.condition, *step.body))
+            case BranchStep():
+                stack += [s for branch in reversed(step.branches) for s in reversed(branch)]

@@ -33,6 +33,12 @@ from hlo.backend.kernels.contraction.gemv import vector_kernel, vector_sums
 from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
 from hlo.backend.kernels.contraction.plan import Plan, Reading, in_runs, planned
+from hlo.backend.kernels.contraction.plan_lines import (
+    packing_line,
+    plan_lines,
+    tile_lines,
+    vector_lines,
+)
 from hlo.backend.kernels.contraction.product import product_kernel
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, ring_of
@@ -87,6 +93,7 @@ def contraction_kernels(
         return made
     if epilogue is not None:  # the results before it, which alone tell, are nowhere
         raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
+    target.shown(repair, "repair: products whose factors are not finite, with the zeros left out")
     last = KernelCall(repair, (places.lhs, places.rhs, places.result))
     return replace(made, calls=(*made.calls, last))
 
@@ -135,8 +142,9 @@ class _Sequence:
         self.stores_once = True  # each result
         self.sums: Sums | None = None
 
-    def add_before(self, kernel: Kernel, source: int, size: int) -> int:
+    def add_before(self, kernel: Kernel, source: int, size: int, plan: str) -> int:
         """A kernel that writes a new temporary from a buffer; the temporary's place."""
+        self.target.shown(kernel, plan)
         place = self._next_place
         self.temporaries.append(size)
         self.calls.append(KernelCall(kernel, (source, place)))
@@ -152,7 +160,7 @@ class _Sequence:
                 source = operand.shape.dtype
                 kernel = padding_kernel(array.padded, source, array.dtype, self.target)
                 size = math.prod(array.dims) * array.dtype.item_bytes
-                place = self.add_before(kernel, factors[n].buffer, size)
+                place = self.add_before(kernel, factors[n].buffer, size, "padded: between zeros")
                 factors[n] = replace(factors[n], buffer=place)
         return replace(c, lhs=factors[0], rhs=factors[1])
 
@@ -167,19 +175,21 @@ class _Sequence:
             self._add_parts(c, ring, split, others)
         elif (product := vector_kernel(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(c, ring)
-            self._call(product, c.lhs.buffer, c.rhs.buffer, *others)
+            lines = vector_lines(c, self.sums)
+            self._call(product, lines, c.lhs.buffer, c.rhs.buffer, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
             self.sums = tiles.sums
             kernel, size = tile_packing_kernel(tiles)
-            blocks = self.add_before(kernel, c.rhs.buffer, size)
+            blocks = self.add_before(kernel, c.rhs.buffer, size, "packed: rhs in tiles")
             product = tile_product_kernel(tiles, self.epilogue)
-            self._call(product, c.lhs.buffer, blocks, *others)
+            self._call(product, tile_lines(tiles), c.lhs.buffer, blocks, *others)
         else:
             self._add_product(c, ring, others)
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
         return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs, sums=self.sums)
 
-    def _call(self, kernel: Kernel, *buffers: int) -> None:
+    def _call(self, kernel: Kernel, plan: tuple[str, ...], *buffers: int) -> None:
+        self.target.shown(kernel, *plan)
         self.calls.append(KernelCall(kernel, buffers))
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
@@ -195,7 +205,7 @@ class _Sequence:
         self.sums = plan.sums
         factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         self.stores_once = not plan.columns.overlaps
-        self._call(product_kernel(plan, self.epilogue), *factors, *others)
+        self._call(product_kernel(plan, self.epilogue), plan_lines(plan), *factors, *others)
 
     def _add_parts(
         self, c: Contraction, ring: Ring, split: tuple[Contraction, int], others: tuple[int, ...]
@@ -207,13 +217,15 @@ class _Sequence:
         product = vector_kernel(parted, ring)
         if product is not None:
             self.sums = parts_sums(vector_sums(parted, ring), parts)
-            self._call(product, c.lhs.buffer, c.rhs.buffer, place)
+            lines = vector_lines(parted, self.sums)
+            self._call(product, lines, c.lhs.buffer, c.rhs.buffer, place)
         else:
             plan = planned(parted, ring)
             self.sums = parts_sums(plan.sums, parts)
             factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
-            self._call(product_kernel(plan), *factors, place)
-        self._call(sum_kernel(c, ring, parts, self.epilogue), place, *others)
+            self._call(product_kernel(plan), plan_lines(plan), *factors, place)
+        joined = (f"sums of {parts} parts of depth",)
+        self._call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
 
     @property
     def _next_place(self) -> int:
@@ -227,4 +239,5 @@ class _Sequence:
         packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
         batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
         kernel = packing_kernel(packing, batch, operand.offset, side)
-        return self.add_before(kernel, operand.buffer, extent(batch) * packing.size_bytes)
+        size_bytes = extent(batch) * packing.size_bytes
+        return self.add_before(kernel, operand.buffer, size_bytes, packing_line(packing, side))

@@ -50,7 +50,7 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
     w.emit("ret void")
     head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
     count = lines.outer * lines.lanes * lines.size
-    return Kernel(
+    made = Kernel(
         "\n".join([head, *w.lines, "}"]),
         lines.outer * build.groups,
         tuple(w.declarations.values()),
@@ -60,6 +60,7 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
         bytes_moved=2 * count * lines.complex.item_bytes,
         flops=5 * count * max(1, lines.size.bit_length()),
     )
+    return target.shown(made, lines.text)
 
 
 def scratch_bytes(lines: Lines, target: Target) -> int:

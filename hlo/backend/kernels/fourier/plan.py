@@ -56,6 +56,15 @@ class Lines(Struct, frozen=True):
         return self.kind in ("RFFT", "IRFFT") and self.size % 2 == 0
 
     @property
+    def text(self) -> str:
+        """What it says, in a line."""
+        passes = " x ".join(map(str, factors(self.inner))) or "1"
+        if not is_smooth(self.inner):
+            passes = f"a convolution of {convolution_length(self.inner)}"
+        many = f"{self.outer} x {self.lanes} lines of {self.size}"
+        return f"{self.kind}: {many}, {passes}" + (", twisted" if self.total else "")
+
+    @property
     def inner(self) -> int:
         """The length of the complex transform that is computed."""
         return self.size // 2 if self.folds else self.size

@@ -66,7 +66,7 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
         build.write()
     w.emit("ret void")
     head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
-    return Kernel(
+    made = Kernel(
         "\n".join([head, *w.lines, "}"]),
         max(factor.batch, 1),
         tuple(w.declarations.values()),
@@ -77,6 +77,7 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
         bytes_moved=2 * factor.batch * n * n * item,
         flops=factor.batch * n * n * n * build.numbers.parts**2 // 3,
     )
+    return target.shown(made, f"Cholesky: {n} x {n}, batch of {factor.batch}, rows in groups")
 
 
 Body = Callable[[Value, list[Value]], list[Value]]

@@ -85,7 +85,7 @@ class LapackCall:
         w.emit("ret void")
         head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
         largest = max(self.operands, key=lambda s: s.size)
-        return Kernel(
+        made = Kernel(
             "\n".join([head, *w.lines, "}"]),
             max(prod(self.batch), 1),
             tuple(w.declarations.values()),
@@ -95,6 +95,7 @@ class LapackCall:
             flops=STEPS * largest.size * max(largest.dims, default=1),
             functions=tuple(self.functions.values()),
         )
+        return self.target.shown(made, "call of LAPACK, a unit a problem")
 
     # -- arguments -------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ def solve_kernel(system: System, target: Target) -> Kernel | None:
     head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
     work = system.size * system.size * system.count * system.batch
     item = system.dtype.item_bytes
-    return Kernel(
+    made = Kernel(
         "\n".join([head, *w.lines, "}"]),
         max(units, 1),
         tuple(w.declarations.values()),
@@ -127,6 +127,11 @@ def solve_kernel(system: System, target: Target) -> Kernel | None:
         in_place=frozenset({(1, 0)}),
         bytes_moved=system.batch * system.size * (system.size + 2 * system.count) * item,
         flops=work * solve.numbers.parts**2,
+    )
+    return target.shown(
+        made,
+        f"triangular solve: {system.size} unknowns, batch of {system.batch}",
+        f"{system.count} right-hand sides, panels: {solve.panels}",
     )
 
 

@@ -42,7 +42,7 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
     count = len(instruction.operands) // 2
     updates = instruction.operands[count + 1 :]
-    return Kernel(
+    made = Kernel(
         "\n".join([head, *w.lines, "}"]),
         plan.units,
         tuple(w.declarations.values()),
@@ -51,6 +51,7 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
         bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
         flops=sum(u.shape.size for u in updates),
     )
+    return target.shown(made, plan.text)
 
 
 class _Loop(Struct, frozen=True):
@@ -89,6 +90,13 @@ class _Plan(Struct, frozen=True):
         if not self.window or not math.prod(self.positions):
             return 1
         return max(1, min(_MOST_PARTS, self.window[-1].size // _PART))
+
+    @property
+    def text(self) -> str:
+        """What it says, in a line."""
+        places = " x ".join(map(str, self.positions)) or "1"
+        window = " x ".join(str(loop.size) for loop in self.window) or "1"
+        return f"scatter: {places} windows of {window} elements, one after the other"
 
     @staticmethod
     def of(instruction: Instruction) -> _Plan:

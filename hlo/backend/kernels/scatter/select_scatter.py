@@ -45,7 +45,7 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
     w = Writer()
     _Build(Elemental(Nest(w, target), lanes_of(instruction, target)), instruction, plan).emit()
     x, source, _ = (o.shape for o in instruction.operands)
-    return Kernel(
+    made = Kernel(
         function_text(w),
         plan.units,
         tuple(w.declarations.values()),
@@ -53,6 +53,7 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
         bytes_moved=2 * x.size_bytes + source.size_bytes,
         flops=2 * source.size * prod(d.size for d in window.dims),
     )
+    return target.shown(made, f"select, then scatter: {plan.source_size} windows a unit, in order")
 
 
 class Axis(Struct, frozen=True):

@@ -48,6 +48,11 @@ class Plan(Struct, frozen=True):
         return -(-self.bits // self.digit)
 
     @property
+    def text(self) -> str:
+        """What it says, in a line."""
+        return f"rows of {self.count}, keys of {self.places} digits of {self.digit} bits"
+
+    @property
     def record_bytes(self) -> int:
         return int(self.record[1:]) // 8
 

@@ -50,7 +50,7 @@ def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
     w.emit("ret void")
     head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
     moved = sum(o.shape.size_bytes for o in instruction.operands)
-    return Kernel(
+    made = Kernel(
         "\n".join([head, *w.lines, "}"]),
         row.rows,
         tuple(w.declarations.values()),
@@ -59,6 +59,7 @@ def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
         bytes_moved=2 * moved,
         flops=row.rows * row.count * max(1, row.count.bit_length()) * 2,
     )
+    return target.shown(made, build.plan)
 
 
 class _Build:
@@ -74,6 +75,7 @@ class _Build:
         self.kinds = [o.shape.dtype for o in instruction.operands]
         leaves = len(self.kinds) + (2 if instruction.opcode == "topk" else len(self.kinds))
         self.buffers = [self._buffer(k) for k in range(leaves + 1)]
+        self.plan = ""
 
     def _buffer(self, k: int) -> Value:
         w = self.nest.w
@@ -95,6 +97,7 @@ class _Build:
         if len(orders) == 1 and orders[0].invertible and len(self.kinds) == 1:
             return self._keys_alone(orders[0])
         plans = [sort_radix.plan(self.row.count, o.bits, with_position=True) for o in orders]
+        self.plan = "radix sort with positions: " + ", then ".join(p.text for p in plans[::-1])
         held = 4 * self.row.count if len(orders) > 1 else 0  # positions between two sorts
         held = -(-held // 64) * 64
 
@@ -141,6 +144,7 @@ class _Build:
         plan = sort_radix.plan(self.row.count, order.bits, with_position=True)
         k = self.instruction.shape.elements[0].dims[-1]
         storage = _storage(self.kinds[0].item_bytes)
+        self.plan = f"radix sort with positions: {plan.text}, of which {k} are taken"
         scans = topk_scan.pays(self.row.count, order.bits, k)
 
         def best(base: Value) -> None:
@@ -168,12 +172,14 @@ class _Build:
 
         self._rows(best)
         if scans:
+            self.plan = f"scan: the best {k} held, vectors compared with the least of them"
             return topk_scan.scratch_bytes(k, order.bits, self.elemental.lanes)
         return plan.scratch_bytes
 
     def _keys_alone(self, order: Order) -> int:
         """One operand whose elements come back from their keys: nothing else is moved."""
         plan = sort_radix.plan(self.row.count, order.bits, with_position=False)
+        self.plan = f"radix sort: {plan.text}"
 
         def sorted_row(base: Value) -> None:
             (records, *_) = self._sorted(order, plan, base)
@@ -190,6 +196,8 @@ class _Build:
         return plan.scratch_bytes
 
     def _merged(self, comparator: Computation) -> int:
+        self.plan = f"merge sort of positions: rows of {self.row.count} by {comparator.name}"
+
         def before(base: Value, left: Value, right: Value) -> Value:
             given: list[tuple[Lanes, ...]] = []
             for k in range(len(self.kinds)):

@@ -1,0 +1,83 @@
+"""The loops of a program's kernels as text: --emit=loops.
+
+optimised module --loops--> per kernel its schedule as an indented nest, or its plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from hlo.analysis.legality import way
+from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.isa.target import Target
+from hlo.backend.loops.opened import Schedules
+from hlo.backend.loops.printing import print_schedule
+from hlo.backend.loops.schedule import LoopSchedule
+from hlo.backend.planning.buffers import assign
+from hlo.backend.planning.implementations import implementations
+from hlo.backend.planning.lowering import COPY_UNIT_BYTES, copy_kernel, lower
+from hlo.backend.planning.program import kernel_steps
+from hlo.backend.planning.schedule import schedule
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.runtime.threads import thread_count
+
+
+def loops(module: Module, target: Target, kernel: str | None = None) -> str:
+    """All kernels, or those that `kernel` names: an instruction, k0 as in --emit=program, a symbol.
+
+    Raises HloError `arguments` for a name that is none.
+    """
+    made = Schedules()
+    order = schedule(module)
+    known = implementations(order, replace(target, schedules=made))
+    program = lower(assign(order, known, target.machine), thread_count(None), target.machine)
+    users: dict[int, dict[Instruction, None]] = {}
+    for step in kernel_steps(program):
+        users.setdefault(step.kernel, {})[step.instruction] = None
+    texts = []
+    for number, instructions in sorted(users.items()):
+        own, names = program.kernels[number], [i.name for i in instructions]
+        if kernel in (None, f"k{number}", symbol(own), *names):
+            lines = _kernel(f"k{number}", own, list(instructions), made)
+            texts.append("\n".join(lines) + "\n")
+    if kernel is not None and not texts:
+        named = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in sorted(users.items()))
+        raise HloError("arguments", f"there is no kernel {kernel}, expected one of: {named}")
+    return "\n".join(texts)
+
+
+def _kernel(
+    name: str, kernel: Kernel, instructions: Sequence[Instruction], made: Schedules
+) -> Iterator[str]:
+    """A kernel's line, and its loops below."""
+    names = ", ".join(i.name for i in instructions)
+    first = instructions[0]
+    yield f"kernel {name} ({names}): {first.shape} {first.opcode}, {_units(kernel)}"
+    yield from _inner(kernel, first, made)
+
+
+def _units(kernel: Kernel) -> str:
+    text = f"{kernel.units} unit" + "s" * (kernel.units != 1)
+    return text + (f", {kernel.scratch_bytes} bytes of scratch" if kernel.scratch_bytes else "")
+
+
+def _inner(kernel: Kernel, instruction: Instruction, made: Schedules) -> Iterator[str]:
+    known = made.of.get(kernel.text)
+    if isinstance(known, LoopSchedule):
+        yield from print_schedule(known)
+        return
+    if known is not None:
+        yield from ("  " + line for line in known.lines)
+    elif kernel == copy_kernel(kernel.bytes_moved // 2):
+        yield f"  copy: {COPY_UNIT_BYTES} bytes a unit"
+    else:
+        yield f"  {way(instruction).value}: written by a plan of its own"
+    for number, inner in enumerate(kernel.functions):
+        if inner.text in made.of:
+            yield f"  function {number}: {_units(inner)}"
+            yield from ("  " + line for line in _inner(inner, instruction, made))
