@@ -117,7 +117,7 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     features: frozenset[str]
     vector_bytes: int = 16
     processors: tuple[str, ...] = ()
-    registers: Annotated[int, Meta(ge=0, le=1024)] = 0
+    registers: Literal[0, 16, 32] = 0
     line_bytes: Literal[16, 32, 64, 128, 256] = 64
     caches: Annotated[tuple[Cache, ...], Meta(min_length=2, max_length=4)] = _CACHES
     rates: Rates = Rates()
@@ -293,6 +293,12 @@ def from_json(text: str, name: str) -> Machine:
         raise HloError(
             "machine",
             f"{name}: vector_bytes is {machine.vector_bytes}, expected one of {VECTOR_BYTES}",
+        )
+    is_short = machine.architecture == "x86_64" and machine.vector_bytes < 64
+    if machine.registers == 32 and is_short and "avx512vl" not in machine.features:
+        raise HloError(
+            "machine",
+            f"{name}: registers is 32, expected 16 without vectors of 64 bytes and avx512vl",
         )
     if unknown := sorted(machine.features - _known(machine.architecture)):
         raise HloError(

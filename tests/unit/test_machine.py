@@ -54,7 +54,7 @@ def test_registers_follow_from_vectors_where_nobody_says() -> None:
     assert (NAMED["x86-64-v4"].registers, NAMED["x86-64-v3"].registers) == (32, 16)
     less = with_features(NAMED["x86-64-v4"], "-avx512f,-avx512bw,-avx512cd,-avx512dq,-avx512vl")
     assert (less.vector_bytes, less.registers) == (32, 16)
-    assert from_json(json.dumps(MINE | {"registers": 24}), "m").registers == 24
+    assert from_json(json.dumps(MINE | {"vector_bytes": 64}), "m").registers == 32
 
 
 def test_a_file_says_caches_and_rates_or_leaves_them() -> None:

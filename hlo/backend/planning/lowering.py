@@ -397,7 +397,9 @@ class _Lowering:
         self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction, region: int = 0
     ) -> KernelStep:
         number = self.kernels.setdefault(kernel, len(self.kernels))
-        us = kernel_us(kernel, instruction, self.rates, hot=self.changing is not None)
+        us = cold_us = kernel_us(kernel, instruction, self.rates)
+        if self.changing is not None:
+            us = kernel_us(kernel, instruction, self.rates, hot=True)
         chunks = self._chunks(kernel, us, cells)
         stride = 0
         if kernel.scratch_bytes:
@@ -417,7 +419,7 @@ class _Lowering:
             instruction,
             region,
             us,
-            cold_us=kernel_us(kernel, instruction, self.rates),
+            cold_us=cold_us,
             packing_us=packing_us(kernel, self.rates),
             at_ends=is_met_again(kernel, instruction, self.threads, self.machine),
         )

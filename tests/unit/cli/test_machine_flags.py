@@ -103,7 +103,8 @@ def test_machines_that_are_none(program: str, flags: list[str], code: int, words
         ({"rates": {"wake_us": 0}}, "Expected `float` > 0"),
         ({"rates": {"warp": 9}}, "unknown field `warp`"),
         ({"line_bytes": 65}, "Invalid enum value 65"),
-        ({"registers": -1}, "Expected `int` >= 0"),
+        ({"registers": 8}, "Invalid enum value 8"),
+        ({"registers": 32}, "registers is 32, expected 16 without"),
         ({"triple": "vax-dec-ultrix", "features": []}, "triple 'vax-dec-ultrix'"),
     ],
 )
