@@ -39,6 +39,7 @@ class Part(Struct):
     turned: each lane folds a short row; all of them are read end to end, and turned in registers.
     streams: folds over columns walk through memory row by row (kernels/streams.py).
     vector_bytes: of a full vector of the machine. walks: of the streams, once they are written.
+    remarks: why, one for each decision, with the estimate that won.
     """
 
     outputs: list[Output]
@@ -62,6 +63,7 @@ class Part(Struct):
     streams: bool = False
     vector_bytes: int = 0
     walks: list[Walk] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
     variables: list[Variable] = field(default_factory=list)
 

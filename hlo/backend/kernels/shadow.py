@@ -20,7 +20,7 @@ from hlo.backend.kernels.kept_strips import KeptStrip
 from hlo.backend.kernels.lane_axis import lane_axis, strip_axis
 from hlo.backend.kernels.numbering import Span, spans_of, total_of
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import LINE_BYTES, Part, fixed_by
+from hlo.backend.kernels.part import LEAST_STREAM_BYTES, LINE_BYTES, Part, fixed_by
 from hlo.backend.kernels.phases import BLOCK, KeptRow
 from hlo.backend.kernels.prefetching import fetched, read_ahead
 from hlo.backend.kernels.rows import SavedRow
@@ -80,7 +80,16 @@ class _Shadow:
     def nest(self, span: Span) -> LoopNest:
         part = self.part
         body = self._squares() if part.squares is not None else self._body()
-        return LoopNest(part.low, part.dims, part.units, span.first, span.count, body)
+        remarks = tuple(dict.fromkeys((*part.remarks, *self._ahead())))
+        return LoopNest(
+            part.low, part.dims, part.units, span.first, span.count, body, remarks=remarks
+        )
+
+    def _ahead(self) -> Iterator[str]:
+        """Why rows are asked for ahead."""
+        for memory, _, ahead_bytes in read_ahead(self.elemental, self.part):
+            size = f"{memory.size_bytes} bytes, {LEAST_STREAM_BYTES} and more come from memory"
+            yield f"ahead: p{memory.leaf} by {ahead_bytes} bytes, it has {size}"
 
     def _body(self) -> Nodes:
         part = self.part
