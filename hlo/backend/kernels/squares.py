@@ -15,6 +15,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.target import Target
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.outputs import Output
 from hlo.backend.kernels.part import LINE_BYTES, Part, Squares
@@ -33,9 +34,14 @@ def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
     _Block(elemental, part, others, last, rows).emit()
 
 
+def is_fenced(target: Target) -> bool:
+    """Whether lines past the cache are waited for by an instruction of their own."""
+    return target.has("sse2")
+
+
 def finish_squares(nest: Nest) -> None:
     """Lines on their way past the cache arrive before anything that is written later."""
-    if nest.target.has("sse2"):
+    if is_fenced(nest.target):
         nest.w.declare("void", "llvm.x86.sse.sfence", [])
         nest.w.emit("call void @llvm.x86.sse.sfence()")
 

@@ -31,7 +31,10 @@ _NOTE_COLUMN = 56  # where remarks of a line begin
 
 def print_schedule(schedule: LoopSchedule, *, remarks: bool = False) -> list[str]:
     """The lines below the kernel's own. remarks: with the reasons, before each box."""
-    lines = []
+    lines = [
+        f"  table {t.value}[{t.entries}] {t.dtype}, by the codes of {t.source}"
+        for t in schedule.tables
+    ]
     for nest in schedule.nests:
         inner = "  "
         if len(schedule.nests) > 1:

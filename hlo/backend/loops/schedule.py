@@ -195,12 +195,22 @@ class LoopNest(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
+class Table(Struct, frozen=True):
+    """Results of a chain of ops for every code of what it starts from, which are looked up."""
+
+    value: str
+    source: str
+    entries: int
+    dtype: str
+
+
 class LoopSchedule(Struct, frozen=True):
     """The loops of one kernel: nests that run one after the other over a range of its units."""
 
     units: int
     scratch_bytes: int
     nests: tuple[LoopNest, ...]
+    tables: tuple[Table, ...] = ()
 
 
 class Plan(Struct, frozen=True):

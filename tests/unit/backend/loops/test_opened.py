@@ -80,7 +80,7 @@ def test_loops_are_opened_as_the_schedule_says(file: Path, machine: str) -> None
 @pytest.mark.slow
 def test_loops_of_the_suites_are_opened_as_the_schedule_says() -> None:
     """`pytest -m slow tests/unit/backend/loops`: a minute."""
-    given = [*program_texts.shared(), *program_texts.written()]
-    for name, _ in program_texts.verified(given):
+    given = dict([*program_texts.shared(), *program_texts.written()])
+    for name, _ in program_texts.verified(given.items()):
         for machine in ("sapphirerapids", "x86-64-v3"):
-            check(schedules(dict(given)[name], name, machine))
+            check(schedules(given[name], name, machine))
