@@ -124,6 +124,17 @@ def test_imports_point_down_inside_the_backend(path: Path) -> None:
             assert allowed, f"{path.relative_to(ROOT)} ({own}) imports {target.relative_to(ROOT)}"
 
 
+LOOPS = [p for p in BACKEND if backend_room(p) == "loops"]
+
+
+@pytest.mark.parametrize("path", LOOPS, ids=lambda p: p.name)
+def test_loops_are_data_that_know_no_code(path: Path) -> None:
+    known = {"ir", "indexing", "analysis", "machine"}
+    for module in imports_of(path):
+        parts = module.split(".")
+        assert parts[0] != "hlo" or parts[1] in known or parts[:3] == ["hlo", "backend", "loops"]
+
+
 def test_no_files_of_the_backend_import_each_other_in_a_circle() -> None:
     rooms = [p for p in FILES if room_of(p) in ("indexing", "analysis", "passes", "backend")]
     graph = {p: module_files(p) & set(rooms) for p in rooms}
