@@ -52,10 +52,12 @@ def loops(
             printed = partial(print_schedule, remarks=remarks)
             lines = _kernel(f"k{number}", own, list(instructions), made, printed)
             texts.append("\n".join(lines) + "\n")
+    if kernel is not None and not users:
+        raise HloError("arguments", f"there is no kernel {kernel}: the program runs none")
     if kernel is not None and not texts:
         named = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in sorted(users.items()))
         raise HloError("arguments", f"there is no kernel {kernel}, expected one of: {named}")
-    return "\n".join(texts)
+    return "\n".join(texts) or "no kernels\n"
 
 
 def _kernel(

@@ -44,6 +44,13 @@ def test_flags_that_do_not_go_together_are_faults_of_the_command(file: str) -> N
     assert call("hlo-opt", file, "--emit=program", "--kernel=k0").code == 2
 
 
+def test_a_program_without_kernels_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "n.hlo"
+    path.write_text("HloModule n\nENTRY e { ROOT p = f32[3] parameter(0) }\n")
+    assert call("hlo-opt", str(path), "--emit=loops").out == "no kernels\n"
+    assert "the program runs none" in call("hlo-opt", str(path), "--emit=loops", "--kernel=k0").err
+
+
 def test_a_kernel_that_is_none_is_an_error_with_those_that_are(file: str) -> None:
     found = call("hlo-opt", file, "--emit=loops", "--kernel=k7")
     assert found.code == 1
