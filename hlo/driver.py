@@ -207,10 +207,18 @@ def annotated_assembly(
 
 
 def kernel_loops(
-    module: Module, kernel: str, mode: str = "strict", machine: Machine | None = None
+    module: Module,
+    kernel: str | None = None,
+    mode: str = "strict",
+    machine: Machine | None = None,
+    *,
+    remarks: bool = False,
 ) -> str:
-    """One kernel's loops of an optimised module as text; raises HloError for none."""
-    return str(backend().kernel_loops(module, kernel, mode, machine))
+    """The loops of an optimised module's kernels, or of one, as text; raises HloError for none.
+
+    remarks: with the reason of each decision, and the estimate that won.
+    """
+    return str(backend().kernel_loops(module, kernel, mode, machine, remarks=remarks))
 
 
 def stage_texts(

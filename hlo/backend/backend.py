@@ -190,10 +190,15 @@ def emit_stage(
 
 
 def kernel_loops(
-    module: Module, kernel: str | None, mode: str = "strict", machine: Machine | None = None
+    module: Module,
+    kernel: str | None,
+    mode: str = "strict",
+    machine: Machine | None = None,
+    *,
+    remarks: bool = False,
 ) -> str:
     """The loops of an optimised module's kernels as text, or those of one."""
-    return loops(module, target_of(machine, mode), kernel)
+    return loops(module, target_of(machine, mode), kernel, remarks=remarks)
 
 
 def stage_texts(

@@ -5,7 +5,8 @@ optimised module --loops--> per kernel its schedule as an indented nest, or its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -26,10 +27,15 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.runtime.threads import thread_count
 
+Printed = Callable[[LoopSchedule], list[str]]
 
-def loops(module: Module, target: Target, kernel: str | None = None) -> str:
+
+def loops(
+    module: Module, target: Target, kernel: str | None = None, *, remarks: bool = False
+) -> str:
     """All kernels, or those that `kernel` names: an instruction, k0 as in --emit=program, a symbol.
 
+    remarks: with the reason of each decision.
     Raises HloError `arguments` for a name that is none.
     """
     made = Schedules()
@@ -43,22 +49,29 @@ def loops(module: Module, target: Target, kernel: str | None = None) -> str:
     for number, instructions in sorted(users.items()):
         own, names = program.kernels[number], [i.name for i in instructions]
         if kernel in (None, f"k{number}", symbol(own), *names):
-            lines = _kernel(f"k{number}", own, list(instructions), made)
+            printed = partial(print_schedule, remarks=remarks)
+            lines = _kernel(f"k{number}", own, list(instructions), made, printed)
             texts.append("\n".join(lines) + "\n")
+    if kernel is not None and not users:
+        raise HloError("arguments", f"there is no kernel {kernel}: the program runs none")
     if kernel is not None and not texts:
         named = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in sorted(users.items()))
         raise HloError("arguments", f"there is no kernel {kernel}, expected one of: {named}")
-    return "\n".join(texts)
+    return "\n".join(texts) or "no kernels\n"
 
 
 def _kernel(
-    name: str, kernel: Kernel, instructions: Sequence[Instruction], made: Schedules
+    name: str,
+    kernel: Kernel,
+    instructions: Sequence[Instruction],
+    made: Schedules,
+    printed: Printed,
 ) -> Iterator[str]:
     """A kernel's line, and its loops below."""
     names = ", ".join(i.name for i in instructions)
     first = instructions[0]
     yield f"kernel {name} ({names}): {first.shape} {first.opcode}, {_units(kernel)}"
-    yield from _inner(kernel, first, made)
+    yield from _inner(kernel, first, made, printed)
 
 
 def _units(kernel: Kernel) -> str:
@@ -66,10 +79,13 @@ def _units(kernel: Kernel) -> str:
     return text + (f", {kernel.scratch_bytes} bytes of scratch" if kernel.scratch_bytes else "")
 
 
-def _inner(kernel: Kernel, instruction: Instruction, made: Schedules) -> Iterator[str]:
+def _inner(
+    kernel: Kernel, instruction: Instruction, made: Schedules, printed: Printed
+) -> Iterator[str]:
+    """The loops or the plan, and those of the functions that it calls."""
     known = made.of.get(kernel.text)
     if isinstance(known, LoopSchedule):
-        yield from print_schedule(known)
+        yield from printed(known)
         return
     if known is not None:
         yield from ("  " + line for line in known.lines)
@@ -80,4 +96,4 @@ def _inner(kernel: Kernel, instruction: Instruction, made: Schedules) -> Iterato
     for number, inner in enumerate(kernel.functions):
         if inner.text in made.of:
             yield f"  function {number}: {_units(inner)}"
-            yield from ("  " + line for line in _inner(inner, instruction, made))
+            yield from ("  " + line for line in _inner(inner, instruction, made, printed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from msgspec import Struct
 
 from hlo import driver
 from hlo.analysis.legality import usual_way
@@ -23,6 +24,15 @@ from hlo.tools.dump import Dump
 from hlo.tools.files import read_text, write_text
 from hlo.tools.pass_report import timing_table, watch_changes
 from hlo.tools.writing import check_writable
+
+
+class Wanted(Struct, frozen=True):
+    """What is printed: a stage; of one kernel only; with reasons."""
+
+    emit: str
+    kernel: str | None
+    remarks: bool
+
 
 CodeFor = tuple[str, Machine | None]  # the numerics mode and the machine
 
@@ -102,6 +112,7 @@ def op_list() -> str:
     metavar="NAME",
     help="With --emit=loops: one kernel; --emit=asm: beside HLO names, with instruction mixes.",
 )
+@click.option("--remarks", is_flag=True, help="With --emit=loops: why they are what they are.")
 @print_flags
 @click.option("--list-passes", "listed", flag_value="passes", help="Passes and pipelines.")
 @click.option("--list-ops", "listed", flag_value="ops", help="The op table.")
@@ -122,6 +133,7 @@ def command(
     pipeline_file: str | None,
     emit: str,
     kernel: str | None,
+    remarks: bool,
     form: str,
     listed: str | None,
     print_changed: str | None,
@@ -135,7 +147,7 @@ def command(
 ) -> int:
     """Parse, verify, run passes, print at --emit."""
     options = print_options(form, fields)
-    _check_flags(emit, kernel)
+    wanted = _wanted(emit, kernel, remarks=remarks)
     if listed:
         tell(listing(listed), nl=False)
         return 0
@@ -165,16 +177,19 @@ def command(
                 raise problem
             say(str(problem))
             code = 1
-        texts.append(_emitted(module, passes, emit, kernel, options, code_for, manager, dump))
+        texts.append(_emitted(module, passes, wanted, options, code_for, manager, dump))
     write_text(output, "\n".join(texts))
     if time_passes:
         say(timing_table(manager.runs), nl=False)
     return code
 
 
-def _check_flags(emit: str, kernel: str | None) -> None:
+def _wanted(emit: str, kernel: str | None, *, remarks: bool) -> Wanted:
+    if remarks and emit != "loops":
+        raise click.UsageError("--remarks goes with --emit=loops")
     if kernel is not None and emit not in ("asm", "loops"):
         raise click.UsageError("--kernel goes with --emit=asm or --emit=loops")
+    return Wanted(emit, kernel, remarks=remarks)
 
 
 def _pipeline_text(path: str) -> str:
@@ -194,13 +209,13 @@ def _problem(module: Module) -> HloError | None:
 def _emitted(
     module: Module,
     passes: str | None,
-    emit: str,
-    kernel: str | None,
+    wanted: Wanted,
     options: PrintOptions,
     code_for: CodeFor,
     manager: Manager,
     dump: Dump | None,
 ) -> str:
+    emit = wanted.emit
     if emit == "hlo" and passes is None:
         return driver.to_text(module, options)
     chosen = passes if passes is not None else "default"
@@ -210,9 +225,10 @@ def _emitted(
             dump.write(name, text)
     if emit in ("hlo", "optimized"):
         return driver.to_text(optimized, options)
-    if kernel is not None and emit == "loops":
-        return driver.kernel_loops(optimized, kernel, *code_for)
-    if kernel is not None:
-        return driver.annotated_assembly(optimized, kernel, *code_for)
+    if emit == "loops":
+        kernel, remarks = wanted.kernel, wanted.remarks
+        return driver.kernel_loops(optimized, kernel, *code_for, remarks=remarks)
+    if wanted.kernel is not None:
+        return driver.annotated_assembly(optimized, wanted.kernel, *code_for)
     text = driver.emit_stage(optimized, emit, *code_for)
     return text if text.endswith("\n") else text + "\n"

@@ -60,7 +60,8 @@ def names_read(
     made |= {(kept, ()): left for kept, saved in elemental.saved.items() if saved.is_filled}
     expression.leaves = own | made
     try:
-        for fold, _ in trace(expression, roots).reductions:
+        folds = [fold for fold, _ in trace(expression, roots).reductions]
+        for fold in (*folds, *_windows(elemental, roots)):
             count = len(fold.shape.elements) if fold.shape.is_tuple else 0
             paths: list[Path] = [(k,) for k in range(count)] or [()]
             made |= {(fold, path): left for path in paths}
@@ -71,3 +72,25 @@ def names_read(
     leaves = sorted({r.leaf for r in found.reads if r.leaf >= 0})
     values = dict.fromkeys(r.source.name for r in found.reads if r.leaf < 0)
     return (*(f"p{leaf}" for leaf in leaves), *values)
+
+
+def _windows(
+    elemental: Elemental, roots: list[tuple[Instruction, Index, Path]]
+) -> list[Instruction]:
+    """The folds over windows that the roots rest on, those first that are met first."""
+    stack = [elemental.expression.source(o, path) for o, _, path in roots]
+    seen = set(stack)
+    found: list[Instruction] = []
+    while stack:
+        top, path = stack.pop()
+        if (top, path) in elemental.memory:
+            continue
+        if top.opcode == "reduce-window":
+            found.append(top)
+            continue
+        for operand in top.operands:
+            source = elemental.expression.source(operand, ())
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return found

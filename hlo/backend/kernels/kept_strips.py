@@ -76,6 +76,8 @@ def strips_of(elemental: Elemental, part: Part) -> dict[Instruction, KeptStrip]:
     folded, width = prod(part.extents[part.lane_loop + 1 :]), part.lanes * part.copies
     wanted = kept_in_strips(part)
     places, size_bytes = _places(elemental, part, wanted, folded * width)
+    for instruction in places:
+        part.remarks.append(f"strip: {instruction.name} kept, of {size_bytes} bytes in all")
     base = thread_memory(elemental, size_bytes) if places else Value("null", "ptr")
     for instruction, offset in places.items():
         inner, shift = wanted[instruction]

@@ -19,7 +19,12 @@ LIGHT = 60  # the weight of an expression of which code may be there several tim
 
 def is_streamed(machine: Machine, size_bytes: int) -> bool:
     """Whether an array is so large that it comes from memory, or goes there."""
-    return size_bytes >= machine.second_cache.bytes // 8
+    return size_bytes >= streamed_from(machine)
+
+
+def streamed_from(machine: Machine) -> int:
+    """Bytes of an array from which it does not stay in a cache that others need too."""
+    return machine.second_cache.bytes // 8
 
 
 class Squares(Struct, frozen=True):
@@ -43,6 +48,7 @@ class Part(Struct):
     turned: each lane folds a short row; all of them are read end to end, and turned in registers.
     streams: folds over columns walk through memory row by row (kernels/streams.py).
     vector_bytes: of a full vector of the machine. walks: of the streams, once they are written.
+    remarks: why, one for each decision, with the estimate that won.
     """
 
     machine: Machine
@@ -67,6 +73,7 @@ class Part(Struct):
     streams: bool = False
     vector_bytes: int = 0
     walks: list[Walk] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
     variables: list[Variable] = field(default_factory=list)
 

@@ -92,6 +92,8 @@ def _boxes(expression: Expression, whole: Part) -> list[Part]:
         dims = tuple(b - a for a, b in box)
         boxes.append(Part(whole.machine, whole.outputs, [], low, dims))
     # A cut may uncover another one (a pad of a concatenate).
+    for made in boxes:
+        made.remarks.append(f"boxes: {count}, of {ops} operations each, for {_BOX_OPS} at most")
     return [inner for box in boxes for inner in ([box] if count == 1 else _recut(expression, box))]
 
 
@@ -178,6 +180,7 @@ def _choose_order(expression: Expression, part: Part) -> int:
         return 0
     if list(kept) != long[: len(kept)]:
         part.order = (*kept, *(d for d in range(len(part.dims)) if d not in kept))
+        part.remarks.append(f"order: dimensions {part.order}, as all folds keep {kept}")
     return prod(part.dims[d] for d in kept)
 
 
@@ -198,12 +201,19 @@ def _choose_strip(part: Part, kept: int) -> bool:
     while most > 1 and units * vectors < _LEAST_STRIPS * most:
         most //= 2
     part.in_one = part.weight > LIGHT
+    why = "contiguous" if is_contiguous else f"around rows of {folded}"
+    part.remarks.append(f"lanes: over the {part.extents[count - 1]} that all folds keep, {why}")
     part.copies = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=part.in_one))
+    visits = _visits(vectors, part.copies, in_one=part.in_one)
+    part.remarks.append(
+        f"batch: {part.copies} vectors, {visits} visits of a row for {vectors}, {most} at most"
+    )
     step = part.copies * part.lanes
     wanted = -(-UNITS // units)
     part.block = max(step, part.extents[count - 1] // wanted // step * step)
     if part.block >= part.extents[count - 1]:
         part.block = 0
+    part.remarks.append(f"units: {part.units} of {UNITS} wanted")
     return True
 
 
@@ -230,6 +240,7 @@ def _is_row_fold(part: Part) -> bool:
             across += 1
     if along <= across:
         return False
+    part.remarks.append(f"lanes: inside the folds, {along} reads run along them, {across} across")
     return all(reducer_of(r).reassociates for r, _ in part.trace.reductions)
 
 
@@ -257,6 +268,7 @@ def _folds_short_rows(part: Part) -> bool:
             return False
         if (read.position.coefficient(last) or 0) < 2:
             return False
+    part.remarks.append(f"lanes: a row each, turned in registers, {most} elements at most")
     return True
 
 
@@ -278,15 +290,22 @@ def _choose_tile(part: Part) -> None:
         part.tile = max(counts, key=lambda k: counts[k])
         part.lanes = lanes
         part.squares = _squares(part)
+        reads = counts[part.tile]
+        part.remarks.append(f"tile: loop {part.tile} by {lanes}, {reads} reads run along it")
+        if part.squares is not None:
+            large = part.machine.second_cache.bytes
+            part.remarks.append(f"squares: results of {large} bytes or more, whole lines")
 
 
 def _choose_lanes(part: Part) -> None:
     """Shorter vectors for short loops, unless folds that go along lanes want full ones."""
-    length, last = part.extents[-1], part.variables[-1]
+    length, last, full = part.extents[-1], part.variables[-1], part.lanes
     if not part.trace.reductions:
-        part.lanes = fitting(length, part.lanes)
+        part.lanes = fitting(length, full)
     elif all(any(e.depends_on(last) for e in index) for _, index in part.trace.reductions):
-        part.lanes = narrowed(length, part.lanes)
+        part.lanes = narrowed(length, full)
+    if part.lanes < full:
+        part.remarks.append(f"lanes: {part.lanes} of {full}, which take a loop of {length}")
 
 
 def _squares(part: Part) -> Squares | None:

@@ -79,7 +79,10 @@ def phases_of(expression: Expression, part: Part) -> Phases:
         return ()
     count = -(-total // _PHASE)
     phase = {m: min(d * count // (total + 1), count - 1) for m, d in done.items()}
-    return _kept(expression, order, phase, count)
+    found = _kept(expression, order, phase, count)
+    if found:
+        part.remarks.append(f"phases: {count}, a chain of {total} cycles, {cycles.window} are long")
+    return found
 
 
 def _may_split(part: Part) -> bool:

@@ -60,6 +60,7 @@ def saved_rows(elemental: Elemental, part: Part) -> dict[Instruction, SavedRow]:
         if size < elemental.lanes or size_bytes > most or total + size_bytes > second // 8:
             continue
         total += size_bytes
+        part.remarks.append(f"row: {instruction.name} kept, {size_bytes} bytes of {most} at most")
         memory = Memory(thread_memory(elemental, size_bytes), dtype, size)
         found[instruction] = SavedRow(memory, instruction.shape.dims, inner)
     return found

@@ -20,11 +20,12 @@ from hlo.backend.kernels.kept_strips import KeptStrip
 from hlo.backend.kernels.lane_axis import lane_axis, strip_axis
 from hlo.backend.kernels.numbering import Span, spans_of, total_of
 from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import Part, fixed_by
+from hlo.backend.kernels.part import Part, fixed_by, streamed_from
 from hlo.backend.kernels.phases import KeptRow, block_of
 from hlo.backend.kernels.prefetching import fetched, read_ahead
 from hlo.backend.kernels.rows import SavedRow
 from hlo.backend.kernels.shadow_streams import stream_nodes
+from hlo.backend.kernels.squares import is_fenced
 from hlo.backend.kernels.stage import Written
 from hlo.backend.loops.opened import Record
 from hlo.backend.loops.placing import placed
@@ -40,6 +41,7 @@ from hlo.backend.loops.schedule import (
     Prefetch,
     Role,
     Store,
+    Table,
     Tail,
     axis_name,
 )
@@ -64,7 +66,31 @@ def shadow(
         total_of(spans),
         elemental.scratch_bytes,
         placed(shown, record.loops),
+        _tables(elemental),
     )
+
+
+def _tables(elemental: Elemental) -> tuple[Table, ...]:
+    """What the kernel looks up: the chains whose tables are known at its entry."""
+    known = elemental.nest.path[0].memo
+    chains = [c for c in elemental.expression.chains.values() if c is not None]
+    return tuple(
+        Table(
+            c.root.name,
+            _name(elemental, c.source[0]),
+            1 << c.source[0].shape.dtype.bits,
+            c.root.shape.dtype.name,
+        )
+        for c in chains
+        if ("table", c.root, c.source) in known
+    )
+
+
+def _name(elemental: Elemental, operand: Instruction) -> str:
+    """p0, p1, .. for what is read from memory, else the instruction that makes it."""
+    source, path = elemental.expression.source(operand, ())
+    memory = elemental.memory.get((source, path))
+    return source.name if memory is None or memory.leaf < 0 else f"p{memory.leaf}"
 
 
 class _Shadow:
@@ -80,7 +106,17 @@ class _Shadow:
     def nest(self, span: Span) -> LoopNest:
         part = self.part
         body = self._squares() if part.squares is not None else self._body()
-        return LoopNest(part.low, part.dims, part.units, span.first, span.count, body)
+        remarks = tuple(dict.fromkeys((*part.remarks, *self._ahead())))
+        return LoopNest(
+            part.low, part.dims, part.units, span.first, span.count, body, remarks=remarks
+        )
+
+    def _ahead(self) -> Iterator[str]:
+        """Why rows are asked for ahead."""
+        for memory, _, ahead_bytes in read_ahead(self.elemental, self.part):
+            least = streamed_from(self.part.machine)
+            size = f"{memory.size_bytes} bytes, {least} and more come from memory"
+            yield f"ahead: p{memory.leaf} by {ahead_bytes} bytes, it has {size}"
 
     def _body(self) -> Nodes:
         part = self.part
@@ -131,7 +167,8 @@ class _Shadow:
         if not part.in_lanes:
             return (*self._fetched(), *stores)
         extent = part.block
-        streams = stream_nodes(self.elemental, part, self.written.places) if part.streams else ()
+        places = self.written.places[len(self.written.saved) :]
+        streams = stream_nodes(self.elemental, part, places) if part.streams else ()
         if self.written.phases:
             return self._phases(stores)
         loop = Loop(lane_axis(part, extent), (*stores, *self._prefetches()))
@@ -157,7 +194,7 @@ class _Shadow:
         return (Loop(Axis(axis.name, extent, Role.SERIAL, block, of=length), tuple(loops)),)
 
     def _from(self, instruction: Instruction) -> str:
-        operands = ", ".join(o.name for o in instruction.operands)
+        operands = ", ".join(_name(self.elemental, o) for o in instruction.operands)
         return f"{instruction.opcode}({operands})"
 
     # -- strips ----------------------------------------------------------------------------------
@@ -207,7 +244,8 @@ class _Shadow:
                 axis_name(last), squares.columns, Role.VECTOR, per_line, per_line,
                 of=part.extents[last],
             )  # fmt: skip
-            hints = (Hint.NON_TEMPORAL, Hint.VERSIONED, Hint.FENCED)
+            hints: tuple[Hint, ...] = (Hint.NON_TEMPORAL, Hint.VERSIONED)
+            hints += (Hint.FENCED,) * is_fenced(self.elemental.nest.target)
             body.append(Loop(axis, (self._store(output, hints=hints),)))
         found: Nodes = (Loop(within(tile, squares.rows), tuple(body)),)
         for k, size in ((tile, squares.rows), (last, squares.columns)):

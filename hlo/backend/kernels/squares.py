@@ -15,7 +15,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.kernels.outputs import Output, memory_of, place_of
 from hlo.backend.kernels.part import Part, Squares
 from hlo.backend.kernels.thread_memory import thread_memory
@@ -31,6 +32,13 @@ def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
     """The code of one unit: a block."""
     *others, last, rows = affine.delinearized(position, part.block_extents())
     _Block(elemental, part, others, last, rows).emit()
+
+
+def is_fenced(target: Target) -> bool:
+    """Whether lines past the cache are waited for by an instruction of their own."""
+    w = Writer()
+    target.isa.fence_streams(w)
+    return bool(w.lines)
 
 
 def finish_squares(nest: Nest) -> None:

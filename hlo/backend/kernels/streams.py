@@ -128,6 +128,12 @@ def plan_streams(part: Part, lanes: int) -> None:
     block = _block(part, copies)
     if block is not None:
         part.streams, part.copies, part.block, part.in_one = True, copies, block, False
+        part.remarks = [r for r in part.remarks if not r.startswith(("vectors:", "block:"))]
+        columns = block or part.extents[-1]
+        part.remarks.append(
+            f"streams: folds over columns, {columns} a unit of {_ROW_BYTES} bytes at most, "
+            f"an element's weight is {part.weight} of {_WEIGHT}"
+        )
 
 
 def _suits(part: Part, lanes: int, reduce: Instruction, index: Index) -> bool:

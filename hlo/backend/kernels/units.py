@@ -42,13 +42,20 @@ def choose_units(part: Part) -> None:
     while part.prefix < most and (units < UNITS or part.prefix == 0):
         units *= part.rounds(part.prefix)
         part.prefix += 1
+    part.remarks.append(
+        f"units: {units} by {part.prefix} of {most} loops outside of folds, {UNITS} wanted"
+    )
     if not part.in_lanes:
         return
     length, lanes = part.extents[-1], part.lanes
     vertical = [n for n in levels if n > loops and not part.turned]
     part.copies = _copies(part, -(-length // lanes), is_fold=bool(vertical))
+    if part.copies > 1:
+        part.remarks.append(f"vectors: {part.copies} a round, an element's weight is {part.weight}")
     is_long = part.weight > LIGHT and part.tile is None and not vertical
     part.in_one = is_long and length > lanes and length % lanes > 0
+    if part.in_one:
+        part.remarks.append(f"one body: an element's weight is {part.weight}, light is {LIGHT}")
     if shared or outer:
         return
     if vertical and part.prefix == loops:
@@ -57,6 +64,8 @@ def choose_units(part: Part) -> None:
         part.block = _BLOCK // (part.copies * lanes) * part.copies * lanes
     if part.block >= length:
         part.block = 0
+    if part.block:
+        part.remarks.append(f"block: {part.block} of {length} elements a unit")
 
 
 def _rows(part: Part, levels: list[int]) -> int:
@@ -87,6 +96,9 @@ def _rows(part: Part, levels: list[int]) -> int:
         if twice > units or twice * part.weight > _ROWS_WEIGHT or twice * row_bytes > most_bytes:
             break
         rows = twice
+    part.remarks.append(
+        f"rows: {rows} side by side, waits of {waits} cycles beside {rows} x {work} of work"
+    )
     return rows
 
 

@@ -85,10 +85,15 @@ def opened(low: object, high: object, step: int, inner: Steps) -> Opened:
 
 def loops_of(nest: LoopNest) -> Steps:
     """What a nest's code opens: one loop over its units, what they hold inside of it."""
-    body = nest.body
-    while len(body) == 1 and isinstance(body[0], Loop) and body[0].axis.role is Role.PARALLEL:
-        body = body[0].body
-    return [*steps_of(nest.entry), Opened(None, None, 1, steps_of(body))]
+    return [*steps_of(nest.entry), Opened(None, None, 1, steps_of(nest.body))]
+
+
+def units_of(nest: LoopNest) -> int:
+    """What threads may take one by one: the rounds of its parallel axes together."""
+    units, body = 1, nest.body
+    while body and isinstance(loop := body[-1], Loop) and loop.axis.role is Role.PARALLEL:
+        units, body = units * loop.axis.rounds, loop.body
+    return units
 
 
 def steps_of(nodes: Sequence[Node]) -> Steps:

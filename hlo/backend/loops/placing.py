@@ -21,10 +21,14 @@ def placed(nests: Sequence[LoopNest], seen: Steps) -> tuple[LoopNest, ...]:
     """The nests with their reductions; seen: a loop over the units of each."""
     outer, found = _Walk(list(seen)), []
     for nest in nests:
-        entry = tuple(outer.taken(lanes=True))
+        entry = outer.taken(lanes=True)
         body, rest = _placed(nest.body, outer.entered())
         body = (*body, *rest.taken(lanes=True))
-        found.append(replace(nest, body=body, entry=entry))
+        # What is filled there lies there.
+        filled = {value for reduction in entry for value in reduction.fills}
+        caches = [n for n in body if isinstance(n, Cache) and n.value in filled]
+        body = tuple(n for n in body if n not in caches)
+        found.append(replace(nest, body=body, entry=(*caches, *entry)))
     return tuple(found)
 
 

@@ -29,14 +29,18 @@ from hlo.backend.loops.schedule import (
 _NOTE_COLUMN = 56  # where remarks of a line begin
 
 
-def print_schedule(schedule: LoopSchedule) -> list[str]:
-    """The lines below the kernel's own."""
-    lines = []
+def print_schedule(schedule: LoopSchedule, *, remarks: bool = False) -> list[str]:
+    """The lines below the kernel's own. remarks: with the reasons, before each box."""
+    lines = [
+        f"  table {t.value}[{t.entries}] {t.dtype}, by the codes of {t.source}"
+        for t in schedule.tables
+    ]
     for nest in schedule.nests:
         inner = "  "
         if len(schedule.nests) > 1:
             lines.append(f"  {_box(nest)}{_share(nest, schedule.units)}")
             inner = "    "
+        lines += [f"{inner}# {remark}" for remark in nest.remarks if remarks]
         lines += [inner + line for line in _body((*nest.entry, *nest.body))]
     return lines
 

@@ -182,7 +182,7 @@ class LoopNest(Struct, frozen=True):
     """The loops of one box of index space: low + [0, dims).
 
     units: what it can be split into; of the kernel's, those in [first, first + count). entry: what
-    every thread computes before its first unit.
+    every thread computes before its first unit. remarks: the reasons, one for each decision.
     """
 
     low: tuple[int, ...]
@@ -192,6 +192,16 @@ class LoopNest(Struct, frozen=True):
     count: int
     body: tuple[Node, ...]
     entry: tuple[Node, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class Table(Struct, frozen=True):
+    """Results of a chain of ops for every code of what it starts from, which are looked up."""
+
+    value: str
+    source: str
+    entries: int
+    dtype: str
 
 
 class LoopSchedule(Struct, frozen=True):
@@ -200,6 +210,7 @@ class LoopSchedule(Struct, frozen=True):
     units: int
     scratch_bytes: int
     nests: tuple[LoopNest, ...]
+    tables: tuple[Table, ...] = ()
 
 
 class Plan(Struct, frozen=True):

@@ -28,30 +28,6 @@ ENTRY e {{
 SCALED, PLAIN = "multiply(y, w)", "negate(y)"
 
 
-def kernel_text(n: int, m: int, finish: str = PLAIN, type: str = "f32") -> str:
-    text = PROGRAM.format(n=n, m=m, type=type, finish=finish)
-    module = driver.optimize(driver.parse(text), "algsimp,dce,fusion")
-    fused = next(i for i in module.entry.instructions if i.opcode == "fusion")
-    return staged_kernel(fused, host_target()).text
-
-
-def test_what_comes_from_memory_is_fetched_ahead() -> None:
-    assert "llvm.prefetch" in kernel_text(1024, 300)
-    assert "llvm.prefetch" not in kernel_text(64, 300)
-
-
-def test_hints_are_at_least_a_page_and_whole_groups_of_rows_ahead() -> None:
-    assert "i64 5120" in kernel_text(4096, 320)  # four rows side by side
-    assert "i64 8192" in kernel_text(512, 2048)
-
-
-def test_rows_are_stored_in_turn_unless_they_share_what_they_read() -> None:
-    texts = kernel_text(4096, 320), kernel_text(4096, 320, SCALED), kernel_text(4097, 320)
-    in_turn, shared, odd = (text.count("br i1") for text in texts)
-    assert in_turn == shared + 3
-    assert odd == shared
-
-
 @pytest.mark.parametrize("type", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize("finish", [SCALED, PLAIN])
 @pytest.mark.parametrize(("n", "m"), [(1024, 300), (4097, 67), (4096, 40), (257, 1025)])

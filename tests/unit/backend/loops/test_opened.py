@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.backend.isa.target import Target
-from hlo.backend.loops.opened import Made, Opened, Schedules, Steps, loops_of, reduced
+from hlo.backend.loops.opened import Made, Opened, Schedules, Steps, loops_of, reduced, units_of
 from hlo.backend.loops.schedule import LoopSchedule
 from hlo.backend.planning.implementations import implementations
 from hlo.backend.planning.result_order import in_memory_order
@@ -59,6 +59,7 @@ def check(found: Schedules) -> None:
         assert isinstance(known, LoopSchedule)
         said = [step for nest in known.nests for step in loops_of(nest)]
         assert shape(said) == shape(seen)
+        assert [units_of(nest) for nest in known.nests] == [nest.units for nest in known.nests]
         assert shape(said, reductions=False) == shape(seen, reductions=False)
         for each in made(seen):
             own = shape(reduced(each.reduction), reductions=False)
@@ -80,7 +81,7 @@ def test_loops_are_opened_as_the_schedule_says(file: Path, machine: str) -> None
 @pytest.mark.slow
 def test_loops_of_the_suites_are_opened_as_the_schedule_says() -> None:
     """`pytest -m slow tests/unit/backend/loops`: a minute."""
-    given = [*program_texts.shared(), *program_texts.written()]
-    for name, _ in program_texts.verified(given):
+    given = dict([*program_texts.shared(), *program_texts.written()])
+    for name, _ in program_texts.verified(given.items()):
         for machine in ("sapphirerapids", "x86-64-v3"):
-            check(schedules(dict(given)[name], name, machine))
+            check(schedules(given[name], name, machine))
