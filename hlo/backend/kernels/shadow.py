@@ -306,6 +306,7 @@ class _Shadow:
         start, over = _window(output)
         return Store(
             "result" if output.leaf == 0 else f"result{output.leaf}",
+            output.memory.leaf,
             tuple(self._named(index)),
             value,
             start,
