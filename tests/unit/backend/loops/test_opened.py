@@ -93,7 +93,7 @@ def test_loops_are_opened_as_the_schedule_says(file: Path, machine: str) -> None
 
 @pytest.mark.slow
 def test_loops_of_the_suites_are_opened_as_the_schedule_says() -> None:
-    """`pytest -m slow tests/unit/backend/loops`: a minute."""
+    """`pytest -m slow tests/unit/backend/loops`: one or two minutes."""
     given = dict([*program_texts.shared(), *program_texts.written()])
     for name, _ in program_texts.verified(given.items()):
         for machine in ("sapphirerapids", "x86-64-v3"):
