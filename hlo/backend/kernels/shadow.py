@@ -308,6 +308,7 @@ class _Shadow:
         start, over = _window(output)
         return Store(
             "result" if output.leaf == 0 else f"result{output.leaf}",
+            output.array.number,
             tuple(self._named(index)),
             value,
             start,

@@ -167,6 +167,7 @@ class _Block(Struct):
         hint = ", !nontemporal !{i32 1}" if streams else ""
 
         def columns(counter: Value, _: list[Value]) -> list[Value]:
+            nest.stores(output.array.number)
             column = nest.variable(counter, 0, width - 1)
             for k in range(part.lanes):
                 index = part.index(self._variables(row + k, first + column))

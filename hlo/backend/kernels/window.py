@@ -190,7 +190,10 @@ class _Scan:
         many = f", {self.together} side by side" if self.together > 1 else ""
         value = self.instruction.name
         at = tuple(axis_name(k) for k, n in enumerate(self.extents) if n > 1)
-        body: tuple[Node, ...] = (Fill(value, fold + many), Store("result", at, value))
+        body: tuple[Node, ...] = (
+            Fill(value, fold + many),
+            Store("result", self.output.array.number, at, value),
+        )
         body = (Loop(along, body),)
         tail = Tail.OVERLAPPING if self.folds % self.together else Tail.NONE
         axes = [Axis("folds", self.folds, Role.PARALLEL, self.together, tail=tail)]

@@ -242,6 +242,7 @@ def _both(nest: Nest, mask: Value | None, guard: Value | None, lanes: int) -> Va
 def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
     """Write the elements; lanes that are masked off stay as they were."""
     w = nest.w
+    nest.stores(memory.leaf)
     element = types.storage_scalar(memory.dtype)
     values = tuple(w.splat(v, position.lanes) for v in types.parts(lanes))
     raw = [types.encoded(w, nest.target, v, memory.dtype) for v in values]

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.loops.opened import Made, Opened, Record, opened
+from hlo.backend.loops.opened import Made, Record, Step, Stored, opened
 from hlo.backend.loops.schedule import Reduction
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Opaque, Part, Variable
@@ -34,7 +34,7 @@ class Level(Struct):
     known: dict[tuple[str, ...], Value]
     own: frozenset[str] = frozenset()
     memo: dict[object, object] = field(default_factory=dict)
-    opened: list[Opened | Made] | None = None
+    opened: list[Step] | None = None
 
 
 class Nest:
@@ -84,6 +84,12 @@ class Nest:
         self.path[0].opened = self.record.loops
         return self.record
 
+    def stores(self, leaf: int) -> None:
+        """An entry of the table is stored to here."""
+        opened = self.path[-1].opened
+        if opened is not None and leaf >= 0:
+            opened.append(Stored(leaf))
+
     @contextmanager
     def making(self, reduction: Callable[[], Reduction]) -> Iterator[None]:
         """A reduction is made here, which loops are for."""
@@ -91,7 +97,7 @@ class Nest:
         if level.opened is None:
             yield
             return
-        outer, inner = level.opened, list[Opened | Made]()
+        outer, inner = level.opened, list[Step]()
         level.opened = inner
         try:
             yield

@@ -35,17 +35,24 @@ class Opened(Struct):
     low: int | None
     high: int | None
     step: int
-    inner: list[Opened | Made] = field(default_factory=list)
+    inner: list[Step] = field(default_factory=list)
 
 
 class Made(Struct):
     """A reduction and the loops that it opened."""
 
     reduction: Reduction
-    inner: list[Opened | Made] = field(default_factory=list)
+    inner: list[Step] = field(default_factory=list)
 
 
-Steps = list[Opened | Made]
+class Stored(Struct):
+    """A store to an entry of the kernel's table of operands and results."""
+
+    leaf: int
+
+
+Step = Opened | Made | Stored
+Steps = list[Step]
 
 
 class Record(Struct):
@@ -109,6 +116,8 @@ def steps_of(nodes: Sequence[Node]) -> Steps:
                     found += over(axis, partial(steps_of, body))
             case Reduction():
                 found.append(Made(node, reduced(node)))
+            case Store(leaf=leaf):
+                found.append(Stored(leaf))
     return found
 
 

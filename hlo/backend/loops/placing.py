@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.loops.opened import Made, Opened, Steps, over
+from hlo.backend.loops.opened import Made, Opened, Steps, Stored, over
 from hlo.backend.loops.schedule import Cache, Loop, LoopNest, Node, Reduction, Role
 
 
@@ -43,6 +43,7 @@ class _Walk(Struct):
     def taken(self, *, lanes: bool) -> list[Reduction]:
         """The reductions before the next loop, those in lanes only if asked for."""
         found, left = [], []
+        self.steps = [s for s in self.steps if not isinstance(s, Stored)]
         while self.steps and isinstance(self.steps[0], Made):
             made = self.steps.pop(0)
             assert isinstance(made, Made)
@@ -55,8 +56,9 @@ class _Walk(Struct):
 
     def entered(self) -> _Walk:
         """What the next loop holds."""
-        if self.steps and isinstance(self.steps[0], Opened):
-            return _Walk(list(self.steps.pop(0).inner))
+        if self.steps and isinstance(opened := self.steps[0], Opened):
+            self.steps.pop(0)
+            return _Walk(list(opened.inner))
         return _Walk([])
 
 
@@ -68,7 +70,7 @@ def _whole(made: Made) -> Reduction:
         step = stack.pop(0)
         if isinstance(step, Made):
             found.setdefault(step.reduction.value, _whole(step))
-        else:
+        elif isinstance(step, Opened):
             stack[:0] = step.inner
     return replace(made.reduction, body=tuple(found.values()))
 

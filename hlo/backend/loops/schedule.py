@@ -155,11 +155,12 @@ class Prefetch(Struct, frozen=True):
 
 
 class Store(Struct, frozen=True):
-    """result[index] = value. start: where its window begins, if at run time; over: the operand
-    whose memory the result has to be.
+    """result[index] = value. leaf: its entry in the kernel's table. start: where its window begins,
+    if at run time; over: the operand whose memory the result has to be.
     """
 
     result: str
+    leaf: int
     index: tuple[str, ...]
     value: str
     start: str = ""

@@ -42,6 +42,7 @@ def test_stage_texts_come_in_order() -> None:
     assert names == [
         "schedule.txt",
         "buffers.txt",
+        "loops.txt",
         "program.txt",
         "llvm.ll",
         "llvm-opt.ll",
