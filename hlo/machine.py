@@ -15,7 +15,7 @@ asks COMMON instead, which is the same for all.
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -117,8 +117,8 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     features: frozenset[str]
     vector_bytes: int = 16
     processors: tuple[str, ...] = ()
-    registers: Literal[0, 16, 32] = 0
-    line_bytes: Literal[16, 32, 64, 128, 256] = 64
+    registers: int = 0
+    line_bytes: int = 64
     caches: Annotated[tuple[Cache, ...], Meta(min_length=2, max_length=4)] = _CACHES
     rates: Rates = Rates()
     cycles: Cycles = Cycles()
@@ -168,7 +168,12 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 # What decisions that reach into the order of additions count on: of every machine the same.
 COMMON = Machine(name="common", triple="", features=frozenset())
 
-VECTOR_BYTES = (16, 32, 64)
+# What kernels are written for, by field.
+CHOICES = {
+    "vector_bytes": (16, 32, 64),
+    "registers": (16, 32),
+    "line_bytes": (16, 32, 64, 128, 256),
+}
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
 _V2 = _V1 | {"cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"}
@@ -289,11 +294,10 @@ def from_json(text: str, name: str) -> Machine:
             "machine", f"{name} is no description of a machine: {error}",
             help="hlo-opt --list-machines shows some; name, triple and features have to be there",
         ) from None  # fmt: skip
-    if machine.vector_bytes not in VECTOR_BYTES:
-        raise HloError(
-            "machine",
-            f"{name}: vector_bytes is {machine.vector_bytes}, expected one of {VECTOR_BYTES}",
-        )
+    for field, choices in CHOICES.items():
+        if (value := getattr(machine, field)) not in choices:
+            expected = ", ".join(map(str, choices[:-1])) + f" or {choices[-1]}"
+            raise HloError("machine", f"{name}: {field} is {value}, expected {expected}")
     is_short = machine.architecture == "x86_64" and machine.vector_bytes < 64
     if machine.registers == 32 and is_short and "avx512vl" not in machine.features:
         raise HloError(

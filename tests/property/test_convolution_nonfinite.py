@@ -15,11 +15,9 @@ import pytest
 
 import hlo
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction import contraction, convolution_form, convolution_repair
+from hlo.backend.kernels.contraction import contraction, convolution_form, convolution_look
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_panel import Panel
-from hlo.ir.instruction import Instruction
 from tests.support.contraction_harness import target_of
 
 LABELS = {
@@ -107,13 +105,13 @@ def limits(seed: int) -> Iterator[None]:
     """Some draws take kernels for large ones, some look at the results before the kernel."""
     rng = np.random.default_rng([seed, 1])
     near, few = rng.choice([0, convolution_form.NEAR_BYTES]), int(rng.choice([1, 3]))
-    check = int(rng.choice([0, convolution_repair.CHECK]))
-    large = int(rng.choice([0, convolution_repair.LARGE_BYTES]))
+    check = int(rng.choice([0, convolution_look.CHECK]))
+    large = int(rng.choice([0, convolution_look.LARGE_BYTES]))
     with (
         patch.object(convolution_form, "NEAR_BYTES", near),
         patch.object(convolution_form, "FEW_IMAGES", few),
-        patch.object(convolution_repair, "CHECK", check),
-        patch.object(convolution_repair, "LARGE_BYTES", large),
+        patch.object(convolution_look, "CHECK", check),
+        patch.object(convolution_look, "LARGE_BYTES", large),
     ):
         yield
 
@@ -164,16 +162,16 @@ def test_results_are_what_the_interpreter_has_at_length(seed: int) -> None:
 
 def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ways: set[str] = set()
-    real = contraction.repair_kernel
+    real = contraction.look_kernel
 
-    def noting(instruction: Instruction, target: Target, sides: tuple[int, ...]) -> Kernel | None:
-        form = Form.of(instruction, target)
-        repair = convolution_repair._Repair(form, sides)
+    def noting(form: Form, sides: tuple[int, ...]) -> Kernel:
         way = "one position in several images" if form.is_uniform else "positions side by side"
         holes = any(s.window.base_dilation > 1 for s in form.spatial)
         ways.update({way, f"{way}, holes" if holes else way, f"{sides} meet zeros"})
-        ways.add("kernel first" if repair._looks_first else "results first")
-        if repair._reads_little:
+        ways.add(
+            "kernel first" if convolution_look.reads_factors_first(form, sides) else "results first"
+        )
+        if convolution_look.reads_results_alone(form, sides):
             ways.add("no look")
         for side, factor in enumerate(("base", "kernel")):
             panel = Panel.of(form, side)
@@ -182,9 +180,9 @@ def test_the_draws_are_repaired_in_every_way(monkeypatch: pytest.MonkeyPatch) ->
                 ways.add(f"{factor} packed{' in squares' * (form.lanes <= stride)}")
         if form.vectors * form.ring.parts > convolution_form.VECTORS:
             ways.add("many features")
-        return real(instruction, target, sides)
+        return real(form, sides)
 
-    monkeypatch.setattr(contraction, "repair_kernel", noting)
+    monkeypatch.setattr(contraction, "look_kernel", noting)
     for seed in SEEDS:
         with limits(seed):
             contraction.contraction_kernels(hlo.parse(Drawn(seed).text).entry.root, target_of())

@@ -87,11 +87,14 @@ class Compiled:
             cuts = [kernel.units * i // pieces for i in range(pieces + 1)]
             pairs = list(itertools.pairwise(cuts))[::-1]
             function = self.functions[kernel.text]
-            steps += [(function, ctypes.addressof(table), begin, end) for begin, end in pairs]
+            told = None if call.when is None else arrays[call.when]
+            at = ctypes.addressof(table)
+            steps += [(told, function, at, begin, end) for begin, end in pairs]
 
         def run() -> None:
-            for function, table, begin, end in steps:
-                function(table, begin, end)
+            for told, function, table, begin, end in steps:
+                if told is None or told[0]:
+                    function(table, begin, end)
 
         return run, keep
 

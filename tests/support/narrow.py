@@ -212,8 +212,9 @@ def is_wrong(
         return wrong
     with np.errstate(all="ignore"):
         unit = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
-    unit = np.where(np.isfinite(unit), unit, 0)
-    for other in (exact - unit, exact + unit):
+        unit = np.where(np.isfinite(unit), unit, 0)
+        others = exact - unit, exact + unit  # signalling NaNs are invalid on some processors
+    for other in others:
         inside = np.sign(other) == np.sign(exact)  # an error never changes the sign
         wrong &= (codes != rounded_codes(other, result)) | ~inside
     return wrong

@@ -6,7 +6,17 @@ import pytest
 
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
-from hlo.machine import COMMON, NAMED, Cache, Rates, described, from_json, named, with_features
+from hlo.machine import (
+    CHOICES,
+    COMMON,
+    NAMED,
+    Cache,
+    Rates,
+    described,
+    from_json,
+    named,
+    with_features,
+)
 
 MINE: dict[str, object] = {
     "name": "mine", "triple": "x86_64-unknown-linux-gnu", "features": ["sse2"], "vector_bytes": 16
@@ -75,3 +85,9 @@ def test_named_machines_have_the_common_caches_and_rates_until_they_are_measured
     for machine in NAMED.values():
         facts = (machine.caches, machine.rates, machine.cycles)
         assert facts == (COMMON.caches, COMMON.rates, COMMON.cycles)
+
+
+@pytest.mark.parametrize("field", CHOICES)
+def test_a_number_that_no_kernel_is_written_for_names_those_there_are(field: str) -> None:
+    with pytest.raises(HloError, match=rf"{field} is 12, expected .*\b{CHOICES[field][0]}\b.* or "):
+        from_json(json.dumps(MINE | {field: 12}), "m")

@@ -46,10 +46,12 @@ class Kernel(Struct, frozen=True):
 
 class KernelCall(Struct, frozen=True):
     """One kernel of a sequence. buffers: its address table, as indices into operand leaves, then
-    result leaves, then the sequence's temporaries (counted through, in this order)."""
+    result leaves, then the sequence's temporaries (counted through, in this order). when: the one
+    of them whose first byte says whether the kernel runs (0: not), if one does; that is rare."""
 
     kernel: Kernel
     buffers: tuple[int, ...]
+    when: int | None = None
 
 
 class Sums(Struct, frozen=True):

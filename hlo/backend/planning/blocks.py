@@ -25,7 +25,7 @@ from hlo.backend.planning.cells import Region
 from hlo.backend.planning.implementations import HostCall, implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.packing import aligned
-from hlo.backend.planning.program import CopyStep, KernelStep, Program
+from hlo.backend.planning.program import BranchStep, CopyStep, KernelStep, Program, Step
 from hlo.backend.planning.schedule import schedule
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
@@ -54,7 +54,7 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     if any(isinstance(i, HostCall) for i in known.values()):
         return None
     program = lower(assign(order, known, target.machine), 1, target.machine)
-    if not all(isinstance(step, KernelStep | CopyStep) for step in program.steps):
+    if not all(_is_plain(step) for step in program.steps):
         return None
     constants = {c: n for n, c in enumerate(program.plan.cells) if c.region is Region.CONSTANT}
     if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
@@ -62,6 +62,14 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     made = _Writer(instruction, block, parameters, program).kernel(target.machine.rates)
     sizes = " x ".join(map(str, block.sizes))
     return target.shown(made, f"{block.count} blocks of {sizes}, each through all functions")
+
+
+def _is_plain(step: Step) -> bool:
+    """Whether a block can run the step: a kernel, a copy, or a kernel that a byte holds back."""
+    match step:
+        case BranchStep(by_predicate=True, branches=((KernelStep(),), ())):
+            return True
+    return isinstance(step, KernelStep | CopyStep)
 
 
 class _Part(Struct, frozen=True):
@@ -117,13 +125,15 @@ class _Writer:
                 *fixed,
                 "  br label %test",
                 "test:",
-                "  %block = phi i64 [ %begin, %start ], [ %next, %run ]",
+                "  %block = phi i64 [ %begin, %start ], [ %next, %latch ]",
                 "  %more = icmp ult i64 %block, %end",
                 "  br i1 %more, label %run, label %done",
                 "run:",
                 *self._indices(),
                 *moving,
                 *(line for n, step in enumerate(program.steps) for line in self._step(n, step)),
+                "  br label %latch",
+                "latch:",
                 "  %next = add i64 %block, 1",
                 "  br label %test",
                 "done:",
@@ -222,12 +232,22 @@ class _Writer:
         self.globals.append(f'{name} = private unnamed_addr constant {kind} c"{written}", align 64')
         return name
 
-    def _step(self, n: int, step: object) -> list[str]:
+    def _step(self, n: int, step: Step) -> list[str]:
         match step:
+            case BranchStep(branches=((KernelStep() as guarded,), _)):
+                return [
+                    f"  %told.slot{n} = getelementptr ptr, ptr %table, i64 {step.selector}",
+                    f"  %told.at{n} = load ptr, ptr %told.slot{n}, align 8",
+                    f"  %told{n} = load i8, ptr %told.at{n}, align 1",
+                    f"  %holds{n} = icmp ne i8 %told{n}, 0",
+                    f"  br i1 %holds{n}, label %guarded{n}, label %after{n}",
+                    f"guarded{n}:",
+                    *self._kernel(n, guarded),
+                    f"  br label %after{n}",
+                    f"after{n}:",
+                ]
             case KernelStep():
-                row = f"  %row{n} = getelementptr ptr, ptr %table, i64 {step.slot}"
-                name = self.names[step.kernel]
-                return [row, f"  call void @{name}(ptr %row{n}, i64 0, i64 {step.units})"]
+                return self._kernel(n, step)
             case CopyStep():
                 return [
                     *(
@@ -241,7 +261,12 @@ class _Writer:
                     f"  call void @llvm.memcpy.p0.p0.i64(ptr %into{n}, ptr %from{n},"
                     f" i64 {step.size}, i1 false)",
                 ]
-        raise AssertionError("steps of a block are kernels and copies")
+        raise AssertionError("steps of a block are plain")
+
+    def _kernel(self, n: int, step: KernelStep) -> list[str]:
+        row = f"  %row{n} = getelementptr ptr, ptr %table, i64 {step.slot}"
+        name = self.names[step.kernel]
+        return [row, f"  call void @{name}(ptr %row{n}, i64 0, i64 {step.units})"]
 
     def _weight(self, rates: Rates) -> tuple[int, int]:
         """Bytes moved, those in the cache counted by its rate; arithmetic by elementwise rates."""

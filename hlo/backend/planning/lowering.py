@@ -175,7 +175,8 @@ def parallel_us(plan: BufferPlan, machine: Machine) -> float:
 
 
 def _weights(plan: BufferPlan, machine: Machine) -> list[tuple[float, bool]]:
-    """(time, whether it can be split) of every kernel, copy and host call; branches all counted.
+    """(time, whether it can be split) of every kernel, copy and host call; branches all counted,
+    kernels that a byte holds back not at all.
 
     Calls of routines: what they take in all.
     """
@@ -212,7 +213,7 @@ def _node_weights(
             case Call(routine=number):
                 found += [(trips * us, splits) for splits, us in routines[number].items()]
             case Run(implementation=KernelSequence(calls=calls), cells=cells):
-                for call in calls:
+                for call in (c for c in calls if c.when is None):
                     kernel, row = call.kernel, [cells[b] for b in call.buffers]
                     us = kernel_us(kernel, node.instruction, rates, hot=changing is not None)
                     crossing = _crossing(plan, kernel, row, changing)
@@ -346,7 +347,10 @@ class _Lowering:
                     for call in calls:
                         row = tuple(cells[b] for b in call.buffers)
                         region = self.regions.get(node, 0) if self.splits else 0
-                        steps.append(self._step(call.kernel, row, node.instruction, region))
+                        step: Step = self._step(call.kernel, row, node.instruction, region)
+                        if call.when is not None:
+                            step = self._guarded(step, cells[call.when], node.instruction)
+                        steps.append(step)
                 case Move():
                     steps.append(self._copy(node))
                 case Align():
@@ -392,6 +396,11 @@ class _Lowering:
         selector = self._row((node.selector,))
         us = self.rates.call_us + max(map(_us, branches), default=0.0)
         return BranchStep(selector, node.by_predicate, branches, node.instruction, us)
+
+    def _guarded(self, step: Step, told: int, instruction: Instruction) -> BranchStep:
+        """A step that runs where a cell's first byte says so."""
+        us = self.rates.call_us + step.us
+        return BranchStep(self._row((told,)), True, ((step,), ()), instruction, us)
 
     def _step(
         self, kernel: Kernel, cells: tuple[int, ...], instruction: Instruction, region: int = 0

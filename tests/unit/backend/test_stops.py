@@ -92,7 +92,9 @@ def unpolled_loops(text: str) -> list[str]:
             last = re.search(r" = icmp [a-z]+ i64 %\S+, (\d+)", lines[n - 1])
             step = re.search(r" = add .*, (\d+)$", lines[n - 2])
             body = "\n".join(lines[head : n + 1])
-            rounds = int(last[1]) // int(step[1]) if last and step else 0
+            start = re.search(r" = phi i64 \[ (\d+),", body)
+            first = int(start[1]) if start else 0
+            rounds = (int(last[1]) - first) // int(step[1]) if last and step else 0
             if rounds * (n - head) > 1 << 20 and "@hlo_poll()" not in body:
                 found.append(lines[head])
     return found

@@ -28,6 +28,14 @@ from hlo.backend.kernels.contraction.axes import (
     normal,
 )
 from hlo.backend.kernels.contraction.convolution import Base, convolution_contraction
+from hlo.backend.kernels.contraction.convolution_form import Form
+from hlo.backend.kernels.contraction.convolution_look import (
+    look_kernel,
+    noting,
+    reads_factors_first,
+    reads_results_alone,
+    untold_kernel,
+)
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.gemv import vector_kernel, vector_sums
 from hlo.backend.kernels.contraction.padding import padding_kernel
@@ -62,6 +70,7 @@ class Places(Struct, frozen=True):
 
 
 DOT_PLACES = Places()
+TOLD_BYTES = 1  # of a look's answer
 
 
 def contraction_kernels(
@@ -77,7 +86,7 @@ def contraction_kernels(
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target)
     sequence = _Sequence(target, epilogue, places)
-    repair = None
+    met: tuple[int, ...] = ()
     if instruction.opcode == "dot":
         c = _placed(dot_contraction(instruction), places)
     else:
@@ -87,15 +96,11 @@ def contraction_kernels(
             c = sequence.copied(instruction, c, arrays)
             zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
             met = tuple(side for side in (0, 1) if zeros[1 - side])  # by the other one's elements
-            repair = repair_kernel(instruction, target, met) if met else None
-    made = sequence.finished(c)
-    if repair is None:
-        return made
+    if not met or not instruction.shape.dtype.component.is_float:
+        return sequence.finished(c)
     if epilogue is not None:  # the results before it, which alone tell, are nowhere
         raise HloError("unsupported", "convolution: padded, with an epilogue", instruction.span)
-    target.shown(repair, "repair: products whose factors are not finite, with the zeros left out")
-    last = KernelCall(repair, (places.lhs, places.rhs, places.result))
-    return replace(made, calls=(*made.calls, last))
+    return sequence.repaired(c, Form.of(instruction, target), met)
 
 
 def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
@@ -187,6 +192,24 @@ class _Sequence:
             self._add_product(c, ring, others)
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
         return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs, sums=self.sums)
+
+    def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
+        """The product, and what is done where zeros met factors that are not finite."""
+        factors, told = (self.places.lhs, self.places.rhs), self._next_place
+        self.temporaries.append(TOLD_BYTES)
+        look = KernelCall(look_kernel(form, met), (*factors, told))
+        repair = KernelCall(repair_kernel(form), (*factors, self.places.result), when=told)
+        if reads_factors_first(form, met):
+            further: tuple[KernelCall, ...] = (look, repair)
+        else:
+            self._call(untold_kernel(), ("told: nothing yet",), told)
+            self.epilogue = noting(form.ring, form.dtype, told)
+            alone = reads_results_alone(form, met)
+            further = (repair,) if alone else (replace(look, when=told), repair)
+        self.target.shown(look.kernel, "look: whether zeros beside the base met what is not finite")
+        self.target.shown(repair.kernel, "repair: products where they did, with the zeros left out")
+        made = self.finished(c)
+        return replace(made, calls=(*made.calls, *further))
 
     def _call(self, kernel: Kernel, plan: tuple[str, ...], *buffers: int) -> None:
         self.target.shown(kernel, *plan)

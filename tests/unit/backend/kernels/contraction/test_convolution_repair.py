@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hlo
-from hlo.backend.ir.kernel import KernelSequence
+from hlo.backend.backend import build_program
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from tests.support.contraction_harness import Compiled, target_of
 
@@ -76,7 +77,7 @@ def test_nothing_is_summed_again_where_only_numbers_met_zeros(
     """A NaN that was put where the sum is a number is still there: no work was done on it."""
     text = WORK.format(base=base, window=window, pad=pad)
     sequence = contraction_kernels(hlo.parse(text).entry.root, target_of())
-    repair = KernelSequence(sequence.calls[-1:])
+    repair = replace(sequence, calls=sequence.calls[-2:])
     rng = np.random.default_rng(0)
     shapes = (2, base, base, 3), (window, window, 3, 9)
     factors = [rng.uniform(1, 2, shape).astype(np.float32) for shape in shapes]
@@ -103,7 +104,59 @@ ENTRY e {{
     factors = [np.ones((1, 6, 1), np.float32), np.full((3, 1, 9), np.nan, np.float32)]
     result = np.zeros((1, size, 9), np.float32)
     result[0, 0, 0] = np.nan
-    Compiled(KernelSequence(sequence.calls[-1:]))(factors, result)
+    Compiled(replace(sequence, calls=sequence.calls[-2:]))(factors, result)
     assert np.isnan(result).sum() == left
     whole = np.asarray(hlo.compile(hlo.parse(text), cache=False)(*factors))
     np.testing.assert_array_equal(whole, np.asarray(hlo.evaluate(hlo.parse(text), *factors)))
+
+
+NETWORK = """HloModule m
+ENTRY e {
+  a = f32[64,14,14,32] parameter(0)
+  b = f32[3,3,32,32] parameter(1)
+  c = f32[3,3,32,32] parameter(2)
+  first = f32[64,14,14,32] convolution(a, b), window={size=3x3 pad=1_1x1_1},
+    dim_labels=b01f_01io->b01f
+  between = f32[64,14,14,32] tanh(first)
+  second = f32[64,14,14,32] convolution(between, c), window={size=3x3 pad=1_1x1_1},
+    dim_labels=b01f_01io->b01f
+  ROOT r = f32[64,14,14,32] abs(second)
+}"""
+
+
+@pytest.mark.parametrize("planted", [None, np.inf, np.nan])
+def test_blocks_of_a_network_are_repaired_each(planted: float | None) -> None:
+    module = hlo.parse(NETWORK)
+    fused = hlo.optimize(module, "default").entry.root
+    assert fused.opcode == "fusion", "the network goes block by block"
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(p.shape.dims).astype(np.float32) for p in module.entry.parameters]
+    if planted is not None:
+        arrays[2][2, 2, 1, :7] = planted
+    expected = np.asarray(hlo.evaluate(module, *arrays))
+    assert np.isfinite(expected).any()
+    found = np.asarray(hlo.compile(module, cache=False, threads=2)(*arrays))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernels", "held_back"),
+    [(32, ["padded", "product", "look", "repair"], [3]),  # a small kernel is looked at first
+     (6, ["padded", "told", "product", "look", "repair"], [3, 4])],
+)  # fmt: skip
+def test_what_is_done_beside_the_product_waits_for_a_sign(
+    size: int, kernels: list[str], held_back: list[int]
+) -> None:
+    text = f"""HloModule m
+ENTRY e {{
+  a = f32[2,{size},{size},16] parameter(0)
+  b = f32[3,3,16,16] parameter(1)
+  ROOT r = f32[2,{size},{size},16] convolution(a, b), window={{size=3x3 pad=1_1x1_1}},
+    dim_labels=b01f_01io->b01f
+}}"""
+    calls = contraction_kernels(hlo.parse(text).entry.root, target_of()).calls
+    assert len(calls) == len(kernels)
+    assert [n for n, call in enumerate(calls) if call.when is not None] == held_back
+    program = str(build_program(hlo.parse(text), threads=1))
+    assert program.count("conditional") == len(held_back)
