@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.planning.implementations import Family
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.computation import Computation
@@ -68,7 +68,7 @@ def difference(got: np.ndarray, want: np.ndarray, rtol: float) -> str:
 
 
 def check(
-    instruction: Instruction, seed: int = 0, *, splits: int = 3, kernel: Family = staged_kernel
+    instruction: Instruction, seed: int = 0, *, splits: int = 3, kernel: Family = fused_kernel
 ) -> str:
     """What differs between the kernel and the reference, empty if nothing does."""
     module = alone(instruction)
@@ -82,12 +82,12 @@ def check(
         found = difference(a, b, rtol)
         if found:
             return f"result {k}: {found}"
-    return _check_in_place(root, values, got) if kernel is staged_kernel else ""
+    return _check_in_place(root, values, got) if kernel is fused_kernel else ""
 
 
 def _check_in_place(root: Instruction, values: list[object], want: list[np.ndarray]) -> str:
     """Bits are the same when a result lies over an operand that the kernel offers for it."""
-    for pair in sorted(staged_kernel(root, TARGET).in_place):
+    for pair in sorted(fused_kernel(root, TARGET).in_place):
         got = run(root, values, over=pair)
         if any(a.tobytes() != b.tobytes() for a, b in zip(got, want, strict=True)):
             return f"in place {pair}"

@@ -13,7 +13,7 @@ from hlo.backend.entry.llvm_ir import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.planning.implementations import Family, as_sequence
 from hlo.ir.instruction import Instruction
@@ -63,7 +63,7 @@ def run(
     *,
     splits: int = 3,
     target: Target = TARGET,
-    kernel: Family = staged_kernel,
+    kernel: Family = fused_kernel,
     over: tuple[int, int] | None = None,
 ) -> list[np.ndarray]:
     """Result leaves of a lone instruction, its units run in several ranges.

@@ -31,7 +31,7 @@ ALLOWED = {
         attributes.literal_text.literal_text attributes.literal_text.typed_literal_text
         attributes.origin._tuples attributes.sharding.sharding_text backend.host._nothing
         backend.host._value analysis.fingerprint._literal
-        backend.kernels.outputs._leaf_paths.walk backend.kernels.staged._paths
+        backend.loops.outputs._leaf_paths.walk backend.kernels.fused_loops._paths
         backend.linking.recall._literal backend.linking.recall.module_digest.written
         backend.padded._filled backend.padded._value
         analysis.leaves._Counted.__init__*2 backend.planning.result_order._ordered
@@ -81,14 +81,14 @@ ALLOWED = {
         backend.kernels.contraction.gemv._Dots._over_depth*3
         backend.kernels.contraction.microkernel._in_blocks*2
         backend.kernels.contraction.microkernel._over_depth*3
-        backend.kernels.parts._boxes*2 backend.kernels.scatter.scatter._Build._positions*2
+        backend.loops.domain._boxes*2 backend.kernels.scatter.scatter._Build._positions*2
         backend.kernels.scatter.scatter._Build._window*3
         backend.kernels.scatter.select_scatter._Build._steps*2
         backend.kernels.scatter.select_scatter._Build._windows*2
-        backend.kernels.stage._Emission.run*2 backend.kernels.streams._Emission._outer*2
-        backend.kernels.strips._Strip._inner*2 analysis.selections._is_ordered.fold
+        backend.kernels.lower._Lowering.run*2 backend.kernels.lower_streams._Emission._outer*2
+        backend.kernels.lower._Lowering._inner*2 analysis.selections._is_ordered.fold
         backend.loops.printing._body backend.loops.opened.reduced*3
-        backend.loops.opened._stretch backend.kernels.shadow._Shadow._rows
+        backend.loops.opened._stretch backend.loops.nests._Nest._around
         backend.loops.placing._has_lanes backend.loops.placing._placed
     """,
     "another form of a number, of a type made of others, or a piece of what is cut": """
@@ -123,7 +123,6 @@ ALLOWED = {
         backend.kernels.contraction.microkernel.Factor.vector
         backend.kernels.contraction.microkernel.Microkernel.ring
         backend.kernels.contraction.ring.Ring.zero backend.kernels.sorting.row.Row.address
-        backend.kernels.squares._Block.squares backend.kernels.squares._Block.tile
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
         ops.normalization._Batch.sum analysis.blocking.Block.cut
         passes.constant_folding.constant_folding passes.cse.cse

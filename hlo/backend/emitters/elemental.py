@@ -35,6 +35,7 @@ from hlo.backend.loops.expression import (
     keeps_elements,
     unsupported,
 )
+from hlo.backend.loops.places import Places
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque
 from hlo.indexing.maps import CASES, Case, Condition, Start, cases
@@ -58,7 +59,7 @@ class Elemental:
         self.scratch_slot = 0  # the table's entry of the thread's scratch memory,
         self.scratch_bytes = 0  # of which the kernel needs so much, and the part at hand
         self.scratch_used = 0  # so much until now (kernels/thread_memory.py)
-        self.stack_bytes = 0
+        self.places = Places()
         self.is_folding = False  # a fold's elements are being evaluated: what it asks is no stage
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order
 

@@ -1,31 +1,20 @@
-"""Memory of a kernel's own for the thread that runs it: on its stack, or in its scratch memory.
-
-A thread's stack may be small (256 KiB where a program asks for that, 128 KiB in some C libraries),
-and what a kernel keeps grows with the user's program: all that a function has on the stack is
-bounded, and the rest lies in the scratch memory, which stays in the core's cache as well.
-"""
+"""Memory of a kernel's own for the thread that runs it: on its stack, or in its scratch memory."""
 
 from __future__ import annotations
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
+from hlo.backend.loops.places import ALIGNMENT
 from hlo.backend.loops.schedule import Place
-
-STACK_BYTES = 64 * 1024  # of one function
-_ALIGNMENT = 64
 
 
 def thread_memory(elemental: Elemental, size_bytes: int) -> Value:
     """The address of so many bytes, known from the function's entry on."""
-    nest, aligned = elemental.nest, -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+    nest, aligned = elemental.nest, -(-size_bytes // ALIGNMENT) * ALIGNMENT
     with nest.at(0):
         w = nest.w
-        is_on_stack = elemental.stack_bytes + aligned <= STACK_BYTES
-        if nest.record is not None:
-            nest.record.memories.append(Place.STACK if is_on_stack else Place.SCRATCH)
-        if is_on_stack:
-            elemental.stack_bytes += aligned
-            return w.assign("ptr", f"alloca [{size_bytes} x i8], align {_ALIGNMENT}")
+        if elemental.places.next(size_bytes) is Place.STACK:
+            return w.assign("ptr", f"alloca [{size_bytes} x i8], align {ALIGNMENT}")
         slot = w.address(Value("%buffers", "ptr"), w.int(elemental.scratch_slot), "ptr")
         base = w.pure("ptr", f"load ptr, ptr {slot}, align 8")
         offset, elemental.scratch_used = elemental.scratch_used, elemental.scratch_used + aligned

@@ -20,7 +20,6 @@ from hlo.backend.loops.schedule import (
     LoopNest,
     LoopSchedule,
     Node,
-    Place,
     Plan,
     Reduction,
     Role,
@@ -56,10 +55,9 @@ Steps = list[Step]
 
 
 class Record(Struct):
-    """What one kernel's emission did: its loops, and its memories in order of allocation."""
+    """What one kernel's emission did: its loops."""
 
     loops: Steps = field(default_factory=list)
-    memories: list[Place] = field(default_factory=list)
 
 
 class Schedules:

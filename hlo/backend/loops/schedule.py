@@ -84,6 +84,8 @@ class Direction(Enum):
 class Axis(Struct, frozen=True):
     """A loop: `step` elements a round, so many of which are lanes of one vector.
 
+    loop: of the domain's loops, -1 where it is none of them. lanes of another axis than a vector's:
+    the elements along it that are read as vectors, to be turned in registers.
     tail_step: elements of a round after the last full one, where these have a loop of their own.
     of: the extent of the whole, of which this axis runs over the part between two bounds known at
     run time (0: over all of it). blocks: steps whose sums are added apart, the largest first.
@@ -99,6 +101,7 @@ class Axis(Struct, frozen=True):
     of: int = 0
     blocks: tuple[int, ...] = ()
     direction: Direction = Direction.FORWARD
+    loop: int = -1
 
     @property
     def vectors(self) -> int:

@@ -47,7 +47,7 @@ Family = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 # Where each way's family function lives: imported when first needed, so that a program that sorts
 # nothing does not load the sorting kernels.
 FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
-    Way.STAGED: (("kernels.staged", "staged_kernel"),),
+    Way.STAGED: (("kernels.fused_loops", "fused_kernel"),),
     Way.JOINED: (("kernels.joined", "joined_kernel"),),
     Way.CONTRACTION: (("kernels.contraction.contraction", "contraction_kernels"),),
     Way.SORT: (("kernels.sorting.sort", "sort_kernel"),),
@@ -56,14 +56,14 @@ FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
         ("kernels.scatter.scatter", "scatter_kernel"),
     ),
     Way.WINDOW: (
-        ("kernels.window", "window_kernel"),
+        ("kernels.scan", "scan_kernel"),
         ("kernels.scatter.wide", "wide_select_and_scatter_kernels"),
         ("kernels.scatter.select_scatter", "select_and_scatter_kernel"),
-        ("kernels.staged", "staged_kernel"),
+        ("kernels.fused_loops", "fused_kernel"),
     ),
     Way.FACTOR: (("kernels.linear_algebra.matrix_calls", "matrix_kernel"),),
     Way.FOURIER: (("kernels.fourier.fourier", "fourier_kernels"),),
-    Way.BLOCKED: (("planning.blocks", "blocked_kernel"), ("kernels.staged", "staged_kernel")),
+    Way.BLOCKED: (("planning.blocks", "blocked_kernel"), ("kernels.fused_loops", "fused_kernel")),
     Way.HOST: (),
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hlo.backend.backend import compile_module
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.driver import compile, optimize
 from hlo.interpreter.evaluate import evaluate
@@ -124,7 +124,7 @@ def test_kept_columns_share_one_scratch_memory() -> None:
     module = optimize(parse((REDUCERS + SOFTMAX).format(v="f32", a=1, n=1024, c=2048)))
     (fusion,) = [i for i in module.entry.instructions if i.opcode == "fusion"]
     target = host_target()
-    kernel = staged_kernel(fusion, target)
+    kernel = fused_kernel(fusion, target)
     assert kernel.scratch_bytes == 1024 * 4 * target.vector_bytes  # four vectors of columns
     assert kernel.bytes_moved == 2 * 1024 * 2048 * 4
 

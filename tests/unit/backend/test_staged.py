@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hlo.backend.backend import build_program, compile_module
-from hlo.backend.kernels.staged import staged_kernel
-from hlo.backend.kernels.window import window_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
+from hlo.backend.kernels.scan import scan_kernel
 from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
@@ -160,7 +160,7 @@ def test_softmax_is_one_kernel_of_stages(rows: int, columns: int) -> None:
 
 
 def test_inner_loops_have_no_division_and_no_gather() -> None:
-    kernel = staged_kernel(
+    kernel = fused_kernel(
         root_of(
             "x = f32[512,512] parameter(0)\nROOT r = f32[512,512] transpose(x), dimensions={1,0}"
         ),
@@ -179,11 +179,11 @@ def test_a_bitcast_of_another_layout_is_a_transpose() -> None:
 def test_a_bitcast_that_regroups_bytes_is_declined() -> None:
     root = root_of("x = f32[4]{0} parameter(0)\nROOT r = u8[16]{0} bitcast(x)")
     with pytest.raises(HloError, match="bitcast"):
-        staged_kernel(root, TARGET)
+        fused_kernel(root, TARGET)
 
 
 def test_a_window_is_written_in_place() -> None:
-    kernel = staged_kernel(
+    kernel = fused_kernel(
         root_of(
             "x = f32[20,40] parameter(0)\nu = f32[1,40] parameter(1)\ni = s32[] parameter(2)\n"
             "j = s32[] parameter(3)\nROOT r = f32[20,40] dynamic-update-slice(x, u, i, j)"
@@ -194,7 +194,7 @@ def test_a_window_is_written_in_place() -> None:
 
 
 def test_a_transpose_is_never_in_place() -> None:
-    kernel = staged_kernel(
+    kernel = fused_kernel(
         root_of("x = f32[32,32] parameter(0)\nROOT r = f32[32,32] transpose(x), dimensions={1,0}"),
         TARGET,
     )
@@ -228,8 +228,8 @@ def test_cumulative_sum(dims: tuple[int, ...], size: str, pad: str) -> None:
         f"ROOT r = f32[{text(dims)}] reduce-window(x, z), window={{size={size} pad={pad}}}, "
         "to_apply=sum"
     )
-    assert window_kernel(root, TARGET) is not None
-    assert check(root, kernel=window_kernel) == ""
+    assert scan_kernel(root, TARGET) is not None
+    assert check(root, kernel=scan_kernel) == ""
 
 
 def test_a_window_s_update_has_no_division() -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 from hlo import driver
-from hlo.backend.kernels.costs import evaluations
-from hlo.backend.kernels.outputs import outputs_of
-from hlo.backend.kernels.parts import parts_of
-from hlo.backend.kernels.staged import enter_operands, lanes_of
+from hlo.backend.kernels.fused_loops import enter_operands, lanes_of
 from hlo.backend.linking.toolchain import host_target
+from hlo.backend.loops.choose import schedules_of
+from hlo.backend.loops.costs import evaluations
 from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.outputs import outputs_of
 from hlo.ir.instruction import Instruction
 
 SOFTMAX = """HloModule m
@@ -41,8 +41,8 @@ def reads_of(kernel: Instruction) -> int:
     expression = Expression(target)
     count = enter_operands(expression, kernel)
     outputs = outputs_of(expression, kernel, count)
-    parts = parts_of(expression, outputs, lanes_of(kernel, target))
-    return sum(evaluations([r.position]) for p in parts for r in p.trace.reads)
+    schedules = schedules_of(expression, outputs, lanes_of(kernel, target))
+    return sum(evaluations([r.position]) for s in schedules for r in s.domain.trace.reads)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

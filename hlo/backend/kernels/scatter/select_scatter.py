@@ -23,7 +23,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.control import when
-from hlo.backend.kernels.staged import function_text, lanes_of
+from hlo.backend.kernels.fused_loops import function_text, lanes_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.types import Lanes, joined, parts

@@ -12,9 +12,9 @@ from __future__ import annotations
 from hlo.attributes.window import Window
 from hlo.backend.ir.kernel import KernelCall, KernelSequence
 from hlo.backend.isa.target import Target
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.kernels.scatter.scatter import scatter_kernel
 from hlo.backend.kernels.scatter.select_scatter import select_and_scatter_kernel
-from hlo.backend.kernels.staged import staged_kernel
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Instruction
@@ -74,11 +74,11 @@ def _sequence(
     scatter = fragment.new("scatter", shape, wide, {**instruction.attributes, "to_apply": combiner})
     operands = tuple(place.get(k, k) for k in range(leaves))
     results = tuple(place.get(k, leaves + k) for k in range(count))
-    calls = [KernelCall(staged_kernel(wide[k], target), (k, at)) for k, at in place.items()]
+    calls = [KernelCall(fused_kernel(wide[k], target), (k, at)) for k, at in place.items()]
     calls.append(KernelCall(scatter_kernel(scatter, target), (*operands, *results)))
     for k in rounded:
         narrow = _converted(wide[k], given[k].shape.dtype.name)
-        calls.append(KernelCall(staged_kernel(narrow, target), (place[k], leaves + k)))
+        calls.append(KernelCall(fused_kernel(narrow, target), (place[k], leaves + k)))
     return KernelSequence(
         tuple(calls),
         tuple(wide[k].shape.size_bytes for k in converted),
@@ -113,9 +113,9 @@ def wide_select_and_scatter_kernels(
     if kernel is None:
         return None
     narrow = _converted(whole, instruction.shape.dtype.name)
-    calls = [KernelCall(staged_kernel(x, target), (k, 4 + k)) for k, x in enumerate(wide)]
+    calls = [KernelCall(fused_kernel(x, target), (k, 4 + k)) for k, x in enumerate(wide)]
     calls.append(KernelCall(kernel, (4, 5, 6, 7)))
-    calls.append(KernelCall(staged_kernel(narrow, target), (7, 3)))
+    calls.append(KernelCall(fused_kernel(narrow, target), (7, 3)))
     sizes = (*(x.shape.size_bytes for x in wide), whole.shape.size_bytes)
     return KernelSequence(tuple(calls), sizes, in_place=frozenset({(0, 0), (1, 0)}))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 
 PROGRAM = """HloModule m
@@ -71,7 +71,7 @@ ENTRY e {{
 def folds_text(n: int, m: int, type: str) -> str:
     module = driver.optimize(driver.parse(MOMENTS.format(n=n, m=m, type=type)), "fusion")
     fused = next(i for i in module.entry.instructions if i.opcode == "fusion")
-    return staged_kernel(fused, host_target()).text
+    return fused_kernel(fused, host_target()).text
 
 
 def test_rows_that_are_only_folded_are_fetched_ahead_by_the_last_fold() -> None:

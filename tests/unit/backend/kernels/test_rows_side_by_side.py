@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.ir.instruction import Instruction
 
@@ -63,12 +63,12 @@ def _fused(text: str) -> Instruction:
 
 
 def test_rows_side_by_side_are_fewer_units() -> None:
-    assert staged_kernel(_fused(normed(1024, 64)), host_target()).units <= 1024 // 2
+    assert fused_kernel(_fused(normed(1024, 64)), host_target()).units <= 1024 // 2
 
 
 def test_rows_stay_alone_where_they_are_long_or_few() -> None:
-    assert staged_kernel(_fused(normed(128, 20000)), host_target()).units == 128
-    assert staged_kernel(_fused(normed(70, 64)), host_target()).units == 70
+    assert fused_kernel(_fused(normed(128, 20000)), host_target()).units == 128
+    assert fused_kernel(_fused(normed(70, 64)), host_target()).units == 70
 
 
 def test_a_row_computed_again_past_the_end_may_lie_over_its_operand() -> None:
@@ -85,5 +85,5 @@ def test_rows_of_more_dimensions_keep_what_two_stages_read() -> None:
     flat = normed(4096, 64)
     deep = flat.replace("[4096,64]", "[8,512,64]").replace("[4096]", "[8,512]")
     deep = deep.replace("dimensions={1}", "dimensions={2}").replace("={0}", "={0,1}")
-    texts = [staged_kernel(_fused(text), host_target()).text for text in (flat, deep)]
+    texts = [fused_kernel(_fused(text), host_target()).text for text in (flat, deep)]
     assert len({text.count(" = fmul ") for text in texts}) == 1

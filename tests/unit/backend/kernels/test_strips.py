@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 
 REDUCERS = """
@@ -90,7 +90,7 @@ def test_dead_lanes_of_a_batch_touch_no_memory() -> None:
 def kernel_text(text: str) -> str:
     module = driver.optimize(driver.parse(text), "fusion")
     fused = next(i for i in module.entry.instructions if i.opcode == "fusion")
-    return staged_kernel(fused, host_target()).text
+    return fused_kernel(fused, host_target()).text
 
 
 def test_short_rows_are_gathered_once_for_all_stages() -> None:

@@ -2,23 +2,25 @@
 
 A result may lie over an operand when each of the operand's elements is read for the last time
 before the result's element at that place is written: read at the very same position, or by a
-reduction over the part's own rows, which comes before their stores.
+reduction over the nest's own rows, which comes before their stores.
 """
 
 from __future__ import annotations
 
 from hlo.analysis.leaves import leaf_count
-from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import Part
 from hlo.backend.loops.expression import Expression, Leaf
+from hlo.backend.loops.nest_schedule import NestSchedule
+from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.trace import Read
-from hlo.indexing import affine
-from hlo.indexing.affine import Expr
+from hlo.indexing.affine import Expr, Variable
 from hlo.ir.instruction import Instruction
 
 
 def in_place_pairs(
-    expression: Expression, outputs: list[Output], parts: list[Part], operand_leaves: int
+    expression: Expression,
+    outputs: list[Output],
+    schedules: list[NestSchedule],
+    operand_leaves: int,
 ) -> frozenset[tuple[int, int]]:
     """(operand leaf, result leaf) pairs."""
     leaves = expression.leaves.values()
@@ -29,7 +31,7 @@ def in_place_pairs(
         for number, leaf in operands.items()
         if output.alias is None
         and _same_size(leaf, output.array)
-        and all(_is_safe(part, output, number) for part in parts)
+        and all(_is_safe(schedule, output, number) for schedule in schedules)
     )
 
 
@@ -52,34 +54,36 @@ def _same_size(a: Leaf, b: Leaf) -> bool:
     return a.size == b.size and a.dtype.item_bytes == b.dtype.item_bytes
 
 
-def _is_safe(part: Part, output: Output, operand: int) -> bool:
-    """Whether the part reads the operand only where, and before, it writes the output."""
-    reads = [r for r in part.trace.reads if r.leaf == operand]
+def _is_safe(schedule: NestSchedule, output: Output, operand: int) -> bool:
+    """Whether the nest reads the operand only where, and before, it writes the output."""
+    domain = schedule.domain
+    reads = [r for r in domain.trace.reads if r.leaf == operand]
     if not reads:
         return True
-    if output not in part.outputs or part.tile is not None:
+    if output not in domain.outputs or schedule.tile is not None:
         return False
-    place = output.place(part.index([affine.of(v) for v in part.variables]))
-    return all(_is_own(part, read, place) for read in reads)
+    place = output.place(domain.own_index)
+    return all(_is_own(schedule, read, place) for read in reads)
 
 
-def _is_own(part: Part, read: Read, place: Expr) -> bool:
+def _is_own(schedule: NestSchedule, read: Read, place: Expr) -> bool:
     if read.position == place:
         return True
-    if not read.folded or (part.block and not part.strip) or part.outer:
+    domain, is_strip = schedule.domain, bool(schedule.inner)
+    if not read.folded or (schedule.block and not is_strip) or domain.outer:
         return False
-    fixed = [v for v in part.variables if read.position.depends_on(v)]
+    fixed = [v for v in domain.variables if read.position.depends_on(v)]
     count = len(fixed)
-    loops = len(part.extents) - (part.in_lanes and not part.strip)
-    if fixed != part.variables[:count] or not part.prefix <= count <= loops:
+    loops = len(domain.extents) - (schedule.vector is not None and not is_strip)
+    if tuple(fixed) != domain.variables[:count] or not schedule.prefix <= count <= loops:
         return False
     if any(read.position.coefficient(v) != place.coefficient(v) for v in fixed):
         return False
-    rest = read.position - sum_of(place, fixed)
-    inner = place - sum_of(place, fixed)
+    rest = read.position - _sum_of(place, fixed)
+    inner = place - _sum_of(place, fixed)
     return inner.low <= rest.low and rest.high <= inner.high
 
 
-def sum_of(place: Expr, variables: list[affine.Variable]) -> Expr:
+def _sum_of(place: Expr, variables: list[Variable]) -> Expr:
     """The terms of some variables."""
     return Expr({v: k for v, k in place.terms.items() if v in variables}, 0)

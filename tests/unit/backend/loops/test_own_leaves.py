@@ -3,7 +3,7 @@
 import pytest
 
 import hlo
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 
 
@@ -19,5 +19,5 @@ from hlo.backend.linking.toolchain import host_target
 )
 def test_arrays_walked_along(body: str, own: set[int]) -> None:
     text = f"HloModule m\nENTRY e {{\n x = f32[300,200] parameter(0)\n {body}\n}}"
-    kernel = staged_kernel(hlo.parse(text).entry.root, host_target())
+    kernel = fused_kernel(hlo.parse(text).entry.root, host_target())
     assert kernel.own == own

@@ -23,12 +23,13 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.carried_sums import carried_of
-from hlo.backend.kernels.outputs import Output, enter_outputs, outputs_of, store
-from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
-from hlo.backend.kernels.window_row import RowFold, suits
+from hlo.backend.kernels.fused_loops import enter_operands, function_text, lanes_of
+from hlo.backend.kernels.scan_row import RowFold, suits
+from hlo.backend.kernels.stored import enter_outputs, store
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.outputs import Output, outputs_of
 from hlo.backend.loops.schedule import (
     Axis,
     Direction,
@@ -58,7 +59,7 @@ class Running(Struct, frozen=True):
     is_reverse: bool
 
 
-def window_kernel(instruction: Instruction, target: Target) -> Kernel | None:
+def scan_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     """The kernel of a cumulative reduce-window of one array, None for all other windows."""
     running = _running(instruction)
     if running is None:

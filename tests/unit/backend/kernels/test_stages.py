@@ -1,10 +1,10 @@
-"""Long chains in phases: the same values as in one loop, at lengths around vectors and blocks."""
+"""Long chains in stages: the same values as in one loop, at lengths around vectors and blocks."""
 
 from __future__ import annotations
 
 import pytest
 
-from hlo.backend.kernels import phases
+from hlo.backend.loops import choose_stages
 from hlo.parser.parse import parse
 from tests.support.kernel_check import check
 from tests.support.kernel_runner import run
@@ -64,5 +64,5 @@ def test_the_same_bits_as_in_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
     x = np.random.default_rng(3).standard_normal(5000).astype(np.float32)
     (split,) = run(fused("5000"), (x,))
-    monkeypatch.setattr(phases, "_may_split", lambda _: False)
+    monkeypatch.setattr(choose_stages, "_may_split", lambda _: False)
     assert run(fused("5000"), (x,))[0].tobytes() == split.tobytes()

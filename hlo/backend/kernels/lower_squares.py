@@ -1,8 +1,8 @@
 """Squares: large results that are read across the order in which they are written.
 
-    part with a tile loop and Squares --emit_squares--> the loops of a block
+    schedule with blocks of a tile --emit_squares--> the loops of a block
 
-A block is `rows` steps of the tile loop by `columns` of the last loop; blocks follow the operand's
+A block is so many steps of the tile axis by so many of the last loop; blocks follow the operand's
 own order, so that each of its pages is entered once. A strip of squares goes into a buffer, and
 from there to memory in whole lines past the cache (a line that is read before it is written, or
 written in parts, costs twice as much); they are ordinary stores where memory is not aligned.
@@ -17,24 +17,27 @@ from msgspec import Struct
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.outputs import Output, memory_of, place_of
-from hlo.backend.kernels.part import Part, Squares
+from hlo.backend.kernels.stored import memory_of, place_of
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.nest_schedule import NestSchedule
+from hlo.backend.loops.outputs import Output
+from hlo.backend.loops.schedule import Axis, Role
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr
 
 
-def emit_squares(elemental: Elemental, part: Part, position: Expr) -> None:
+def emit_squares(elemental: Elemental, schedule: NestSchedule, position: Expr) -> None:
     """The code of one unit: a block."""
-    *others, last, rows = affine.delinearized(position, part.block_extents())
-    _Block(elemental, part, others, last, rows).emit()
+    extents = [axis.rounds for axis in schedule.parallel]
+    *others, last, rows = affine.delinearized(position, extents)
+    _Block(elemental, schedule, others, last, rows).emit()
 
 
-def is_fenced(target: Target) -> bool:
+def are_fenced(target: Target) -> bool:
     """Whether lines past the cache are waited for by an instruction of their own."""
     w = Writer()
     target.isa.fence_streams(w)
@@ -50,26 +53,30 @@ class _Block(Struct):
     """One block being written; others: the loops but the tile's and the last."""
 
     elemental: Elemental
-    part: Part
+    schedule: NestSchedule
     others: list[Expr]
     column_block: Expr
     row_block: Expr
 
     @property
-    def squares(self) -> Squares:
-        assert self.part.squares is not None, "a part of squares"
-        return self.part.squares
+    def rows(self) -> Axis:
+        """The tile's axis in a block."""
+        tile = self.schedule.tile
+        assert tile is not None, "squares are along a tile axis"
+        return tile
 
     @property
-    def tile(self) -> int:
-        assert self.part.tile is not None, "squares are along a tile loop"
-        return self.part.tile
+    def columns(self) -> Axis:
+        """The last loop's axis in a block."""
+        vector = self.schedule.vector
+        assert vector is not None, "squares have lanes"
+        return vector
 
     def emit(self) -> None:
         """Strips of squares into buffers, then whole lines from there."""
-        part, nest = self.part, self.elemental.nest
-        width = self.squares.columns
-        buffers = [self._buffer(output, part.lanes * width) for output in part.outputs]
+        outputs, nest, lanes = self.schedule.domain.outputs, self.elemental.nest, self.rows.step
+        width = self.columns.extent
+        buffers = [self._buffer(output, lanes * width) for output in outputs]
 
         def strip(row: Expr) -> None:
             def square(column: Expr) -> None:
@@ -79,28 +86,20 @@ class _Block(Struct):
                     for k, value in enumerate(lanes):
                         access.store(nest, buffer, place + k * width, value)
 
-            self._columns(square)
-            for output, buffer in zip(part.outputs, buffers, strict=True):
+            self._along(self.columns, self.column_block, square)
+            for output, buffer in zip(outputs, buffers, strict=True):
                 self._lines(output, buffer, row)
 
-        self._rows(strip)
+        self._along(self.rows, self.row_block, strip)
 
     # -- loops over squares --------------------------------------------------------------------
 
-    def _rows(self, body: Callable[[Expr], None]) -> None:
-        self._along(self.tile, self.row_block, self.squares.rows, body, lanes=1)
-
-    def _columns(self, body: Callable[[Expr], None]) -> None:
-        last = len(self.part.extents) - 1
-        self._along(last, self.column_block, self.squares.columns, body, lanes=self.part.lanes)
-
-    def _along(
-        self, k: int, block: Expr, size: int, body: Callable[[Expr], None], lanes: int
-    ) -> None:
-        """Squares' first positions along loop k in a block; the last square lies over the one
+    def _along(self, axis: Axis, block: Expr, body: Callable[[Expr], None]) -> None:
+        """Squares' first positions along an axis in a block; the last square lies over the one
         before it.
         """
-        nest, step, extent = self.elemental.nest, self.part.lanes, self.part.extents[k]
+        nest, step, extent, size = self.elemental.nest, axis.step, axis.of, axis.extent
+        lanes = axis.lanes if axis.role is Role.VECTOR else 1
         w = nest.w
         first = nest.scalar(block * size)
         end = w.binary("add", first, w.int(size))
@@ -120,13 +119,14 @@ class _Block(Struct):
 
     def _square(self, row: Expr, column: Expr) -> list[list[Lanes]]:
         """The vectors of a square, of each output."""
-        part = self.part
-        indices = [part.index(self._variables(row + k, column)) for k in range(part.lanes)]
-        return [self.elemental.lanes_at(o.source, indices, o.path) for o in part.outputs]
+        domain = self.schedule.domain
+        rows = [self._variables(row + k, column) for k in range(self.rows.step)]
+        indices = [domain.index(values) for values in rows]
+        return [self.elemental.lanes_at(o.source, indices, o.path) for o in domain.outputs]
 
     def _variables(self, row: Expr, column: Expr) -> list[Expr]:
         outer = list(self.others)
-        outer.insert(self.tile, row)
+        outer.insert(self.rows.loop, row)
         return [*outer, column]
 
     # -- lines ---------------------------------------------------------------------------------
@@ -137,9 +137,8 @@ class _Block(Struct):
 
     def _lines(self, output: Output, buffer: Memory, row: Expr) -> None:
         """The buffer's rows to memory: past the cache where lines are aligned."""
-        part, nest = self.part, self.elemental.nest
-        w, width = nest.w, self.squares.columns
-        extent = part.extents[-1]
+        nest = self.elemental.nest
+        w, width, extent = nest.w, self.columns.extent, self.columns.of
         first = self.column_block * width
         count = w.int(width)
         if extent % width:
@@ -147,7 +146,7 @@ class _Block(Struct):
             count = w.intrinsic("llvm.smin", "i64", left, count)
         with nest.at(0):
             address = w.cast("ptrtoint", memory_of(self.elemental, output).base, "i64")
-            low = w.binary("and", address, w.int(part.machine.line_bytes - 1))
+            low = w.binary("and", address, w.int(self.schedule.machine.line_bytes - 1))
             is_aligned = w.compare("icmp eq", low, w.int(0))
         none = w.int(0)
         for streams in (True, False):
@@ -158,10 +157,10 @@ class _Block(Struct):
     def _lines_until(
         self, output: Output, buffer: Memory, row: Expr, first: Expr, end: Value, *, streams: bool
     ) -> None:
-        part, nest = self.part, self.elemental.nest
-        w, width = nest.w, self.squares.columns
+        nest, domain = self.elemental.nest, self.schedule.domain
+        w, width = nest.w, self.columns.extent
         base = memory_of(self.elemental, output).base
-        element, line_bytes = types.storage_scalar(buffer.dtype), part.machine.line_bytes
+        element, line_bytes = types.storage_scalar(buffer.dtype), self.schedule.machine.line_bytes
         per_line = line_bytes // buffer.dtype.item_bytes
         line = vector_of(element, per_line)
         hint = ", !nontemporal !{i32 1}" if streams else ""
@@ -169,8 +168,8 @@ class _Block(Struct):
         def columns(counter: Value, _: list[Value]) -> list[Value]:
             nest.stores(output.array.number)
             column = nest.variable(counter, 0, width - 1)
-            for k in range(part.lanes):
-                index = part.index(self._variables(row + k, first + column))
+            for k in range(self.rows.step):
+                index = domain.index(self._variables(row + k, first + column))
                 source = nest.pointer(buffer.base, column + k * width, element)
                 place = place_of(self.elemental, output, index)
                 target = nest.pointer(base, place, element)

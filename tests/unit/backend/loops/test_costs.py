@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo import driver
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 
 ROWS, WIDTH = 64, 256
@@ -45,25 +45,25 @@ ENTRY e {
 }"""
 
 
-def fused_kernel(text: str) -> Kernel:
+def kernel_of(text: str) -> Kernel:
     """The kernel of the one fusion that the module becomes."""
     module = driver.optimize(driver.parse(text))
     (fusion,) = (i for i in module.entry.instructions if i.opcode == "fusion")
-    return staged_kernel(fusion, host_target())
+    return fused_kernel(fusion, host_target())
 
 
 def test_operations_of_softmax_grow_with_its_elements_only() -> None:
-    kernel = fused_kernel(SOFTMAX)
+    kernel = kernel_of(SOFTMAX)
     elements = ROWS * WIDTH
     assert 20 * elements <= kernel.flops <= 40 * elements
     assert kernel.bytes_moved == 2 * 4 * elements
 
 
 def test_an_update_in_place_moves_its_window_only() -> None:
-    kernel = fused_kernel(UPDATE)
+    kernel = kernel_of(UPDATE)
     assert kernel.must_alias
     assert kernel.bytes_moved < 4 * 64 * 4
 
 
 def test_a_dynamic_slice_reads_its_window_only() -> None:
-    assert fused_kernel(ROW).bytes_moved < 4 * 64 * 4
+    assert kernel_of(ROW).bytes_moved < 4 * 64 * 4

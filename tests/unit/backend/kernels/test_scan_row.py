@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.kernels.window import window_kernel
+from hlo.backend.kernels.scan import scan_kernel
 from hlo.parser.parse import parse
 from tests.support.kernel_check import check, made_up
 from tests.support.kernel_runner import TARGET, assembly, run
@@ -31,7 +31,7 @@ ENTRY e {{ x = {kind}[{rows},{length}] parameter(0)
 @pytest.mark.parametrize("length", [8, 9, 15, 16, 17, 31, 63, 64, 65, 127, 129, 300])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_sum_of_a_row(length: int, *, reverse: bool) -> None:
-    assert check(running("f32", 3, length, reverse=reverse), kernel=window_kernel) == ""
+    assert check(running("f32", 3, length, reverse=reverse), kernel=scan_kernel) == ""
 
 
 @pytest.mark.parametrize(
@@ -40,21 +40,21 @@ def test_running_sum_of_a_row(length: int, *, reverse: bool) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_fold_of_every_type(kind: str, *, reverse: bool) -> None:
     op = "maximum" if kind in ("bf16", "f16", "f8e4m3fn") else "add"
-    assert check(running(kind, 2, 83, op, reverse=reverse), kernel=window_kernel) == ""
+    assert check(running(kind, 2, 83, op, reverse=reverse), kernel=scan_kernel) == ""
 
 
 @pytest.mark.parametrize("op", ["multiply", "maximum", "minimum", "and", "xor"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running_fold_by_every_op(op: str, *, reverse: bool) -> None:
     kind = "s32" if op in ("and", "xor") else "f32"
-    assert check(running(kind, 2, 70, op, reverse=reverse), kernel=window_kernel) == ""
+    assert check(running(kind, 2, 70, op, reverse=reverse), kernel=scan_kernel) == ""
 
 
 def test_a_nan_stays_from_where_it_is_on() -> None:
     root = running("f32", 1, 40, "maximum")
     x = np.zeros((1, 40), np.float32)
     x[0, 21] = np.nan
-    (got,) = run(root, (x, np.array(-2, np.float32)), kernel=window_kernel)
+    (got,) = run(root, (x, np.array(-2, np.float32)), kernel=scan_kernel)
     assert np.isnan(got[0, 21:]).all()
     assert (got[0, :21] == 0).all()
 
@@ -62,7 +62,7 @@ def test_a_nan_stays_from_where_it_is_on() -> None:
 def test_a_long_sum_is_more_exact_than_a_serial_one() -> None:
     root = running("f32", 1, 100_000)
     x = made_up(root.operands[0].shape, np.random.default_rng(0))
-    (got,) = run(root, (x, np.array(3, np.float32)), kernel=window_kernel)
+    (got,) = run(root, (x, np.array(3, np.float32)), kernel=scan_kernel)
     want = np.cumsum(x.astype(np.float64), axis=1) + 3
     serial = np.cumsum(x, axis=1, dtype=np.float32) + 3
     assert np.abs(got - want).max() < 0.5 * np.abs(serial - want).max()
@@ -71,6 +71,6 @@ def test_a_long_sum_is_more_exact_than_a_serial_one() -> None:
 @pytest.mark.skipif(TARGET.vector_bytes != 64, reason="needs AVX-512")
 def test_rows_are_neither_gathered_nor_scattered() -> None:
     for reverse in (False, True):
-        text = assembly(window_kernel(running("f32", 5, 256, reverse=reverse), TARGET))
+        text = assembly(scan_kernel(running("f32", 5, 256, reverse=reverse), TARGET))
         assert "gather" not in text
         assert "scatter" not in text

@@ -1,4 +1,4 @@
-"""Costs: bytes that a staged kernel moves and operations that it computes, for the cost model.
+"""Costs: bytes that a kernel's loops move and operations that they compute, for the cost model.
 
 An expression is evaluated once for each value of the loop variables in its index: once per row
 where only row variables occur, once per element of a fold inside the fold.
@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import Part
+from hlo.backend.loops.domain import Domain
 from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.outputs import Output
 from hlo.indexing.affine import Expr, loop_variables
 
 
-def flops(parts: Sequence[Part]) -> int:
-    """Operations of all parts, in additions."""
-    return sum(ops * evaluations(index) for part in parts for ops, index in part.trace.work)
+def flops(domains: Sequence[Domain]) -> int:
+    """Operations of all domains, in additions."""
+    return sum(ops * evaluations(index) for d in domains for ops, index in d.trace.work)
 
 
-def bytes_moved(expression: Expression, outputs: Sequence[Output], parts: Sequence[Part]) -> int:
+def bytes_moved(
+    expression: Expression, outputs: Sequence[Output], domains: Sequence[Domain]
+) -> int:
     """Bytes read, of each operand at most its size, and bytes written (of a window: its own)."""
     sizes = {leaf.number: leaf.size for leaf in expression.leaves.values()}
     read: dict[int, int] = {}
     widths: dict[int, int] = {}
-    for part in parts:
+    for domain in domains:
         for position, leaf, width in {
-            (r.position, r.leaf, r.dtype.item_bytes) for r in part.trace.reads
+            (r.position, r.leaf, r.dtype.item_bytes) for r in domain.trace.reads
         }:
             read[leaf] = read.get(leaf, 0) + evaluations([position])
             widths[leaf] = width

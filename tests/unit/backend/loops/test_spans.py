@@ -7,9 +7,10 @@ import pytest
 
 import hlo
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.numbering import Span, _evened, total_of
-from hlo.backend.kernels.staged import staged_kernel
+from hlo.backend.kernels.fused_loops import fused_kernel
+from hlo.backend.kernels.unit_limits import unit_limits
 from hlo.backend.linking.toolchain import host_target
+from hlo.backend.loops.spans import Span, _evened, total_of
 
 ROWS = """HloModule rows
 ENTRY %main (x: f32[1000,500], y: f32[1000,300]) -> f32[1000,804] {
@@ -41,7 +42,7 @@ def test_pieces_cover_each_unit_once(span):
 def test_columns_share_their_rows_numbers():
     module = hlo.parse(ROWS)
     pad = module.entry.root.operands[0]
-    kernel = staged_kernel(pad, host_target())
+    kernel = fused_kernel(pad, host_target())
     assert kernel.units == 1000
     assert "smax" not in kernel.text
 
@@ -57,9 +58,9 @@ def test_groups_of_unequal_work_share_numbers_by_it():
 def test_limits_are_written_only_where_they_bound():
     w = Writer()
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
-    assert Span(0, 8, 8).limits(w, begin, end, 8) == (begin, end)
+    assert unit_limits(w, Span(0, 8, 8), begin, end, 8) == (begin, end)
     assert not w.lines
-    Span(2, 4, 3).limits(w, begin, end, 9)
+    unit_limits(w, Span(2, 4, 3), begin, end, 9)
     assert len(re.findall(r"udiv", "\n".join(w.lines))) == 2
 
 

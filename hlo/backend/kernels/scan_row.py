@@ -19,10 +19,11 @@ from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried, carried_of
-from hlo.backend.kernels.outputs import Output, store
+from hlo.backend.kernels.stored import store
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.lane_loops import fixed
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Axis, Direction, Role, Tail, axis_name
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction

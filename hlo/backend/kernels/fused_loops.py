@@ -1,11 +1,12 @@
-"""Staged kernels: every loop nest that is not a contraction, sort or scatter.
+"""Fused loops: every kernel that is not a contraction, sort or scatter.
 
-    instruction (a fusion, or one op) --staged_kernel--> Kernel
+    instruction (a fusion, or one op) --fused_kernel--> Kernel
 
-Results are cut into parts: boxes of index space in which no concatenate or pad has a seam, and
-results that share no outer dimensions. A part is a loop over parallel units (outer dimensions, or
-blocks of the last one), inside it a loop over lanes; reductions appear as loops where their value
-is first known, so softmax is one kernel of three stages per row.
+Results are cut into domains: boxes of index space in which no concatenate or pad has a seam, and
+results that share no outer dimensions. The loops of each are chosen (loops/choose.py) before any
+code is written, and lowered: parallel units (outer dimensions, or blocks of the last one), inside
+of them a loop over lanes; reductions appear as loops where their value is first known, so softmax
+is one kernel of three stages per row.
 """
 
 from __future__ import annotations
@@ -21,54 +22,79 @@ from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels import costs
-from hlo.backend.kernels.in_place import in_place_pairs, with_repeats
-from hlo.backend.kernels.numbering import spans_of, total_of
-from hlo.backend.kernels.outputs import enter_outputs, outputs_of
-from hlo.backend.kernels.part import Part
-from hlo.backend.kernels.parts import parts_of
-from hlo.backend.kernels.shadow import shadow
-from hlo.backend.kernels.shares import own_leaves
-from hlo.backend.kernels.stage import Written, emit_part
-from hlo.backend.kernels.streams import end_streams, plan_streams
+from hlo.backend.kernels.lower import lower
+from hlo.backend.kernels.lower_squares import are_fenced
+from hlo.backend.kernels.stored import enter_outputs
+from hlo.backend.kernels.unit_limits import unit_limits
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops import costs
+from hlo.backend.loops.choose import schedules_of
 from hlo.backend.loops.expression import Expression, Leaf
+from hlo.backend.loops.in_place import in_place_pairs, with_repeats
+from hlo.backend.loops.nests import loop_nests
+from hlo.backend.loops.outputs import outputs_of
+from hlo.backend.loops.own_leaves import own_leaves
+from hlo.backend.loops.placing import placed
+from hlo.backend.loops.reading import name_of
+from hlo.backend.loops.schedule import LoopSchedule, Table
+from hlo.backend.loops.spans import spans_of, total_of
 from hlo.indexing.maps import CASES
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.effects import with_callees
 
 
-def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
+def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a fusion or of one op; HloError "unsupported" where it is left to others."""
     expression, lanes = Expression(target), lanes_of(instruction, target)
     expression.is_raw = _only_moves(instruction)
     count = enter_operands(expression, instruction)
     outputs = outputs_of(expression, instruction, count)
-    parts = [p for p in parts_of(expression, outputs, lanes) if p.size]
-    for part in parts:
-        plan_streams(part, lanes)
-    w = Writer()
+    schedules = schedules_of(expression, outputs, lanes)
+    spans, w = spans_of(schedules), Writer()
     elemental = Elemental(Nest(w, target), lanes, expression)
     elemental.enter_leaves()
     enter_outputs(elemental, outputs)
     elemental.scratch_slot = count + len(leaves_of(instruction.shape))
     record = elemental.nest.begin_record() if target.schedules is not None else None
-    units, written = _emit_parts(elemental, parts)
+    begin, end, units = Value("%begin", "i64"), Value("%end", "i64"), total_of(spans)
+    for schedule, span in zip(schedules, spans, strict=True):
+        lower(elemental, schedule, *unit_limits(w, span, begin, end, units))
+    assert elemental.nest.depth == 0, "all loops are closed"
     text = function_text(w)
     if target.schedules is not None and record is not None:
-        target.schedules.enter(text, shadow(elemental, record, parts, written), record)
+        trees = loop_nests(expression, schedules, spans, are_fenced=are_fenced(target))
+        nests = placed(trees, record.loops)
+        shown = LoopSchedule(units, elemental.scratch_bytes, nests, _tables(elemental))
+        target.schedules.enter(text, shown, record)
+    domains = [schedule.domain for schedule in schedules]
     return Kernel(
         text,
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
         scratch_bytes=elemental.scratch_bytes,
-        in_place=with_repeats(in_place_pairs(expression, outputs, parts, count), instruction),
+        in_place=with_repeats(in_place_pairs(expression, outputs, schedules, count), instruction),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),
-        bytes_moved=costs.bytes_moved(expression, outputs, parts),
-        flops=costs.flops(parts),
-        own=own_leaves(expression, outputs, parts, count),
+        bytes_moved=costs.bytes_moved(expression, outputs, domains),
+        flops=costs.flops(domains),
+        own=own_leaves(expression, outputs, schedules, count),
+    )
+
+
+def _tables(elemental: Elemental) -> tuple[Table, ...]:
+    """What the kernel looks up: the chains whose tables are known at its entry."""
+    known, expression = elemental.nest.path[0].memo, elemental.expression
+    chains = [c for c in expression.chains.values() if c is not None]
+    return tuple(
+        Table(
+            c.root.name,
+            name_of(expression, c.source[0]),
+            1 << c.source[0].shape.dtype.bits,
+            c.root.shape.dtype.name,
+        )
+        for c in chains
+        if ("table", c.root, c.source) in known
     )
 
 
@@ -140,17 +166,3 @@ def _paths(shape: Shape, prefix: tuple[int, ...] = ()) -> list[tuple[tuple[int, 
     if not shape.is_tuple:
         return [(prefix, shape)]
     return [pair for k, e in enumerate(shape.elements) for pair in _paths(e, (*prefix, k))]
-
-
-def _emit_parts(elemental: Elemental, parts: list[Part]) -> tuple[int, list[Written]]:
-    """The code of all parts; how many units they have together, and what was decided meanwhile."""
-    written = []
-    begin, end = Value("%begin", "i64"), Value("%end", "i64")
-    spans = spans_of(parts)
-    units = total_of(spans)
-    for part, span in zip(parts, spans, strict=True):
-        low, high = span.limits(elemental.nest.w, begin, end, units)
-        written.append(emit_part(elemental, part, low, high))
-        end_streams(elemental, part)
-    assert elemental.nest.depth == 0, "all loops are closed"
-    return units, written

@@ -1,0 +1,44 @@
+"""Choose: the schedules of a kernel's loops, one decision after the other.
+
+    expression, outputs --schedules_of--> [NestSchedule], one for each domain
+
+Each choose_* asks the machine and the trace of what is read, and gives a new schedule; nothing is
+decided later, while code is written. Where a value is asked for at an index of its own, as under
+the conditions of a pad, folds.py says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hlo.backend.loops.choose_kept_strips import choose_strips
+from hlo.backend.loops.choose_lanes import choose_lanes, choose_strip
+from hlo.backend.loops.choose_prefetches import choose_prefetches
+from hlo.backend.loops.choose_rows import choose_rows
+from hlo.backend.loops.choose_stages import choose_stages
+from hlo.backend.loops.choose_streams import choose_streams
+from hlo.backend.loops.choose_tails import choose_tail
+from hlo.backend.loops.choose_units import choose_units
+from hlo.backend.loops.domain import Domain, domains_of, looped
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.nest_schedule import NestSchedule, serial
+from hlo.backend.loops.outputs import Output
+
+
+def schedules_of(
+    expression: Expression, outputs: Sequence[Output], lanes: int
+) -> list[NestSchedule]:
+    """How the loops of each of the outputs' domains run. lanes: of a full vector of the kernel."""
+    return [_chosen(expression, box, lanes) for box in domains_of(expression, outputs)]
+
+
+def _chosen(expression: Expression, box: Domain, lanes: int) -> NestSchedule:
+    domain, kept = looped(expression, box)
+    first = serial(expression.target.machine, domain, lanes)
+    strip = choose_strip(first, kept)
+    if strip is not None:
+        return choose_strips(expression, strip)
+    schedule = choose_units(choose_lanes(first))
+    schedule = choose_streams(expression, schedule, lanes)
+    schedule = choose_rows(choose_stages(expression, schedule))
+    return choose_prefetches(expression, choose_tail(schedule))

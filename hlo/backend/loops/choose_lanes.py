@@ -1,0 +1,257 @@
+"""Which loop lanes run over: what folds keep, rows, or inside of the folds; tiles to be turned.
+
+NestSchedule of serial axes --choose_lanes--> one with a vector axis, or with none
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from msgspec.structs import replace
+
+from hlo.analysis.reducers import reducer_of
+from hlo.backend.loops.folds import (
+    FEWEST_TURNED,
+    MOST_LANES,
+    MOST_ROW_OPS,
+    MOST_ROW_READS,
+    UNROLLED,
+    fitting,
+    most_turned,
+    narrowed,
+)
+from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
+from hlo.backend.loops.outputs import Output
+from hlo.backend.loops.schedule import Axis, Role, Source, Tail
+
+_BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
+_SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
+_LEAST_STRIPS = 4  # for a few cores, rather than full lines of every row
+
+
+def choose_lanes(schedule: NestSchedule) -> NestSchedule:
+    """The schedule with its vector axis; no lanes where they run inside the folds."""
+    extents = schedule.domain.extents
+    if not extents:
+        return schedule
+    remark = _why_rows_are_turned(schedule)
+    if remark:
+        schedule = replace(schedule, source=Source.TURNED).because(remark)
+    else:
+        remark, is_row_fold = _why_lanes_are_inside(schedule)
+        schedule = schedule.because(remark) if remark else schedule
+        if is_row_fold:
+            return schedule
+    tiled = _tiled(schedule)
+    if tiled is None:
+        schedule = _narrowed(schedule)
+        return _over(schedule, schedule.lanes)
+    return tiled
+
+
+def _over(schedule: NestSchedule, lanes: int) -> NestSchedule:
+    last = len(schedule.domain.extents) - 1
+    return schedule.with_axis(last, role=Role.VECTOR, lanes=lanes, step=lanes)
+
+
+# -- strips ----------------------------------------------------------------------------------
+
+
+def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
+    """Lanes over what folds keep: where that is contiguous, or what they fold is very short."""
+    domain, lanes = schedule.domain, schedule.lanes
+    extents = domain.extents
+    count = next((c for c in range(1, len(extents)) if prod(extents[:c]) == kept), 0)
+    if not count or extents[count - 1] < lanes:
+        return None
+    folded, length = prod(extents[count:]), extents[count - 1]
+    place = domain.outputs[0].place(domain.own_index)
+    is_contiguous = place.coefficient(domain.variables[count - 1]) == 1
+    if not is_contiguous and (folded > _SHORT_FOLD or domain.order):
+        return None
+    vectors, units = -(-length // lanes), prod(extents[: count - 1])
+    most = min(4 if is_contiguous else 1 + (folded > 8), vectors)
+    while most > 1 and units * vectors < _LEAST_STRIPS * most:
+        most //= 2
+    in_one = domain.weight > LIGHT
+    why = "contiguous" if is_contiguous else f"around rows of {folded}"
+    copies = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=in_one))
+    visits = _visits(vectors, copies, in_one=in_one)
+    step = copies * lanes
+    wanted = -(-UNITS // units)
+    block = max(step, length // wanted // step * step)
+    for k in range(count - 1):
+        schedule = schedule.with_axis(k, role=Role.PARALLEL)
+    for k in range(count, len(extents)):
+        role = Role.UNROLLED if folded <= UNROLLED else Role.SERIAL
+        schedule = schedule.with_axis(k, role=role)
+    schedule = schedule.with_axis(count - 1, role=Role.VECTOR, lanes=lanes, step=step)
+    schedule = schedule.split(block if block < length else 0)
+    schedule = schedule.with_axis(count - 1, of=length, **_strip_tail(schedule, in_one=in_one))
+    return schedule.because(
+        f"lanes: over the {length} that all folds keep, {why}",
+        f"batch: {copies} vectors, {visits} visits of a row for {vectors}, {most} at most",
+        f"units: {schedule.units} of {UNITS} wanted",
+    )
+
+
+def _visits(vectors: int, copies: int, *, in_one: bool) -> int:
+    """Of rows' places by batches of vectors; to find the place costs as much as a vector."""
+    whole, rest = divmod(vectors, copies)
+    return whole * (copies + 1) + (copies + 1 if rest and in_one else rest + 1 if rest else 0)
+
+
+def _strip_tail(schedule: NestSchedule, *, in_one: bool) -> dict[str, object]:
+    """What becomes of the lanes after the last full batch of a strip."""
+    vector = schedule.vector
+    assert vector is not None, "a strip has lanes"
+    rest = schedule.domain.extents[vector.loop] % vector.step
+    if rest and in_one:
+        return {"tail": Tail.PREDICATED}
+    vectors = -(-rest // vector.lanes)
+    return {"tail": Tail.MASKED if rest else Tail.NONE, "tail_step": vectors * vector.lanes}
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def _why_lanes_are_inside(schedule: NestSchedule) -> tuple[str, bool]:
+    """Whether lanes should run inside the folds rather than over the last dimension, and why."""
+    trace, last = schedule.domain.trace, schedule.domain.variables[-1]
+    along, across = 0, 0
+    for read in trace.reads:
+        if not any(read.position.depends_on(v) for v in read.folded):
+            continue
+        step = read.position.coefficient(last)
+        inner = [v for v in read.folded if read.position.coefficient(v) == 1 and v.high > 0]
+        if not read.position.depends_on(last):
+            continue
+        if step != 1 and inner and prod(v.high + 1 for v in read.folded) >= 8:
+            along += 1
+        else:
+            across += 1
+    if along <= across:
+        return "", False
+    remark = f"lanes: inside the folds, {along} reads run along them, {across} across"
+    return remark, all(reducer_of(r).reassociates for r, _ in trace.reductions)
+
+
+def _why_rows_are_turned(schedule: NestSchedule) -> str:
+    """Why lanes may take a row each, all read from end to end together; "" if they may not."""
+    domain, lanes = schedule.domain, schedule.lanes
+    last, trace = domain.variables[-1], domain.trace
+    if (
+        not 2 * lanes <= domain.extents[-1]
+        or lanes > MOST_LANES
+        or trace.conditions
+        or not trace.reductions
+    ):
+        return ""
+    most = min(most_turned(reduce) for reduce, _ in trace.reductions)
+    along = [r for r in trace.reads if r.folded]
+    if not along or not all(r.position.depends_on(last) for r in along):
+        return ""
+    for read in along:
+        length = prod(v.high + 1 for v in read.folded)
+        if length > UNROLLED and len({r.source for r in along}) * length > MOST_ROW_READS:
+            return ""
+        if not FEWEST_TURNED <= length <= most or length * (1 + domain.weight) > MOST_ROW_OPS:
+            return ""
+        if len(read.folded) > 1 or read.position.coefficient(read.folded[0]) != 1:
+            return ""
+        if (read.position.coefficient(last) or 0) < 2:
+            return ""
+    return f"lanes: a row each, turned in registers, {most} elements at most"
+
+
+def _narrowed(schedule: NestSchedule) -> NestSchedule:
+    """Shorter vectors for short loops, unless folds that go along lanes want full ones."""
+    domain, full = schedule.domain, schedule.lanes
+    length, last, lanes = domain.extents[-1], domain.variables[-1], full
+    if not domain.trace.reductions:
+        lanes = fitting(length, full)
+    elif all(any(e.depends_on(last) for e in index) for _, index in domain.trace.reductions):
+        lanes = narrowed(length, full)
+    if lanes == full:
+        return schedule
+    remark = f"lanes: {lanes} of {full}, which take a loop of {length}"
+    return replace(schedule, lanes=lanes).because(remark)
+
+
+# -- tiles -----------------------------------------------------------------------------------
+
+
+def _tiled(schedule: NestSchedule) -> NestSchedule | None:
+    """With the loop along which reads that are strided for the lanes are contiguous as a tile."""
+    domain = schedule.domain
+    if domain.trace.reductions or domain.outer:
+        return None
+    last = domain.variables[-1]
+    lanes = min(schedule.lanes, 16)
+    counts: dict[int, int] = {}
+    for read in domain.trace.reads:
+        step = read.position.coefficient(last)
+        if step is None or abs(step) < 2 or read.dtype.is_complex:
+            continue
+        for k, v in enumerate(domain.variables[:-1]):
+            if read.position.coefficient(v) == 1 and domain.extents[k] >= lanes:
+                counts[k] = counts.get(k, 0) + 1
+    if not counts or domain.extents[-1] < 4:
+        return None
+    tile = max(counts, key=lambda k: counts[k])
+    extent = domain.extents[tile]
+    tail = Tail.OVERLAPPING if extent % lanes else Tail.NONE
+    schedule = replace(schedule, lanes=lanes).with_axis(tile, lanes=lanes, step=lanes, tail=tail)
+    schedule = _over(schedule, lanes)
+    schedule = schedule.because(f"tile: loop {tile} by {lanes}, {counts[tile]} reads run along it")
+    return _squares(schedule, tile) or schedule
+
+
+def _squares(schedule: NestSchedule, tile: int) -> NestSchedule | None:
+    """Blocks of tiles where the results are large and whole lines: other loops, then blocks of the
+    last one and of the tile's, each a unit.
+    """
+    domain, lanes, last = schedule.domain, schedule.lanes, len(schedule.domain.extents) - 1
+    large, line_bytes = schedule.machine.second_cache.bytes, schedule.machine.line_bytes
+    if not all(_fills_lines(schedule, o) for o in domain.outputs):
+        return None
+    rows, columns = (n // lanes * lanes for n in _BLOCK_SIDES)
+    if any(columns % (line_bytes // o.array.dtype.item_bytes) for o in domain.outputs):
+        return None
+
+    def blocks(loop: int, size: int) -> tuple[Axis, Axis]:
+        axis, extent = schedule.outer(loop), domain.extents[loop]
+        units = replace(
+            axis, role=Role.PARALLEL, step=size, lanes=1,
+            tail=Tail.SHORT if extent % size else Tail.NONE,
+        )  # fmt: skip
+        tail = Tail.OVERLAPPING if extent % lanes else Tail.NONE
+        return units, replace(axis, extent=size, of=extent, tail=tail)
+
+    others = [replace(a, role=Role.PARALLEL) for a in schedule.axes if a.loop not in (tile, last)]
+    column_blocks, column = blocks(last, columns)
+    row_blocks, row = blocks(tile, rows)
+    axes = (*others, column_blocks, row_blocks, row, column)
+    remark = f"squares: results of {large} bytes or more, whole lines"
+    return replace(schedule, axes=axes).because(remark)
+
+
+def _fills_lines(schedule: NestSchedule, output: Output) -> bool:
+    """Whether a result's rows begin and end with lines, and it does not stay in the cache that it
+    passes.
+    """
+    domain, machine = schedule.domain, schedule.machine
+    size_bytes, line_bytes = output.array.dtype.item_bytes, machine.line_bytes
+    large = machine.second_cache.bytes
+    if output.alias is not None or output.array.size * size_bytes < large:
+        return False
+    if domain.extents[-1] * size_bytes % line_bytes or domain.extents[-1] < schedule.lanes:
+        return False
+    place = output.place(domain.own_index)
+    *outer, last = domain.variables
+    steps = [place.coefficient(v) for v in outer]
+    return (
+        place.coefficient(last) == 1
+        and place.constant * size_bytes % line_bytes == 0
+        and all(k is not None and k * size_bytes % line_bytes == 0 for k in steps)
+    )

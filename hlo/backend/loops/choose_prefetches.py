@@ -1,0 +1,105 @@
+"""Prefetches: the rows that come next are on their way while one is computed.
+
+    schedule whose rows are folded, then stored --choose_prefetches--> which lines, how far ahead
+
+A processor's own prefetcher ends at a page, so that every row of a few KB begins with a wait for
+memory; and while a row's exponentials are computed memory would be idle. The hints stand in the
+last stage, which goes through the row once: the one that stores, or the last fold where none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from hlo.backend.loops.domain import folded_dims, is_within
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.nest_schedule import Ahead, NestSchedule, is_streamed, streamed_from
+from hlo.backend.loops.trace import trace
+from hlo.indexing import affine
+from hlo.indexing.affine import Index
+from hlo.ir.instruction import Instruction
+from hlo.machine import Machine
+
+
+def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSchedule:
+    """With its folds in order and what is asked for ahead."""
+    if schedule.inner or schedule.is_blocked:
+        return schedule
+    folds = _folds_in_order(expression, schedule)
+    # Not beside a pad's operand, say: where it is asked for, a test stands before.
+    within = tuple((reduce, at) for reduce, at in folds if is_within(at, folded_dims(reduce)))
+    schedule = replace(schedule, folds=within)
+    if not folds or schedule.walks or not schedule.loops:
+        return schedule
+    if schedule.vector is None:
+        fetched = _in_folds(expression, schedule) if folds[-1] in within[-1:] else ()
+        return replace(schedule, fetched=tuple(fetched))
+    if schedule.tile is not None:
+        return schedule
+    ahead = tuple(_in_rows(expression, schedule))
+    least = streamed_from(schedule.machine)
+    remarks = dict.fromkeys(
+        f"ahead: p{a.leaf} by {a.ahead_bytes} bytes, it has {a.size_bytes} bytes, "
+        f"{least} and more come from memory"
+        for a in ahead
+    )
+    return replace(schedule, ahead=ahead).because(*remarks)
+
+
+def _in_rows(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
+    """What the stage that stores reads row by row."""
+    domain = schedule.domain
+    row, lane = domain.variables[schedule.loops - 1], domain.variables[-1]
+    known = {leaf.number: leaf for leaf in expression.leaves.values()}
+    positions = {
+        (read.leaf, read.position)
+        for read in domain.trace.reads
+        if read.leaf in known and not read.folded and read.position.coefficient(lane) == 1
+        # where a run-time value leads is known behind its load only
+        if not affine.rests_on_values(read.position)
+    }
+    for number, position in sorted(positions, key=lambda p: (p[0], repr(p[1]))):
+        leaf = known[number]
+        step_bytes = (position.coefficient(row) or 0) * schedule.rows * leaf.dtype.item_bytes
+        if step_bytes > 0 and is_streamed(schedule.machine, leaf.size_bytes):
+            ahead_bytes = _ahead_bytes(schedule.machine, step_bytes)
+            yield Ahead(number, leaf.size_bytes, ahead_bytes, position=position)
+
+
+def _in_folds(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
+    """The operands of a schedule that stores no rows, only what its folds make of them."""
+    domain = schedule.domain
+    row = domain.variables[schedule.loops - 1]
+    known = {leaf.number: leaf for leaf in expression.leaves.values()}
+    found: dict[Instruction, Ahead] = {}
+    for read in domain.trace.reads:
+        leaf, step = known.get(read.leaf), read.position.coefficient(row) or 0
+        runs = any(read.position.coefficient(v) == 1 for v in read.folded)
+        if leaf is None or not runs or step <= 0 or not read.source.shape.is_array:
+            continue
+        step_bytes = step * schedule.rows * leaf.dtype.item_bytes
+        if is_streamed(schedule.machine, leaf.size_bytes):
+            ahead_bytes = _ahead_bytes(schedule.machine, step_bytes)
+            found[read.source] = Ahead(read.leaf, leaf.size_bytes, ahead_bytes, read.source)
+    yield from found.values()
+
+
+def _ahead_bytes(machine: Machine, row_bytes: int) -> int:
+    """Whole rows, as many as memory delivers while it is waited for."""
+    return -(-machine.rates.awaited_bytes // row_bytes) * row_bytes
+
+
+def _folds_in_order(
+    expression: Expression, schedule: NestSchedule
+) -> list[tuple[Instruction, Index]]:
+    """The folds, last the one that rests on the most others where that gives hints."""
+    folds = schedule.domain.trace.reductions[::-1]
+    if schedule.vector is not None or len(folds) < 2:
+        return folds
+    counts = {}
+    for fold, index in folds:
+        path = (0,) if fold.shape.is_tuple else ()
+        counts[fold] = len(trace(expression, [(fold, index, path)]).reductions)
+    return sorted(folds, key=lambda pair: counts[pair[0]])

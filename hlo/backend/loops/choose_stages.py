@@ -1,0 +1,171 @@
+"""Stages: a long chain of elementwise ops as several short loops over one block of elements.
+
+    schedule --choose_stages--> [values kept after the first loop], [after the second], ..
+
+A processor looks some hundred instructions ahead. While one element's chain (a logarithm, then a
+division, then an error function) is longer than that, it waits for results instead of working on
+the next element, however many units it has: 150 cycles a vector where the arithmetic takes 60.
+The loop is parted (loop fission): each stage is a loop of its own over the block, whose iterations
+do not depend on each other; what a later stage needs is kept in a row, in the first level of cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from hlo.analysis.op_costs import HEAVY
+from hlo.backend.loops.expression import Expression, is_elementwise
+from hlo.backend.loops.nest_schedule import Keep, NestSchedule
+from hlo.backend.loops.schedule import Axis, Role
+from hlo.indexing.affine import linear
+from hlo.ir import dtype as dt
+from hlo.ir.instruction import Instruction
+from hlo.machine import Cycles, Machine
+
+_STAGE = 110  # cycles of a chain that one stage may have
+_MOST_KEPT = 6  # rows
+_CHEAP = 3  # ops that are done again rather than kept
+_HEAVY = 10  # as many as a function costs
+_FEWEST = 8  # vectors
+_IN_PLACE = frozenset({"tuple", "copy", "opt-barrier"})  # users at the same index
+
+# Cycles of the chains that functions are written as.
+_LATENCY = {
+    "exponential": 45, "exponential-minus-one": 55, "log": 75, "log-plus-one": 95, "logistic": 65,
+    "tanh": 55, "erf": 55, "sqrt": 19, "rsqrt": 45, "divide": 14, "power": 150, "sine": 90,
+    "cosine": 90, "tan": 110, "cbrt": 100, "atan2": 110, "remainder": 60, "sinh": 90, "cosh": 90,
+    "asin": 90, "acos": 90, "asinh": 120, "acosh": 120, "atanh": 120,
+}  # fmt: skip
+
+
+Stages = tuple[tuple[Instruction, ...], ...]
+
+
+def block_of(machine: Machine) -> int:
+    """Elements that the stages take in turn, so that rows stay in the first cache."""
+    return max(256, machine.first_cache.bytes // 16 // 256 * 256)
+
+
+def choose_stages(expression: Expression, schedule: NestSchedule) -> NestSchedule:
+    """With the values to keep after each stage but the last, and the blocks that stages share."""
+    if not _may_split(schedule):
+        return schedule
+    roots = [expression.source(o.source, o.path)[0] for o in schedule.domain.outputs]
+    order = list(_members(expression, schedule, roots))
+    done: dict[Instruction, int] = {}
+    cycles = schedule.machine.cycles
+    for member in order:
+        operands = _operands(expression, member)
+        before = max((done.get(o, cycles.load_latency) for o in operands), default=0)
+        done[member] = before + _latency(member, cycles)
+    total = max(done.values(), default=0)
+    if total < cycles.window:
+        return schedule
+    count = -(-total // _STAGE)
+    stage = {m: min(d * count // (total + 1), count - 1) for m, d in done.items()}
+    stages = _kept(expression, order, stage, count)
+    if not stages:
+        return schedule
+    remark = f"stages: {count}, a chain of {total} cycles, {cycles.window} are long"
+    return _staged(schedule, stages).because(remark)
+
+
+def _staged(schedule: NestSchedule, stages: Stages) -> NestSchedule:
+    """The loop over lanes parted, in blocks where it is longer than the rows between its parts."""
+    vector, length = schedule.vector, schedule.domain.extents[-1]
+    assert vector is not None, "there are lanes"
+    block = block_of(schedule.machine)
+    keeps = []
+    for member in (m for kept in stages for m in kept):
+        dtype = dt.F32 if member.shape.dtype.is_narrow_float else member.shape.dtype
+        keeps.append(Keep(member, dtype, min(block, length), over=schedule.lanes))
+    axes = schedule.axes
+    if schedule.block or length > block:
+        extent = schedule.block or length
+        serial = Axis(vector.name, extent, Role.SERIAL, block, of=length, loop=vector.loop)
+        axes = (*axes[:-1], serial, replace(vector, extent=block, of=length))
+    return replace(schedule, axes=axes, stages=stages, keeps=(*schedule.keeps, *keeps))
+
+
+def _may_split(schedule: NestSchedule) -> bool:
+    domain = schedule.domain
+    if domain.trace.reductions or domain.outer or schedule.tile is not None:
+        return False
+    if schedule.vector is None:
+        return False
+    if any(
+        o.source.shape.is_tuple or o.dims != o.source.shape.dims for o in schedule.domain.outputs
+    ):
+        return False
+    place = linear(domain.own_index, domain.outputs[0].dims)
+    is_long = domain.extents[-1] >= _FEWEST * schedule.lanes
+    return is_long and place.coefficient(domain.variables[-1]) == 1
+
+
+def _latency(member: Instruction, cycles: Cycles) -> int:
+    if not member.operands[0].shape.dtype.is_float:
+        return 1
+    return _LATENCY.get(member.opcode, cycles.latency)
+
+
+def _operands(expression: Expression, member: Instruction) -> list[Instruction]:
+    return [expression.source(o, ())[0] for o in member.operands]
+
+
+def _members(
+    expression: Expression, schedule: NestSchedule, roots: Sequence[Instruction]
+) -> Iterator[Instruction]:
+    """The elementwise ops of the results' dimensions, operands first."""
+    stack = [(root, False) for root in roots]
+    seen: set[Instruction] = set()
+    while stack:
+        top, is_ready = stack.pop()
+        if is_ready:
+            yield top
+            continue
+        if top in seen or (top, ()) in expression.leaves or not is_elementwise(top):
+            continue
+        if top.shape.dims != schedule.domain.outputs[0].dims or top.shape.dtype.is_complex:
+            continue
+        seen.add(top)
+        stack.append((top, True))
+        stack += [(o, False) for o in _operands(expression, top)]
+
+
+def _kept(
+    expression: Expression, order: list[Instruction], stage: dict[Instruction, int], count: int
+) -> Stages:
+    """What is asked for in a later stage and is not quickly done again."""
+    last: dict[Instruction, int] = {}  # the latest stage that asks
+    work: dict[Instruction, int] = {}  # to do it again
+    for member in order:
+        work[member] = _HEAVY if member.opcode in HEAVY else 1
+        for o in _operands(expression, member):
+            if o in stage and (stage[o] == stage[member] or work[o] <= _CHEAP):
+                work[member] = min(work[member] + work[o], _HEAVY)
+    for member in reversed(order):
+        asked = max(last.get(member, 0), stage[member])
+        for operand in _operands(expression, member):
+            if operand in stage:
+                # What is done again asks for its own operands then.
+                at = asked if work[member] <= _CHEAP else stage[member]
+                last[operand] = max(last.get(operand, 0), at)
+    kept = [m for m in order if last.get(m, 0) > stage[m] and work[m] > _CHEAP]
+    if not kept or len(kept) > _MOST_KEPT or _is_moved(kept):
+        return ()
+    return tuple(tuple(m for m in kept if stage[m] == k) for k in range(count - 1))
+
+
+def _is_moved(kept: Sequence[Instruction]) -> bool:
+    """Whether elements may be asked for at other places than those of a stage's own lanes."""
+    stack, seen = list(kept), set(kept)
+    while stack:
+        for user in stack.pop().users:
+            if not is_elementwise(user) and user.opcode not in _IN_PLACE:
+                return True
+            if user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return False

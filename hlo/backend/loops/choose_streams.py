@@ -1,0 +1,195 @@
+"""Streams: folds over columns that walk through memory row by row.
+
+    for 256 rows:  partial = e;  for 8 rows:  for columns:  partial = f(partial, tree of 8 elements)
+                   total = f(total, partial)    sums in twice the digits (carried_sums.py)
+
+Lanes that fold their own columns read a few vectors of a row and then of the next, a page away:
+neither the prefetcher nor the table of pages keeps up. Here a unit takes many columns, whose
+partial results lie in the first cache, and reads several rows side by side from end to end. Folds
+of one shape are made in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec.structs import replace
+
+from hlo.analysis.reducers import reducer_of
+from hlo.backend.loops.domain import folded_dims
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.folds import BLOCK, folded_extents
+from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
+from hlo.backend.loops.schedule import Tail
+from hlo.backend.loops.trace import reduced_index, trace
+from hlo.indexing import affine
+from hlo.indexing.affine import Index
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.machine import COMMON
+
+_ROWS = 8  # side by side: streams that the prefetcher follows
+_COPIES = 2  # vectors of columns at a time
+# Streams add in another order than other folds do: no one machine's caches decide. Elements of so
+# many bytes come from memory, which takes longer than their code.
+_MEMORY_BYTES = COMMON.last_cache.bytes
+_NARROW = 8  # vectors: so few columns are read from end to end anyway
+_FEWEST_ROWS = 32
+# Of the elements of a unit's folds: fewer do not leave the second cache.
+_FEWEST_BYTES = COMMON.second_cache.bytes // 8
+_PICKED_BYTES = COMMON.last_cache.bytes  # of elements that are picked, slower than to read them
+_ROW_BYTES = COMMON.first_cache.bytes // 2  # of all partial results of a unit
+_PIECE_BYTES = 1 << 11  # of a row that a unit should read at least
+_UNITS = 8
+_WEIGHT = 24  # of an element's code: it is there eight times
+_COLUMN_WEIGHT = 40  # of what is done again for every eight rows
+
+
+def choose_streams(expression: Expression, schedule: NestSchedule, lanes: int) -> NestSchedule:
+    """Let the folds be streams where that suits them: their vectors a round, blocks and walks.
+
+    lanes: of a full vector of the kernel.
+    """
+    domain, vector = schedule.domain, schedule.vector
+    if vector is None or schedule.inner or schedule.tile is not None:
+        return schedule
+    folds = domain.trace.reductions
+    if schedule.rows != 1 or domain.outer or not folds:
+        return schedule
+    if not all(_suits(schedule, lanes, *fold) for fold in folds) or not _is_cheap(schedule):
+        return schedule
+    copies = _copies(schedule)
+    block = _block(schedule, copies)
+    if block is None:
+        return schedule
+    last, columns = len(domain.extents) - 1, block or domain.extents[-1]
+    schedule = schedule.with_axis(last, step=copies * schedule.lanes, tail=Tail.NONE)
+    schedule = schedule.split(block)
+    remarks = tuple(r for r in schedule.remarks if not r.startswith(("vectors:", "block:")))
+    walks = tuple(_walk(expression, group, columns) for group in _groups(expression, folds))
+    return replace(schedule, remarks=remarks, walks=walks).because(
+        f"streams: folds over columns, {columns} a unit of {_ROW_BYTES} bytes at most, "
+        f"an element's weight is {domain.weight} of {_WEIGHT}"
+    )
+
+
+def _walk(expression: Expression, group: list[tuple[Instruction, Index]], columns: int) -> Walk:
+    """How a group of folds goes through memory."""
+    extents = folded_extents(expression, *group[0]) or (1,)
+    folds = tuple(_streamed(reduce, index, columns) for reduce, index in group)
+    block = BLOCK if any(fold.is_long for fold in folds) else 0
+    return Walk(folds, extents, min(_ROWS, extents[-1]), block)
+
+
+def _streamed(reduce: Instruction, index: Index, columns: int) -> Streamed:
+    """Rows for partial results, totals and what these are too large by; where sums are not long,
+    the same for results and totals.
+    """
+    reducer, inits = reducer_of(reduce), reduce.operands[len(reduce.operands) // 2 :]
+    dtypes = tuple(_kept(z.shape.dtype) for z in inits)
+    length = reduce.operands[0].shape.size // prod(folded_dims(reduce))
+    is_long = reducer.sums and dtypes[0].is_float and length > BLOCK
+    is_one = not reduce.shape.is_tuple  # others are read where their totals lie
+    is_carried = is_long and is_one and reducer.opcodes == ("add",)
+    return Streamed(reduce, index, dtypes, columns, is_long, is_carried)
+
+
+def _suits(schedule: NestSchedule, lanes: int, reduce: Instruction, index: Index) -> bool:
+    """Whether a fold's results are the domain's elements one by one, its rows long and apart."""
+    arrays = reduce.operands[: len(reduce.operands) // 2]
+    reducer = reducer_of(reduce)
+    is_known = reducer.is_cheap or (reducer.idempotent and len(arrays) > 1)
+    if any(x.shape.dtype.is_complex for x in arrays) or not (reducer.reassociates and is_known):
+        return False
+    last = schedule.domain.variables[-1]
+    own = affine.linear(schedule.domain.own_index, schedule.domain.dims)
+    place = affine.linear(index, folded_dims(reduce))
+    if place.terms != own.terms or place.coefficient(last) != 1:
+        return False
+    length = schedule.domain.extents[-1]
+    rows = reduce.operands[0].shape.size // prod(folded_dims(reduce))
+    item_bytes = min(o.shape.dtype.item_bytes for o in reduce.operands)
+    if length <= _NARROW * lanes or rows < _FEWEST_ROWS:
+        return False
+    if len(arrays) > 1 and arrays[0].shape.size * item_bytes < _PICKED_BYTES:
+        return False
+    return rows * length * item_bytes >= _FEWEST_BYTES
+
+
+def _is_cheap(schedule: NestSchedule) -> bool:
+    """Whether elements may stand in the code several times, and columns' own values be made anew.
+
+    What several stages share is kept in rows of its own, which streams do not fill.
+    """
+    found, last = schedule.domain.trace, schedule.domain.variables[-1]
+    if schedule.domain.weight > _WEIGHT or found.conditions:
+        return False
+    if any(len(at) > 1 for at in (found.heavy_at | found.rounded_at).values()):
+        return False
+    folded = [r for r in found.reads if r.folded]
+    if not any(r.position.coefficient(last) == 1 for r in folded):
+        return False
+    if not all(r.position.coefficient(last) in (0, 1) for r in folded):
+        return False
+    own = set(schedule.domain.variables)
+    columns = sum(
+        ops
+        for ops, index in found.work
+        if any(e.depends_on(last) for e in index) and affine.loop_variables(index) <= own
+    )
+    return columns <= _COLUMN_WEIGHT
+
+
+def _copies(schedule: NestSchedule) -> int:
+    """One vector at a time where more would leave a shorter batch, and are no faster."""
+    arrays = [reduce.operands[0].shape for reduce, _ in schedule.domain.trace.reductions]
+    is_slow = all(x.size * x.dtype.item_bytes >= _MEMORY_BYTES for x in arrays)
+    return 1 if is_slow and schedule.domain.extents[-1] % (_COPIES * schedule.lanes) else _COPIES
+
+
+def _block(schedule: NestSchedule, copies: int) -> int | None:
+    """Columns of a unit: few enough for the first cache. 0: all; None: no number will do."""
+    length, step = schedule.domain.extents[-1], schedule.lanes * copies
+    folds = [reduce for reduce, _ in schedule.domain.trace.reductions]
+    kept = [_kept(x.shape.dtype) for r in folds for x in r.operands[: len(r.operands) // 2]]
+    most = _ROW_BYTES // sum(dtype.item_bytes for dtype in kept)
+    least = _PIECE_BYTES // min(r.operands[0].shape.dtype.item_bytes for r in folds)
+    units = schedule.units // (-(-length // schedule.block) if schedule.block else 1)
+    columns = min(max(-(-length // -(-_UNITS // units)), least), most)
+    blocks = -(-length // columns)
+    if blocks == 1:
+        return 0
+    if schedule.prefix != schedule.loops:
+        return None
+    return -(-length // (blocks * step)) * step
+
+
+def _kept(dtype: DType) -> DType:
+    """What partial results lie in memory as."""
+    return dt.F32 if dtype.is_narrow_float else dtype
+
+
+def _groups(
+    expression: Expression, folds: list[tuple[Instruction, Index]]
+) -> Iterator[list[tuple[Instruction, Index]]]:
+    """Folds over the same rows that do not need each other, those first that others need."""
+    left = list(folds)
+    needs = {}
+    for reduce, index in left:
+        inner, _ = reduced_index(reduce, index)
+        inside = trace(expression, [(reduce.operands[0], inner, ())]).reductions
+        needs[reduce] = {r for r, _ in inside}
+    done: set[Instruction] = set()
+    while left:
+        ready = [fold for fold in left if needs[fold[0]] <= done]
+        shape = _shape(ready[0][0])
+        group = [fold for fold in ready if _shape(fold[0]) == shape]
+        done |= {reduce for reduce, _ in group}
+        left = [fold for fold in left if fold not in group]
+        yield group
+
+
+def _shape(reduce: Instruction) -> tuple[object, ...]:
+    return reduce.operands[0].shape.dims, reduce["dimensions"]

@@ -1,0 +1,55 @@
+"""Tails: how a loop over lanes ends, what becomes of elements after the last full round."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hlo.backend.loops.nest_schedule import NestSchedule
+from hlo.backend.loops.schedule import Axis, Source, Tail
+
+MOST_SHORT = 3  # vectors that take the place of a masked one
+_FEW_VECTORS = 4  # of an array that a loop's iterations may hand on in registers
+
+
+def choose_tail(schedule: NestSchedule) -> NestSchedule:
+    """The schedule with its innermost loop over lanes ended; those of strips are already."""
+    vector = schedule.vector
+    if vector is None or schedule.inner or schedule.is_blocked:
+        return schedule
+    ended = _ended(schedule, vector)
+    axes = tuple(ended if a is vector else a for a in schedule.axes)
+    return replace(schedule, axes=axes)
+
+
+def _ended(schedule: NestSchedule, vector: Axis) -> Axis:
+    length, lanes, step = schedule.domain.extents[-1], vector.lanes, vector.step
+    if schedule.source is Source.TURNED and length % lanes and _may_repeat(schedule):
+        return replace(vector, step=lanes, tail=Tail.OVERLAPPING)
+    if vector.tail is Tail.PREDICATED:
+        return replace(vector, step=lanes)
+    if not length % step:
+        return vector
+    if vector.of:
+        return replace(vector, tail=Tail.MASKED, tail_step=_rest_lanes(schedule))
+    rest = length % lanes
+    shortens = schedule.is_light and length <= _FEW_VECTORS * lanes
+    is_short = not rest or (shortens and rest.bit_count() <= MOST_SHORT)
+    return replace(vector, tail=Tail.SHORT if is_short else Tail.MASKED)
+
+
+def _rest_lanes(schedule: NestSchedule) -> int:
+    """Lanes after the last full batch: elements that lie apart are gathered in 32 bits each."""
+    domain = schedule.domain
+    lane = domain.variables[-1]
+    steps = [read.position.coefficient(lane) or 0 for read in domain.trace.reads]
+    words = schedule.machine.vector_bytes // 4
+    return min(schedule.lanes, words) if any(abs(k) > 1 for k in steps) else schedule.lanes
+
+
+def _may_repeat(schedule: NestSchedule) -> bool:
+    """Whether lanes may be stored twice: they rest on nothing that a result may lie over."""
+    domain = schedule.domain
+    lane = domain.variables[-1]
+    return all(o.alias is None for o in domain.outputs) and all(
+        read.folded for read in domain.trace.reads if read.position.depends_on(lane)
+    )

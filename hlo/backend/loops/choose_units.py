@@ -1,0 +1,188 @@
+"""Units: what of a nest runs in parallel, how many rows side by side, how many vectors a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from msgspec.structs import replace
+
+from hlo.backend.loops.domain import folded_dims
+from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule, is_streamed
+from hlo.backend.loops.schedule import Axis, Role, Source, Tail
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Variable
+from hlo.machine import COMMON
+
+_BLOCK = 4096  # elements of the last dimension that one unit takes
+_MOST_ROWS = 4  # side by side: their partial results share the registers
+_ROWS_WEIGHT = 160  # of the code of rows side by side
+_ROWS_BYTES = 1 << 13  # of an operand's rows side by side: more streams than pages cost more
+_STORED_ROWS_BYTES = 1 << 11  # the same where they are stored side by side too
+# Rows side by side are no streams, which add in another order: no one machine's cycles decide.
+_PER_CYCLE = COMMON.cycles.operations
+_TREE = 10 * COMMON.cycles.latency  # from the last step of a fold to its result
+
+
+def choose_units(schedule: NestSchedule) -> NestSchedule:
+    """With rows, vectors a round, parallel loops and blocks: enough units, none below a fold."""
+    if schedule.is_blocked:
+        return schedule
+    domain, loops, vector = schedule.domain, schedule.loops, schedule.vector
+    levels = [
+        domain.fixes(index)
+        for reduce, index in domain.trace.reductions
+        if prod(reduce.operands[0].shape.dims) > prod(folded_dims(reduce)) * 8
+    ]
+    outer = [domain.fixes(o.row_index(domain.own_index)) for o in domain.outer]
+    shared = [n for n in levels if n <= loops] if vector is not None else levels
+    schedule = _choose_rows(schedule, levels)
+    schedule, units = _choose_parallel(schedule, min([loops, *shared, *outer]))
+    if vector is None:
+        return schedule
+    vertical = [n for n in levels if n > loops and schedule.source is not Source.TURNED]
+    schedule = _choose_vectors(schedule, is_fold=bool(vertical))
+    if shared or outer:
+        return schedule
+    block, length = _block(schedule, units, is_fold=bool(vertical)), domain.extents[-1]
+    if block:
+        schedule = schedule.because(f"block: {block} of {length} elements a unit")
+    return schedule.split(block)
+
+
+def _choose_parallel(schedule: NestSchedule, most: int) -> tuple[NestSchedule, int]:
+    """The outermost loops are split over units, until these are enough."""
+    units, prefix = 1, 0
+    while prefix < most and (units < UNITS or prefix == 0):
+        units *= schedule.outer(prefix).rounds
+        schedule = schedule.with_first(prefix, role=Role.PARALLEL)
+        prefix += 1
+    remark = f"units: {units} by {prefix} of {most} loops outside of folds, {UNITS} wanted"
+    return schedule.because(remark), units
+
+
+def _choose_vectors(schedule: NestSchedule, *, is_fold: bool) -> NestSchedule:
+    """Vectors a round, and whether the loop over lanes has one body, in which all are masked, as
+    the last one has to be.
+    """
+    domain, lanes, last = schedule.domain, schedule.lanes, len(schedule.domain.extents) - 1
+    length = domain.extents[-1]
+    copies = _copies(schedule, -(-length // lanes), is_fold=is_fold)
+    schedule = schedule.with_axis(last, step=copies * lanes)
+    if copies > 1:
+        remark = f"vectors: {copies} a round, an element's weight is {domain.weight}"
+        schedule = schedule.because(remark)
+    is_long = domain.weight > LIGHT and schedule.tile is None and not is_fold
+    if is_long and length > lanes and length % lanes > 0:
+        schedule = schedule.with_axis(last, tail=Tail.PREDICATED)
+        remark = f"one body: an element's weight is {domain.weight}, light is {LIGHT}"
+        schedule = schedule.because(remark)
+    return schedule
+
+
+def _block(schedule: NestSchedule, units: int, *, is_fold: bool) -> int:
+    """Elements of the loop over lanes that a unit takes, 0: all."""
+    length, vector, block = schedule.domain.extents[-1], schedule.vector, 0
+    assert vector is not None, "there are lanes"
+    if is_fold and schedule.prefix == schedule.loops:
+        block = vector.step
+    elif length >= 2 * _BLOCK and schedule.prefix == schedule.loops and units < UNITS:
+        block = _BLOCK // vector.step * vector.step
+    return block if block < length else 0
+
+
+# -- rows side by side -----------------------------------------------------------------------
+
+
+def _choose_rows(schedule: NestSchedule, levels: list[int]) -> NestSchedule:
+    """Rows side by side: as many as bring the waits at their ends under an eighth of their work.
+
+    In cycles. A fold over lanes ends in a chain of halvings, what is done once per row (a mean, a
+    reciprocal root) is a chain too: nothing else can be done meanwhile but another row's.
+    """
+    domain, loops = schedule.domain, schedule.loops
+    if not loops or schedule.tile is not None or not levels or max(levels) != loops:
+        return schedule
+    fixed = set(domain.variables[:loops])
+    waits, work, row_bytes = _TREE * levels.count(loops), 0, 0
+    for ops, index in domain.trace.work:
+        vectors = -(-_steps(index, fixed) // schedule.lanes)
+        work += ops * vectors // _PER_CYCLE
+        waits += 2 * max(ops, 2) if _steps(index, fixed) == 1 else 0
+    for read in domain.trace.reads:
+        steps = _steps([read.position], fixed)
+        work += -(-steps // schedule.lanes) // _PER_CYCLE
+        row_bytes = max(row_bytes, steps * read.dtype.item_bytes)
+    units = min(prod(domain.extents[:loops]) // UNITS, domain.extents[loops - 1])
+    rows = 1
+    while waits > rows * work // 8 and rows < _MOST_ROWS:
+        twice = 2 * rows
+        is_apart = schedule.vector is None or _may_take_turns(schedule, twice)
+        most_bytes = _ROWS_BYTES if is_apart else _STORED_ROWS_BYTES
+        if twice > units or twice * domain.weight > _ROWS_WEIGHT or twice * row_bytes > most_bytes:
+            break
+        rows = twice
+    schedule = schedule.because(
+        f"rows: {rows} side by side, waits of {waits} cycles beside {rows} x {work} of work"
+    )
+    return _side_by_side(schedule, rows)
+
+
+def _side_by_side(schedule: NestSchedule, rows: int) -> NestSchedule:
+    """With so many rows a round, which large results store one after the other.
+
+    Fewer streams to memory; but what all rows read is read, and converted, for each of them.
+    """
+    if rows == 1:
+        return schedule
+    domain, row = schedule.domain, schedule.loops - 1
+    tail = Tail.OVERLAPPING if domain.extents[row] % rows else Tail.NONE
+    schedule = schedule.with_axis(row, step=rows, tail=tail)
+    size_bytes = domain.outputs[0].array.size_bytes
+    is_large = schedule.vector is not None and is_streamed(schedule.machine, size_bytes)
+    if not is_large or not _may_take_turns(schedule, rows):
+        return schedule
+    place = row + 1
+    turn = Axis(schedule.axes[row].name, rows, Role.UNROLLED, loop=row)
+    axes = (*schedule.axes[:place], turn, *schedule.axes[place:])
+    return replace(schedule, axes=axes)
+
+
+def _may_take_turns(schedule: NestSchedule, rows: int) -> bool:
+    """Whether rows share nothing, and none that is computed again may lie over its operand."""
+    domain, row = schedule.domain, schedule.loops - 1
+    lane = domain.variables[-1]
+    return domain.extents[row] % rows == 0 and not any(
+        r.position.depends_on(lane) and not r.position.depends_on(domain.variables[row])
+        for r in domain.trace.reads
+    )
+
+
+def _steps(index: Iterable[Expr], fixed: set[Variable]) -> int:
+    """How many values an index takes while some variables stay."""
+    return prod(v.high - v.low + 1 for v in affine.loop_variables(index) if v not in fixed)
+
+
+# -- vectors a round -------------------------------------------------------------------------
+
+
+def _copies(schedule: NestSchedule, vectors: int, *, is_fold: bool) -> int:
+    """Vectors per round of the lane loop; short folds written out in each are work enough."""
+    if schedule.tile is not None or schedule.source is Source.TURNED:
+        return 1
+    if is_fold:
+        return max(1, min(8, vectors))
+    weight = schedule.domain.weight
+    wanted = 4 if weight <= 4 else 2 if weight <= LIGHT else 1
+    steps = _steps_written_out(schedule)
+    if steps >= 4:
+        wanted = min(wanted, 8 // steps)
+    return max(1, min(wanted // schedule.rows, vectors))
+
+
+def _steps_written_out(schedule: NestSchedule) -> int:
+    """Of the longest fold that each lane has of its own."""
+    domain = schedule.domain
+    lane = domain.variables[-1]
+    own = [r for r, at in domain.trace.reductions if any(e.depends_on(lane) for e in at)]
+    return max((prod(r.operands[0].shape.dims) // prod(folded_dims(r)) for r in own), default=1)

@@ -1,0 +1,239 @@
+"""Domains: a kernel's results cut into boxes of index space, each with what its elements need.
+
+    outputs --domains_of--> [Domain]: a box without seams of a pad or a concatenate
+    Domain --looped--> Domain: as few loops as make every access affine, and what is read in them
+
+A box is cut where a condition changes, if that takes few boxes; results with other dimensions have
+domains of their own, but for those of fewer dimensions, which a larger one's loops store as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from math import prod
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from hlo.analysis.reducers import reducer_of
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.outputs import Output
+from hlo.backend.loops.trace import Trace, trace
+from hlo.indexing import affine, spaces
+from hlo.indexing.affine import Expr, Index, Variable
+from hlo.ir.instruction import Instruction
+
+_BOXES = 12  # at most so many copies of the code for the sides of seams
+_BOX_OPS = 300  # and at most so many ops in all of them together
+
+
+class Domain(Struct, frozen=True, eq=False):
+    """low + [0, dims): a box of the outputs' index space.
+
+    outer: results of fewer dimensions, written where these are fixed. order: the dimensions as
+    loops run over them (None: as they are). extents, variables: of the loops, the outermost first;
+    trace: what is needed at the variables' index. remarks: why, one for each decision.
+    """
+
+    outputs: tuple[Output, ...]
+    outer: tuple[Output, ...]
+    low: tuple[int, ...]
+    dims: tuple[int, ...]
+    order: tuple[int, ...] | None = None
+    extents: tuple[int, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    trace: Trace = field(default_factory=Trace)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def weight(self) -> int:
+        """What an element costs, in plain ops."""
+        return self.trace.ops + 8 * self.trace.heavy
+
+    @property
+    def own_index(self) -> Index:
+        """The result's index at the loop variables."""
+        return self.index([affine.of(v) for v in self.variables])
+
+    def index(self, values: Sequence[Expr]) -> Index:
+        """The result's index for values of the loop variables."""
+        order = self.order or tuple(range(len(self.dims)))
+        inner = affine.reshaped(tuple(values), self.extents, [self.dims[d] for d in order])
+        return self.placed(inner)
+
+    def placed(self, inner: Index) -> Index:
+        """The result's index for positions in the box, in the loops' order."""
+        order = self.order or tuple(range(len(self.dims)))
+        return tuple(inner[order.index(d)] + n for d, n in enumerate(self.low))
+
+    def fixes(self, index: Index) -> int:
+        """How many of the outer loops have to be open for an index to be known."""
+        needed = [k for k, v in enumerate(self.variables) if any(e.depends_on(v) for e in index)]
+        return max(needed, default=-1) + 1
+
+
+def domains_of(expression: Expression, outputs: Sequence[Output]) -> list[Domain]:
+    """Groups of outputs with equal (or leading) dimensions, each cut into boxes, none empty."""
+    found: list[Domain] = []
+    for primary, outer in _groups(outputs):
+        dims = primary[0].dims
+        whole = Domain(tuple(primary), tuple(outer), (0,) * len(dims), dims)
+        if whole.size:
+            found += [box for box in _boxes(expression, whole) if box.size]
+    return found
+
+
+def looped(expression: Expression, domain: Domain) -> tuple[Domain, int]:
+    """The domain with its loops; how many elements all folds keep, 0 if they differ."""
+    domain, kept = _ordered(expression, domain)
+    dims = [domain.dims[d] for d in (domain.order or range(len(domain.dims)))]
+    traces: list[Trace] = []
+
+    def met(inner: Index) -> list[Expr]:
+        index = domain.placed(inner)
+        traces.append(traced(expression, domain, index))
+        places = [affine.linear(index, o.frame) for o in domain.outputs]
+        places += [affine.linear(o.row_index(index), o.dims) for o in domain.outer]
+        return traces[-1].expressions() + places
+
+    extents, variables = spaces.factored_with(dims, met)
+    if len(variables) == len(extents):
+        return replace(domain, extents=extents, variables=tuple(variables), trace=traces[-1]), kept
+    made = replace(domain, extents=extents, variables=tuple(spaces.variables_of(extents)))
+    return replace(made, trace=traced(expression, made, made.own_index)), kept
+
+
+def traced(expression: Expression, domain: Domain, index: Index) -> Trace:
+    """What the domain's results need at an index."""
+    roots = [(o.source, index, o.path) for o in domain.outputs]
+    roots += [(o.source, o.row_index(index), o.path) for o in domain.outer]
+    return trace(expression, roots)
+
+
+def folded_dims(reduce: Instruction) -> tuple[int, ...]:
+    """Dimensions of the result of a reduce (of each of its results)."""
+    shape = reduce.shape
+    return shape.elements[0].dims if shape.is_tuple else shape.dims
+
+
+def covers(place: Expr, size: int) -> bool:
+    """Whether a position is each of [0, size) once, as the loop variables in it run."""
+    if not all(isinstance(a, Variable) for a in place.terms) or place.low != 0:
+        return False
+    count = 1
+    for step, atom in sorted((abs(k), a.high - a.low + 1) for a, k in place.terms.items()):
+        if step != count:
+            return False
+        count *= atom
+    return count == size
+
+
+def is_within(index: Index, dims: tuple[int, ...]) -> bool:
+    """Whether an index is one of an array's for all values of the loop variables."""
+    return all(e.low >= 0 and e.high < n for e, n in zip(index, dims, strict=True))
+
+
+def _groups(outputs: Sequence[Output]) -> list[tuple[list[Output], list[Output]]]:
+    left = sorted(outputs, key=lambda o: (-prod(o.dims), -len(o.dims)))
+    groups = []
+    while left:
+        dims = left[0].dims
+        same = [o for o in left if o.dims == dims]
+        outer = [o for o in left if o.dims != dims and o.rows == dims[: len(o.rows)]]
+        outer = [o for o in outer if o.alias is None]
+        groups.append((same, outer))
+        taken = {o.leaf for o in (*same, *outer)}
+        left = [o for o in left if o.leaf not in taken]
+    return groups
+
+
+# -- boxes -----------------------------------------------------------------------------------
+
+
+def _boxes(expression: Expression, whole: Domain) -> list[Domain]:
+    """The domain cut where a condition changes, if that takes few boxes and repeats no fold."""
+    found, variables = _seen(expression, whole)
+    cuts = _cuts(found, variables)
+    count = prod(len(c) + 1 for c in cuts)
+    ops = found.ops + len(found.reads)
+    if count == 1 or count > _BOXES or count * ops > _BOX_OPS or found.reductions or whole.outer:
+        return [replace(whole, variables=tuple(variables), trace=found)]
+    spans = [
+        list(itertools.pairwise([v.low, *sorted(c), v.high + 1]))
+        for v, c in zip(variables, cuts, strict=True)
+    ]
+    boxes = []
+    remark = f"boxes: {count}, of {ops} operations each, for {_BOX_OPS} at most"
+    for box in itertools.product(*spans):
+        low = tuple(a for a, _ in box)
+        dims = tuple(b - a for a, b in box)
+        boxes.append(Domain(whole.outputs, (), low, dims, remarks=(remark,)))
+    # A cut may uncover another one (a pad of a concatenate).
+    return [inner for box in boxes for inner in _recut(expression, box)]
+
+
+def _recut(expression: Expression, box: Domain) -> list[Domain]:
+    found, variables = _seen(expression, box)
+    return _boxes(expression, box) if any(_cuts(found, variables)) else [box]
+
+
+def _seen(expression: Expression, domain: Domain) -> tuple[Trace, list[Variable]]:
+    """What is needed at an element of the domain, its place a variable for each dimension."""
+    variables = [
+        Variable(f"d{k}", n, n + size - 1)
+        for k, (n, size) in enumerate(zip(domain.low, domain.dims, strict=True))
+    ]
+    return traced(expression, domain, tuple(affine.of(v) for v in variables)), variables
+
+
+def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
+    """Per dimension, the positions at which some condition begins or ceases to hold."""
+    cuts: list[set[int]] = [set() for _ in variables]
+    for condition in found.conditions:
+        e = condition.index
+        if len(e.terms) != 1:
+            continue
+        ((atom, k),) = e.terms.items()
+        if not isinstance(atom, Variable) or atom not in variables:
+            continue
+        low, high = condition.low - e.constant, condition.high - e.constant
+        if k < 0:
+            k, low, high = -k, -high, -low
+        for cut in (-(-low // k), high // k + 1):
+            if atom.low < cut <= atom.high:
+                cuts[variables.index(atom)].add(cut)
+    return cuts
+
+
+# -- order -----------------------------------------------------------------------------------
+
+
+def _ordered(expression: Expression, domain: Domain) -> tuple[Domain, int]:
+    """The dimensions that all folds keep come first; their number of elements, 0 if they differ."""
+    variables, found = list(domain.variables), domain.trace
+    if len(variables) != len(domain.dims):  # not looked at yet
+        variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(domain.dims)]
+        inner = tuple(affine.of(v) for v in variables)
+        found = traced(expression, domain, domain.placed(inner))
+    sets = {
+        tuple(d for d, v in enumerate(variables) if any(e.depends_on(v) for e in index))
+        for _, index in found.reductions
+    }
+    long = [d for d, n in enumerate(domain.dims) if n > 1]
+    if len(sets) != 1 or not all(reducer_of(r).reassociates for r, _ in found.reductions):
+        return domain, 0
+    if not all(e.is_made_of(variables) for _, index in found.reductions for e in index):
+        return domain, 0  # folds at an index known at run time only
+    (kept,) = sets
+    if not kept or set(kept) == set(long):
+        return domain, 0
+    if list(kept) != long[: len(kept)]:
+        order = (*kept, *(d for d in range(len(domain.dims)) if d not in kept))
+        remark = f"order: dimensions {order}, as all folds keep {kept}"
+        domain = replace(domain, order=order, remarks=(*domain.remarks, remark))
+    return domain, prod(domain.dims[d] for d in kept)

@@ -1,0 +1,255 @@
+"""NestSchedule: how the loops of one domain run, as it is chosen step by step.
+
+    Domain --choose_*--> NestSchedule --loop_nest--> LoopNest (its text)      --lower--> code
+
+Every choice is a function that gives a new schedule. What the shapes of kernels are called is what
+their axes are: a strip has axes after its vector, a tile has lanes along an axis that is none, rows
+side by side are the steps of the last axis around the lanes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlo.backend.loops.domain import Domain
+from hlo.backend.loops.schedule import Axis, Place, Role, Source, Tail, axis_name
+from hlo.indexing.affine import Expr, Index, Variable
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.machine import Machine
+
+LIGHT = 60  # the weight of an expression of which code may be there several times
+UNITS = 64  # enough parallel units
+
+
+class Keep(Struct, frozen=True):
+    """Memory for a value that one stage leaves for others: `size` elements.
+
+    inner: the dimensions of the value along which they lie, of so many `sizes`. width: columns of a
+    batch side by side (0: one row), `shift` before the value's own. offset: bytes from where the
+    memory of all that a nest keeps begins; shares: the value that lies there at other times. over:
+    elements behind the last one that a vector may write.
+    """
+
+    value: Instruction
+    dtype: DType
+    size: int
+    inner: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    width: int = 0
+    shift: int = 0
+    over: int = 0
+    offset: int = 0
+    shares: Instruction | None = None
+    place: Place = Place.STACK
+
+    @property
+    def size_bytes(self) -> int:
+        return self.size * self.dtype.item_bytes
+
+
+class Streamed(Struct, frozen=True):
+    """A fold whose results a unit keeps in memory while rows pass: dtypes of what lies there, for
+    so many columns. is_long: totals lie apart from the results of a block of rows; is_carried: and
+    in twice the digits.
+    """
+
+    reduce: Instruction
+    index: Index
+    dtypes: tuple[DType, ...]
+    columns: int
+    is_long: bool
+    is_carried: bool
+
+    @property
+    def memories(self) -> int:
+        return len(self.dtypes) * (1 + self.is_long + self.is_carried)
+
+
+class Walk(Struct, frozen=True):
+    """Folds of one shape that go through memory together, row by row.
+
+    extents: the loops that they fold; rows: side by side; block: of rows, whose results are joined
+    to totals (0: there are no totals).
+    """
+
+    folds: tuple[Streamed, ...]
+    extents: tuple[int, ...]
+    rows: int
+    block: int
+
+
+class Ahead(Struct, frozen=True):
+    """Lines of the operand at a table's entry, of so many bytes, that are asked for some bytes
+    ahead: at a position of what is read, or with the elements of a source.
+    """
+
+    leaf: int
+    size_bytes: int
+    ahead_bytes: int
+    source: Instruction | None = None
+    position: Expr | None = None
+
+
+class NestSchedule(Struct, frozen=True, eq=False):
+    """The axes of a domain's loops, the outermost first; a loop that is split has several.
+
+    lanes: of a full vector here. source: how lanes read what they fold. keeps: what a stage leaves
+    for others; stages: what each of several loops over the innermost axis leaves, the last one
+    stores; walks: folds that go through memory row by row. folds: with their indices, in order, as
+    each is made where its index is known; ahead: what the stage that stores asks for, fetched: what
+    the last fold does.
+    remarks: why, one for each decision.
+    """
+
+    machine: Machine
+    domain: Domain
+    lanes: int
+    axes: tuple[Axis, ...]
+    source: Source = Source.DIRECT
+    keeps: tuple[Keep, ...] = ()
+    stages: tuple[tuple[Instruction, ...], ...] = ()
+    walks: tuple[Walk, ...] = ()
+    folds: tuple[tuple[Instruction, Index], ...] = ()
+    ahead: tuple[Ahead, ...] = ()
+    fetched: tuple[Ahead, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    # -- what the axes are -------------------------------------------------------------------
+
+    @property
+    def vector(self) -> Axis | None:
+        """The axis over lanes."""
+        return next((a for a in reversed(self.axes) if a.role is Role.VECTOR), None)
+
+    @property
+    def lane(self) -> Variable:
+        """The variable that lanes run over, or the last one."""
+        vector = self.vector
+        return self.domain.variables[vector.loop if vector is not None else -1]
+
+    @property
+    def loops(self) -> int:
+        """How many loops there are around the lanes."""
+        vector = self.vector
+        return len(self.domain.extents) if vector is None else vector.loop
+
+    @property
+    def inner(self) -> tuple[Axis, ...]:
+        """The axes inside of that over lanes."""
+        vector = self.vector
+        return () if vector is None else self.axes[self.axes.index(vector) + 1 :]
+
+    @property
+    def tile(self) -> Axis | None:
+        """The axis that is read as vectors too, in squares that are turned in registers."""
+        return next((a for a in self.axes if a.lanes > 1 and a.role is not Role.VECTOR), None)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a unit is a block of squares."""
+        tile = self.tile
+        return tile is not None and any(a.loop == tile.loop and a is not tile for a in self.axes)
+
+    @property
+    def block(self) -> int:
+        """Elements of the loop over lanes that a unit takes, 0: all."""
+        vector, split = self.vector, self.parallel[-1:]
+        if vector is None or not split or split[0].loop != vector.loop or self.is_blocked:
+            return 0
+        return split[0].step
+
+    @property
+    def parallel(self) -> tuple[Axis, ...]:
+        return tuple(a for a in self.axes if a.role is Role.PARALLEL)
+
+    @property
+    def prefix(self) -> int:
+        """How many of the loops around the lanes are split over units."""
+        return len(self.parallel) - (self.block > 0)
+
+    @property
+    def units(self) -> int:
+        return prod(a.rounds for a in self.parallel)
+
+    def outer(self, loop: int) -> Axis:
+        """The first axis of a loop."""
+        return next(a for a in self.axes if a.loop == loop)
+
+    @property
+    def rows(self) -> int:
+        """How many steps of the last loop around the lanes are taken side by side."""
+        if not self.loops or self.inner or self.is_blocked:
+            return 1
+        last = self.outer(self.loops - 1)
+        return last.step if last.lanes == 1 else 1
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether rows that are folded side by side are stored one after the other."""
+        return any(a.role is Role.UNROLLED and a.loop == self.loops - 1 for a in self.axes)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a few short vectors cost no more than a masked one."""
+        return self.domain.weight <= LIGHT and not self.domain.trace.reductions
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of what a strip keeps, in one piece of memory: the end of the last value, in lines."""
+        return max((k.offset + -(-k.size_bytes // 64) * 64 for k in self.keeps), default=0)
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def because(self, *remarks: str) -> NestSchedule:
+        """The schedule with reasons."""
+        return replace(self, remarks=(*self.remarks, *remarks))
+
+    def with_axis(self, loop: int, **changes: object) -> NestSchedule:
+        """The schedule with the last axis of a loop changed."""
+        return self._with(max(n for n, a in enumerate(self.axes) if a.loop == loop), changes)
+
+    def with_first(self, loop: int, **changes: object) -> NestSchedule:
+        """The schedule with the first axis of a loop changed."""
+        return self._with(min(n for n, a in enumerate(self.axes) if a.loop == loop), changes)
+
+    def _with(self, place: int, changes: dict[str, object]) -> NestSchedule:
+        axes = list(self.axes)
+        axes[place] = replace(axes[place], **changes)
+        return replace(self, axes=tuple(axes))
+
+    def split(self, block: int) -> NestSchedule:
+        """Units take blocks of the loop over lanes; 0: they do not."""
+        vector = self.vector
+        assert vector is not None, "there are lanes"
+        axes = [a for a in self.axes if a.loop != vector.loop or a is vector]
+        place, length = axes.index(vector), self.domain.extents[vector.loop]
+        if block:
+            tail = Tail.SHORT if length % block else Tail.NONE
+            axes[place] = replace(vector, extent=block, of=length)
+            units = Axis(vector.name, length, Role.PARALLEL, block, tail=tail, loop=vector.loop)
+            axes.insert(place, units)
+        else:
+            axes[place] = replace(vector, extent=length, of=0)
+        return replace(self, axes=tuple(axes))
+
+
+def serial(machine: Machine, domain: Domain, lanes: int) -> NestSchedule:
+    """A loop for each of the domain's, one inside of the other."""
+    axes = (
+        Axis(axis_name(k), extent, Role.SERIAL, loop=k) for k, extent in enumerate(domain.extents)
+    )
+    return NestSchedule(machine, domain, lanes, tuple(axes), remarks=domain.remarks)
+
+
+def is_streamed(machine: Machine, size_bytes: int) -> bool:
+    """Whether an array is so large that it comes from memory, or goes there."""
+    return size_bytes >= streamed_from(machine)
+
+
+def streamed_from(machine: Machine) -> int:
+    """Bytes of an array from which it does not stay in a cache that others need too."""
+    return machine.second_cache.bytes // 8

@@ -1,0 +1,54 @@
+"""Own leaves: arrays of which the thread that runs some of a kernel's units meets that part alone.
+
+Threads claim the units of what is met again (lowering.is_met_again) at a loop's two ends, so that
+a thread gets about the same share of every such loop. Where units go along an array from its begin
+to its end, what an earlier loop wrote of it is in the cache of the thread that reads it, or near
+its edge.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.nest_schedule import NestSchedule
+from hlo.backend.loops.outputs import Output
+from hlo.indexing.affine import Expr
+
+_ALL = 0.9  # of an array, from which it is walked along, but for an edge
+
+
+def own_leaves(
+    expression: Expression,
+    outputs: list[Output],
+    schedules: list[NestSchedule],
+    operand_leaves: int,
+) -> frozenset[int]:
+    """Places in the table of operands and results that every nest walks along, unit by unit."""
+    leaves = expression.leaves.values()
+    sizes = {leaf.number: leaf.size for leaf in leaves if 0 <= leaf.number < operand_leaves}
+    found = {*range(operand_leaves), *(operand_leaves + o.leaf for o in outputs)}
+    for schedule in schedules:
+        domain = schedule.domain
+        walks = [(r.leaf, r.position, sizes[r.leaf]) for r in domain.trace.reads if r.leaf in sizes]
+        walks += [
+            (operand_leaves + o.leaf, o.place(domain.own_index), prod(o.dims))
+            for o in domain.outputs
+        ]
+        found -= {leaf for leaf, place, size in walks if not _is_walked(schedule, place, size)}
+        found -= {operand_leaves + o.leaf for o in domain.outer}
+    return frozenset(found)
+
+
+def _is_walked(schedule: NestSchedule, place: Expr, size: int) -> bool:
+    """Whether the units' outermost variable goes through the nest's share of an array."""
+    domain = schedule.domain
+    share = size * domain.size / prod(domain.outputs[0].dims)
+    if not domain.variables:
+        return share <= 1  # a corner
+    if schedule.tile is not None or (schedule.inner and schedule.block):
+        return False
+    if schedule.prefix == 0 and len(domain.variables) > 1:
+        return False
+    step = place.coefficient(domain.variables[0])
+    return step is not None and step * domain.extents[0] >= _ALL * share

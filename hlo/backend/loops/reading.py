@@ -1,0 +1,82 @@
+"""Reading: what an expression reads, by name, as a loop schedule shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hlo.backend.loops.expression import Expression, Leaf, Node, Path
+from hlo.backend.loops.trace import reduced_index, trace
+from hlo.indexing import affine
+from hlo.indexing.affine import Index, Variable
+from hlo.ir.dtype import F32
+from hlo.ir.instruction import Instruction
+
+Root = tuple[Instruction, Index, Path]
+
+
+def name_of(expression: Expression, operand: Instruction) -> str:
+    """p0, p1, .. for what is read from memory, else the instruction that makes it."""
+    source, path = expression.source(operand, ())
+    leaf = expression.leaves.get((source, path))
+    return source.name if leaf is None or leaf.number < 0 else f"p{leaf.number}"
+
+
+def arrays_of(fold: Instruction) -> list[Root]:
+    """What is folded, at an index that may be any."""
+    dims = fold.shape.elements[0].dims if fold.shape.is_tuple else fold.shape.dims
+    if fold.opcode == "reduce":
+        at = tuple(affine.of(Variable(f"d{k}", 0, max(n - 1, 0))) for k, n in enumerate(dims))
+        index, _ = reduced_index(fold, at)
+    else:
+        index = free_index(fold.operands[0].shape.dims)
+    arrays = fold.operands[: len(fold.operands) // 2]
+    return [(x, index, ()) for x in arrays]
+
+
+def free_index(dims: Sequence[int]) -> Index:
+    """An index that may be any."""
+    return tuple(affine.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
+
+
+def names_read(
+    expression: Expression, kept: Iterable[Instruction], roots: Sequence[Root]
+) -> tuple[str, ...]:
+    """Operands p0, p1, ..; folds and what stages have left (kept) by their names, in place of what
+    these read.
+    """
+    own, left = expression.leaves, Leaf(F32, 0)
+    made: dict[Node, Leaf] = {(value, ()): left for value in kept}
+    expression.leaves = own | made
+    try:
+        folds = [fold for fold, _ in trace(expression, list(roots)).reductions]
+        for fold in (*folds, *_windows(expression, roots)):
+            count = len(fold.shape.elements) if fold.shape.is_tuple else 0
+            paths: list[Path] = [(k,) for k in range(count)] or [()]
+            made |= {(fold, path): left for path in paths}
+        expression.leaves = own | made
+        found = trace(expression, list(roots))
+    finally:
+        expression.leaves = own
+    leaves = sorted({r.leaf for r in found.reads if r.leaf >= 0})
+    values = dict.fromkeys(r.source.name for r in found.reads if r.leaf < 0)
+    return (*(f"p{leaf}" for leaf in leaves), *values)
+
+
+def _windows(expression: Expression, roots: Sequence[Root]) -> list[Instruction]:
+    """The folds over windows that the roots rest on, those first that are met first."""
+    stack = [expression.source(o, path) for o, _, path in roots]
+    seen = set(stack)
+    found: list[Instruction] = []
+    while stack:
+        top, path = stack.pop()
+        if (top, path) in expression.leaves:
+            continue
+        if top.opcode == "reduce-window":
+            found.append(top)
+            continue
+        for operand in top.operands:
+            source = expression.source(operand, ())
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return found
