@@ -13,13 +13,13 @@ from collections.abc import Collection
 from math import gcd, prod
 
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept import Kept
 from hlo.backend.kernels.part import Part, covers
 from hlo.backend.kernels.thread_memory import thread_memory
 from hlo.backend.lanes.access import Memory
 from hlo.backend.loops.expression import Leaf, Path
+from hlo.backend.loops.folds import UNROLLED
 from hlo.backend.loops.trace import Read, reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable

@@ -6,8 +6,8 @@ part --lane_axis--> Axis: vectors a round, what becomes of the elements after th
 from __future__ import annotations
 
 from hlo.backend.kernels.part import Part
-from hlo.backend.lanes.lane_loops import MOST_SHORT
 from hlo.backend.loops.schedule import Axis, Role, Tail, axis_name
+from hlo.backend.loops.vectors import MOST_SHORT
 
 _FEW_VECTORS = 4  # of an array that a loop's iterations may hand on in registers
 

@@ -9,20 +9,19 @@ import itertools
 from math import prod
 
 from hlo.analysis.reducers import reducer_of
-from hlo.backend.emitters.reduction import (
+from hlo.backend.kernels.outputs import Output
+from hlo.backend.kernels.part import LIGHT, Part, Squares
+from hlo.backend.kernels.units import UNITS, choose_units
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.folds import (
     FEWEST_TURNED,
     MOST_ROW_OPS,
     MOST_ROW_READS,
     UNROLLED,
     most_turned,
 )
-from hlo.backend.kernels.outputs import Output
-from hlo.backend.kernels.part import LIGHT, Part, Squares
-from hlo.backend.kernels.units import UNITS, choose_units
-from hlo.backend.lanes.lane_loops import fitting, narrowed
-from hlo.backend.lanes.transposed import MOST_LANES
-from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.trace import Trace, trace
+from hlo.backend.loops.vectors import MOST_LANES, fitting, narrowed
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable
 

@@ -15,7 +15,6 @@ from math import prod
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reading import names_read
-from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.kernels.kept_strips import KeptStrip
 from hlo.backend.kernels.lane_axis import lane_axis, strip_axis
 from hlo.backend.kernels.numbering import Span, spans_of, total_of
@@ -27,6 +26,7 @@ from hlo.backend.kernels.rows import SavedRow
 from hlo.backend.kernels.shadow_streams import stream_nodes
 from hlo.backend.kernels.squares import is_fenced
 from hlo.backend.kernels.stage import Written
+from hlo.backend.loops.folds import UNROLLED
 from hlo.backend.loops.opened import Record
 from hlo.backend.loops.placing import placed
 from hlo.backend.loops.schedule import (

@@ -20,7 +20,7 @@ from msgspec import Struct
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.joining import Accumulators
-from hlo.backend.emitters.reduction import BLOCK, Space, space_of
+from hlo.backend.emitters.reduction import Space, space_of
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import Carried
 from hlo.backend.kernels.part import Part, Walk, reduce_dims
@@ -29,6 +29,7 @@ from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.lanes.types import Lanes
+from hlo.backend.loops.folds import BLOCK
 from hlo.backend.loops.trace import reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index

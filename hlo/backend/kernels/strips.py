@@ -16,7 +16,6 @@ from math import prod
 from msgspec import Struct, field
 
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.emitters.reduction import UNROLLED
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.kept_strips import KeptStrip
 from hlo.backend.kernels.lane_axis import strip_axis
@@ -24,6 +23,7 @@ from hlo.backend.kernels.outputs import Output, store
 from hlo.backend.kernels.part import Part, is_within, reduce_dims
 from hlo.backend.kernels.parts import traced
 from hlo.backend.lanes.lane_loops import lane_loop_between, masked_loop
+from hlo.backend.loops.folds import UNROLLED
 from hlo.backend.loops.schedule import Tail
 from hlo.backend.loops.trace import Trace
 from hlo.indexing import affine

@@ -86,7 +86,8 @@ class Axis(Struct, frozen=True):
 
     tail_step: elements of a round after the last full one, where these have a loop of their own.
     of: the extent of the whole, of which this axis runs over the part between two bounds known at
-    run time (0: over all of it). blocks: steps whose sums are added apart, the largest first.
+    run time (0: over all of it). blocks: steps whose sums are added apart, the largest first;
+    apart: so is that of each step, over the axes inside of it.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Axis(Struct, frozen=True):
     tail_step: int = 0
     of: int = 0
     blocks: tuple[int, ...] = ()
+    apart: bool = False
     direction: Direction = Direction.FORWARD
 
     @property

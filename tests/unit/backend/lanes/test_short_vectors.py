@@ -5,7 +5,7 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.backend.lanes.lane_loops import fitting, narrowed
+from hlo.backend.loops.vectors import fitting, narrowed
 
 LOOP = """HloModule m
 body {{
