@@ -29,10 +29,9 @@ from hlo.backend.loops.folds import (
     domain_of,
     factored,
     fold_form,
-    is_used_alone,
     kinds_of,
 )
-from hlo.backend.loops.schedule import Axis, Reduction, Role, Source, Tree
+from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.dtype import DType
@@ -154,10 +153,6 @@ class Space(Struct):
         """f(a, x), wide."""
         return reducers.apply(self.elemental.nest, self.reducer, a, x, rounds=False)
 
-    def join(self, a: Accumulators, b: Accumulators) -> Accumulators:
-        """f of two partial results, the earlier one on the left where that matters."""
-        return reducers.join(self.elemental.nest, self.reducer, a, b, self.kinds)
-
     def _summed(self, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
         pairs = zip(left, right, strict=True)
         return [self.applied(a, b) for a, b in pairs]
@@ -237,12 +232,11 @@ class Space(Struct):
         with elemental.in_other_lanes():
             flat = self._over_vectors(indices, form, start)
         partial = self._regrouped(flat, copies * len(indices))
-        return self._finished(
-            [
-                self.joining.joined_copies([partial[c * len(indices) + n] for c in range(copies)])
-                for n in range(len(indices))
-            ]
-        )
+        totals = [
+            self.joining.joined_copies([partial[c * len(indices) + n] for c in range(copies)])
+            for n in range(len(indices))
+        ]
+        return self._finished(totals, form)
 
     def _over_vectors(
         self, indices: list[Index], form: Reduction, start: list[Value]
@@ -318,13 +312,11 @@ class Space(Struct):
             results.append(new)
         return results
 
-    def _finished(self, totals: list[Accumulators]) -> list[Accumulators]:
-        """Vectors halved until one lane is left, and the initial value."""
-        lanes = types.width(totals[0][0])
-        if lanes > 1 and [k.is_pred for k in self.kinds] == [True] and self.reducer.idempotent:
+    def _finished(self, totals: list[Accumulators], form: Reduction) -> list[Accumulators]:
+        """One lane of each vector is left, and the initial value is taken in."""
+        if form.join is Join.TESTED:
             return [self.joining.tested(total) for total in totals]
-        are_pairs = len(totals).bit_count() == 1 < len(totals)
-        if lanes > 1 and are_pairs and not is_used_alone(self.instruction):
+        if form.join is Join.TOGETHER:
             ended = [self._ended(total) for total in self.joining.halved_together(totals)]
             return self.joining.taken_apart(ended, len(totals))
         return [self._ended(self.joining.halved(total)) for total in totals]

@@ -21,7 +21,7 @@ from hlo.analysis.op_costs import HEAVY
 from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.attributes.window import Window
 from hlo.backend.loops.expression import Expression
-from hlo.backend.loops.schedule import Axis, Reduction, Role, Source, Tail, Tree, axis_name
+from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tail, Tree, axis_name
 from hlo.backend.loops.trace import trace
 from hlo.backend.loops.vectors import covering
 from hlo.indexing import affine, spaces
@@ -157,7 +157,20 @@ def _across(asked: _Asked, full: int) -> Reduction:
         results=results,
         accumulators=copies,
         tree=Tree.BLOCKS if is_long else Tree.IN_ORDER,
+        join=_join(asked) if lanes > 1 else Join.NONE,
     )
+
+
+def _join(asked: _Asked) -> Join:
+    """How lanes meet. Of results side by side together, in fewer steps, unless one of them is
+    waited for.
+    """
+    count = len(asked.indices)
+    if asked.reducer.idempotent and [k.is_pred for k in kinds_of(asked.reduce)] == [True]:
+        return Join.TESTED
+    if count.bit_count() == 1 < count and not _is_used_alone(asked.reduce):
+        return Join.TOGETHER
+    return Join.HALVED
 
 
 def factored(expression: Expression, reduce: Instruction, index: Index) -> tuple[int, ...]:
@@ -211,7 +224,7 @@ def _rounds(reducer: Reducer, kinds: Sequence[DType]) -> bool:
     return reducer.sums and any(k.is_float or k.is_complex for k in kinds)
 
 
-def is_used_alone(reduce: Instruction) -> bool:
+def _is_used_alone(reduce: Instruction) -> bool:
     """Whether much is done with each result, or lanes take it again: none may wait for another."""
     stack, seen = [reduce], {reduce}
     while stack and len(seen) < _MOST_SEARCHED:

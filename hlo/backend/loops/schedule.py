@@ -74,6 +74,15 @@ class Source(Enum):
     TURNED = "rows turned in registers"
 
 
+class Join(Enum):
+    """How the lanes of a reduction's vectors meet, so that one is left of each result."""
+
+    NONE = "as they are"  # there are no such vectors, or they have one lane
+    HALVED = "halved"  # the lower half with the upper one, again and again
+    TOGETHER = "halved together"  # in the same order, those of results side by side in one vector
+    TESTED = "tested at once"  # truths, by one comparison of all their bits
+
+
 class Direction(Enum):
     """From which end an axis is walked."""
 
@@ -144,6 +153,7 @@ class Reduction(Struct, frozen=True):
     accumulators: int = 1
     tree: Tree = Tree.IN_ORDER
     source: Source = Source.DIRECT
+    join: Join = Join.NONE
     reads: tuple[str, ...] = ()
     fills: tuple[str, ...] = ()
     body: tuple[Node, ...] = ()
