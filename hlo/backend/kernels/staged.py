@@ -18,7 +18,9 @@ from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
     windows,
 )
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.functions import PARAMETERS, Function
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.records import Label
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels import costs
@@ -55,11 +57,11 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     elemental.scratch_slot = count + len(leaves_of(instruction.shape))
     record = elemental.nest.begin_record() if target.schedules is not None else None
     units, written = _emit_parts(elemental, parts)
-    text = function_text(w)
+    function = staged_function(w)
     if target.schedules is not None and record is not None:
-        target.schedules.enter(text, shadow(elemental, record, parts, written), record)
+        target.schedules.enter(function.text, shadow(elemental, record, parts, written), record)
     return Kernel(
-        text,
+        function,
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -72,10 +74,10 @@ def staged_kernel(instruction: Instruction, target: Target) -> Kernel:
     )
 
 
-def function_text(w: Writer) -> str:
+def staged_function(w: Writer) -> Function:
     """The kernel's function around what was written."""
-    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {"
-    return "\n".join([head, "entry:", *w.lines, "  ret void", "}", ""])
+    w.ret()
+    return Function(PARAMETERS, [Label("entry"), *w.records])
 
 
 def _arrays(shape: Shape) -> list[Shape]:

@@ -24,7 +24,7 @@ from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.carried_sums import carried_of
 from hlo.backend.kernels.outputs import Output, enter_outputs, outputs_of, store
-from hlo.backend.kernels.staged import enter_operands, function_text, lanes_of
+from hlo.backend.kernels.staged import enter_operands, lanes_of, staged_function
 from hlo.backend.kernels.window_row import RowFold, suits
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
@@ -72,12 +72,12 @@ def window_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     scan = _Scan(elemental, instruction, output, running)
     record = elemental.nest.begin_record() if target.schedules is not None else None
     scan.emit()
-    text = function_text(w)
+    function = staged_function(w)
     if target.schedules is not None:
-        target.schedules.enter(text, scan.schedule(), record)
+        target.schedules.enter(function.text, scan.schedule(), record)
     size_bytes = 2 * instruction.shape.size_bytes
     return Kernel(
-        text,
+        function,
         scan.units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
