@@ -57,14 +57,14 @@ def annotated(
         kernel = program.kernels[number]
         names = [i.name for i in instructions]
         if name in (f"k{number}", symbol(kernel), *names):
-            parts.append(_kernel_text(number, kernel, list(instructions), machine))
+            parts.append(_kernel_function(number, kernel, list(instructions), machine))
     if not parts:
         known = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in users.items())
         raise HloError("arguments", f"there is no kernel {name}, expected one of: {known}")
     return "\n".join(parts)
 
 
-def _kernel_text(
+def _kernel_function(
     number: int, kernel: Kernel, instructions: list[Instruction], machine: Machine | None
 ) -> str:
     label = f"kernel_{number}"

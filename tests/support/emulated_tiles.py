@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from msgspec.structs import replace
 
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 
 ROWS, ROW_BYTES = 16, 64
@@ -95,4 +96,5 @@ def _emulated(kernel: Kernel) -> Kernel:
     text = renamed(kernel.text)
     for line in permission:
         text = text.replace(line + "\n", "")
-    return replace(kernel, text=text, declarations=tuple(map(renamed, kernel.declarations)))
+    declared = tuple(map(renamed, kernel.declarations))
+    return replace(kernel, function=Opaque("KERNEL", text), declarations=declared)

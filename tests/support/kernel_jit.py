@@ -27,7 +27,7 @@ def kernel_function(
     instruction: Instruction, kernel: Kernel, ranges: int = 2
 ) -> Callable[..., list[np.ndarray]]:
     """Operand arrays to result arrays. Bytes around results and scratch are checked for writes."""
-    text = "\n".join([*kernel.declarations, *kernel.globals, kernel.text])
+    text = "\n".join([*kernel.declarations, *(x.text for x in kernel.globals), kernel.text])
     address = compile_text(text.replace("@KERNEL", "@test"), "test")
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)
     shapes = leaves_of(instruction.shape)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # compiles lane code outside of the backend
 import numpy as np
 
+from hlo.backend.ir.functions import Function
+from hlo.backend.ir.records import Arithmetic
 from hlo.backend.ir.writer import Value, Writer, scalar_of, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_machine
@@ -74,18 +76,21 @@ def compile_texts(text: str, symbols: Sequence[str]) -> list[int]:
     return [engine.get_function_address(symbol) for symbol in symbols]
 
 
+COUNT = Value("%n", "i64")
+
+
 def module_text(w: Writer, body: str) -> str:
-    return "\n".join([*w.declarations.values(), *w.globals.values(), body])
+    return "\n".join([*w.declarations.values(), *(x.text for x in w.globals.values()), body])
 
 
 def _text(
     body: Body, operands: Sequence[str], results: Sequence[str], *, lanes: int, target: Target
 ) -> str:
     w = Writer()
-    w.emit("br label %loop")
+    i, following, more = Value("%i", "i64"), Value("%next", "i64"), Value("%more", "i1")
+    w.branch("loop")
     w.label("loop")
-    w.emit("%i = phi i64 [0, %0], [%next, %latch]")
-    i = Value("%i", "i64")
+    w.phi("i64", (w.int(0), "0"), (following, "latch"), name=i.text)
     start = w.binary("mul", i, w.int(lanes))
     loaded = []
     for k, scalar in enumerate(operands):
@@ -95,13 +100,13 @@ def _text(
         _store(w, value, _base(w, len(operands) + k), start, scalar)
     w.branch("latch")
     w.label("latch")
-    w.emit("%next = add i64 %i, 1")
-    w.emit("%more = icmp slt i64 %next, %n")
-    w.emit("br i1 %more, label %loop, label %done")
+    w.append(Arithmetic("%next", "i64", "add", (i, w.int(1))))
+    w.append(Arithmetic("%more", "i1", "icmp slt", (following, COUNT)))
+    w.branch_if(more, "loop", "done")
     w.label("done")
-    w.emit("ret void")
-    function = "\n".join(["define void @test(ptr %buffers, i64 %n) {", *w.lines, "}"])
-    return module_text(w, function)
+    w.ret()
+    function = Function((Value("%buffers", "ptr"), COUNT), w.records, symbol="test")
+    return module_text(w, function.text)
 
 
 def _base(w: Writer, k: int) -> Value:

@@ -22,6 +22,7 @@ from hlo.backend.planning.schedule import schedule
 from hlo.ir.instruction import Instruction
 from hlo.parser.parse import parse
 from hlo.runtime.executable import Executable
+from tests.support.llvm_text import function_of
 
 LLVM = {"f32": "float", "s32": "i32", "pred": "i8"}
 FLOAT = {"add": "fadd", "subtract": "fsub", "multiply": "fmul"}
@@ -78,7 +79,7 @@ done:
 }}
 """
     pairs = frozenset({(0, 0), (1, 0)}) if same else frozenset[tuple[int, int]]()
-    return Kernel(text, size, in_place=pairs, bytes_moved=12 * size, flops=size)
+    return Kernel(function_of(text), size, in_place=pairs, bytes_moved=12 * size, flops=size)
 
 
 def update(instruction: Instruction, target: Target) -> Kernel | None:
@@ -109,7 +110,8 @@ def update(instruction: Instruction, target: Target) -> Kernel | None:
         "declare i32 @llvm.smax.i32(i32, i32)",
         "declare i32 @llvm.smin.i32(i32, i32)",
     )
-    return Kernel(text, 1, declarations=declared, must_alias=frozenset({(0, 0)}), bytes_moved=8)
+    made = function_of(text)
+    return Kernel(made, 1, declarations=declared, must_alias=frozenset({(0, 0)}), bytes_moved=8)
 
 
 FAMILIES = {Way.STAGED: (elementwise, update)}

@@ -58,7 +58,7 @@ LONG: dict[str, str] = {}
 # Instructions are asked about in one room, which knows machines, the writer and types.
 INSTRUCTIONS = "hlo/backend/isa"
 BELOW_INSTRUCTIONS = {"hlo.machine", "hlo.once", "hlo.backend.ir.writer", "hlo.backend.ir.kernel"}
-BELOW_INSTRUCTIONS |= {"hlo.ir", "hlo.ir.dtype"}
+BELOW_INSTRUCTIONS |= {"hlo.backend.ir.values", "hlo.backend.ir.records", "hlo.ir", "hlo.ir.dtype"}
 # Those that describe machines, and that tell LLVM of one.
 KNOW_FEATURES = {"hlo/machine.py", "hlo/backend/linking/toolchain.py"}
 HLO_WORDS = {"bf16", "popcnt"}  # a type, an op

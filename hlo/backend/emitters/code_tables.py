@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.applied import apply
 from hlo.backend.ir import filling
+from hlo.backend.ir.values import listed, poison
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
@@ -45,7 +46,7 @@ def _table(nest: Nest, expression: Expression, chain: Chain) -> Value:
         if found is None:
             entries = table_of(expression, chain).entries
             inner = _filling(nest.target, expression, chain, entries)
-            digest = hashlib.sha256("\n".join(inner.lines).encode())
+            digest = hashlib.sha256(inner.text().encode())
             name = f"hlo.codes.{digest.hexdigest()[:20]}"
             kind = types.storage_scalar(chain.root.shape.dtype)
             filling.enter(nest.w, name, f"[{entries + _EXTRA} x {kind}]", inner)
@@ -60,11 +61,11 @@ def _filling(target: Target, expression: Expression, chain: Chain, entries: int)
     nest = Nest(w, target)
     source = chain.source[0].shape.dtype
     scalar = types.storage_scalar(source)
-    counting = ", ".join(f"{scalar} {k}" for k in range(_LANES))
+    counting = listed(scalar, tuple(range(_LANES)))
 
     def round_of(i: Value, _: list[Value]) -> list[Value]:
         first = w.splat(w.cast("trunc", i, scalar), _LANES)
-        raw = w.binary("add", first, Value(f"<{counting}>", vector_of(scalar, _LANES)))
+        raw = w.binary("add", first, counting)
         x = types.decoded(w, nest.target, raw, source)
         result = _evaluated(nest, expression, chain, x)
         code = types.encoded(w, nest.target, result, chain.root.shape.dtype)
@@ -72,7 +73,7 @@ def _filling(target: Target, expression: Expression, chain: Chain, entries: int)
         return []
 
     nest.loop(0, entries, _LANES, [], round_of)
-    w.emit("ret void")
+    w.ret()
     return w
 
 
@@ -135,9 +136,8 @@ def _one_by_one(w: Writer, entries: Value, code: Value, kind: str) -> Value:
     """Lanes of the table's entries."""
     if code.lanes == 1:
         return w.load(w.address(entries, code, kind), kind, 1)
-    result = Value("poison", vector_of(kind, code.lanes))
+    result = poison(vector_of(kind, code.lanes))
     for lane in range(code.lanes):
         entry = w.load(w.address(entries, w.extract(code, lane), kind), kind, 1)
-        text = f"insertelement {result.typed}, {entry.typed}, i64 {lane}"
-        result = w.pure(result.type, text)
+        result = w.insert(result, entry, lane)
     return result

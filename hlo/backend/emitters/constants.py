@@ -55,12 +55,11 @@ def array(w: Writer, literal: Literal) -> Value:
     if literal.is_elided:
         raise HloError("elided-constant", "constant: the value is {...}, expected a literal")
     data = np.ascontiguousarray(literal.array).tobytes()
-    symbol = f"@.data.{hashlib.sha256(data).hexdigest()[:20]}"
+    symbol = f".data.{hashlib.sha256(data).hexdigest()[:20]}"
     text = "".join(f"\\{byte:02X}" for byte in data)
-    w.globals[symbol] = (
-        f'{symbol} = private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
-    )
-    return Value(symbol, "ptr")
+    definition = f'private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
+    w.enter_data(symbol, f"@{symbol} = {definition}")
+    return Value(f"@{symbol}", "ptr")
 
 
 def clamped_index(w: Writer, value: Value, dtype: DType, low: int, high: int) -> Value:

@@ -84,7 +84,7 @@ class Elemental:
         """Where a leaf with an entry in the table lies."""
         w = self.nest.w
         slot = w.address(Value("%buffers", "ptr"), w.int(leaf.number), "ptr")
-        base = w.pure("ptr", f"load ptr, ptr {slot}, align 8")
+        base = w.load_constant(slot, "ptr", 8)
         return Memory(base, leaf.dtype, leaf.size, leaf.number)
 
     # -- evaluation --------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.analysis.op_costs import FUNCTIONS
+from hlo.backend.ir.records import Arithmetic
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
@@ -59,7 +60,7 @@ def divided(
         assert isinstance(y, Value), "a real number"
         if y not in divisors:
             with nest.at(nest.depth_of(y)):
-                divisors[y] = prepared(nest.w, y) if _is_variable(y) else known(nest.w, y)
+                divisors[y] = known(nest.w, y) if y.is_constant else prepared(nest.w, y)
     own = [divisors[y] for y in ys]
     results = quotients(nest.w, [x for x in xs if isinstance(x, Value)], own)
     dtype = instruction.shape.dtype
@@ -84,38 +85,30 @@ def _applies(
         return False
     computation = instruction.computation
     assert computation is not None, "compiled instructions stand in one"
-    if y.type == "float" and (_is_variable(y) or computation.fact(_has_functions)):
+    if y.type == "float" and (not y.is_constant or computation.fact(_has_functions)):
         return False  # the divider works beside the other units, and they have more to do
-    return nest.depth_of(y) < nest.depth if _is_variable(y) else _fits(y)
+    return _fits(y) if y.is_constant else nest.depth_of(y) < nest.depth
 
 
 def _is_column(nest: Nest, y: Value) -> bool:
     """Whether each lane has a number of its own that an outer loop knows."""
-    return y.scalar_type == "double" and _is_variable(y) and nest.depth_of(y) < nest.depth
+    return y.scalar_type == "double" and not y.is_constant and nest.depth_of(y) < nest.depth
 
 
 def _has_functions(computation: Computation) -> bool:
     return any(instruction.opcode in FUNCTIONS for instruction in computation.instructions)
 
 
-def _is_variable(y: Value) -> bool:
-    """Whether the number is not in the code."""
-    return y.text.startswith("%")
-
-
-def _number(y: Value) -> float:
-    """A constant's value (LLVM writes floats and doubles alike, as a double's code)."""
-    return float(np.uint64(int(y.text, 16)).view(np.float64))
-
-
 def _fits(y: Value) -> bool:
+    """Of a constant."""
     low, high = _Y_RANGE[y.type]
-    return bool(y.text.startswith("0x") and 2.0**low <= abs(_number(y)) < 2.0**high)
+    return y.number is not None and 2.0**low <= abs(y.number) < 2.0**high
 
 
 def known(w: Writer, y: Value) -> Divisor:
     """What divides by a number in the code."""
-    form, value = _NUMPY[y.type], _number(y)
+    form, value = _NUMPY[y.type], y.number
+    assert value is not None, "a constant"
     near, exact = float(form(1.0) / form(value)), 1 / Fraction(value)
     is_beyond = abs(Fraction(near)) > abs(exact)
     down = float(np.nextafter(form(near), form(0.0))) if is_beyond else near
@@ -162,12 +155,12 @@ def quotients(w: Writer, xs: Sequence[Value], divisors: Sequence[Divisor]) -> li
     w.restore(known)
     w.label(slow)
     divided = [
-        w.assign(x.type, f"fdiv {x.typed}, {y}") for x, (*_, y) in zip(xs, splats, strict=True)
+        w.assign(Arithmetic, x.type, "fdiv", x, y) for x, (*_, y) in zip(xs, splats, strict=True)
     ]
     w.branch(done)
     w.label(done)
     return [
-        w.assign(a.type, f"phi {a.type} [{a}, %{quick}], [{b}, %{slow}]")
+        w.phi(a.type, (a, quick), (b, slow), is_tight=True).value
         for a, b in zip(found, divided, strict=True)
     ]
 

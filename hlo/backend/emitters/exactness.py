@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-
-import numpy as np
 
 from hlo.analysis.op_costs import EXACT
 from hlo.backend.ir.writer import Value
@@ -17,7 +14,6 @@ from hlo.ir.instruction import Instruction
 
 # Of 16 bits: an integer next to a number has no more bits than it, nor has a remainder.
 _EXACT_HALVES = frozenset({"floor", "ceil", "round-nearest-even", "round-nearest-afz", "remainder"})
-_CONSTANT = re.compile(r"(?:splat \(float )?0x([0-9A-F]{16})\)?")
 
 
 def is_exact(instruction: Instruction, operands: Sequence[Lanes], kinds: Sequence[DType]) -> bool:
@@ -46,8 +42,8 @@ def _is_enlarged(opcode: str, x: Lanes, y: Lanes) -> bool:
 
 def _is_large_power(lanes: Lanes) -> bool:
     assert isinstance(lanes, Value), "a real number"
-    found = _CONSTANT.fullmatch(lanes.text)
-    if found is None:
+    factor = lanes.element.number
+    if factor is None:
         return False
-    number = abs(float(np.uint64(int(found[1], 16)).view(np.float64)))
+    number = abs(factor)
     return 1.0 <= number < math.inf and math.frexp(number)[0] == 0.5

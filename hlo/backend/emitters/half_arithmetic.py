@@ -37,8 +37,7 @@ def _code(nest: Nest, lanes: Lanes) -> Value:
     w = nest.w
     if lanes.lanes > 1:
         return types.encoded(w, nest.target, lanes, dt.F16)
-    if lanes.text.startswith("0x"):
-        number = np.uint64(int(lanes.text, 16)).view(np.float64)
-        return w.int(int(number.astype(np.float16).view(np.int16)), "i16")
+    if lanes.number is not None:
+        return w.int(int(np.float64(lanes.number).astype(np.float16).view(np.int16)), "i16")
     with nest.at(nest.depth_of(lanes)):
         return types.encoded(w, nest.target, lanes, dt.F16)

@@ -84,8 +84,7 @@ def _remainder(dtype: DType, a: Term, b: Term) -> Term:
 
 def _is_harmless(b: Term) -> bool:
     """Whether it is a number in the code, neither 0 nor -1: LLVM divides by it with a product."""
-    text = b.value.text.removeprefix(f"splat ({b.scalar} ").removesuffix(")")
-    return text.lstrip("-").isdigit() and int(text) not in (0, -1)
+    return b.value.element.integer not in (None, 0, -1)
 
 
 def _safe_divisor(dtype: DType, a: Term, b: Term) -> Term:
@@ -103,7 +102,7 @@ def _quotient(dtype: DType, a: Term, b: Term) -> Term:
     integer k differs from it by at least 1/b, more than the rounding error a/b 2^-p.
     """
     opcode = "sdiv" if dtype.is_signed else "udiv"
-    if a.lanes == 1 or dtype.bits == 64 or not b.value.text.startswith("%"):
+    if a.lanes == 1 or dtype.bits == 64 or b.value.is_constant:
         return a.of(a.w.binary(opcode, a.value, b.value))
     scalar = "double" if dtype.bits == 32 else "float"
     x, y = (t.to(scalar, signed=dtype.is_signed) for t in (a, b))
@@ -138,8 +137,8 @@ def _shift_right_arithmetic(dtype: DType, x: Term, y: Term) -> Term:
 
 def _is_within(y: Term, limit: int) -> bool:
     """Whether y is a number in the code, the same in all lanes, with 0 <= y < limit."""
-    text = y.value.text.removeprefix(f"splat ({y.scalar} ").removesuffix(")")
-    return text.isdecimal() and int(text) < limit
+    number = y.value.element.integer
+    return number is not None and 0 <= number < limit
 
 
 def _shift_amount(dtype: DType, y: Term) -> tuple[Term, Term]:

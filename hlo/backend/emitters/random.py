@@ -11,6 +11,7 @@ from math import prod
 
 from hlo.backend.emitters.elemental import Elemental, emits
 from hlo.backend.emitters.values import of_bits
+from hlo.backend.ir.values import poison
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes
@@ -196,7 +197,7 @@ def _philox(elemental: Elemental, state: list[Value], block: Value) -> list[Valu
     type = counters[0].type
     words = f"{{{type}, {type}, {type}, {type}}}"
     made = outlined("philox", operands, _rounds, words).value
-    return [w.pure(type, f"extractvalue {made.typed}, {k}") for k in range(4)]
+    return [w.extract_value(made, k, type) for k in range(4)]
 
 
 def _rounds(*operands: Term) -> Term:
@@ -214,9 +215,9 @@ def _rounds(*operands: Term) -> Term:
             _low(w, p),
         ]
         keys = [w.binary("add", k, w.int(r, type)) for k, r in zip(keys, raises, strict=True)]
-    words = Value("poison", f"{{{type}, {type}, {type}, {type}}}")
+    words = poison(f"{{{type}, {type}, {type}, {type}}}")
     for k, value in enumerate(c):
-        words = w.assign(words.type, f"insertvalue {words.typed}, {value.typed}, {k}")
+        words = w.insert_value(words, value, k)
     return operands[0].of(words)
 
 

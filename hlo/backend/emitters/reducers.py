@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hlo.analysis.reducers import Reducer
 from hlo.backend.emitters.applied import inlined
-from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
@@ -97,10 +97,7 @@ def turned(w: Writer, lanes: Lanes, step: int) -> Lanes:
 
 def _shuffled(w: Writer, sources: Sequence[Lanes], order: Sequence[int]) -> Lanes:
     """The lanes of one or two vectors in an order."""
-    numbers = f"<{len(order)} x i32> <{', '.join(f'i32 {n}' for n in order)}>"
     found = []
     for first, *rest in zip(*(parts(s) for s in sources), strict=True):
-        second = rest[0].typed if rest else f"{first.type} poison"
-        type = vector_of(first.scalar_type, len(order))
-        found.append(w.pure(type, f"shufflevector {first.typed}, {second}, {numbers}"))
+        found.append(w.shuffle(first, rest[0] if rest else None, order))
     return joined(found)

@@ -115,7 +115,7 @@ def _part(elemental: Elemental, instruction: Instruction, whole: Lanes, which: E
         amount = elemental.nest.lane_values(moved, lanes, "i64")
     else:
         amount = w.splat(elemental.nest.scalar(moved), lanes)
-    amount = Value(amount.text, vector_of("i64", lanes))
+    amount = amount.of_type(vector_of("i64", lanes))
     if wide.scalar_type != "i64":
         amount = w.cast("trunc", amount, wide.type)
     return of_bits(elemental, w.binary("lshr", wide, amount), target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.backend.ir.records import Alloca, Arithmetic, Call, Load
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.generic import FloatMode
 
@@ -11,14 +12,15 @@ def around(run: str, mode: FloatMode, declarations: dict[str, str]) -> list[str]
     what it calls is declared.
     """
     w, old, new = Writer(declarations=declarations), Value("%old", "ptr"), Value("%new", "ptr")
+    bits, flush, status = (Value(f"%{name}", "i32") for name in ("bits", "flush", "status"))
     for slot in (old, new):
-        w.emit(f"{slot} = alloca i32")
+        w.append(Alloca(slot.text, "ptr", "alloca", (), memory="i32"))
     mode.save(w, old)
-    w.emit(f"%bits = load i32, {old.typed}")
-    w.emit(f"%flush = or i32 %bits, {mode.flushing}")
-    w.emit(f"store i32 %flush, {new.typed}")
+    w.append(Load(bits.text, bits.type, "load", (old,)))
+    w.append(Arithmetic(flush.text, flush.type, "or", (bits, w.int(mode.flushing, "i32"))))
+    w.emit("store", flush, new)
     mode.set(w, new)
-    w.emit(f"%status = call i32 @{run}(ptr %frame)")
+    w.append(Call(status.text, status.type, "call", (Value("%frame", "ptr"),), symbol=run))
     mode.set(w, old)
-    w.emit("ret i32 %status")
-    return w.lines
+    w.ret(status)
+    return [str(record) for record in w.records]

@@ -113,7 +113,7 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
 
 def _cut_to_shares(kernels: dict[str, Kernel]) -> dict[str, Kernel]:
     """The kernels, long ones in pieces, so that each processor has its share of the lines."""
-    share = sum(k.text.count("\n") for k in kernels.values()) // processors()
+    share = sum(k.length for k in kernels.values()) // processors()
     longest = max(LEAST_CUT, min(MOST_CUT, LONG_SHARE * share // 100))
     return cut(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
 

@@ -78,7 +78,7 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
                 kernel = program.kernels[step.kernel]
                 if step.chunks > 1 or step.stride or kernel.needs_middle_end:
                     return False
-                lines += kernel.text.count("\n")
+                lines += kernel.length
                 work += step.cold_us - program.call_us
             case CopyStep():
                 work += step.us - program.call_us
@@ -367,7 +367,7 @@ def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list
     groups: list[list[ShortLoop]] = []
     room = 0
     for loop in loops:
-        lines = loop.text.count("\n") + sum(kernels[n].text.count("\n") for n in loop.kernels)
+        lines = loop.text.count("\n") + sum(kernels[n].length for n in loop.kernels)
         if not groups or lines > room:
             groups.append([])
             room = MODULE_LINES

@@ -28,6 +28,7 @@ from hlo.backend.entry import watch_ir
 from hlo.backend.entry.loop_ir import nested
 from hlo.backend.entry.run_ir import POLL
 from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa import assembly
 from hlo.backend.isa.amx import RELEASE, configuration, holds_tiles
@@ -128,13 +129,16 @@ class _Polling:
             if work.us > ROUND_US:
                 longer = self._text(function.text, work)
                 changed = replace(
-                    function, text=longer, declarations=(*function.declarations, DECLARED)
+                    function,
+                    function=Opaque("KERNEL", longer),
+                    declarations=(*function.declarations, DECLARED),
                 )
             made.append(changed)
             new = symbol(changed)
             text = re.sub(rf"@{name}\b", f"@{new}", text)
             declarations = tuple(re.sub(rf"@{name}\b", f"@{new}", d) for d in declarations)
-        return replace(kernel, text=text, declarations=declarations, functions=tuple(made))
+        code = Opaque("KERNEL", text)
+        return replace(kernel, function=code, declarations=declarations, functions=tuple(made))
 
     def _text(self, text: str, work: Work) -> str:
         function = _Function(text, self, work.units)
@@ -148,7 +152,7 @@ class _Polling:
         called = _CALLED.search(line)
         if called is None or called[1] not in self.functions:
             return 1
-        return self.functions[called[1]].text.count("\n")
+        return self.functions[called[1]].length
 
 
 class _Function:

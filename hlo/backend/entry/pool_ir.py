@@ -22,6 +22,7 @@ A chunk of a run that can be stopped (its frame, else null) goes in pieces of so
 from __future__ import annotations
 
 from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
+from hlo.backend.ir.records import GetElementPtr
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.select import base_of
 from hlo.machine import COMMON
@@ -51,14 +52,15 @@ def text(architecture: str) -> str:
     if mode := isa.float_mode:  # workers compute in the caller's floating-point mode
         slot = Value("%modeslot", "ptr")
         for w, access in ((get_mode, mode.save), (set_mode, mode.set)):
-            w.emit(f"{slot} = getelementptr i8, ptr @{STATE}, i64 {JOB + MODE}")
+            place = (Value(f"@{STATE}", "ptr"), w.int(JOB + MODE))
+            w.append(GetElementPtr(slot.text, "ptr", "getelementptr", place, element="i8"))
             access(w, slot)
     parts = pause.declarations | get_mode.declarations | set_mode.declarations
     return _TEMPLATE.format(
         declarations="\n".join(parts.values()),
-        pause="\n".join(pause.lines),
-        get_mode="\n".join(get_mode.lines),
-        set_mode="\n".join(set_mode.lines),
+        pause=pause.text(),
+        get_mode=get_mode.text(),
+        set_mode=set_mode.text(),
         futex=FUTEX_SYSCALL.get(architecture, 0),
         sched_yield=YIELD_SYSCALL.get(architecture, 0),
         state=STATE,

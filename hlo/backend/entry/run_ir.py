@@ -54,12 +54,13 @@ def text(architecture: str) -> str:
     if mode := base_of(architecture).float_mode:  # Python code runs in the usual one
         own, usual = Value("%mode", "ptr"), Value("%usual", "ptr")
         mode.save(w, own)
-        w.emit(f"store i32 {mode.usual}, {usual.typed}")
+        w.emit("store", w.int(mode.usual, "i32"), usual)
         mode.set(w, usual)
-        kept = len(w.lines)
+        kept = len(w.records)
         mode.set(w, own)
     declared = "\n".join(w.declarations.values())
-    look = _look("\n".join(w.lines[:kept]), "\n".join(w.lines[kept:]))
+    lines = [str(record) for record in w.records]
+    look = _look("\n".join(lines[:kept]), "\n".join(lines[kept:]))
     return "\n".join((_DECLARED, declared, _CLOCK, _ENTER, _POLLS, look, _PIECES))
 
 

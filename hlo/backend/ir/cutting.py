@@ -10,7 +10,6 @@ No value changes: our text allows LLVM to combine no two operations that round.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import itertools
 import re
@@ -19,7 +18,8 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.ir.definitions import only_needed
+from hlo.backend.ir.definitions import digest_of, only_needed
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.text_types import result_type
 
@@ -48,7 +48,7 @@ def cut(kernels: dict[str, Kernel], lines: int, longest: int = 0) -> dict[str, K
     them."""
     found: dict[str, Kernel] = {}
     for name, kernel in kernels.items():
-        if kernel.text.count("\n") <= longest:
+        if kernel.length <= longest:
             found[name] = kernel
             continue
         pieces: dict[str, Kernel] = {}
@@ -59,7 +59,7 @@ def cut(kernels: dict[str, Kernel], lines: int, longest: int = 0) -> dict[str, K
 
 def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     """The kernel without its largest loops, which are added to the pieces, cut again themselves."""
-    if kernel.text.count("\n") <= lines * _SLACK:
+    if kernel.length <= lines * _SLACK:
         return kernel
     function = _Function.read(kernel.text)
     if function is None:
@@ -73,13 +73,13 @@ def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     declared: list[str] = []
     for piece in chosen:
         made = _cut(_part(kernel, piece.text), lines, pieces)
-        piece.symbol = f"p_{_digest(made)}"
+        piece.symbol = f"p_{digest_of(made)}"
         pieces[piece.symbol] = made
         declared.append(piece.declaration())
-    rest = only_needed(kernel, function.without(chosen))
+    rest = only_needed(kernel, Opaque("KERNEL", function.without(chosen)))
     return replace(
         kernel,
-        text=rest.text,
+        function=rest.function,
         declarations=(*rest.declarations, *dict.fromkeys(declared)),
         globals=rest.globals,
     )
@@ -87,14 +87,7 @@ def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
 
 def _part(kernel: Kernel, text: str) -> Kernel:
     """A piece of a kernel, which calls itself what it needs."""
-    return replace(only_needed(kernel, text), functions=())
-
-
-def _digest(kernel: Kernel) -> str:
-    digest = hashlib.sha256(kernel.text.encode())
-    for line in (*kernel.globals, *kernel.declarations):
-        digest.update(line.encode())
-    return digest.hexdigest()[:20]
+    return replace(only_needed(kernel, Opaque("KERNEL", text)), functions=())
 
 
 class _Loop(Struct, eq=False):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from hlo.backend.ir.functions import Definition
 from hlo.backend.ir.kernel import Kernel
 
 _SYMBOL = re.compile(r"@([\w.$-]+)")
@@ -27,14 +28,13 @@ class Definitions(Struct):
         """The kernel's text under its own name; its globals are entered here."""
         self.declarations.update(dict.fromkeys(kernel.declarations))
         text = kernel.text.replace("@KERNEL", f"@{name}")
-        symbols = [symbol_of(line) for line in kernel.globals]
         changed = {
-            old: f"{old}.{name}"
-            for old, line in zip(symbols, kernel.globals, strict=True)
-            if self.by_symbol.get(old, line) != line
+            x.symbol: f"{x.symbol}.{name}"
+            for x in kernel.globals
+            if self.by_symbol.get(x.symbol, x.text) != x.text
         }
-        for old, line in zip(symbols, kernel.globals, strict=True):
-            self.by_symbol[changed.get(old, old)] = renamed(line, changed)
+        for x in kernel.globals:
+            self.by_symbol[changed.get(x.symbol, x.symbol)] = renamed(x.text, changed)
         return renamed(text, changed)
 
     def drop_declared(self, symbols: Iterable[str]) -> None:
@@ -48,30 +48,29 @@ class Definitions(Struct):
         return [*self.declarations, *self.by_symbol.values()]
 
 
-def only_needed(kernel: Kernel, text: str) -> Kernel:
+def only_needed(kernel: Kernel, function: Definition) -> Kernel:
     """A function as a kernel, with what it uses of the original's declarations and globals."""
-    by_symbol = {
-        symbol_of(line): line for line in (*kernel.declarations, *kernel.globals) if "@" in line
-    }
+    declared = {symbol_of(line): line for line in kernel.declarations if "@" in line}
+    texts = declared | {x.symbol: x.text for x in kernel.globals}
     used: set[str] = set()
-    waiting = [text]
+    waiting = [function.text]
     while waiting:
-        new = set(_SYMBOL.findall(waiting.pop())) & by_symbol.keys() - used
+        new = set(_SYMBOL.findall(waiting.pop())) & texts.keys() - used
         used |= new
-        waiting += [by_symbol[s] for s in new if not by_symbol[s].startswith("declare ")]
-    kept = {by_symbol[s] for s in used}
+        waiting += [texts[s] for s in new if not texts[s].startswith("declare ")]
+    kept = {texts[s] for s in used}
     return replace(
         kernel,
-        text=text,
+        function=function,
         declarations=tuple(x for x in kernel.declarations if x in kept or "@" not in x),
-        globals=tuple(x for x in kernel.globals if x in kept),
+        globals=tuple(x for x in kernel.globals if x.text in kept),
     )
 
 
 def symbol_of(line: str) -> str:
-    """The symbol that a global or a function definition defines."""
+    """The symbol that a declaration declares."""
     found = _SYMBOL.search(line)
-    assert found, f"a definition has a symbol: {line[:60]}"
+    assert found, f"a declaration has a symbol: {line[:60]}"
     return found[1]
 
 
@@ -84,7 +83,12 @@ def renamed(text: str, changed: dict[str, str]) -> str:
 
 def symbol(kernel: Kernel) -> str:
     """A name made from the text, so that the same kernel in another program is the same object."""
+    return f"k_{digest_of(kernel)}"
+
+
+def digest_of(kernel: Kernel) -> str:
+    """A hash of a kernel's text and of what it needs beside it."""
     digest = hashlib.sha256(kernel.text.encode())
-    for line in (*kernel.globals, *kernel.declarations):
+    for line in (*(x.text for x in kernel.globals), *kernel.declarations):
         digest.update(line.encode())
-    return f"k_{digest.hexdigest()[:20]}"
+    return digest.hexdigest()[:20]

@@ -16,20 +16,24 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from hlo.backend.ir.definitions import only_needed, symbol_of
+from hlo.backend.ir.functions import Function, Opaque
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.writer import Writer
+from hlo.backend.ir.writer import Value, Writer
+
+TABLE = Value("%table", "ptr")  # the parameter of what fills one
 
 _DECLARED = re.compile(r"@(?P<table>[\w.$-]+) = external constant (?P<type>\[[^]]*\])")
 
 
 def enter(w: Writer, table: str, type: str, inner: Writer) -> None:
-    """Enter a table beside a kernel. inner: the lines that write its entries to `%table`."""
+    """Enter a table beside a kernel. inner: the records that write its entries to `%table`."""
     w.declarations.update(inner.declarations)
     w.globals.update(inner.globals)
     w.declarations[table] = f"@{table} = external constant {type}, align 64"
-    body = "\n".join(inner.lines)
     entries = f"{table}.entries"
-    w.globals[entries] = f"define internal void @{entries}(ptr %table) {{\n{body}\n}}"
+    w.globals[entries] = Function(
+        (TABLE,), inner.records, symbol=entries, linkage="internal", ends_line=False
+    )
 
 
 def apart(kernels: dict[str, Kernel], fills: dict[str, Kernel]) -> dict[str, Kernel]:
@@ -39,7 +43,7 @@ def apart(kernels: dict[str, Kernel], fills: dict[str, Kernel]) -> dict[str, Ker
         tables = _tables(kernel.declarations)
         for table, type in tables.items():
             fills.setdefault(f"{table}.fill", _fill(kernel, table, type))
-        found[name] = only_needed(kernel, kernel.text) if tables else kernel
+        found[name] = only_needed(kernel, kernel.function) if tables else kernel
     return found
 
 
@@ -51,8 +55,11 @@ def _tables(declarations: Iterable[str]) -> dict[str, str]:
 
 def _fill(kernel: Kernel, table: str, type: str) -> Kernel:
     """A function without parameters that fills one of a kernel's tables, beside the table."""
-    text = f"define void @KERNEL() {{\n  call void @{table}.entries(ptr @{table})\n  ret void\n}}\n"
-    needed = only_needed(Kernel(text, 0, kernel.declarations, kernel.globals), text)
-    own = f"@{table} = global {type} zeroinitializer, align 64"
+    w = Writer()
+    w.call(f"{table}.entries", Value(f"@{table}", "ptr"))
+    w.ret()
+    function = Function((), w.records)
+    needed = only_needed(Kernel(function, 0, kernel.declarations, kernel.globals), function)
+    own = Opaque(table, f"@{table} = global {type} zeroinitializer, align 64")
     outside = tuple(x for x in needed.declarations if "@" not in x or symbol_of(x) != table)
     return replace(needed, declarations=outside, globals=(own, *needed.globals))

@@ -14,7 +14,7 @@ LEAST_LINES, MOST_LINES = 60, 500  # of a module: 500 are 15 ms of code generati
 
 def grouped(kernels: dict[str, Kernel]) -> list[dict[str, Kernel]]:
     """Kernels in groups of like length, one for each processor: a module costs 1 ms of set-up."""
-    lines = {name: k.text.count("\n") + SETUP_LINES for name, k in kernels.items()}
+    lines = {name: k.length + SETUP_LINES for name, k in kernels.items()}
     total = sum(lines.values())
     rounds = -(-total // (MOST_LINES * processors()))  # of modules, one on each processor
     count = max(min(rounds * processors(), total // LEAST_LINES), 1)

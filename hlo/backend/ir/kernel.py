@@ -1,4 +1,4 @@
-"""Kernel: one loop nest as LLVM text, keyed by its text, and the rules by which it is called.
+"""Kernel: one loop nest as a function, keyed by its text, and the rules by which it is called.
 
 Every kernel is `define void @NAME(ptr %buffers, i64 %begin, i64 %end)`: `buffers` points at a table
 of addresses (operand leaves in order, result leaves in order, then one scratch address per thread
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.ir.functions import Definition
+
 
 class Kernel(Struct, frozen=True):
-    """text: a whole function named @KERNEL (renamed when it is placed in a module), so that equal
-    texts are equal kernels and are compiled once.
+    """function: named @KERNEL (renamed when it is placed in a module), so that equal texts are
+    equal kernels and are compiled once.
 
-    declarations, globals: lines that the text needs beside it (`declare ...`, `@.c0 = ...`).
+    declarations: lines that it needs beside it (`declare ...`); globals: functions and data.
     in_place: pairs (operand leaf, result leaf) that may be the same memory.
     must_alias: pairs (operand leaf, result leaf) that have to be the same memory (the kernel writes
     only part of the result, as a dynamic-update-slice does); the plan copies first if it must.
-    functions: what the text calls and declares: functions of any parameters, each compiled once for
+    functions: what it calls and declares: functions of any parameters, each compiled once for
     all kernels of a program, whose texts are named @KERNEL too.
     own: leaves of which units in order touch one part after the other (kernels/shares.py).
     reads, flops: bytes moved and arithmetic operations of the whole kernel, for the cost model.
@@ -27,10 +29,10 @@ class Kernel(Struct, frozen=True):
     of the `packed_runs` runs of units that share it.
     """
 
-    text: str
+    function: Definition
     units: int
     declarations: tuple[str, ...] = ()
-    globals: tuple[str, ...] = ()
+    globals: tuple[Definition, ...] = ()
     scratch_bytes: int = 0
     in_place: frozenset[tuple[int, int]] = frozenset()
     must_alias: frozenset[tuple[int, int]] = frozenset()
@@ -42,6 +44,20 @@ class Kernel(Struct, frozen=True):
     is_glue: bool = False  # its inner loops are assembly or calls: plain code around them serves
     packed_bytes: int = 0
     packed_runs: int = 1
+
+    @property
+    def text(self) -> str:
+        """The function's text."""
+        return self.function.text
+
+    @property
+    def length(self) -> int:
+        """Lines of the function."""
+        return self.function.length
+
+    def __repr__(self) -> str:
+        others = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__[1:])
+        return f"Kernel(text={self.text!r}, {others})"
 
 
 class KernelCall(Struct, frozen=True):

@@ -11,12 +11,13 @@ its place; one that is called more often it leaves, and what it does to that one
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 
 from msgspec.structs import replace
 
+from hlo.backend.ir.definitions import digest_of
+from hlo.backend.ir.functions import Definition, Opaque
 from hlo.backend.ir.kernel import Kernel
 
 LEAST_LINES = 24  # of a function that is worth a symbol of its own
@@ -40,7 +41,7 @@ def shared_often(kernels: dict[str, Kernel]) -> tuple[dict[str, Kernel], dict[st
     """The kernels, those long functions called by name that they name more than once, and these
     functions.
     """
-    definitions = {line for kernel in kernels.values() for line in kernel.globals if _is_long(line)}
+    definitions = {x.text for kernel in kernels.values() for x in kernel.globals if _is_long(x)}
     texts = [*definitions, *(kernel.text for kernel in kernels.values())]
     calls = Counter(symbol for text in texts for symbol in _SYMBOL.findall(text))
     seldom = frozenset(s for s, count in calls.items() if count < OFTEN + 1)  # and once its own
@@ -48,8 +49,8 @@ def shared_often(kernels: dict[str, Kernel]) -> tuple[dict[str, Kernel], dict[st
     return {n: _Split(k, functions, seldom).pure(k) for n, k in kernels.items()}, functions
 
 
-def _is_long(definition: str) -> bool:
-    return definition.startswith("define internal") and definition.count("\n") >= LEAST_LINES
+def _is_long(definition: Definition) -> bool:
+    return definition.length >= LEAST_LINES and definition.text.startswith("define internal")
 
 
 class _Split:
@@ -66,7 +67,7 @@ class _Split:
         self.original = kernel
         self.functions = functions
         self.staying = staying
-        self.definitions = {_SYMBOL.search(line)[1]: line for line in kernel.globals}  # type: ignore[index]
+        self.definitions = {x.symbol: x for x in kernel.globals}
         self.declared = [x for x in kernel.declarations if x.startswith(("declare ", "@"))]
         self.declarations = {_SYMBOL.search(line)[1]: line for line in self.declared}  # type: ignore[index]
         self.moved: dict[str, tuple[str, str]] = {}  # symbol: the new one, its declaration
@@ -81,9 +82,9 @@ class _Split:
         declared = [self.declarations[s] for s in needed if s in self.declarations]
         return replace(
             self.original,
-            text=_renamed(text, new),
+            function=Opaque("KERNEL", _renamed(text, new)),
             declarations=(*loose, *declared, *(line for _, line in moved.values())),
-            globals=tuple(_renamed(self.definitions[s], new) for s in kept),
+            globals=tuple(Opaque(s, _renamed(self.definitions[s].text, new)) for s in kept),
         )
 
     def pure(self, kernel: Kernel) -> Kernel:
@@ -109,14 +110,14 @@ class _Split:
                     continue
                 found[symbol] = None
                 if symbol in self.definitions and not self._goes(symbol):
-                    waiting.append(self.definitions[symbol])
+                    waiting.append(self.definitions[symbol].text)
         return found
 
     def _moved(self, symbol: str) -> tuple[str, str]:
         """The name of a function in the program, and its declaration."""
         known = self.moved.get(symbol)
         if known is None:
-            text = self.definitions[symbol]
+            text = self.definitions[symbol].text
             head = _HEAD.match(text)
             assert head, f"a function has a head: {text[:80]}"
             everything = _Split(self.original, self.functions)
@@ -125,7 +126,7 @@ class _Split:
                 everything.kernel(body.replace(f"@{symbol}(", "@KERNEL(", 1)),
                 scratch_bytes=0, in_place=frozenset(), must_alias=frozenset(), functions=(),
             )  # fmt: skip
-            name = _name(symbol, made)
+            name = f"m_{symbol}.{digest_of(made)}"
             self.functions.setdefault(name, made)
             types = ", ".join(p.rpartition(" ")[0] for p in _parameters(head["parameters"]))
             known = self.moved[symbol] = (name, f"declare {head['result']} @{name}({types})")
@@ -141,13 +142,6 @@ def _parameters(text: str) -> list[str]:
         elif part:
             parts.append(part)
     return parts
-
-
-def _name(symbol: str, kernel: Kernel) -> str:
-    digest = hashlib.sha256(kernel.text.encode())
-    for line in (*kernel.globals, *kernel.declarations):
-        digest.update(line.encode())
-    return f"m_{symbol}.{digest.hexdigest()[:20]}"
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:

@@ -1,84 +1,55 @@
-"""Writer: LLVM IR as text, one typed line at a time. f-strings cost 0.2 us a line, llvmlite's
-builder 6-12.
+"""Writer: LLVM IR as records, one typed instruction at a time; text is made of them once.
 
-    Value(text, type): an SSA name or a literal with its LLVM type ("float", "<16 x float>", "ptr")
+    w.binary("fadd", a, b) -> Value      and the record of `%v3 = fadd float %v1, %v2` in w.records
 
 Common subexpressions within a block are found here (same opcode, same operands: same Value), since
-kernels run no LLVM middle-end. Does not know HLO.
+kernels run no LLVM middle-end. A record is a struct of a few fields, 0.1 us; llvmlite's builder
+takes 6-12. Does not know HLO.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Iterable, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from hlo.backend.ir.functions import PARAMETERS, Definition, Function, Opaque
+from hlo.backend.ir.records import (
+    Alloca,
+    Arithmetic,
+    Call,
+    Cast,
+    GetElementPtr,
+    Instruction,
+    Label,
+    Line,
+    Load,
+    Phi,
+    block,
+)
+from hlo.backend.ir.values import Value as Value
+from hlo.backend.ir.values import float_bits as float_bits
+from hlo.backend.ir.values import lanes_of as lanes_of
+from hlo.backend.ir.values import listed, poison
+from hlo.backend.ir.values import mangled as mangled
+from hlo.backend.ir.values import scalar_of as scalar_of
+from hlo.backend.ir.values import vector_of as vector_of
 
-class Value(Struct, frozen=True):
-    """An SSA value or a constant, as it is written in an operand position."""
-
-    text: str
-    type: str
-
-    def __str__(self) -> str:
-        return self.text
-
-    @property
-    def typed(self) -> str:
-        return f"{self.type} {self.text}"
-
-    @property
-    def lanes(self) -> int:
-        """Vector length, 1 for a scalar."""
-        return lanes_of(self.type)
-
-    @property
-    def scalar_type(self) -> str:
-        return scalar_of(self.type)
-
-
-@lru_cache(maxsize=1024)
-def lanes_of(type: str) -> int:
-    """Vector length of a type, 1 for a scalar."""
-    return int(type[1 : type.index(" ")]) if type.startswith("<") else 1
-
-
-@lru_cache(maxsize=1024)
-def scalar_of(type: str) -> str:
-    """The element type of a vector type; a scalar type itself."""
-    return type[type.index("x") + 2 : -1] if type.startswith("<") else type
-
-
-def vector_of(scalar: str, lanes: int) -> str:
-    """The type of `lanes` scalars; the scalar type itself for one lane."""
-    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
-
-
-def float_bits(value: float, scalar: str) -> str:
-    """A float constant in LLVM's exact hexadecimal form."""
-    if scalar == "double":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-    if scalar == "float":
-        rounded = struct.unpack("<f", struct.pack("<f", value))[0]
-        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
-    raise ValueError(f"no float constant of type {scalar}")
-
-
+Known = dict[tuple[Hashable, ...], Value]  # what was computed: by opcode and operands
 Count = int  # inside Writer `int` is its method
 
 
 class Writer(Struct):
     """The body of one function. Names are `%1`-style with a letter: `%v12`; labels `b3`."""
 
-    lines: list[str] = field(default_factory=list)
+    records: list[Line] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)  # symbol -> `declare ...` line
-    globals: dict[str, str] = field(default_factory=dict)  # symbol -> definition line
-    mark: str = ""  # debug location that new lines get (annotate.py)
+    globals: dict[str, Definition] = field(default_factory=dict)
+    mark: str = ""  # debug location that new records get (annotate.py)
     _count: int = 0
-    _known: dict[tuple[str, ...], Value] = field(default_factory=dict)
-    _around: Sequence[dict[tuple[str, ...], Value]] = ()
+    _known: Known = field(default_factory=dict)
+    _around: Sequence[Known] = ()
 
     # -- plumbing ----------------------------------------------------------------------------
 
@@ -86,23 +57,68 @@ class Writer(Struct):
         self._count += 1
         return f"%{prefix}{self._count}"
 
-    def emit(self, line: str) -> None:
-        """A line without a result."""
-        self.lines.append(f"  {line}{self.mark}")
+    def emit(self, opcode: str, *operands: Value, rest: str = "") -> None:
+        """An instruction without a result: `opcode T a, T b` and what follows the operands."""
+        self.records.append(Instruction("", "void", opcode, operands, rest, self.mark))
 
-    def assign(self, type: str, text: str) -> Value:
-        """A line with a fresh result of the type: `%vN = text`. Never shared."""
-        name = self.fresh()
-        self.lines.append(f"  {name} = {text}{self.mark}")
-        return Value(name, type)
+    def assign(
+        self, kind: type[Instruction], type: str, opcode: str, *operands: Value, rest: str = ""
+    ) -> Value:
+        """An instruction of that kind with a fresh result of the type. Never shared."""
+        return self._defined(kind(self.fresh(), type, opcode, operands, rest, self.mark))
 
-    def pure(self, type: str, text: str) -> Value:
-        """Like `assign`, but the same text in the same scope gives the earlier value."""
-        key = (type, text)
+    def pure(
+        self, kind: type[Instruction], type: str, opcode: str, *operands: Value, rest: str = ""
+    ) -> Value:
+        """Like `assign`, but the same in the same scope gives the earlier value."""
+        key = (opcode, *operands, type, rest)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self.assign(type, text)
+            found = self._known[key] = self.assign(kind, type, opcode, *operands, rest=rest)
         return found
+
+    def append(self, record: Instruction) -> None:
+        """An instruction whose result has a name already."""
+        record.mark = self.mark
+        self.records.append(record)
+
+    def _defined(self, record: Instruction) -> Value:
+        self.records.append(record)
+        return Value(record.name, record.type)
+
+    def function(
+        self,
+        parameters: Iterable[Value] = PARAMETERS,
+        *,
+        result: str = "void",
+        has_entry: bool = False,
+        ends_line: bool = False,
+    ) -> Function:
+        """The function of which this is the body, as a kernel's or as what kernels call.
+
+        has_entry: whether its first block has a label.
+        """
+        records = [Label("entry"), *self.records] if has_entry else self.records
+        return Function(
+            tuple(parameters), records, result, attributes="nounwind", ends_line=ends_line
+        )
+
+    def enter_data(self, symbol: str, text: str) -> None:
+        """A global variable: `@symbol = ...`."""
+        self.globals[symbol] = Opaque(symbol, text)
+
+    def enter_function(self, symbol: str, body: Writer, parameters: Iterable[Value]) -> None:
+        """A function of which another writer holds the body, defined beside this one: internal."""
+        last = body.records[-1]
+        assert isinstance(last, Instruction), "a function returns"
+        result = last.operands[0].type if last.operands else "void"
+        self.globals[symbol] = replace(
+            body.function(parameters, result=result), symbol=symbol, linkage="internal"
+        )
+
+    def text(self) -> str:
+        """The records as lines."""
+        return "\n".join(map(str, self.records))
 
     def note(self, about: Value, what: str, value: Value) -> None:
         """Remember, as long as `about` is known, a value that belongs to it."""
@@ -116,7 +132,7 @@ class Writer(Struct):
             return self.splat(of_scalar, about.lanes)
         return found
 
-    def _found(self, key: tuple[str, ...]) -> Value | None:
+    def _found(self, key: tuple[Hashable, ...]) -> Value | None:
         """What is known here or in a region around this one."""
         found = self._known.get(key)
         around = iter(self._around)
@@ -124,7 +140,7 @@ class Writer(Struct):
             found = known.get(key)
         return found
 
-    def scope(self) -> dict[tuple[str, ...], Value]:
+    def scope(self) -> Known:
         """Remember what is known; give it to `restore` when control leaves the region it
         dominates.
         """
@@ -132,8 +148,8 @@ class Writer(Struct):
 
     def restore(
         self,
-        known: dict[tuple[str, ...], Value],
-        around: Sequence[dict[tuple[str, ...], Value]] | None = None,
+        known: Known,
+        around: Sequence[Known] | None = None,
     ) -> None:
         """around: what is known in the regions around that of `known`, which may have grown since
         that was begun; None: the same regions.
@@ -147,13 +163,30 @@ class Writer(Struct):
         return f"{prefix}{self._count}"
 
     def label(self, label: str) -> None:
-        self.lines.append(f"{label}:")
+        self.records.append(Label(label))
 
     def branch(self, label: str) -> None:
-        self.emit(f"br label %{label}")
+        self.emit("br", block(label))
 
     def branch_if(self, condition: Value, then: str, otherwise: str) -> None:
-        self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}")
+        self.emit("br", condition, block(then), block(otherwise))
+
+    def ret(self, value: Value | None = None) -> None:
+        """The end of the function."""
+        if value is None:
+            self.emit("ret void")
+        else:
+            self.emit("ret", value)
+
+    def phi(
+        self, type: str, *incoming: tuple[Value, str], name: str = "", is_tight: bool = False
+    ) -> Phi:
+        """What comes from each of the blocks; more are told by `add_incoming`."""
+        values, blocks = tuple(v for v, _ in incoming), tuple(label for _, label in incoming)
+        name = name or self.fresh()
+        made = Phi(name, type, "phi", values, "", self.mark, blocks, is_tight)
+        self.records.append(made)
+        return made
 
     def declare(self, result: str, symbol: str, parameters: Sequence[str]) -> None:
         self.declarations[symbol] = f"declare {result} @{symbol}({', '.join(parameters)})"
@@ -181,59 +214,175 @@ class Writer(Struct):
     def binary(self, opcode: str, a: Value, b: Value) -> Value:
         """`opcode` is an LLVM instruction with its flags: add, fsub, fmul contract, lshr, ..."""
         assert a.type == b.type, f"{opcode} {a.typed}, {b.typed}"
-        return self.pure(a.type, f"{opcode} {a.typed}, {b.text}")
+        key = (opcode, a, b)
+        found = self._known.get(key)
+        if found is None:
+            made = Arithmetic(self.fresh(), a.type, opcode, (a, b), "", self.mark)
+            found = self._known[key] = self._defined(made)
+        return found
 
     def unary(self, opcode: str, a: Value) -> Value:
-        return self.pure(a.type, f"{opcode} {a.typed}")
+        key = (opcode, a)
+        found = self._known.get(key)
+        if found is None:
+            made = Arithmetic(self.fresh(), a.type, opcode, (a,), "", self.mark)
+            found = self._known[key] = self._defined(made)
+        return found
 
     def compare(self, opcode: str, a: Value, b: Value) -> Value:
         """`opcode` such as "icmp slt" or "fcmp olt"; the result is i1 lanes."""
         assert a.type == b.type, f"{opcode} {a.typed}, {b.typed}"
-        return self.pure(vector_of("i1", a.lanes), f"{opcode} {a.typed}, {b.text}")
+        key = (opcode, a, b)
+        found = self._known.get(key)
+        if found is None:
+            type = vector_of("i1", a.lanes)
+            made = Arithmetic(self.fresh(), type, opcode, (a, b), "", self.mark)
+            found = self._known[key] = self._defined(made)
+        return found
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         assert a.type == b.type, f"select {a.typed}, {b.typed}"
-        return self.pure(a.type, f"select {condition.typed}, {a.typed}, {b.typed}")
+        return self.pure(Instruction, a.type, "select", condition, a, b)
 
     def cast(self, opcode: str, a: Value, type: str) -> Value:
         """`opcode`: zext, sext, trunc, fpext, fptrunc, bitcast, sitofp, ...;
         identity when equal.
         """
-        return a if a.type == type else self.pure(type, f"{opcode} {a.typed} to {type}")
+        if a.type == type:
+            return a
+        key = (opcode, a, type)
+        found = self._known.get(key)
+        if found is None:
+            made = Cast(self.fresh(), type, opcode, (a,), "", self.mark)
+            found = self._known[key] = self._defined(made)
+        return found
+
+    # -- calls -------------------------------------------------------------------------------
 
     def intrinsic(self, name: str, type: str, *operands: Value, suffix: str = "") -> Value:
         """A call to a pure intrinsic, `llvm.fma`, overloaded on the result type (or `suffix`)."""
         symbol = f"{name}.{suffix or mangled(type)}" if suffix != "-" else name
+        if symbol not in self.declarations:
+            self.declare(type, symbol, [o.type for o in operands])
+        return self.call_pure(type, symbol, *operands)
+
+    def call_pure(
+        self, type: str, symbol: str, *operands: Value, attributes: tuple[str, ...] = ()
+    ) -> Value:
+        """A call of a function of values alone, which is declared or defined beside this one."""
+        key = ("call", symbol, operands, attributes)
+        found = self._known.get(key)
+        if found is None:
+            made = self.call(symbol, *operands, type=type, attributes=attributes)
+            found = self._known[key] = made
+        return found
+
+    def call(
+        self,
+        symbol: str,
+        *operands: Value,
+        type: str = "void",
+        attributes: tuple[str, ...] = (),
+    ) -> Value:
+        """A call. attributes: of its arguments, "" of those without. The result, if it has one."""
+        name = self.fresh() if type != "void" else ""
+        made = Call(name, type, "call", operands, "", self.mark, symbol, "", attributes)
+        return self._defined(made)
+
+    def call_declared(self, symbol: str, *operands: Value, type: str = "void") -> Value:
+        """A call of a function of another module, which is declared as it is called."""
         self.declare(type, symbol, [o.type for o in operands])
-        return self.pure(type, f"call {type} @{symbol}({', '.join(o.typed for o in operands)})")
+        return self.call(symbol, *operands, type=type)
+
+    def call_variadic(self, type: str, symbol: str, *operands: Value) -> None:
+        """A call of a C function whose first parameter is typed, and whose result is dropped."""
+        self.declare(type, symbol, [operands[0].type, "..."])
+        form = f"{type} ({operands[0].type}, ...)"
+        self.records.append(Call("", type, "call", operands, "", self.mark, symbol, form))
+
+    # -- lanes -------------------------------------------------------------------------------
 
     def splat(self, a: Value, lanes: Count) -> Value:
         """A scalar in every lane."""
         if lanes in (1, a.lanes):
             return a
-        if not a.text.startswith("%"):
+        if a.is_constant:
             return self._constant(a.text, vector_of(a.type, lanes))
         type = vector_of(a.type, lanes)
-        head = self.pure(type, f"insertelement {type} poison, {a.typed}, i64 0")
-        zeros = f"<{lanes} x i32> zeroinitializer"
-        result = self.pure(type, f"shufflevector {head.typed}, {type} poison, {zeros}")
+        head = self.insert(poison(type), a, 0)
+        zeros = Value("zeroinitializer", f"<{lanes} x i32>")
+        result = self.pure(Instruction, type, "shufflevector", head, poison(type), zeros)
         self._known["splat", result.text] = a
         return result
 
     def extract(self, a: Value, lane: Count) -> Value:
-        return self.pure(a.scalar_type, f"extractelement {a.typed}, i64 {lane}")
+        return self.pure(Instruction, a.scalar_type, "extractelement", a, self.int(lane))
+
+    def insert(self, a: Value, element: Value, lane: Count) -> Value:
+        """The vector with another element in one lane."""
+        return self.pure(Instruction, a.type, "insertelement", a, element, self.int(lane))
+
+    def shuffle(self, a: Value, b: Value | None, order: Iterable[Count]) -> Value:
+        """Lanes of a and of b (None: any), one after the other, in an order; -1 is any value."""
+        numbers = tuple("poison" if n < 0 else n for n in order)
+        mask = listed("i32", numbers)
+        type = vector_of(a.scalar_type, len(numbers))
+        second = poison(a.type) if b is None else b
+        return self.pure(Instruction, type, "shufflevector", a, second, mask)
+
+    # -- structures --------------------------------------------------------------------------
+
+    def extract_value(self, a: Value, member: Count, type: str) -> Value:
+        """A member of a structure, of that type."""
+        return self.pure(Instruction, type, "extractvalue", a, rest=f", {member}")
+
+    def insert_value(self, a: Value, element: Value, member: Count) -> Value:
+        """The structure with another member."""
+        return self.assign(Instruction, a.type, "insertvalue", a, element, rest=f", {member}")
 
     # -- memory ------------------------------------------------------------------------------
 
+    def alloca(self, memory: str, align: Count) -> Value:
+        """The address of memory of that type on the stack."""
+        rest = f", align {align}"
+        return self._defined(Alloca(self.fresh(), "ptr", "alloca", (), rest, self.mark, memory))
+
     def address(self, base: Value, index: Value, element: str) -> Value:
-        """base + index elements of the scalar type."""
-        return self.pure("ptr", f"getelementptr inbounds {element}, ptr {base}, {index.typed}")
+        """base + index elements of the scalar type; an address per lane of the index."""
+        return self.offset("getelementptr inbounds", base, index, element)
+
+    def offset(self, opcode: str, base: Value, index: Value, element: str) -> Value:
+        """The same by getelementptr with or without its flags; the base may be lanes too."""
+        key = (opcode, base, index, element)
+        found = self._known.get(key)
+        if found is None:
+            type = vector_of("ptr", max(base.lanes, index.lanes))
+            made = GetElementPtr(self.fresh(), type, opcode, (base, index), "", self.mark, element)
+            found = self._known[key] = self._defined(made)
+        return found
 
     def load(self, address: Value, type: str, align: Count = 1) -> Value:
-        return self.assign(type, f"load {type}, ptr {address}, align {align}")
+        made = Load(self.fresh(), type, "load", (address,), f", align {align}", self.mark)
+        return self._defined(made)
 
-    def store(self, value: Value, address: Value, align: Count = 1) -> None:
-        self.emit(f"store {value.typed}, ptr {address}, align {align}")
+    def load_constant(self, address: Value, type: str, align: Count) -> Value:
+        """A load of what nobody writes while the function runs, done once in a scope."""
+        return self.pure(Load, type, "load", address, rest=f", align {align}")
+
+    def copy_bytes(self, target: Value, source: Value, size: Value) -> None:
+        """Memory copied that does not overlap."""
+        no = Value("false", "i1")
+        self.call_declared("llvm.memcpy.p0.p0.i64", target, source, size, no)
+
+    def fill_bytes(self, target: Value, byte: Count, size: Count) -> None:
+        """Memory filled with equal bytes."""
+        operands = (target, self.int(byte, "i8"), self.int(size), Value("false", "i1"))
+        self.call_declared("llvm.memset.p0.i64", *operands)
+
+    def store(self, value: Value, address: Value, align: Count = 1, hint: str = "") -> None:
+        """hint: metadata behind the alignment, such as ", !nontemporal !{i32 1}"."""
+        rest = f", align {align}{hint}"
+        self.records.append(Instruction("", "void", "store", (value, address), rest, self.mark))
 
 
 _ZERO = {
@@ -244,10 +393,3 @@ _ZERO = {
     "ptr": "null",
     "i1": "false",
 }
-
-
-def mangled(type: str) -> str:
-    """The suffix of an overloaded intrinsic: v16f32, i64, p0."""
-    names = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}
-    scalar = names.get(scalar_of(type), scalar_of(type))
-    return f"v{lanes_of(type)}{scalar}" if type.startswith("<") else scalar

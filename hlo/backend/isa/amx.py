@@ -16,6 +16,7 @@ from collections.abc import Set
 
 from msgspec import Struct
 
+from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -53,16 +54,13 @@ class TileProduct(Struct, frozen=True):
 
     def configure(self, w: Writer) -> None:
         """Permission, then all tiles as large as they get."""
-        w.declare("i64", "syscall", ["i64", "..."])
-        numbers = ", ".join(f"i64 {number}" for number in _PERMISSION_CALL)
-        w.emit(f"call i64 (i64, ...) @syscall({numbers})")
+        w.call_variadic("i64", "syscall", *map(w.int, _PERMISSION_CALL))
         row_bytes, rows = [ROW_BYTES, 0] * REGISTERS, [ROWS] * REGISTERS
         sizes = [1, 0] + [0] * 14 + row_bytes + [0] * 16 + rows + [0] * 8  # palette 1
         words = [int.from_bytes(bytes(sizes[i : i + 4]), "little") for i in range(0, 64, 4)]
-        text = ", ".join(f"i32 {word}" for word in words)
-        table = w.assign("ptr", "alloca [64 x i8], align 64")
-        w.store(Value(f"<{text}>", "<16 x i32>"), table, 64)
-        self._write(w, "ldtilecfg", table.typed)
+        table = w.alloca("[64 x i8]", 64)
+        w.store(listed("i32", tuple(words)), table, 64)
+        self._write(w, "ldtilecfg", table)
 
     def release(self, w: Writer) -> None:
         """The registers are of no more use."""
@@ -70,26 +68,25 @@ class TileProduct(Struct, frozen=True):
 
     def zero(self, w: Writer, tile: int) -> None:
         """A tile of zeros."""
-        self._write(w, "tilezero", f"i8 {tile}")
+        self._write(w, "tilezero", w.int(tile, "i8"))
 
     def load(self, w: Writer, tile: int, address: Value, row: int) -> None:
         """A tile from memory whose rows lie `row` bytes apart."""
-        self._write(w, "tileloadd64", f"i8 {tile}", address.typed, f"i64 {row}")
+        self._write(w, "tileloadd64", w.int(tile, "i8"), address, w.int(row))
 
     def store(self, w: Writer, tile: int, address: Value, row: int) -> None:
         """A tile to memory whose rows lie `row` bytes apart."""
-        self._write(w, "tilestored64", f"i8 {tile}", address.typed, f"i64 {row}")
+        self._write(w, "tilestored64", w.int(tile, "i8"), address, w.int(row))
 
     def multiply(self, w: Writer, sums: int, rows: int, columns: int) -> None:
         """The product of two tiles added to a third."""
-        self._write(w, self.instruction, f"i8 {sums}", f"i8 {rows}", f"i8 {columns}")
+        self._write(w, self.instruction, *(w.int(tile, "i8") for tile in (sums, rows, columns)))
 
     @staticmethod
-    def _write(w: Writer, name: str, *operands: str) -> None:
-        types = [operand.partition(" ")[0] for operand in operands]
-        types = ["i8 immarg" if t == "i8" else t for t in types]
+    def _write(w: Writer, name: str, *operands: Value) -> None:
+        types = ["i8 immarg" if o.type == "i8" else o.type for o in operands]
         w.declare("void", f"llvm.x86.{name}", types)
-        w.emit(f"call void @llvm.x86.{name}({', '.join(operands)})")
+        w.call(f"llvm.x86.{name}", *operands)
 
 
 def tile_product(features: Set[str], lhs: DType, rhs: DType) -> TileProduct | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from hlo.backend.ir.records import Call
 from hlo.backend.ir.writer import Value, Writer
 
 _MASK = "{%k1}"
@@ -160,9 +161,24 @@ def write(
     clobbers = [f"~{{{name}}}" for name in (*registers, *also)]
     constraints = ",".join([*outputs, *inputs, *clobbers])
     type = f"{{{', '.join(['i64'] * len(changed))}}}"
-    passed = ", ".join(v.typed for v in (*kept, *changed))
-    code = "\\0A".join(lines)
-    w.assign(type, f'call {type} asm sideeffect "{code}", "{constraints}"({passed})')
+    operands = (*kept, *changed)
+    w.append(
+        InlineAssembly(
+            w.fresh(), type, "call", operands, code=tuple(lines), constraints=constraints
+        )
+    )
+
+
+class InlineAssembly(Call):
+    """`call R asm sideeffect "code", "constraints"(T a, ..)`. code: its instructions."""
+
+    code: tuple[str, ...] = ()
+    constraints: str = ""
+
+    def body(self) -> str:
+        code = "\\0A".join(self.code)
+        head = f'call {self.type} asm sideeffect "{code}", "{self.constraints}"'
+        return f"{head}({self.arguments()})"
 
 
 def lines_in(line: str) -> int:

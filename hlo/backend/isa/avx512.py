@@ -5,8 +5,7 @@ Every part of it is a fact of its own feature: none is taken for another's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from hlo.backend.ir.values import every_lane, lanes_of, listed, poison, scalar_of
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.isa.avx2 import Avx2
@@ -24,8 +23,7 @@ _CURRENT_ROUNDING = Value("4", "i32")
 
 def _size(type: str) -> int:
     """Bits of a vector of what AVX-512 permutes and computes with; 0 for other types."""
-    value = Value("", type)
-    return value.lanes * _BITS.get(value.scalar_type, 0)
+    return lanes_of(type) * _BITS.get(scalar_of(type), 0)
 
 
 class Avx512(Avx2):
@@ -211,7 +209,7 @@ class _Estimates:
         parts = [_estimate(w, name, _part(w, value, k, chunk)) for k in range(0, wanted, chunk)]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [_shuffled(w, a, b, range(2 * a.lanes)) for a, b in pairs]
+            parts = [w.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
         return w.extract(parts[0], 0) if x.lanes == 1 else _part(w, parts[0], 0, x.lanes)
 
 
@@ -229,23 +227,16 @@ def _widened(w: Writer, value: Value, lanes: int) -> Value:
     if value.lanes == lanes:
         return value
     if value.lanes == 1:
-        type = vector_of(value.type, lanes)
-        return w.pure(type, f"insertelement {type} poison, {value.typed}, i64 0")
+        return w.insert(poison(vector_of(value.type, lanes)), value, 0)
     own = value.lanes
-    return _shuffled(w, value, value, [min(k, own) for k in range(lanes)])
+    return w.shuffle(value, value, [min(k, own) for k in range(lanes)])
 
 
 def _part(w: Writer, value: Value, first: int, count: int) -> Value:
     """`count` neighbouring lanes."""
     if value.lanes == count:
         return value
-    return _shuffled(w, value, value, range(first, first + count))
-
-
-def _shuffled(w: Writer, a: Value, b: Value, order: range | list[int]) -> Value:
-    indices = ", ".join(f"i32 {k}" for k in order)
-    type = vector_of(a.scalar_type, len(order))
-    return w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{indices}>")
+    return w.shuffle(value, value, range(first, first + count))
 
 
 # -- words of tables, bytes of lanes ----------------------------------------------------------
@@ -253,16 +244,12 @@ def _shuffled(w: Writer, a: Value, b: Value, order: range | list[int]) -> Value:
 
 def _gathered(w: Writer, table: Value, index: Value, step: int) -> Value:
     symbol = "llvm.x86.avx512.mask.gather.dpi.512"
-    every = f"<{_LANES} x i1>"
-    w.declare(_WORDS, symbol, (_WORDS, "ptr", _WORDS, every, "i32"))
-    call = f"{_WORDS} poison, {table.typed}, {index.typed}, {every} splat (i1 true), i32 {step}"
-    return w.pure(_WORDS, f"call {_WORDS} @{symbol}({call})")
+    operands = (poison(_WORDS), table, index, every_lane(_LANES), w.int(step, "i32"))
+    return w.intrinsic(symbol, _WORDS, *operands, suffix="-")
 
 
-def _vector(scalar: str, numbers: Iterable[int]) -> str:
-    """A constant, typed."""
-    items = [f"{scalar} {number}" for number in numbers]
-    return f"{vector_of(scalar, len(items))} <{', '.join(items)}>"
+_SPREAD = tuple(n for k in range(_LANES) for n in (63, 63, 2 * k, 2 * k + 1))
+_PACKED = tuple(4 * k + 2 + n for k in range(_LANES) for n in (0, 1)) * 2
 
 
 class _UpperHalves:
@@ -270,27 +257,22 @@ class _UpperHalves:
     one three. Constants are written once: they stand in every load and store of a long kernel.
     """
 
-    widened = _vector("i32", (min(byte, 32) for byte in range(64)))
-    lower = _vector("i32", range(32))
-    spread_order = _vector("i8", (n for k in range(_LANES) for n in (63, 63, 2 * k, 2 * k + 1)))
-    packed_order = _vector("i8", [4 * k + 2 + n for k in range(_LANES) for n in (0, 1)] * 2)
+    spread_order = listed("i8", _SPREAD)
+    packed_order = listed("i8", _PACKED)
 
     def spread(self, w: Writer, codes: Value) -> Value:
-        half = "<32 x i8>"
-        short = w.cast("bitcast", codes, half)
-        text = f"shufflevector {short.typed}, {half} zeroinitializer, {self.widened}"
-        moved = self._permuted(w, w.pure(_BYTES, text), self.spread_order)
+        short = w.cast("bitcast", codes, "<32 x i8>")
+        wide = w.shuffle(short, w.zero(short.type), (min(byte, 32) for byte in range(64)))
+        moved = self._permuted(w, wide, self.spread_order)
         return w.cast("bitcast", moved, _FLOATS)
 
     def packed(self, w: Writer, lanes: Value) -> Value:
         moved = self._permuted(w, w.cast("bitcast", lanes, _BYTES), self.packed_order)
-        text = f"shufflevector {moved.typed}, {_BYTES} poison, {self.lower}"
-        return w.cast("bitcast", w.pure("<32 x i8>", text), vector_of("i16", _LANES))
+        return w.cast("bitcast", w.shuffle(moved, None, range(32)), vector_of("i16", _LANES))
 
     @staticmethod
-    def _permuted(w: Writer, value: Value, order: str) -> Value:
-        w.declare(_BYTES, BYTE_PERMUTATION, (_BYTES, _BYTES))
-        return w.pure(_BYTES, f"call {_BYTES} @{BYTE_PERMUTATION}({value.typed}, {order})")
+    def _permuted(w: Writer, value: Value, order: Value) -> Value:
+        return w.intrinsic(BYTE_PERMUTATION, _BYTES, value, order, suffix="-")
 
 
 _UPPER_HALVES = _UpperHalves()

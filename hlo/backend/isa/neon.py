@@ -19,14 +19,12 @@ class _Control:
     flushing = 1 << 24
 
     def save(self, w: Writer, slot: Value) -> None:
-        w.declare("i64", "llvm.aarch64.get.fpcr", [])
-        bits = w.assign("i64", "call i64 @llvm.aarch64.get.fpcr()")
+        bits = w.call_declared("llvm.aarch64.get.fpcr", type="i64")
         w.store(w.cast("trunc", bits, "i32"), slot, 4)
 
     def set(self, w: Writer, slot: Value) -> None:
-        w.declare("void", "llvm.aarch64.set.fpcr", ["i64"])
-        bits = w.assign("i64", f"zext {w.load(slot, 'i32', 4).typed} to i64")
-        w.emit(f"call void @llvm.aarch64.set.fpcr({bits.typed})")
+        bits = w.cast("zext", w.load(slot, "i32", 4), "i64")
+        w.call_declared("llvm.aarch64.set.fpcr", bits)
 
 
 _CONTROL = _Control()
@@ -43,8 +41,7 @@ class Neon(Isa):
         """isb sy: as long as x86's pause on Neoverse cores, where `yield` takes no time at all
         (github.com/rust-lang/rust/pull/84725).
         """
-        w.declare("void", "llvm.aarch64.isb", ["i32"])
-        w.emit("call void @llvm.aarch64.isb(i32 15)")
+        w.call_declared("llvm.aarch64.isb", w.int(15, "i32"))
 
     @property
     def float_mode(self) -> FloatMode | None:

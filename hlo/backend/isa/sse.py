@@ -16,12 +16,10 @@ class _ControlStatus:
     flushing = 0x8040
 
     def save(self, w: Writer, slot: Value) -> None:
-        w.declare("void", "llvm.x86.sse.stmxcsr", ["ptr"])
-        w.emit(f"call void @llvm.x86.sse.stmxcsr({slot.typed})")
+        w.call_declared("llvm.x86.sse.stmxcsr", slot)
 
     def set(self, w: Writer, slot: Value) -> None:
-        w.declare("void", "llvm.x86.sse.ldmxcsr", ["ptr"])
-        w.emit(f"call void @llvm.x86.sse.ldmxcsr({slot.typed})")
+        w.call_declared("llvm.x86.sse.ldmxcsr", slot)
 
 
 _CONTROL_STATUS = _ControlStatus()
@@ -32,12 +30,10 @@ class Sse(Isa):
 
     def fence_streams(self, w: Writer) -> None:
         if self._has("sse2"):
-            w.declare("void", "llvm.x86.sse.sfence", [])
-            w.emit("call void @llvm.x86.sse.sfence()")
+            w.call_declared("llvm.x86.sse.sfence")
 
     def pause(self, w: Writer) -> None:
-        w.declare("void", "llvm.x86.sse2.pause", [])
-        w.emit("call void @llvm.x86.sse2.pause()")
+        w.call_declared("llvm.x86.sse2.pause")
 
     @property
     def float_mode(self) -> FloatMode | None:

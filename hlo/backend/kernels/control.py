@@ -39,8 +39,8 @@ def repeat_while(
     w.label(before)
     w.branch(head)
     w.label(head)
-    place = len(w.lines)
-    states = [Value(w.fresh("s"), v.type) for v in first]
+    phis = [w.phi(v.type, (v, before), name=w.fresh("s")) for v in first]
+    states = [phi.value for phi in phis]
     w.branch_if(test(states), inside, done)
     w.label(inside)
     with _inside(nest):
@@ -49,10 +49,8 @@ def repeat_while(
     w.label(latch)
     w.branch(head)
     w.label(done)
-    w.lines[place:place] = [
-        f"  {s} = phi {s.type} [ {f}, %{before} ], [ {later}, %{latch} ]"
-        for s, f, later in zip(states, first, following, strict=True)
-    ]
+    for phi, later in zip(phis, following, strict=True):
+        phi.add_incoming(later, latch)
     return states
 
 
@@ -66,4 +64,4 @@ def _inside(nest: Nest) -> Iterator[None]:
         yield
     finally:
         nest._enter(outer)
-        nest.w.lines.extend(level.lines)
+        nest.w.records.extend(level.records)

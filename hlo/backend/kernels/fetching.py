@@ -78,6 +78,5 @@ def _fetch(nest: Nest, memory: Memory, position: Expr, ahead_bytes: int) -> None
     """A hint, which is no access: it may lie behind the array."""
     w = nest.w
     here = nest.pointer(memory.base, position, types.storage_scalar(memory.dtype))
-    ahead = w.pure("ptr", f"getelementptr i8, ptr {here}, i64 {ahead_bytes}")
-    w.declare("void", "llvm.prefetch.p0", ["ptr", "i32", "i32", "i32"])
-    w.emit(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
+    ahead = w.offset("getelementptr", here, w.int(ahead_bytes), "i8")
+    w.call_declared("llvm.prefetch.p0", ahead, *(w.int(n, "i32") for n in (0, 3, 1)))

@@ -19,7 +19,9 @@ from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
     windows,
 )
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.functions import PARAMETERS, Function
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.records import Label
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.lower import lower
@@ -61,15 +63,15 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     for schedule, span in zip(schedules, spans, strict=True):
         lower(elemental, schedule, *unit_limits(w, span, begin, end, units))
     assert elemental.nest.depth == 0, "all loops are closed"
-    text = function_text(w)
+    function = function_of(w)
     if target.schedules is not None and record is not None:
         trees = loop_nests(expression, schedules, spans, are_fenced=are_fenced(target))
         nests = placed(trees, record.loops)
         shown = LoopSchedule(units, elemental.scratch_bytes, nests, _tables(elemental))
-        target.schedules.enter(text, shown, record)
+        target.schedules.enter(function.text, shown, record)
     domains = [schedule.domain for schedule in schedules]
     return Kernel(
-        text,
+        function,
         units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -89,10 +91,10 @@ def _tables(elemental: Elemental) -> tuple[Table, ...]:
     return tuple(table_of(expression, c) for c in chains if ("table", c.root, c.source) in known)
 
 
-def function_text(w: Writer) -> str:
+def function_of(w: Writer) -> Function:
     """The kernel's function around what was written."""
-    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {"
-    return "\n".join([head, "entry:", *w.lines, "  ret void", "}", ""])
+    w.ret()
+    return Function(PARAMETERS, [Label("entry"), *w.records])
 
 
 def _arrays(shape: Shape) -> list[Shape]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from itertools import accumulate
 from math import prod
 
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
 from hlo.ir.instruction import Instruction
@@ -33,13 +34,13 @@ def joined_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     rows = ", ".join(
         f"[2 x i64] [i64 {width}, i64 {at}]" for width, at in zip(widths, places, strict=False)
     )
-    table = f"@{TABLE} = internal constant [{count} x [2 x i64]] [{rows}]"
+    data = f"@{TABLE} = internal constant [{count} x [2 x i64]] [{rows}]"
     text = _text(count, prod(shape.dims[:dimension]), places[-1])
     made = Kernel(
-        text,
+        Opaque("KERNEL", text),
         count,
         declarations=(MEMCPY,),
-        globals=(table,),
+        globals=(Opaque(TABLE, data),),
         bytes_moved=2 * shape.size_bytes,
         is_glue=True,
     )

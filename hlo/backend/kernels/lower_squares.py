@@ -41,7 +41,7 @@ def are_fenced(target: Target) -> bool:
     """Whether lines past the cache are waited for by an instruction of their own."""
     w = Writer()
     target.isa.fence_streams(w)
-    return bool(w.lines)
+    return bool(w.records)
 
 
 def finish_squares(nest: Nest) -> None:
@@ -175,7 +175,7 @@ class _Block(Struct):
                 target = nest.pointer(base, place, element)
                 value = w.load(source, line, line_bytes)
                 align = line_bytes if streams else 1
-                w.emit(f"store {value.typed}, ptr {target}, align {align}{hint}")
+                w.store(value, target, align, hint)
             return []
 
         nest.loop(0, end, per_line, [], columns)

@@ -23,7 +23,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.carried_sums import carried_of
-from hlo.backend.kernels.fused_loops import enter_operands, function_text, lanes_of
+from hlo.backend.kernels.fused_loops import enter_operands, function_of, lanes_of
 from hlo.backend.kernels.scan_row import RowFold, suits
 from hlo.backend.kernels.stored import enter_outputs, store
 from hlo.backend.lanes import types
@@ -73,12 +73,12 @@ def scan_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     scan = _Scan(elemental, instruction, output, running)
     record = elemental.nest.begin_record() if target.schedules is not None else None
     scan.emit()
-    text = function_text(w)
+    function = function_of(w)
     if target.schedules is not None:
-        target.schedules.enter(text, scan.schedule(), record)
+        target.schedules.enter(function.text, scan.schedule(), record)
     size_bytes = 2 * instruction.shape.size_bytes
     return Kernel(
-        text,
+        function,
         scan.units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),

@@ -163,9 +163,7 @@ class RowFold:
         return joined([self._shuffled(v, v, [last] * lanes) for v in parts(s)])
 
     def _shuffled(self, a: Value, b: Value, order: list[int]) -> Value:
-        indices = ", ".join(f"i32 {n}" for n in order)
-        text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{indices}>"
-        return self.elemental.nest.w.pure(a.type, text)
+        return self.elemental.nest.w.shuffle(a, b, order)
 
     def _apply(self, a: Lanes, x: Lanes) -> Lanes:
         return reducers.apply(self.elemental.nest, self.reducer, [a], [x], rounds=False)[0]

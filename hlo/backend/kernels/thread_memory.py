@@ -14,9 +14,9 @@ def thread_memory(elemental: Elemental, size_bytes: int) -> Value:
     with nest.at(0):
         w = nest.w
         if elemental.places.next(size_bytes) is Place.STACK:
-            return w.assign("ptr", f"alloca [{size_bytes} x i8], align {ALIGNMENT}")
+            return w.alloca(f"[{size_bytes} x i8]", ALIGNMENT)
         slot = w.address(Value("%buffers", "ptr"), w.int(elemental.scratch_slot), "ptr")
-        base = w.pure("ptr", f"load ptr, ptr {slot}, align 8")
+        base = w.load_constant(slot, "ptr", 8)
         offset, elemental.scratch_used = elemental.scratch_used, elemental.scratch_used + aligned
         elemental.scratch_bytes = max(elemental.scratch_bytes, elemental.scratch_used)
         return w.address(base, w.int(offset), "i8") if offset else base

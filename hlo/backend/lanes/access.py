@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.ir.values import every_lane, listed
 from hlo.backend.ir.writer import Value, mangled, vector_of
 from hlo.backend.lanes import masked, strided, types
 from hlo.backend.lanes.nest import Nest, fits
@@ -110,9 +111,7 @@ def _load_reversed(
 
 def reversed_lanes(nest: Nest, value: Value) -> Value:
     """The lanes in the opposite order."""
-    order = ", ".join(f"i32 {lane}" for lane in range(value.lanes - 1, -1, -1))
-    indices = f"<{value.lanes} x i32> <{order}>"
-    return nest.w.pure(value.type, f"shufflevector {value.typed}, {value.type} poison, {indices}")
+    return nest.w.shuffle(value, None, range(value.lanes - 1, -1, -1))
 
 
 def _offsets(
@@ -127,18 +126,19 @@ def _offsets(
     base = nest.pointer(memory.base, uniform * scale + Expr(dict(steps), 0), element)
     w = nest.w
     offsets: Value | None = None
+    moved: tuple[int, ...] = ()  # the constant ones
     if steps:
         total = sum(steps.values())
         scalar = "i32" if abs(total) * lanes < 1 << 31 else "i64"
-        listed = ", ".join(f"{scalar} {total * lane}" for lane in range(lanes))
-        offsets = Value(f"<{listed}>", vector_of(scalar, lanes))
+        moved = tuple(total * lane for lane in range(lanes))
+        offsets = listed(scalar, moved)
     rest = Expr({a: k for a, k in varying.items() if a not in steps}, 0)
     if rest.terms:
         scalar = (
             "i64" if not fits(rest, 30) or (offsets and offsets.scalar_type == "i64") else "i32"
         )
         if offsets is not None and offsets.scalar_type != scalar:
-            offsets = Value(offsets.text.replace("i32", scalar), vector_of(scalar, lanes))
+            offsets = listed(scalar, moved)
         values = nest.lane_values(rest, lanes, scalar)
         offsets = values if offsets is None else w.binary("add", values, offsets)
     assert offsets is not None, "lanes differ"
@@ -147,8 +147,7 @@ def _offsets(
 
 def _addresses(nest: Nest, base: Value, offsets: Value, element: str) -> Value:
     """One address per lane."""
-    text = f"getelementptr {element}, ptr {base}, {offsets.typed}"
-    return nest.w.pure(vector_of("ptr", offsets.lanes), text)
+    return nest.w.offset("getelementptr", base, offsets, element)
 
 
 _NARROW = {"i8": 2, "i16": 1}  # how many bits of an index say where in a word it lies
@@ -177,11 +176,11 @@ def _gather_narrow(
 
 def _gather(nest: Nest, addresses: Value, mask: Value | None, element: str, lanes: int) -> Value:
     type = vector_of(element, lanes)
-    mask = mask or Value("splat (i1 true)", vector_of("i1", lanes))
+    mask = mask or every_lane(lanes)
     symbol = f"llvm.masked.gather.{mangled(type)}.v{lanes}p0"
     nest.w.declare(type, symbol, [addresses.type, mask.type, type])
-    operands = f"{addresses.type} align 1 {addresses}, {mask.typed}, {type} zeroinitializer"
-    return nest.w.assign(type, f"call {type} @{symbol}({operands})")
+    operands = (addresses, mask, nest.w.zero(type))
+    return nest.w.call(symbol, *operands, type=type, attributes=("align 1", "", ""))
 
 
 def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | None) -> Lanes:
@@ -200,8 +199,7 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
         wide = _load_run(nest, pointer, both, element, 2 * lanes)
         return _every_second(nest, wide, 0), _every_second(nest, wide, 1)
     addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
-    second = f"getelementptr {element}, {addresses.typed}, i64 1"
-    next_addresses = w.pure(addresses.type, second)
+    next_addresses = w.offset("getelementptr", addresses, w.int(1), element)
     return (
         _gather(nest, addresses, mask, element, lanes),
         _gather(nest, next_addresses, mask, element, lanes),
@@ -209,12 +207,7 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
 
 
 def _every_second(nest: Nest, value: Value, first: int) -> Value:
-    lanes = value.lanes // 2
-    order = ", ".join(f"i32 {2 * lane + first}" for lane in range(lanes))
-    type = vector_of(value.scalar_type, lanes)
-    return nest.w.pure(
-        type, f"shufflevector {value.typed}, {value.type} poison, <{lanes} x i32> <{order}>"
-    )
+    return nest.w.shuffle(value, None, range(first, value.lanes, 2))
 
 
 def _both(nest: Nest, mask: Value | None, guard: Value | None, lanes: int) -> Value | None:
@@ -250,12 +243,10 @@ def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
 
 def _scatter(nest: Nest, addresses: Value, raw: Value, mask: Value | None) -> None:
     lanes = raw.lanes
-    mask = mask or Value("splat (i1 true)", vector_of("i1", lanes))
+    mask = mask or every_lane(lanes)
     symbol = f"llvm.masked.scatter.{mangled(raw.type)}.v{lanes}p0"
     nest.w.declare("void", symbol, [raw.type, addresses.type, mask.type])
-    nest.w.emit(
-        f"call void @{symbol}({raw.typed}, {addresses.type} align 1 {addresses}, {mask.typed})"
-    )
+    nest.w.call(symbol, raw, addresses, mask, attributes=("", "align 1", ""))
 
 
 def _store_complex(
@@ -271,15 +262,12 @@ def _store_complex(
         return
     mask = mask_of(position)
     if stride(position) == 1:
-        order = ", ".join(f"i32 {lane // 2 + lane % 2 * lanes}" for lane in range(2 * lanes))
-        type = vector_of(element, 2 * lanes)
-        pairs = w.pure(
-            type, f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>"
-        )
+        order = (lane // 2 + lane % 2 * lanes for lane in range(2 * lanes))
+        pairs = w.shuffle(real, imaginary, order)
         both = None if mask is None else masked.doubled(nest.w, mask)
         masked.store(w, pairs, nest.pointer(memory.base, position * 2, element), 1, both)
         return
     addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
     _scatter(nest, addresses, real, mask)
-    second = w.pure(addresses.type, f"getelementptr {element}, {addresses.typed}, i64 1")
+    second = w.offset("getelementptr", addresses, w.int(1), element)
     _scatter(nest, second, imaginary, mask)

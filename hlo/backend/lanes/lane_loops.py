@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.ir.values import listed
+from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.loops.vectors import MOST_SHORT
 from hlo.indexing.affine import Expr, Variable
@@ -61,8 +62,7 @@ def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
     left = high - start
     mask = None
     if left < lanes:
-        bits = ", ".join(f"i1 {int(lane < left)}" for lane in range(lanes))
-        mask = Value(f"<{bits}>", vector_of("i1", lanes))
+        mask = listed("i1", tuple(int(lane < left) for lane in range(lanes)))
     last = min(start + lanes, high) - 1
     variable = Variable(str(start), start, last, nest.depth, lanes, nest.w.int(start), mask)
     return Expr({variable: 1}, 0)
@@ -121,12 +121,11 @@ def masked_loop(
 
     def batch(counter: Value, _: list[Value]) -> list[Value]:
         left = w.binary("sub", high, counter)
-        type = vector_of("i32", lanes)
         left32 = w.splat(w.cast("trunc", left, "i32"), lanes)
         variables = []
         for first in range(0, step, lanes):
-            counting = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
-            mask = w.compare("icmp slt", Value(f"<{counting}>", type), Value(left32.text, type))
+            counting = listed("i32", tuple(first + lane for lane in range(lanes)))
+            mask = w.compare("icmp slt", counting, left32.of_type(counting.type))
             greatest = max(least, limit - 1 - first)
             variables.append(nest.variable(counter, least, greatest, lanes, mask) + first)
         body(variables)

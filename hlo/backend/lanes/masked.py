@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.backend.ir.values import lanes_of, listed
 from hlo.backend.ir.writer import Value, Writer, mangled, scalar_of, vector_of
 
 
@@ -17,7 +18,7 @@ def load(w: Writer, type: str, address: Value, align: int, mask: Value | None) -
     """The elements from an address on; lanes that are masked off are zero."""
     if mask is None:
         return w.load(address, type, align)
-    lanes = constant_lanes(mask)
+    lanes = mask.mask
     if lanes is None:
         return _load(w, type, address, align, mask)
     if not any(lanes):
@@ -32,15 +33,13 @@ def load(w: Writer, type: str, address: Value, align: int, mask: Value | None) -
 def _load(w: Writer, type: str, address: Value, align: int, mask: Value) -> Value:
     symbol = f"llvm.masked.load.{mangled(type)}.p0"
     w.declare(type, symbol, ["ptr", mask.type, type])
-    passed = f"{type} zeroinitializer"
-    return w.assign(
-        type, f"call {type} @{symbol}(ptr align {align} {address}, {mask.typed}, {passed})"
-    )
+    operands = (address, mask, w.zero(type))
+    return w.call(symbol, *operands, type=type, attributes=(f"align {align}", "", ""))
 
 
 def store(w: Writer, value: Value, address: Value, align: int, mask: Value | None) -> None:
     """Write the elements from an address on; those that are masked off stay as they were."""
-    lanes = None if mask is None else constant_lanes(mask)
+    lanes = None if mask is None else mask.mask
     if lanes is not None and any(lanes):
         live = lanes[: _shortest(lanes)]
         value = _low(w, value, len(live))
@@ -53,7 +52,7 @@ def store(w: Writer, value: Value, address: Value, align: int, mask: Value | Non
         return
     symbol = f"llvm.masked.store.{mangled(value.type)}.p0"
     w.declare("void", symbol, [value.type, "ptr", mask.type])
-    w.emit(f"call void @{symbol}({value.typed}, ptr align {align} {address}, {mask.typed})")
+    w.call(symbol, value, address, mask, attributes=("", f"align {align}", ""))
 
 
 def doubled(w: Writer, mask: Value) -> Value:
@@ -68,25 +67,15 @@ def reversed_lanes(w: Writer, mask: Value) -> Value:
 
 def _rearranged(w: Writer, mask: Value, order: Sequence[int]) -> Value:
     """A constant mask stays one that is written out: see the head of this file."""
-    lanes = constant_lanes(mask)
+    lanes = mask.mask
     if lanes is not None:
         return constant_mask([lanes[lane] for lane in order])
-    indices = ", ".join(f"i32 {lane}" for lane in order)
-    text = f"shufflevector {mask.typed}, {mask.type} poison, <{len(order)} x i32> <{indices}>"
-    return w.pure(f"<{len(order)} x i1>", text)
+    return w.shuffle(mask, None, order)
 
 
 def constant_mask(lanes: Sequence[bool]) -> Value:
     """The mask with these lanes, two or more."""
-    bits = ", ".join(f"i1 {int(lane)}" for lane in lanes)
-    return Value(f"<{bits}>", f"<{len(lanes)} x i1>")
-
-
-def constant_lanes(mask: Value) -> list[bool] | None:
-    """The lanes of a mask that is written out, None for one that is known at run time."""
-    if not mask.text.startswith("<"):
-        return None
-    return [bit.strip() == "i1 1" for bit in mask.text[1:-1].split(",")]
+    return listed("i1", tuple(map(int, lanes)))
 
 
 def _shortest(lanes: Sequence[bool]) -> int:
@@ -103,10 +92,7 @@ def _low(w: Writer, value: Value, lanes: int) -> Value:
         return value
     if lanes == 1:
         return w.extract(value, 0)
-    type = vector_of(value.scalar_type, lanes)
-    order = ", ".join(f"i32 {lane}" for lane in range(lanes))
-    text = f"shufflevector {value.typed}, {value.type} poison, <{lanes} x i32> <{order}>"
-    return w.pure(type, text)
+    return w.shuffle(value, None, range(lanes))
 
 
 def _widened(w: Writer, low: Value, type: str) -> Value:
@@ -114,8 +100,6 @@ def _widened(w: Writer, low: Value, type: str) -> Value:
     if low.type == type:
         return low
     if low.lanes == 1:
-        return w.pure(type, f"insertelement {type} zeroinitializer, {low.typed}, i64 0")
-    count = Value("", type).lanes
-    order = ", ".join(f"i32 {min(lane, low.lanes)}" for lane in range(count))
-    zero = f"{low.type} zeroinitializer"
-    return w.pure(type, f"shufflevector {low.typed}, {zero}, <{count} x i32> <{order}>")
+        return w.insert(w.zero(type), low, 0)
+    order = (min(lane, low.lanes) for lane in range(lanes_of(type)))
+    return w.shuffle(low, w.zero(low.type), order)

@@ -1,7 +1,7 @@
 """Nest: loops under construction, and code placed at the outermost loop where its inputs are known.
 
-Each open loop has its own lines; closing it appends them, framed, to its parent's. Code that
-depends on outer loops only is written into those loops' lines, hence before the inner loop:
+Each open loop has its own records; closing it appends them, framed, to its parent's. Code that
+depends on outer loops only is written into those loops' records, hence before the inner loop:
 hoisting needs no analysis. What is known (common subexpressions, evaluated elements) is kept per
 level and forgotten with it. Does not know HLO.
 """
@@ -13,7 +13,9 @@ from contextlib import contextmanager
 
 from msgspec import Struct, field
 
-from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.ir.records import Arithmetic, Line
+from hlo.backend.ir.values import listed
+from hlo.backend.ir.writer import Known, Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.opened import Made, Record, Step, Stored, opened
 from hlo.backend.loops.schedule import Reduction
@@ -26,12 +28,12 @@ Carried = list[Value]
 
 class Level(Struct):
     """One loop body (level 0: the function's entry). own: names of its counter and of what it
-    carries, which none of its lines define. opened: its loops and reductions, where they are kept.
+    carries, which none of its records define. opened: loops and reductions, where they are kept.
     """
 
     depth: int
-    lines: list[str]
-    known: dict[tuple[str, ...], Value]
+    records: list[Line]
+    known: Known
     own: frozenset[str] = frozenset()
     memo: dict[object, object] = field(default_factory=dict)
     opened: list[Step] | None = None
@@ -43,7 +45,7 @@ class Nest:
     def __init__(self, w: Writer, target: Target) -> None:
         self.w = w
         self.target = target
-        self.path = [Level(0, w.lines, w.scope())]
+        self.path = [Level(0, w.records, w.scope())]
         self.record: Record | None = None
         w.restore(self.path[0].known)
 
@@ -52,18 +54,18 @@ class Nest:
         return self.path[-1].depth
 
     def depth_of(self, value: Value) -> int:
-        """The open loop in whose lines a value is defined; 0 for constants and arguments."""
-        start = f"  {value.text} = "
+        """The open loop in whose records a value is defined; 0 for constants and arguments."""
+        if value.is_constant:
+            return 0
+        name = value.text
         for level in reversed(self.path):
-            if value.text in level.own or any(
-                line.startswith(start) for line in reversed(level.lines)
-            ):
+            if name in level.own or any(r.name == name for r in reversed(level.records)):
                 return level.depth
         return 0
 
     @contextmanager
     def at(self, depth: int) -> Iterator[Level]:
-        """Write into the lines of the open loop of that depth (0: the entry)."""
+        """Write into the records of the open loop of that depth (0: the entry)."""
         if depth >= len(self.path):
             depth = len(self.path) - 1
         saved = self.path
@@ -75,7 +77,7 @@ class Nest:
 
     def _enter(self, path: list[Level]) -> None:
         self.path = path
-        self.w.lines = path[-1].lines
+        self.w.records = path[-1].records
         self.w.restore(path[-1].known, [level.known for level in path[:-1]])
 
     def begin_record(self) -> Record:
@@ -139,7 +141,7 @@ class Nest:
         if not runs:
             w.branch(pre)
             w.label(pre)
-            first = w.assign("i1", f"icmp sle i64 {start}, {last}")
+            first = w.assign(Arithmetic, "i1", "icmp sle", start, last)
             entry = w.new_label("enter")
             w.branch_if(first, entry, done)
             pre = entry
@@ -148,21 +150,22 @@ class Nest:
         w.label(pre)
         w.branch(head)
         w.label(head)
-        after = f"{counter}.n"
-        w.emit(f"{counter} = phi i64 [ {start}, %{pre} ], [ {after}, %{latch} ]")
+        after, more = Value(f"{counter}.n", "i64"), Value(f"{counter}.c", "i1")
+        w.phi("i64", (start, pre), (after, latch), name=counter.text)
         for c, i, r in zip(carried, inner, results, strict=True):
-            w.emit(f"{i} = phi {c.type} [ {c}, %{pre} ], [ {r}, %{latch} ]")
-        w.lines.extend(level.lines)
+            w.phi(c.type, (c, pre), (r, latch), name=i.text)
+        w.records.extend(level.records)
         w.branch(latch)
         w.label(latch)
-        w.emit(f"{after} = add nsw i64 {counter}, {step}")
-        w.emit(f"{counter}.c = icmp sle i64 {after}, {last}")
-        w.emit(f"br i1 {counter}.c, label %{head}, label %{done}")
+        advanced = (counter, w.int(step))
+        w.append(Arithmetic(after.text, "i64", "add nsw", advanced))
+        w.append(Arithmetic(more.text, "i1", "icmp sle", (after, last)))
+        w.branch_if(more, head, done)
         w.label(done)
         if runs:
             return list(results)
         return [
-            w.assign(c.type, f"phi {c.type} [ {c}, %{skip} ], [ {r}, %{latch} ]")
+            w.phi(c.type, (c, skip), (r, latch)).value
             for c, r in zip(carried, results, strict=True)
         ]
 
@@ -264,7 +267,7 @@ class Nest:
             if total is not None and uniform.is_constant and not uniform.constant:
                 return total
             base = self.w.splat(self._resized(self.scalar(uniform), scalar), lanes)
-            return base if total is None else self.w.binary("add", total, Value(base.text, type))
+            return base if total is None else self.w.binary("add", total, base.of_type(type))
 
     def _lane_atom(self, atom: Atom, lanes: int, scalar: str) -> Value:
         if isinstance(atom, Part):
@@ -276,17 +279,14 @@ class Nest:
             return self._resized(atom.value, scalar)
         type = vector_of(scalar, lanes)
         first = self.w.splat(self._resized(atom.value, scalar), lanes)
-        counting = ", ".join(f"{scalar} {lane}" for lane in range(lanes))
-        return self.w.binary("add", Value(first.text, type), Value(f"<{counting}>", type))
+        return self.w.binary("add", first.of_type(type), listed(scalar, tuple(range(lanes))))
 
     def _resized(self, value: Value, scalar: str) -> Value:
         """An integer value in another width; indices are signed."""
         if value.scalar_type == scalar:
             return value
-        if not value.text.startswith("%"):
-            return Value(
-                value.text.replace(value.scalar_type, scalar), vector_of(scalar, value.lanes)
-            )
+        if value.is_constant:
+            return value.resized(scalar)
         opcode = "trunc" if scalar == "i32" else "sext"
         return self.w.cast(opcode, value, vector_of(scalar, value.lanes))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Nest
 
@@ -23,17 +24,16 @@ def permuted(nest: Nest, a: Value, b: Value, order: Sequence[int]) -> Value:
         found = isa.picked(w, (a, b), index)
         assert found is not None, "a type that it picks from"
         return found
-    text = ", ".join(f"i32 {lane}" for lane in order)
-    return w.pure(a.type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{text}>")
+    return w.shuffle(a, b, order)
 
 
 def _order(nest: Nest, order: Sequence[int], scalar: str) -> Value:
     """The indices in a register."""
     w = nest.w
     symbol = f".order.{scalar}.{'_'.join(map(str, order))}"
-    type = f"<{len(order)} x {scalar}>"
-    text = ", ".join(f"{scalar} {lane}" for lane in order)
+    lanes = listed(scalar, tuple(order))
     align = len(order) * int(scalar[1:]) // 8
-    w.globals[symbol] = f"@{symbol} = private unnamed_addr constant {type} <{text}>, align {align}"
+    text = f"@{symbol} = private unnamed_addr constant {lanes.typed}, align {align}"
+    w.enter_data(symbol, text)
     with nest.at(0):
-        return w.pure(type, f"load {type}, ptr @{symbol}, align {align}")
+        return w.load_constant(Value(f"@{symbol}", "ptr"), lanes.type, align)

@@ -80,7 +80,4 @@ def load_stretch(nest: Nest, lowest: Value, element: str, found: Stretch) -> Val
 
 def _shuffled(nest: Nest, a: Value, b: Value, order: Sequence[int]) -> Value:
     """-1: any value."""
-    listed = ", ".join("i32 poison" if lane < 0 else f"i32 {lane}" for lane in order)
-    mask = f"<{len(order)} x i32> <{listed}>"
-    type = vector_of(a.scalar_type, len(order))
-    return nest.w.pure(type, f"shufflevector {a.typed}, {b.typed}, {mask}")
+    return nest.w.shuffle(a, b, order)

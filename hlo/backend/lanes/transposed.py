@@ -41,7 +41,7 @@ def is_square(positions: Sequence[Expr]) -> bool:
 
 
 def _is_known(mask: object) -> bool:
-    return mask is None or (isinstance(mask, Value) and mask.text.startswith("<"))
+    return mask is None or (isinstance(mask, Value) and mask.mask is not None)
 
 
 def load_square(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[Lanes]:
@@ -52,7 +52,7 @@ def load_square(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[L
     element = types.storage_scalar(memory.dtype)
     type = vector_of(element, lanes)
     mask = mask_of(first)
-    live = lanes if mask is None else mask.text.count("i1 1")
+    live = lanes if mask is None else sum(mask.mask or ())
     step = stride(first)
     assert step is not None
     # Lane 0 of the loop variable is its scalar value; lane l lies l steps further.
@@ -171,13 +171,9 @@ def _joined(nest: Nest, pieces: list[Value]) -> Value:
     """One after the other in one register."""
     w = nest.w
     while len(pieces) > 1:
-        size = 2 * pieces[0].lanes
-        order = ", ".join(f"i32 {k}" for k in range(size))
-        type = vector_of(pieces[0].scalar_type, size)
-        pieces = [
-            w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{size} x i32> <{order}>")
-            for a, b in zip(pieces[::2], pieces[1::2], strict=True)
-        ]
+        order = range(2 * pieces[0].lanes)
+        pairs = zip(pieces[::2], pieces[1::2], strict=True)
+        pieces = [w.shuffle(a, b, order) for a, b in pairs]
     return pieces[0]
 
 

@@ -141,8 +141,7 @@ def selected(
 
 def _known_code(w: Writer, target: Target, value: Value, dtype: DType) -> Value | None:
     """The code of lanes that came from one, or of a constant, where LLVM computes it."""
-    is_constant = not value.text.startswith("%")
-    return encoded(w, target, value, dtype) if is_constant else w.noted(value, dtype.name)
+    return encoded(w, target, value, dtype) if value.is_constant else w.noted(value, dtype.name)
 
 
 def rounded(

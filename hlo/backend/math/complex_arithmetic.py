@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from hlo.backend.ir.values import poison
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.math import exponential, logarithm
@@ -17,7 +18,7 @@ from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
 from hlo.backend.math.scaling import times_power
-from hlo.backend.math.term import Term, Text, fma, two_product, two_sum
+from hlo.backend.math.term import Beside, Term, fma, two_product, two_sum
 from hlo.backend.math.trigonometric import cos, sin
 
 _INF = float("inf")
@@ -270,18 +271,15 @@ def outlined_pair(name: str, operands: list[Complex], body: Callable[..., Comple
         declarations, definitions = _definition(symbol, len(operands), first, body)
         first.w.declarations.update(declarations)
         first.w.globals.update(definitions)
-    arguments = ", ".join(p.value.typed for p in parts)
-    pair = first.w.pure(result, f"call {result} @{symbol}({arguments})")
-    halves = (first.w.pure(first.type, f"extractvalue {result} {pair}, {i}") for i in (0, 1))
+    pair = first.w.call_pure(result, symbol, *(p.value for p in parts))
+    halves = (first.w.extract_value(pair, i, first.type) for i in (0, 1))
     return Complex(*(first.of(half) for half in halves))
 
 
-_definitions: dict[tuple[str, Target], tuple[Text, Text]] = {}  # the same in every module
+_definitions: dict[tuple[str, Target], Beside] = {}  # the same in every module
 
 
-def _definition(
-    symbol: str, count: int, like: Term, body: Callable[..., Complex]
-) -> tuple[Text, Text]:
+def _definition(symbol: str, count: int, like: Term, body: Callable[..., Complex]) -> Beside:
     """The declarations and the definitions that a call needs."""
     found = _definitions.get((symbol, like.target))
     if found is not None:
@@ -292,10 +290,8 @@ def _definition(
     operands = [Complex(*terms[2 * i : 2 * i + 2]).to("double") for i in range(count)]
     value = body(*operands).to(like.scalar)
     result = f"{{{like.type}, {like.type}}}"
-    half = w.assign(result, f"insertvalue {result} poison, {value.real.value.typed}, 0")
-    whole = w.assign(result, f"insertvalue {half.typed}, {value.imag.value.typed}, 1")
-    w.emit(f"ret {whole.typed}")
-    head = f"define internal {result} @{symbol}({', '.join(n.typed for n in names)}) nounwind {{"
-    w.globals[symbol] = "\n".join([head, *w.lines, "}"])
+    half = w.insert_value(poison(result), value.real.value, 0)
+    w.ret(w.insert_value(half, value.imag.value, 1))
+    w.enter_function(symbol, w, names)
     found = _definitions[symbol, like.target] = (w.declarations, w.globals)
     return found

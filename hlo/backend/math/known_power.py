@@ -6,8 +6,6 @@ f32 computes in double, where no product of eight factors leaves the range, and 
 
 from __future__ import annotations
 
-import struct
-
 from hlo.backend.math.roots import double_root, rsqrt
 from hlo.backend.math.term import Term
 
@@ -17,7 +15,7 @@ _INF = float("inf")
 
 def known_power(x: Term, y: Term) -> Term | None:
     """x^y where y is such a number; None elsewhere."""
-    exponent = _constant(y)
+    exponent = y.value.element.number
     if exponent is None or not 0 < abs(exponent) <= _MOST or not (2 * exponent).is_integer():
         return None
     if exponent == 1.0:
@@ -29,15 +27,6 @@ def known_power(x: Term, y: Term) -> Term | None:
     if abs(exponent) == 0.5:
         return _root(_without_signs(x), exponent)
     return None if x.is_double else _in_double(x, exponent).to("float")
-
-
-def _constant(y: Term) -> float | None:
-    """The number that every lane is (LLVM writes floats as doubles' codes)."""
-    text = y.value.text.removeprefix(f"splat ({y.scalar} ").removesuffix(")")
-    if not text.startswith("0x"):
-        return None
-    (number,) = struct.unpack("<d", int(text, 16).to_bytes(8, "little"))
-    return float(number)
 
 
 def _without_signs(x: Term) -> Term:

@@ -16,7 +16,7 @@ import zlib
 
 from msgspec import Struct
 
-from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
+from hlo.backend.ir.writer import Value, Writer, float_bits
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term, fma
 
@@ -122,7 +122,7 @@ def _loaded(row: tuple[float, ...], index: Term) -> Term:
     w = index.w
     text = _text(row)
     name = f"hlo.row.{zlib.crc32(text.encode()):08x}"
-    w.globals[name] = f"@{name} = internal constant [{len(row)} x float] [{text}], align 64"
+    w.enter_data(name, f"@{name} = internal constant [{len(row)} x float] [{text}], align 64")
     return index.of(w.load(w.address(Value(f"@{name}", "ptr"), index.value, "float"), "float", 4))
 
 
@@ -130,23 +130,14 @@ def _part(w: Writer, value: Value, first: int, count: int) -> Value:
     """`count` neighbouring lanes."""
     if value.lanes == count:
         return value
-    type = vector_of(value.scalar_type, count)
-    return w.pure(type, f"shufflevector {value.typed}, {value.type} poison, {_run(first, count)}")
+    return w.shuffle(value, None, range(first, first + count))
 
 
 def _stretched(w: Writer, value: Value) -> Value:
     """The same lanes and others behind them, eight in all."""
-    type = vector_of(value.scalar_type, _HALF)
-    order = ", ".join(f"i32 {min(k, value.lanes)}" for k in range(_HALF))
-    return w.pure(type, f"shufflevector {value.typed}, {value.typed}, <{_HALF} x i32> <{order}>")
+    return w.shuffle(value, value, (min(k, value.lanes) for k in range(_HALF)))
 
 
 def _joined(w: Writer, a: Value, b: Value) -> Value:
     """Two vectors one behind the other."""
-    type = vector_of(a.scalar_type, 2 * a.lanes)
-    return w.pure(type, f"shufflevector {a.typed}, {b.typed}, {_run(0, 2 * a.lanes)}")
-
-
-def _run(first: int, count: int) -> str:
-    """A shuffle's indices from `first` on."""
-    return f"<{count} x i32> <{', '.join(f'i32 {first + k}' for k in range(count))}>"
+    return w.shuffle(a, b, range(2 * a.lanes))

@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.records import Arithmetic, Instruction, Phi
+from hlo.backend.ir.values import every_lane, poison
 from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import FORMATS
 from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
@@ -72,8 +75,8 @@ def _with_large(
     w.restore(known)
     merged = []
     for fast, slower in zip(results, patched, strict=True):
-        text = f"phi {fast.type} [{fast.value}, %{before}], [{slower.value}, %{last}]"
-        merged.append(fast.of(w.assign(fast.type, text)))
+        ways = (fast.value, before), (slower.value, last)
+        merged.append(fast.of(w.phi(fast.type, *ways, is_tight=True).value))
     return merged
 
 
@@ -103,7 +106,7 @@ def _parts_of_two_over_pi(size: Term) -> list[Term]:
     w = size.w
     numbers = _rows()
     table = ", ".join(f"double {float_bits(v, 'double')}" for v in numbers)
-    w.globals[_TABLE] = f"@{_TABLE} = internal constant [{len(numbers)} x double] [{table}]"
+    w.enter_data(_TABLE, f"@{_TABLE} = internal constant [{len(numbers)} x double] [{table}]")
     row = ((size.bits >> 52) - (1023 + _FIRST_EXPONENT)) * _ROW
     return [_loaded(row + k, size) for k in range(3)]
 
@@ -115,14 +118,10 @@ def _loaded(index: Term, like: Term) -> Term:
         return like.of(
             w.load(w.address(Value(f"@{_TABLE}", "ptr"), index.value, "double"), "double")
         )
-    places = w.assign(
-        f"<{lanes} x ptr>", f"getelementptr double, ptr @{_TABLE}, {index.value.typed}"
-    )
+    places = w.offset("getelementptr", Value(f"@{_TABLE}", "ptr"), index.value, "double")
     symbol = f"llvm.masked.gather.v{lanes}f64.v{lanes}p0"
-    kinds = (places.type, "i32", f"<{lanes} x i1>", like.type)
-    w.declare(like.type, symbol, kinds)
-    call = f"{places.typed}, i32 8, <{lanes} x i1> splat (i1 true), {like.type} poison"
-    return like.of(w.pure(like.type, f"call {like.type} @{symbol}({call})"))
+    operands = (places, w.int(8, "i32"), every_lane(lanes), poison(like.type))
+    return like.of(w.intrinsic(symbol, like.type, *operands, suffix="-"))
 
 
 _FIRST_EXPONENT, _LAST_EXPONENT = 31, 127
@@ -160,19 +159,20 @@ def _lane_by_lane(size: Term) -> list[Term]:
     w.branch(head)
     w.label(head)
     lane, following = w.fresh("lane"), w.fresh("lane")
-    w.emit(f"{lane} = phi i64 [0, %{before}], [{following}, %{head}]")
-    place = len(w.lines)
-    x = w.assign("double", f"extractelement {size.value.typed}, i64 {lane}")
+    number, after = Value(lane, "i64"), Value(following, "i64")
+    w.phi("i64", (w.int(0), before), (after, head), name=lane, is_tight=True)
+    place = len(w.records)
+    x = w.assign(Instruction, "double", "extractelement", size.value, number)
     merged = []
     for part in _parts(w, x):
         state = Value(w.fresh("p"), vector_of(part.type, size.lanes))
-        later = w.assign(state.type, f"insertelement {state.typed}, {part.typed}, i64 {lane}")
-        w.lines.insert(
-            place, f"  {state} = phi {state.type} [poison, %{before}], [{later}, %{head}]"
-        )
+        later = w.assign(Instruction, state.type, "insertelement", state, part, number)
+        phi = Phi(state.text, state.type, "phi", (poison(state.type), later), is_tight=True)
+        phi.blocks = (before, head)
+        w.records.insert(place, phi)
         merged.append(size.of(later))
-    w.emit(f"{following} = add i64 {lane}, 1")
-    more = w.assign("i1", f"icmp slt i64 {following}, {size.lanes}")
+    w.append(Arithmetic(following, "i64", "add", (number, w.int(1))))
+    more = w.assign(Arithmetic, "i1", "icmp slt", after, w.int(size.lanes))
     w.branch_if(more, head, done)
     w.label(done)
     return merged
@@ -180,9 +180,8 @@ def _lane_by_lane(size: Term) -> list[Term]:
 
 def _parts(w: Writer, x: Value) -> list[Value]:
     """The scalar function's three results."""
-    triple = w.assign(_TRIPLE, f"call {_TRIPLE} @{_SYMBOL}(double {x})")
-    kinds = ("double", "double", "i64")
-    return [w.assign(k, f"extractvalue {_TRIPLE} {triple}, {i}") for i, k in enumerate(kinds)]
+    triple = w.call(_SYMBOL, x, type=_TRIPLE)
+    return [w.extract_value(triple, i, k) for i, k in enumerate(("double", "double", "i64"))]
 
 
 _SYMBOL = "hlo.payne_hanek"
@@ -194,10 +193,11 @@ def _define_payne_hanek(w: Writer) -> None:
     words = two_over_pi_words()
     table = ", ".join(f"i64 {word}" for word in words)
     name = f"{_SYMBOL}.bits"
-    w.globals[name] = f"@{name} = internal constant [{len(words)} x i64] [{table}]"
+    w.enter_data(name, f"@{name} = internal constant [{len(words)} x i64] [{table}]")
     half_pi, low = (float_bits(v, "double") for v in (_HALF_PI, _HALF_PI_LOW))
     text = _PAYNE_HANEK.replace("HALF_PI_LOW", low).replace("HALF_PI", half_pi)
-    w.globals[_SYMBOL] = text.replace("@BITS", f"@{name}").replace("@SELF", f"@{_SYMBOL}")
+    text = text.replace("@BITS", f"@{name}").replace("@SELF", f"@{_SYMBOL}")
+    w.globals[_SYMBOL] = Opaque(_SYMBOL, text)
     w.declare("i64", "llvm.fshl.i64", ["i64", "i64", "i64"])
     w.declare("i128", "llvm.ctlz.i128", ["i128", "i1"])
     w.declare("double", "llvm.fma.f64", ["double", "double", "double"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.ir.writer import vector_of
+from hlo.backend.ir.values import poison, vector_of
 from hlo.backend.isa.generic import FloatParts
 from hlo.backend.math.term import Term, fma
 
@@ -92,8 +92,7 @@ def in_register(x: Term) -> Term:
     lanes = x.target.isa.register_lanes(x.scalar)
     if x.lanes > 1 or lanes == 1:
         return x
-    type = vector_of(x.scalar, lanes)
-    return x.of(x.w.pure(type, f"insertelement {type} poison, {x.value.typed}, i64 0"))
+    return x.of(x.w.insert(poison(vector_of(x.scalar, lanes)), x.value, 0))
 
 
 def first_of(x: Term, wide: Term) -> Term:

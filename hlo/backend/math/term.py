@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from hlo.backend.ir.functions import Definition
 from hlo.backend.ir.writer import Value, Writer, scalar_of, vector_of
 from hlo.backend.isa.target import Target
 
@@ -312,30 +313,27 @@ def outlined(
     result = result or first.type
     symbol = "hlo." + ".".join([name, *(t.strip("<>").replace(" ", "") for t in types)])
     if symbol not in first.w.globals:
-        declarations, definitions = _definition(symbol, first.target, operands, (result, body))
+        declarations, definitions = _definition(symbol, first.target, operands, body)
         first.w.declarations.update(declarations)
         first.w.globals.update(definitions)
-    arguments = ", ".join(o.value.typed for o in operands)
-    return first.of(first.w.pure(result, f"call {result} @{symbol}({arguments})"))
+    return first.of(first.w.call_pure(result, symbol, *(o.value for o in operands)))
 
 
-Text = dict[str, str]  # by symbol
-_definitions: dict[tuple[str, Target], tuple[Text, Text]] = {}  # the same in every module
+Beside = tuple[dict[str, str], dict[str, Definition]]  # declarations and globals, by symbol
+_definitions: dict[tuple[str, Target], Beside] = {}  # the same in every module
 
 
 def _definition(
-    symbol: str, target: Target, operands: Sequence[Term], form: tuple[str, Callable[..., Term]]
-) -> tuple[Text, Text]:
+    symbol: str, target: Target, operands: Sequence[Term], body: Callable[..., Term]
+) -> Beside:
     """The declarations and the definitions that a call to an outlined function needs."""
     found = _definitions.get((symbol, target))
     if found is None:
-        result, body = form
         w = Writer()
         parameters = [Value(f"%x{i}", o.type) for i, o in enumerate(operands)]
         value = body(*(Term(w, target, p) for p in parameters)).value
-        w.emit(f"ret {value.typed}")
-        head = f"define internal {result} @{symbol}({', '.join(p.typed for p in parameters)})"
-        w.globals[symbol] = "\n".join([f"{head} nounwind {{", *w.lines, "}"])
+        w.ret(value)
+        w.enter_function(symbol, w, parameters)
         found = _definitions[symbol, target] = (w.declarations, w.globals)
     return found
 
@@ -353,17 +351,14 @@ def do_while(
     w.label(before)
     w.branch(head)
     w.label(head)
-    place = len(w.lines)
-    states = [x.of(Value(w.fresh("p"), x.type)) for x in initial]
-    following, more = step(*states)
+    phis = [w.phi(x.type, (x.value, before), name=w.fresh("p"), is_tight=True) for x in initial]
+    following, more = step(*(x.of(phi.value) for x, phi in zip(initial, phis, strict=True)))
     last = w.new_label("latch")
     condition = more.any()
     w.branch(last)
     w.label(last)
     w.branch_if(condition.value, head, done)
     w.label(done)
-    w.lines[place:place] = [
-        f"  {state.value} = phi {state.type} [{first.value}, %{before}], [{later.value}, %{last}]"
-        for state, first, later in zip(states, initial, following, strict=True)
-    ]
+    for phi, later in zip(phis, following, strict=True):
+        phi.add_incoming(later.value, last)
     return list(following)

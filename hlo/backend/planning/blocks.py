@@ -18,6 +18,7 @@ from hlo.analysis.blocking import WHOLE, Block, Cut, Span, cut_computation, numb
 from hlo.analysis.leaves import leaves_of
 from hlo.analysis.legality import is_contraction
 from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
 from hlo.backend.planning.buffers import assign
@@ -103,7 +104,7 @@ class _Writer:
         ]
         self.buffers = len(operands) + len(results)
         self.names = [symbol(k) for k in program.kernels]
-        self.globals: list[str] = []
+        self.globals: list[Opaque] = []
 
     def _part(self, buffer: int, parameter: Instruction, span: Span) -> _Part:
         if span == WHOLE:
@@ -145,7 +146,7 @@ class _Writer:
         declared = [f"declare void @{name}(ptr, i64, i64)" for name in dict.fromkeys(self.names)]
         moved, flops = self._weight(rates)
         return Kernel(
-            text,
+            Opaque("KERNEL", text),
             self.block.count,
             (*declared, *INTRINSICS),
             tuple(self.globals),
@@ -226,11 +227,12 @@ class _Writer:
         """A symbol for a small constant's bytes."""
         assert instruction is not None, "a constant cell has its constant"
         array = instruction["literal"].value  # type: ignore[attr-defined]  # an array literal
-        name = f"@.block_constant{len(self.globals)}"
+        name = f".block_constant{len(self.globals)}"
         written = "".join(f"\\{byte:02x}" for byte in array.tobytes())
         kind = f"[{array.nbytes} x i8]"
-        self.globals.append(f'{name} = private unnamed_addr constant {kind} c"{written}", align 64')
-        return name
+        text = f'@{name} = private unnamed_addr constant {kind} c"{written}", align 64'
+        self.globals.append(Opaque(name, text))
+        return f"@{name}"
 
     def _step(self, n: int, step: Step) -> list[str]:
         match step:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import counter
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.planning.cells import Align, Branch, BufferPlan, Call, Loop, Move, Node, Run
 from hlo.backend.planning.implementations import HostCall
@@ -75,7 +76,7 @@ def copy_kernel(size: int) -> Kernel:
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     )
     units = -(-size // COPY_UNIT_BYTES)
-    return Kernel(text, units, declarations=declared, bytes_moved=2 * size)
+    return Kernel(Opaque("KERNEL", text), units, declarations=declared, bytes_moved=2 * size)
 
 
 def kernel_us(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 import hlo
 from hlo.backend.entry import pool_ir, run_ir
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa import assembly
@@ -142,7 +143,7 @@ def wrote(act: Callable[[Isa, Writer], None]) -> Callable[..., Answer]:
 
     def ask(isa: Isa, w: Writer) -> Answer:
         act(isa, w)
-        return bool(w.lines)
+        return bool(w.records)
 
     return ask
 
@@ -210,26 +211,24 @@ OTHER = {
 }
 
 
-def asked(row: Row, number: int, isa: Isa) -> tuple[Answer, Writer]:
-    """The answer, and a writer that holds what was written for it as a function."""
+def asked(row: Row, number: int, isa: Isa) -> tuple[Answer, Writer, str]:
+    """The answer, and a writer that holds what was written for it, as a function's text."""
     w = Writer()
     operands = [Value(f"%x{k}", type) for k, type in enumerate(row.operands)]
     answer = row.ask(isa, w, *operands)
     result = answer.type if isinstance(answer, Value) else "void"
-    w.emit(f"ret {answer.typed}" if isinstance(answer, Value) else "ret void")
-    head = f"define {result} @q{number}({', '.join(x.typed for x in operands)}) {{"
-    w.lines = [head, *w.lines, "}"]
-    return answer, w
+    w.ret(answer if isinstance(answer, Value) else None)
+    return answer, w, Function(tuple(operands), w.records, result, symbol=f"q{number}").text
 
 
 def assembly_of(machine: Machine) -> dict[int, str]:
     """What LLVM makes of each row that has an answer."""
     isa, declarations, text = isa_of(machine), {}, []
     for number, row in enumerate(ROWS):
-        answer, w = asked(row, number, isa)
+        answer, w, function = asked(row, number, isa)
         if answer:
             declarations |= w.declarations
-            text += w.lines
+            text.append(function)
     module = IrModule("\n".join([*declarations.values(), *text]), (), machine=machine)
     parts = re.split(r"^q(\d+):", toolchain.assembly(module), flags=re.MULTILINE)[1:]
     return dict(zip(map(int, parts[::2]), parts[1::2], strict=True))
@@ -269,9 +268,9 @@ def without(feature: str) -> Machine:
     return replace(FULL, features=FULL.features - {feature})
 
 
-def answers(machine: Machine) -> list[tuple[Answer, list[str]]]:
+def answers(machine: Machine) -> list[tuple[Answer, str]]:
     asked_ = (asked(row, 0, isa_of(machine)) for row in ROWS)
-    return [(answer, w.lines) for answer, w in asked_]
+    return [(answer, text) for answer, _, text in asked_]
 
 
 # Those that answers rest on.

@@ -11,7 +11,7 @@ from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
     buffer_address,
-    kernel_text,
+    kernel_function,
     loop,
     ranged,
     split_index,
@@ -48,7 +48,7 @@ def tile_packing_kernel(plan: TilePlan) -> tuple[Kernel, int]:
     size = extent(batch) * plan.column_tiles * plan.strip_bytes
     units = extent(batch) * parts
     declarations = tuple(w.declarations.values())
-    return Kernel(kernel_text(w), units, declarations, bytes_moved=2 * size), size
+    return Kernel(kernel_function(w), units, declarations, bytes_moved=2 * size), size
 
 
 def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value) -> None:

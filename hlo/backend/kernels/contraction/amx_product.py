@@ -13,7 +13,7 @@ from hlo.backend.kernels.contraction.loops import (
     advanced,
     buffer_address,
     clipped,
-    kernel_text,
+    kernel_function,
     loop,
     ranged,
     remembering,
@@ -66,7 +66,7 @@ class _TileProduct:
         self.tiles.release(w)
         moved = c.m * c.k + c.k * c.n + 4 * c.m * c.n
         return Kernel(
-            kernel_text(w),
+            kernel_function(w),
             c.batches * plan.row_blocks * plan.column_blocks,
             tuple(w.declarations.values()),
             tuple(w.globals.values()),
@@ -114,13 +114,11 @@ class _TileProduct:
         self.w, self.scratch = w, _ = (Writer(), names[1])
         self._pack_rows(names[0], (names[2], names[3]))
         self.w, self.scratch = product, scratch
-        head = f"define void @KERNEL({', '.join(n.typed for n in names)}) nounwind {{"
-        text = "\n".join([head, *w.lines, "  ret void", "}"])
-        packing = Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        w.ret()
+        code = w.function(names)
+        packing = Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
         self.functions.append(packing)
-        name = symbol(packing)
-        product.declare("void", name, [p.type for p in parameters])
-        product.emit(f"call void @{name}({', '.join(p.typed for p in parameters)})")
+        product.call_declared(symbol(packing), *parameters)
 
     def _pack_rows(self, base: Value, pairs: tuple[Value, Value]) -> None:
         """Rows of the unit to their tiles."""
@@ -154,8 +152,7 @@ class _TileProduct:
         whole, rest = divmod(c.k, plan.depths)
         loop(w, w.int(whole), [], lambda step, _: copy(step, None))
         if rest:
-            kept = ", ".join(f"i1 {int(i < rest)}" for i in range(plan.depths))
-            copy(w.int(whole), Value(f"<{kept}>", f"<{plan.depths} x i1>"))
+            copy(w.int(whole), masked.constant_mask([i < rest for i in range(plan.depths)]))
 
     def _transpose_tile(self, base: Value, tile: Value, first: Value) -> None:
         """16 rows that are neighbours: squares of 4 x 4 words in each 128 bits, stored by these."""
@@ -178,11 +175,7 @@ class _TileProduct:
             target = advanced(w, target, times(w, quarter, 16), "i8")
             for j, vector in enumerate(transposed(w, words)):
                 for part in range(4):
-                    order = ", ".join(f"i32 {4 * part + lane}" for lane in range(4))
-                    piece = w.pure(
-                        "<4 x i32>",
-                        f"shufflevector {vector.typed}, <16 x i32> poison, <4 x i32> <{order}>",
-                    )
+                    piece = w.shuffle(vector, None, range(4 * part, 4 * part + 4))
                     w.store(piece, advanced(w, target, (4 * part + j) * STEP_BYTES, "i8"), 4)
             return []
 

@@ -16,7 +16,7 @@ from math import prod
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
-from hlo.backend.kernels.contraction.loops import buffer_address, kernel_text, when
+from hlo.backend.kernels.contraction.loops import buffer_address, kernel_function, when
 from hlo.backend.kernels.contraction.not_finite import note_not_finite, note_number, vectors_of
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
 from hlo.backend.kernels.contraction.ring import Parts, Ring, narrowed
@@ -50,8 +50,8 @@ def noting(ring: Ring, dtype: DType, told: int) -> Epilogue:
             nan = w.binary("and", nan, lanes.mask)
         if lanes.count > 1:
             nan = w.intrinsic("llvm.vector.reduce.or", "i1", nan, suffix=f"v{lanes.count}i1")
-        told = f"store atomic i8 1, {lanes.others[0].typed} unordered, align 1"  # by any thread
-        when(w, nan, lambda: w.emit(told))
+        ends = " unordered, align 1"  # by any thread
+        when(w, nan, lambda: w.emit("store atomic", w.int(1, "i8"), lanes.others[0], rest=ends))
         return narrowed(w, ring, dtype, sums)
 
     return Epilogue(dtype, apply, others=(told,))
@@ -61,7 +61,7 @@ def untold_kernel() -> Kernel:
     """buffers: the byte, which becomes 0."""
     w = Writer()
     w.store(w.int(0, "i8"), buffer_address(w, 0), 1)
-    return Kernel(kernel_text(w), 1)
+    return Kernel(kernel_function(w), 1)
 
 
 def look_kernel(form: Form, sides: tuple[int, ...]) -> Kernel:
@@ -71,7 +71,7 @@ def look_kernel(form: Form, sides: tuple[int, ...]) -> Kernel:
     """
     w = Writer()
     memory = [buffer_address(w, place) for place in range(3)]
-    found = w.assign("ptr", "alloca i64, align 8")
+    found = w.alloca("i64", 8)
     w.store(w.int(0), found, 8)
     for side in sides:
         note_not_finite(w, form.ring, memory[side], form.shapes[side], found)
@@ -84,7 +84,7 @@ def look_kernel(form: Form, sides: tuple[int, ...]) -> Kernel:
         when(w, w.compare("icmp ne", w.load(found, "i64", 8), w.int(0)), number)
     w.store(w.cast("trunc", w.load(found, "i64", 8), "i8"), memory[2], 1)
     read = sum(form.shapes[side].size_bytes for side in sides)
-    return Kernel(kernel_text(w), 1, tuple(w.declarations.values()), bytes_moved=read)
+    return Kernel(kernel_function(w), 1, tuple(w.declarations.values()), bytes_moved=read)
 
 
 def _always_meets(form: Form, s: Spatial) -> bool:

@@ -107,9 +107,9 @@ class Panel(Struct, frozen=True):
             each(w, w.int(0), w.int(blocks), lambda b: block(before, b))
 
         each(w, w.int(0), w.int(self.rows // stride), rows_before)
-        head = "define void @KERNEL(ptr %factor, ptr %panel, i64 %chunk) nounwind {"
-        text = "\n".join([head, *w.lines, "  ret void", "}"])
-        return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        w.ret()
+        code = w.function((factor, panel, Value("%chunk", "i64")))
+        return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
 
     def _square(self, w: Writer, factor: Value, at: Value, depth: int) -> list[Parts]:
         """Vectors of features at neighbouring places of the other dimensions."""

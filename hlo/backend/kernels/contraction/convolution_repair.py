@@ -21,7 +21,7 @@ from hlo.backend.kernels.contraction.loops import (
     add,
     advanced,
     buffer_address,
-    kernel_text,
+    kernel_function,
     ranged,
     times,
     when,
@@ -52,7 +52,7 @@ class _Repair:
         packed = sum(p.size_bytes for p in self.panels if p)
         terms = prod(form.shapes[1].dims) // form.features  # of a sum
         return Kernel(
-            kernel_text(w),
+            kernel_function(w),
             self.border.units,
             tuple(w.declarations.values()),
             functions=(self.resum, *(p for p in self.packings if p)),
@@ -65,12 +65,12 @@ class _Repair:
 
     def write(self) -> None:
         w = self.w
-        found = w.assign("ptr", "alloca i64, align 8")
-        self.waiting = w.assign("ptr", "alloca i64, align 8")  # how many positions do
-        self.chunk = w.assign("ptr", "alloca i64, align 8")  # of their features
-        self.packed = w.assign("ptr", "alloca i64, align 8")  # the chunk that is in the panels
+        found = w.alloca("i64", 8)
+        self.waiting = w.alloca("i64", 8)  # how many positions do
+        self.chunk = w.alloca("i64", 8)  # of their features
+        self.packed = w.alloca("i64", 8)  # the chunk that is in the panels
         size = self.form.positions * self.form.entry
-        self.entries = w.assign("ptr", f"alloca [{size} x i64], align 8")
+        self.entries = w.alloca(f"[{size} x i64]", 8)
         for memory, number in ((self.waiting, 0), (self.chunk, 0), (self.packed, -1)):
             w.store(w.int(number), memory, 8)
         self.border = Border(w, self.form, self.memory[2], found)
@@ -145,5 +145,4 @@ class _Repair:
 
     def _call(self, function: Kernel, arguments: list[Value]) -> None:
         w, name = self.w, symbol(function)
-        w.declare("void", name, [a.type for a in arguments])
-        w.emit(f"call void @{name}({', '.join(a.typed for a in arguments)})")
+        w.call_declared(name, *arguments)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
 from hlo.backend.kernels.contraction.convolution_panel import Panel
@@ -33,11 +34,10 @@ def resum_function(form: Form) -> Kernel:
     function = _Resum(form)
     w = function.w
     function.write()
-    parameters = "ptr %lhs, ptr %rhs, ptr %out, ptr %entries, i64 %chunk"
-    text = "\n".join(
-        [f"define void @KERNEL({parameters}) nounwind {{", *w.lines, "  ret void", "}"]
-    )
-    return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    w.ret()
+    parameters = (*function.memory, Value("%entries", "ptr"), Value("%chunk", "i64"))
+    code = w.function(parameters)
+    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
 
 
 class _Resum:
@@ -56,9 +56,9 @@ class _Resum:
     def write(self) -> None:
         w, form = self.w, self.form
         type = self.ring.type(form.lanes)
-        self.totals = w.assign("ptr", f"alloca [{self.count} x {type}], align 64")
-        self.wanted = w.assign("ptr", f"alloca [{self.count} x {type}], align 64")
-        self.going = w.assign("ptr", "alloca i64, align 8")
+        self.totals = w.alloca(f"[{self.count} x {type}]", 64)
+        self.wanted = w.alloca(f"[{self.count} x {type}]", 64)
+        self.going = w.alloca("i64", 8)
         entries = Value("%entries", "ptr")
         fields = [
             [w.load(advanced(w, entries, p * form.entry + k, "i64"), "i64", 8)
@@ -325,7 +325,7 @@ class _Resum:
         if stride == 1:
             written(w, dtype, new, address, needed)
         else:
-            ones = Value("splat (i1 true)", mask.type)
+            ones = every_lane(mask.lanes)
             scattered(w, dtype, new, address, form.offsets(w, stride), needed or ones)
 
     def _store_one(self, address: Value, form: Parts) -> None:

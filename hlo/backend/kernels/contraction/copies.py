@@ -52,17 +52,15 @@ def called(w: Writer, packing: Packing, block: Block) -> Kernel:
     """Like `pack`, by a function: LLVM's time grows faster than a function, and a product with
     tiles of assembly is left without loops of its own. What is called."""
     given = {name: getattr(block, name) for name in block.__struct_fields__}
-    moved = {name: value for name, value in given.items() if value.text.startswith("%")}
+    moved = {name: value for name, value in given.items() if not value.is_constant}
     names = {name: Value(f"%{name}", value.type) for name, value in moved.items()}
     inner = Writer()
     packed(inner, packing, replace(block, **names))
-    head = f"define void @KERNEL({', '.join(n.typed for n in names.values())}) nounwind {{"
-    text = "\n".join([head, *inner.lines, "  ret void", "}"])
+    inner.ret()
     beside = tuple(inner.declarations.values()), tuple(inner.globals.values())
-    function = Kernel(text, 0, *beside)
+    function = Kernel(inner.function(names.values()), 0, *beside)
     name = symbol(function)
-    w.declare("void", name, [value.type for value in moved.values()])
-    w.emit(f"call void @{name}({', '.join(value.typed for value in moved.values())})")
+    w.call_declared(name, *moved.values())
     return function
 
 

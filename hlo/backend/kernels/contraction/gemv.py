@@ -24,7 +24,7 @@ from hlo.backend.kernels.contraction.loops import (
     buffer_address,
     clipped,
     divided,
-    kernel_text,
+    kernel_function,
     loop,
     ranged,
     split_index,
@@ -41,6 +41,7 @@ from hlo.backend.kernels.contraction.sum_blocks import (
     chain_of,
     cut_of,
 )
+from hlo.backend.lanes.masked import constant_mask
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON
 
@@ -163,7 +164,7 @@ class _Streaming:
         ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
         matrix = c.batches * c.k * c.n * c.rhs.dtype.item_bytes
         return Kernel(
-            kernel_text(w),
+            kernel_function(w),
             c.batches * blocks,
             tuple(w.declarations.values()),
             tuple(w.globals.values()),
@@ -316,8 +317,7 @@ class _Dots(_Streaming):
         for chain in range(left + (rest > 0)):
             mask = None
             if chain == left:
-                bits = ", ".join(f"i1 {int(i < rest)}" for i in range(lanes))
-                mask = Value(f"<{bits}>", f"<{lanes} x i1>")
+                mask = constant_mask([i < rest for i in range(lanes)])
             at = w.int((whole * chains + chain) * lanes)
             own = self._step(at, mask, chain, rows, columns, own)
         return self._added(sums, own) if rounds else own

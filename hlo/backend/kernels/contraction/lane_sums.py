@@ -23,10 +23,5 @@ def _neighbours_added(w: Writer, ring: Ring, a: Value, b: Value | None) -> Value
     count = a.lanes if b is not None else a.lanes // 2
     if count == 1:
         return ring.add(w, (w.extract(a, 0),), (w.extract(a, 1),))[0]
-    second = b.typed if b is not None else f"{a.type} poison"
-    halves = []
-    for first in (0, 1):
-        order = ", ".join(f"i32 {2 * i + first}" for i in range(count))
-        type = f"<{count} x {a.scalar_type}>"
-        halves.append(w.pure(type, f"shufflevector {a.typed}, {second}, <{count} x i32> <{order}>"))
+    halves = [w.shuffle(a, b, range(first, 2 * count, 2)) for first in (0, 1)]
     return ring.add(w, (halves[0],), (halves[1],))[0]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hlo.backend.ir.functions import Function
+from hlo.backend.ir.records import Arithmetic
 from hlo.backend.ir.writer import Value, Writer
 
 Body = Callable[[Value, list[Value]], Sequence[Value]]
@@ -14,35 +16,29 @@ Body = Callable[[Value, list[Value]], Sequence[Value]]
 
 def loop(w: Writer, count: Value, carried: Sequence[Value], body: Body) -> list[Value]:
     """for i in range(count): carried = body(i, carried); the last values. count >= 1."""
-    if count.text == "1":
+    if count.integer == 1:
         return list(body(w.int(0), list(carried)))
     before, head, latch, done = (w.new_label(p) for p in ("before", "loop", "latch", "done"))
     w.branch(before)
     w.label(before)
     w.branch(head)
     w.label(head)
-    phis_at = len(w.lines)
-    index = Value(w.fresh("i"), "i64")
-    values = [Value(w.fresh("c"), v.type) for v in carried]
+    counter = w.phi("i64", (w.int(0), before), name=w.fresh("i"))
+    index = counter.value
+    phis = [w.phi(v.type, (v, before), name=w.fresh("c")) for v in carried]
+    values = [phi.value for phi in phis]
     known = w.scope()
     results = list(body(index, values))
     w.branch(latch)
     w.label(latch)
-    following = w.assign("i64", f"add nuw nsw i64 {index}, 1")
+    following = w.assign(Arithmetic, "i64", "add nuw nsw", index, w.int(1))
     more = w.compare("icmp ult", following, count)
     w.branch_if(more, head, done)
-    phis = [_phi(index, w.int(0), before, following, latch)] + [
-        _phi(v, first, before, last, latch)
-        for v, first, last in zip(values, carried, results, strict=True)
-    ]
-    w.lines[phis_at:phis_at] = phis
+    for phi, last in zip((counter, *phis), (following, *results), strict=True):
+        phi.add_incoming(last, latch)
     w.restore(known)
     w.label(done)
     return results
-
-
-def _phi(value: Value, first: Value, before: str, last: Value, latch: str) -> str:
-    return f"  {value} = phi {value.type} [ {first.text}, %{before} ], [ {last.text}, %{latch} ]"
 
 
 def when(
@@ -100,45 +96,47 @@ def void(_: object) -> None:
 
 def add(w: Writer, a: Value, b: Value) -> Value:
     """a + b, folded where known."""
-    if a.text == "0":
+    x, y = a.integer, b.integer
+    if x == 0:
         return b
-    if b.text == "0":
+    if y == 0:
         return a
-    if a.text.lstrip("-").isdigit() and b.text.lstrip("-").isdigit():
-        return w.int(int(a.text) + int(b.text))
+    if x is not None and y is not None:
+        return w.int(x + y)
     return w.binary("add", a, b)
 
 
 def times(w: Writer, a: Value, factor: int) -> Value:
     """a * factor, folded where known."""
-    if factor == 0 or a.text == "0":
+    x = a.integer
+    if factor == 0 or x == 0:
         return w.int(0)
-    if a.text.isdigit():
-        return w.int(int(a.text) * factor)
+    if x is not None:
+        return w.int(x * factor)
     return a if factor == 1 else w.binary("mul", a, w.int(factor))
 
 
 def divided(w: Writer, a: Value, divisor: int) -> Value:
     """a // divisor, folded where known."""
-    if a.text.isdigit():
-        return w.int(int(a.text) // divisor)
+    if a.integer is not None:
+        return w.int(a.integer // divisor)
     return a if divisor == 1 else w.binary("udiv", a, w.int(divisor))
 
 
 def looped(w: Writer, count: Value, body: Callable[[Value], None]) -> None:
     """for i in range(count): body(i). A count that is known may be 0, another has to be tested."""
-    if not count.text.isdigit():
+    if count.integer is None:
         ranged(w, w.int(0), count, body)
-    elif int(count.text):
+    elif count.integer:
         each(w, w.int(0), count, body)
 
 
 def when_rest(w: Writer, size: Value, step: int, then: Callable[[], None]) -> None:
     """if size % step: then()."""
-    if not size.text.isdigit():
+    if size.integer is None:
         left = w.binary("urem", size, w.int(step))
         when(w, w.compare("icmp ne", left, w.int(0)), then)
-    elif int(size.text) % step:
+    elif size.integer % step:
         then()
 
 
@@ -147,7 +145,7 @@ def split_index(w: Writer, index: Value, sizes: Sequence[int]) -> list[Value]:
     parts: list[Value] = []
     rest = index
     for size in reversed(sizes[1:]):
-        if size == 1 or rest.text == "0":
+        if size == 1 or rest.integer == 0:
             parts.append(w.int(0))
             continue
         parts.append(w.binary("urem", rest, w.int(size)))
@@ -196,23 +194,18 @@ def shared(w: Writer, block: Value, count: int, blocks: int) -> tuple[Value, Val
 def advanced(w: Writer, base: Value, offset: Value | int, element: str) -> Value:
     """base + offset elements."""
     index = offset if isinstance(offset, Value) else w.int(offset)
-    return base if index.text == "0" else w.address(base, index, element)
+    return base if index.integer == 0 else w.address(base, index, element)
 
 
 def copied_bytes(w: Writer, target: Value, source: Value, size: Value) -> None:
     """Copy memory that does not overlap."""
-    symbol = "llvm.memcpy.p0.p0.i64"
-    w.declare("void", symbol, ["ptr", "ptr", "i64", "i1"])
-    w.emit(f"call void @{symbol}(ptr {target}, ptr {source}, {size.typed}, i1 false)")
+    w.copy_bytes(target, source, size)
 
 
-def kernel_text(w: Writer) -> str:
+def kernel_function(w: Writer) -> Function:
     """The function of which w holds the body."""
-    body = "\n".join(w.lines)
-    return (
-        "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\n"
-        f"{body}\n  ret void\n}}\n"
-    )
+    w.ret()
+    return w.function(ends_line=True)
 
 
 def buffer_address(w: Writer, place: int) -> Value:

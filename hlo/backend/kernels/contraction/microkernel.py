@@ -92,7 +92,7 @@ class DepthAxis(Struct, frozen=True):
     @property
     def known(self) -> int | None:
         """The size, where it is a constant."""
-        return int(self.size.text) if self.size.text.isdigit() else None
+        return self.size.integer
 
 
 class Microkernel(Struct, frozen=True):

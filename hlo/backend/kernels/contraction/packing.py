@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
@@ -34,6 +35,7 @@ from hlo.backend.kernels.contraction.ring import (
     loaded,
 )
 from hlo.backend.kernels.contraction.transpose import end_to_end, transposed
+from hlo.backend.lanes.masked import constant_mask
 
 
 def pack(w: Writer, packing: Packing, block: Block) -> None:
@@ -144,7 +146,7 @@ def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: Va
 def _whole_and_rest(w: Writer, packing: Packing, size: Value, step: int) -> tuple[Value, int]:
     """Steps of a run, and what is left at its end: of a part of depth, at the end of the last."""
     run = packing.source.depth[-1][0]
-    rest = int(size.text) % step if size.text.isdigit() else run % step
+    rest = (run if size.integer is None else size.integer) % step
     return divided(w, size, step), rest
 
 
@@ -252,8 +254,7 @@ def _pack_square(
     ring, source, square = packing.ring, packing.source, packing.square
     mask = None
     if count < square:
-        bits = ", ".join(f"i1 {int(i < count)}" for i in range(square))
-        mask = Value(f"<{bits}>", f"<{square} x i1>")
+        mask = constant_mask([i < count for i in range(square)])
     read = [
         loaded(w, ring, source.dtype, element_address(w, row, k, source.dtype), square, mask)
         for row in rows
@@ -312,7 +313,7 @@ def _two_loads(w: Writer, packing: Packing, start: Value) -> Callable[[Value], P
     second = w.binary("sub", strided(w, following, source.free), left)
     here = w.compare("icmp ult", iota(lanes, "i64"), w.splat(left, lanes))
     valid = below(w, start, source.free_size, lanes)
-    ones = Value("splat (i1 true)", here.type)
+    ones = every_lane(lanes)
     there = w.binary("and", valid, w.binary("xor", here, ones))
     here = w.binary("and", valid, here)
 

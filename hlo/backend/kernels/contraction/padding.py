@@ -16,7 +16,7 @@ from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
-    kernel_text,
+    kernel_function,
     loop,
     ranged,
     split_index,
@@ -79,7 +79,7 @@ def padding_kernel(
 
     ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
     size = units * inner.size * result.item_bytes
-    return Kernel(kernel_text(w), units, tuple(w.declarations.values()), bytes_moved=2 * size)
+    return Kernel(kernel_function(w), units, tuple(w.declarations.values()), bytes_moved=2 * size)
 
 
 def _rows(dims: tuple[PaddedDim, ...]) -> tuple[list[PaddedDim], PaddedDim]:

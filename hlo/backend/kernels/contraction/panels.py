@@ -13,7 +13,7 @@ from hlo.backend.kernels.contraction.loops import (
     advanced,
     buffer_address,
     clipped,
-    kernel_text,
+    kernel_function,
     ranged,
     split_index,
     strided,
@@ -53,7 +53,7 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
     bytes_moved = 2 * extent(batch) * packing.size_bytes
     declarations = tuple(w.declarations.values())
     is_glue = is_assembly(packing)
-    return Kernel(kernel_text(w), units, declarations, bytes_moved=bytes_moved, is_glue=is_glue)
+    return Kernel(kernel_function(w), units, declarations, bytes_moved=bytes_moved, is_glue=is_glue)
 
 
 def packed_strides(batch: Sequence[tuple[int, int]], packing: Packing) -> list[tuple[int, int]]:

@@ -39,7 +39,7 @@ from hlo.backend.kernels.contraction.loops import (
     clipped,
     divided,
     each,
-    kernel_text,
+    kernel_function,
     loop,
     remembering,
     shared,
@@ -150,7 +150,7 @@ class _Product:
         packed_before = [w.int(-1), w.int(-1)]
         remembering(w, Value("%begin", "i64"), Value("%end", "i64"), packed_before, self._unit)
         return Kernel(
-            kernel_text(w),
+            kernel_function(w),
             plan.units,
             tuple(w.declarations.values()),
             tuple(w.globals.values()),
@@ -232,7 +232,7 @@ class _Product:
         count = w.binary("sub", panels[1], panels[0])
         zero = w.binary("sub", w.int(0), times(w, begin, packing.k_step))
         target = self.scratch[side]
-        if begin.text != "0":  # the block's first depth comes to the scratch's beginning
+        if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
             target = advanced(w, target, zero, self.ring.scalar)
         block = Block(base, target, panels[0], count, begin, depths.count)
         if new is None:
@@ -255,7 +255,7 @@ class _Product:
             offset = strided(w, start, packing.source.free)
             return element_address(w, self.at[side], offset, packing.source.dtype)
         first = self.first[side]
-        local = panel if first.text == "0" else w.binary("sub", panel, first)
+        local = panel if first.integer == 0 else w.binary("sub", panel, first)
         return advanced(w, self.at[side], times(w, local, packing.panel_size), self.ring.scalar)
 
     def _factor(self, side: str) -> Factor:

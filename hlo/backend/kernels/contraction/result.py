@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.lane_masks import iota
 from hlo.backend.kernels.contraction.loops import buffer_address
@@ -85,5 +86,5 @@ class Result:
             written(w, self.dtype, form, address, mask)
             return
         offsets = w.binary("mul", iota(lanes, "i64"), w.int(stride, f"<{lanes} x i64>"))
-        valid = mask or Value("splat (i1 true)", f"<{lanes} x i1>")
+        valid = mask or every_lane(lanes)
         scattered(w, self.dtype, form, address, offsets, valid)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.ir.values import every_lane, poison
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import masked
@@ -105,7 +106,7 @@ def is_plain(dtype: DType, ring: Ring) -> bool:
 
 def element_address(w: Writer, base: Value, index: Value, dtype: DType) -> Value:
     """The address of an element; a complex one is a pair."""
-    if index.text == "0":
+    if index.integer == 0:
         return base
     scalar = storage_scalar(dtype)
     return w.address(base, index, scalar if components(dtype) == 1 else f"[2 x {scalar}]")
@@ -136,9 +137,7 @@ def gathered(w: Writer, ring: Ring, dtype: DType, base: Value, offsets: Value) -
         if count == 2:
             index = w.binary("shl", offsets, w.int(1, offsets.type))
             index = w.binary("add", index, w.int(part, offsets.type))
-        pointers = w.pure(
-            f"<{lanes} x ptr>", f"getelementptr inbounds {scalar}, ptr {base}, {index.typed}"
-        )
+        pointers = w.address(base, index, scalar)
         parts.append(_gather(w, vector_of(scalar, lanes), pointers, dtype.component.item_bytes))
     return converted(w, ring, dtype, tuple(parts))
 
@@ -147,11 +146,8 @@ def _gather(w: Writer, type: str, pointers: Value, align: int) -> Value:
     lanes = pointers.lanes
     symbol = f"llvm.masked.gather.{mangled(type)}.v{lanes}p0"
     w.declare(type, symbol, [pointers.type, f"<{lanes} x i1>", type])
-    return w.assign(
-        type,
-        f"call {type} @{symbol}({pointers.type} align {align} {pointers},"
-        f" <{lanes} x i1> splat (i1 true), {type} poison)",
-    )
+    operands = (pointers, every_lane(lanes), poison(type))
+    return w.call(symbol, *operands, type=type, attributes=(f"align {align}", "", ""))
 
 
 def stored(
@@ -180,19 +176,16 @@ def scattered(
         if count == 2:
             index = w.binary("shl", offsets, w.int(1, offsets.type))
             index = w.binary("add", index, w.int(part, offsets.type))
-        pointers = f"<{offsets.lanes} x ptr>"
-        at = w.pure(pointers, f"getelementptr inbounds {scalar}, ptr {base}, {index.typed}")
+        at = w.address(base, index, scalar)
         symbol = f"llvm.masked.scatter.{mangled(value.type)}.v{offsets.lanes}p0"
-        w.declare("void", symbol, [value.type, pointers, mask.type])
-        align = dtype.component.item_bytes
-        w.emit(f"call void @{symbol}({value.typed}, {pointers} align {align} {at}, {mask.typed})")
+        w.declare("void", symbol, [value.type, at.type, mask.type])
+        align = f"align {dtype.component.item_bytes}"
+        w.call(symbol, value, at, mask, attributes=("", align, ""))
 
 
 def _every_second(w: Writer, raw: Value, first: int) -> Value:
     lanes = raw.lanes // 2
-    order = ", ".join(f"i32 {2 * i + first}" for i in range(lanes))
-    type = vector_of(raw.scalar_type, lanes)
-    return w.pure(type, f"shufflevector {raw.typed}, {raw.type} poison, <{lanes} x i32> <{order}>")
+    return w.shuffle(raw, None, range(first, 2 * lanes, 2))
 
 
 def _interleaved(w: Writer, parts: Parts) -> Value:
@@ -200,15 +193,10 @@ def _interleaved(w: Writer, parts: Parts) -> Value:
         return parts[0]
     real, imaginary = parts
     lanes = real.lanes
-    type = vector_of(real.scalar_type, 2 * lanes)
     if lanes == 1:
-        first = w.pure(type, f"insertelement {type} poison, {real.typed}, i64 0")
-        return w.pure(type, f"insertelement {first.typed}, {imaginary.typed}, i64 1")
-    order = ", ".join(f"i32 {i // 2 + (i % 2) * lanes}" for i in range(2 * lanes))
-    return w.pure(
-        type,
-        f"shufflevector {real.typed}, {imaginary.typed}, <{2 * lanes} x i32> <{order}>",
-    )
+        type = vector_of(real.scalar_type, 2)
+        return w.insert(w.insert(poison(type), real, 0), imaginary, 1)
+    return w.shuffle(real, imaginary, (i // 2 + (i % 2) * lanes for i in range(2 * lanes)))
 
 
 # -- conversions -------------------------------------------------------------------------------

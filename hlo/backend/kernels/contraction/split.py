@@ -20,7 +20,7 @@ from hlo.backend.kernels.contraction.loops import (
     buffer_address,
     clipped,
     divided,
-    kernel_text,
+    kernel_function,
     loop,
     ranged,
     times,
@@ -159,4 +159,4 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
     ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
     moved = (parts + 1) * size * ring.scalar_bytes * ring.parts
     beside = tuple(w.declarations.values()), tuple(w.globals.values())
-    return Kernel(kernel_text(w), units, *beside, bytes_moved=moved)
+    return Kernel(kernel_function(w), units, *beside, bytes_moved=moved)

@@ -8,13 +8,9 @@ from hlo.backend.ir.writer import Value, Writer
 def end_to_end(w: Writer, parts: list[Value]) -> Value:
     """Vectors one after the other in one."""
     while len(parts) > 1:
-        lanes = 2 * parts[0].lanes
-        type = f"<{lanes} x {parts[0].scalar_type}>"
-        order = ", ".join(f"i32 {i}" for i in range(lanes))
-        parts = [
-            w.pure(type, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{order}>")
-            for a, b in zip(parts[::2], parts[1::2], strict=True)
-        ]
+        order = range(2 * parts[0].lanes)
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [w.shuffle(a, b, order) for a, b in pairs]
     return parts[0]
 
 
@@ -39,9 +35,4 @@ def _exchanged(w: Writer, a: Value, b: Value, half: int) -> tuple[Value, Value]:
     lanes = a.lanes
     low = [i if not i & half else lanes + i - half for i in range(lanes)]
     high = [i + half if not i & half else lanes + i for i in range(lanes)]
-    return _shuffled(w, a, b, low), _shuffled(w, a, b, high)
-
-
-def _shuffled(w: Writer, a: Value, b: Value, order: list[int]) -> Value:
-    text = ", ".join(f"i32 {i}" for i in order)
-    return w.pure(a.type, f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{text}>")
+    return w.shuffle(a, b, low), w.shuffle(a, b, high)

@@ -47,11 +47,10 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
     w = Writer()
     build = _Build(Nest(w, target), lines)
     build.write()
-    w.emit("ret void")
-    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+    w.ret()
     count = lines.outer * lines.lanes * lines.size
     made = Kernel(
-        "\n".join([head, *w.lines, "}"]),
+        w.function(has_entry=True),
         lines.outer * build.groups,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -121,21 +120,20 @@ class _Build:
         build._set_scratch(scratch)
         build._set_lines(first)
         body(build, memory)
-        w, parameters = build.w, ", ".join(p.typed for p in (scratch, memory, first))
-        head = f"define void @KERNEL({parameters}) nounwind {{\nentry:"
-        text = "\n".join([head, *w.lines, "  ret void", "}"])
-        function = Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        w = build.w
+        w.ret()
+        code = w.function((scratch, memory, first), has_entry=True)
+        function = Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
         name = symbol(function)
         self.functions[name] = function
-        self.w.declare("void", name, [a.type for a in arguments])
-        self.w.emit(f"call void @{name}({', '.join(a.typed for a in arguments)})")
+        self.w.call_declared(name, *arguments)
 
     def _moved(self, base: Value, outer: Value, side: Side) -> Value:
         return self._scalar(base, times(self.w, outer, side.outer))
 
     def _scalar(self, base: Value, index: Value) -> Value:
         """base + index scalars."""
-        if index.text == "0":
+        if index.integer == 0:
             return base
         return self.w.address(base, index, self.numbers.ring.scalar)
 
@@ -386,9 +384,8 @@ class _Build:
             parts = np.stack([numbers.real, numbers.imag], 0 if planes else -1)
             data = parts.astype(scalar).tobytes()
             text = "".join(map(_BYTES.__getitem__, data))
-            self.w.globals[symbol] = (
-                f'@{symbol} = private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
-            )
+            definition = f'private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
+            self.w.enter_data(symbol, f"@{symbol} = {definition}")
         return Value(f"@{symbol}", "ptr")
 
     def _convolved(self, *, inverse: bool) -> int:

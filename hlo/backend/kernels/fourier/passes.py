@@ -31,10 +31,9 @@ def call_pass(
     w: Writer, target: Target, complex: DType, radix: int, arguments: tuple[Value, ...]
 ) -> Kernel:
     """A call with arguments as PARAMETERS are, roots being null where m is 1: what is called."""
-    function = _function(target, complex, radix, is_last=arguments[-1].text == "1")
+    function = _function(target, complex, radix, is_last=arguments[-1].integer == 1)
     name = symbol(function)
-    w.declare("void", name, [a.type for a in arguments])
-    w.emit(f"call void @{name}({', '.join(a.typed for a in arguments)})")
+    w.call_declared(name, *arguments)
     return function
 
 
@@ -42,9 +41,9 @@ def call_pass(
 def _function(target: Target, complex: DType, radix: int, *, is_last: bool) -> Kernel:
     w = Writer()
     _Pass(Nest(w, target), complex, radix, is_last=is_last).write()
-    head = f"define void @KERNEL({', '.join(p.typed for p in PARAMETERS)}) nounwind {{"
-    text = "\n".join([head, "entry:", *w.lines, "  ret void", "}"])
-    return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    w.ret()
+    code = w.function(PARAMETERS, has_entry=True)
+    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
 
 
 def call_square(
@@ -58,8 +57,7 @@ def call_square(
     name = symbol(function)
     scale = w.float(factor, Numbers(Nest(w, target), complex).ring.scalar)
     given = (*arguments, scale)
-    w.declare("void", name, [a.type for a in given])
-    w.emit(f"call void @{name}({', '.join(a.typed for a in given)})")
+    w.call_declared(name, *given)
     return function
 
 
@@ -77,11 +75,9 @@ def _square(target: Target, complex: DType) -> Kernel:
     for vector in transposed(nest, rows):
         w.store(w.binary("fmul", vector, scale), y, ring.scalar_bytes)
         y = w.address(y, Y_GAP, ring.scalar)
-    parameters = ", ".join(p.typed for p in (X, X_GAP, Y, Y_GAP, factor))
-    text = "\n".join(
-        [f"define void @KERNEL({parameters}) nounwind {{", "entry:", *w.lines, "  ret void", "}"]
-    )
-    return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    w.ret()
+    code = w.function((X, X_GAP, Y, Y_GAP, factor), has_entry=True)
+    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
 
 
 class _Pass:

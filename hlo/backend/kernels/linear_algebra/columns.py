@@ -133,7 +133,9 @@ def _over(nest: Nest, low: Value, high: Value, step: int, body: Callable[[Value]
     nest.loop(low, high, step, [], run)
 
 
-def _function(w: Writer, result: str, parameters: tuple[Value, ...], value: object = "") -> Kernel:
-    head = f"define {result} @KERNEL({', '.join(p.typed for p in parameters)}) nounwind {{"
-    text = "\n".join([head, "entry:", *w.lines, f"  ret {result} {value}".rstrip(), "}"])
-    return Kernel(text, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+def _function(
+    w: Writer, result: str, parameters: tuple[Value, ...], value: Value | None = None
+) -> Kernel:
+    w.ret(value)
+    code = w.function(parameters, result=result, has_entry=True)
+    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))

@@ -64,10 +64,9 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
     n, item = factor.size, factor.dtype.item_bytes
     if factor.batch and (n or factor.reports):
         build.write()
-    w.emit("ret void")
-    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+    w.ret()
     made = Kernel(
-        "\n".join([head, *w.lines, "}"]),
+        w.function(has_entry=True),
         max(factor.batch, 1),
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -131,14 +130,13 @@ class _Build:
         """A part of the work as a function of its own: LLVM's time grows faster than a function."""
         w = Writer()
         build = _Build(Nest(w, self.nest.target), self.factor)
-        w.emit(f"ret {part(build).typed}")
-        head = f"define i32 @KERNEL({', '.join(p.typed for p in PARAMETERS)}) nounwind {{\nentry:"
+        w.ret(part(build))
+        code = w.function(PARAMETERS, result="i32", has_entry=True)
         beside = tuple(w.declarations.values()), tuple(w.globals.values())
-        function = Kernel("\n".join([head, *w.lines, "}"]), 0, *beside)
+        function = Kernel(code, 0, *beside)
         self.functions.append(function)
         name = symbol(function)
-        self.w.declare("i32", name, [p.type for p in PARAMETERS])
-        return self.w.assign("i32", f"call i32 @{name}({', '.join(a.typed for a in arguments)})")
+        return self.w.call_declared(name, *arguments, type="i32")
 
     def _loading(self) -> Value:
         self._clear()
@@ -244,10 +242,7 @@ class _Build:
             for v in range(self.vectors):
                 tile[r, v] = n.scaled(tile[r, v], w.splat(inverse, n.lanes))
             exact = (root, w.zero(root.type))[: n.parts]
-            tile[r, 0] = tuple(
-                w.pure(p.type, f"insertelement {p.typed}, {e.typed}, i64 {r}")
-                for p, e in zip(tile[r, 0], exact, strict=True)
-            )
+            tile[r, 0] = tuple(w.insert(p, e, r) for p, e in zip(tile[r, 0], exact, strict=True))
             for v in range(self.vectors):
                 self._set(row, k, v, tile[r, v])
             for q in range(r + 1, self.rows):

@@ -82,11 +82,10 @@ class LapackCall:
         self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], one)
         if self.scratch_bytes > MOST_SCRATCH_BYTES:
             return None
-        w.emit("ret void")
-        head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+        w.ret()
         largest = max(self.operands, key=lambda s: s.size)
         made = Kernel(
-            "\n".join([head, *w.lines, "}"]),
+            w.function(has_entry=True),
             max(prod(self.batch), 1),
             tuple(w.declarations.values()),
             tuple(w.globals.values()),
@@ -102,13 +101,13 @@ class LapackCall:
     def number(self, value: int) -> Value:
         """The address of an integer."""
         name = f"hlo_i32_{value}".replace("-", "minus_")
-        self.w.globals[name] = f"@{name} = private constant i32 {value}"
+        self.w.enter_data(name, f"@{name} = private constant i32 {value}")
         return Value(f"@{name}", "ptr")
 
     def choice(self, letter: str) -> Value:
         """The address of a letter."""
         name = f"hlo_letter_{letter}"
-        self.w.globals[name] = f"@{name} = private constant i8 {ord(letter)}"
+        self.w.enter_data(name, f"@{name} = private constant i8 {ord(letter)}")
         return Value(f"@{name}", "ptr")
 
     def scratch(self, count: int, dtype: DType) -> Value:
@@ -166,8 +165,7 @@ class LapackCall:
         if not lapack_symbols.has_routine(self.letter + name):
             raise HloError("unsupported", f"{self.letter}{name}: not in this SciPy")
         routine = lapack_symbols.symbol(self.letter + name)
-        self.w.declare("void", routine, ["ptr"] * len(arguments))
-        self.w.emit(f"call void @{routine}({', '.join(a.typed for a in arguments)})")
+        self.w.call_declared(routine, *arguments)
 
     def give(self, number: int, matrix: Value, rows: int, columns: int) -> None:
         """A matrix by columns as a result."""
@@ -196,9 +194,7 @@ class LapackCall:
         size = shape.size_bytes // max(prod(self.batch), 1)
         place = self.places[len(self.operands) + number]
         target = self.w.address(place, times(self.w, self.unit, size), "i8")
-        name = "llvm.memset.p0.i64"
-        self.w.declare("void", name, ["ptr", "i8", "i64", "i1"])
-        self.w.emit(f"call void @{name}(ptr {target}, i8 {byte}, i64 {size}, i1 false)")
+        self.w.fill_bytes(target, byte, size)
 
     def filled(self, number: int, dims: tuple[int, ...], dtype: DType | None = None) -> None:
         """A result of NaN."""
@@ -250,16 +246,9 @@ class LapackCall:
         )
 
     def _copied(self, source: Value, target: Value, size: int) -> None:
-        name = "llvm.memcpy.p0.p0.i64"
-        self.w.declare("void", name, ["ptr", "ptr", "i64", "i1"])
-        self.w.emit(f"call void @{name}(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+        self.w.copy_bytes(target, source, self.w.int(size))
 
     def _called(self, function: Kernel, result: str, *arguments: Value) -> Value:
         self.functions[function.text] = function
         name = symbol(function)
-        self.w.declare(result, name, [a.type for a in arguments])
-        call = f"call {result} @{name}({', '.join(a.typed for a in arguments)})"
-        if result == "void":
-            self.w.emit(call)
-            return NULL
-        return self.w.assign(result, call)
+        return self.w.call_declared(name, *arguments, type=result)

@@ -6,6 +6,7 @@ own. Types narrower than f32 are computed in f32 and rounded once, when they are
 
 from __future__ import annotations
 
+from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Parts, Ring, ring_of
 from hlo.backend.lanes.nest import Nest
@@ -101,6 +102,5 @@ class Numbers:
 
 def counting(w: Writer, first: Value, lanes: int) -> Value:
     """first, first + 1, ... in i64 lanes."""
-    type = f"<{lanes} x i64>"
-    steps = Value("<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">", type)
-    return w.binary("add", Value(w.splat(first, lanes).text, type), steps)
+    steps = listed("i64", tuple(range(lanes)))
+    return w.binary("add", w.splat(first, lanes).of_type(steps.type), steps)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
@@ -114,12 +115,11 @@ def solve_kernel(system: System, target: Target) -> Kernel | None:
         w, units = Writer(), 0
     else:
         solve.write()
-    w.emit("ret void")
-    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+    w.ret()
     work = system.size * system.size * system.count * system.batch
     item = system.dtype.item_bytes
     made = Kernel(
-        "\n".join([head, *w.lines, "}"]),
+        w.function(has_entry=True),
         max(units, 1),
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -205,7 +205,7 @@ class _Solve:
                 if offsets is None:
                     written(w, s.dtype, form, base, self.masks[v])
                 else:
-                    mask = self.masks[v] or Value("splat (i1 true)", f"<{self.lanes} x i1>")
+                    mask = self.masks[v] or every_lane(self.lanes)
                     scattered(w, s.dtype, form, base, offsets, mask)
             return []
 
@@ -265,7 +265,7 @@ class _Solve:
                     totals[r, v] = n.less_product(totals[r, v], m, x[v])
             return [part for number in totals.values() for part in number]
 
-        if k.text != "0":
+        if k.integer != 0:
             flat = self.nest.loop(0, k, 1, flat, known)
         self._triangle(k, heads, dict(zip(places, _grouped(flat, n.parts), strict=True)))
 

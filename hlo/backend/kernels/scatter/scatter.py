@@ -38,12 +38,11 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     w = Writer()
     plan = _Plan.of(instruction)
     _Build(Nest(w, target), instruction, plan).emit()
-    w.emit("ret void")
-    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+    w.ret()
     count = len(instruction.operands) // 2
     updates = instruction.operands[count + 1 :]
     made = Kernel(
-        "\n".join([head, *w.lines, "}"]),
+        w.function(has_entry=True),
         plan.units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),
@@ -347,7 +346,7 @@ def _advanced(w: Writer, offset: Value, i: Value, stride: int) -> Value:
     if stride == 0:
         return offset
     step = i if stride == 1 else w.binary("mul", i, w.int(stride))
-    return step if offset.text == "0" else w.binary("add", offset, step)
+    return step if offset.integer == 0 else w.binary("add", offset, step)
 
 
 def _shifted(w: Writer, offset: Value, constant: int) -> Value:

@@ -23,7 +23,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.control import when
-from hlo.backend.kernels.fused_loops import function_text, lanes_of
+from hlo.backend.kernels.fused_loops import function_of, lanes_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
@@ -46,7 +46,7 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
     _Build(Elemental(Nest(w, target), lanes_of(instruction, target)), instruction, plan).emit()
     x, source, _ = (o.shape for o in instruction.operands)
     made = Kernel(
-        function_text(w),
+        function_of(w),
         plan.units,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from hlo.backend.ir.values import lanes_of, listed, scalar_of
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.control import repeat_while, when
 from hlo.backend.lanes.nest import Nest
@@ -161,8 +162,7 @@ class Plan(Struct, frozen=True):
         """How often each digit stands at each place."""
         w = nest.w
         size = 4 * (self.places << self.digit)
-        w.declarations["llvm.memset.p0.i64"] = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"
-        w.emit(f"call void @llvm.memset.p0.i64(ptr {counters}, i8 0, i64 {size}, i1 false)")
+        w.fill_bytes(counters, 0, size)
 
         def step(j: Value, _: list[Value]) -> list[Value]:
             record = w.load(w.address(records, j, self.record), self.record)
@@ -269,10 +269,9 @@ def _powers_below(bound: int) -> list[int]:
 
 def _moved_up(nest: Nest, x: Value, distance: int) -> Value:
     """Lane k holds lane k - distance, or 0."""
-    order = ", ".join(f"i32 {k - distance if k >= distance else x.lanes}" for k in range(x.lanes))
-    zeros = f"{x.type} zeroinitializer"
-    mask = f"<{x.lanes} x i32> <{order}>"
-    return nest.w.pure(x.type, f"shufflevector {x.typed}, {zeros}, {mask}")
+    w = nest.w
+    order = (k - distance if k >= distance else x.lanes for k in range(x.lanes))
+    return w.shuffle(x, w.zero(x.type), order)
 
 
 def _moved(nest: Nest, base: Value, offset: int) -> Value:
@@ -282,10 +281,9 @@ def _moved(nest: Nest, base: Value, offset: int) -> Value:
 def _counted(nest: Nest, j: Value, type: str) -> Value:
     """j, j+1, ... in the lanes of an integer type."""
     w = nest.w
-    scalar = type.split(" x ")[-1].rstrip(">")
+    scalar = scalar_of(type)
     start = w.cast("trunc", j, scalar) if scalar != "i64" else j
-    if not type.startswith("<"):
+    lanes = lanes_of(type)
+    if lanes == 1:
         return start
-    lanes = int(type[1 : type.index(" ")])
-    steps = ", ".join(f"{scalar} {n}" for n in range(lanes))
-    return w.binary("add", w.splat(start, lanes), Value(f"<{steps}>", type))
+    return w.binary("add", w.splat(start, lanes), listed(scalar, tuple(range(lanes))))

@@ -47,11 +47,10 @@ def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
     lanes = target.vector_bytes // 4
     build = _Build(nest, Elemental(nest, lanes), instruction, row)
     scratch = build.topk() if instruction.opcode == "topk" else build.sort()
-    w.emit("ret void")
-    head = "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) nounwind {\nentry:"
+    w.ret()
     moved = sum(o.shape.size_bytes for o in instruction.operands)
     made = Kernel(
-        "\n".join([head, *w.lines, "}"]),
+        w.function(has_entry=True),
         row.rows,
         tuple(w.declarations.values()),
         tuple(w.globals.values()),

@@ -90,5 +90,5 @@ def test_vectors_of_several_lengths_share_one_test() -> None:
     found = quotients(w, xs, [divisor] * 3)
     assert [q.type for q in found] == [x.type for x in xs]
     head = f"define void @f({', '.join(x.typed for x in xs)}) {{\nentry:"
-    body = "\n".join([*w.declarations.values(), head, *w.lines, "  ret void", "}"])
+    body = "\n".join([*w.declarations.values(), head, w.text(), "  ret void", "}"])
     assert object_code(IrModule(body, ()))

@@ -13,6 +13,7 @@ from hlo.backend.planning.program import LoopStep, Program
 from hlo.interpreter.evaluate import evaluate
 from hlo.machine import COMMON
 from hlo.parser.parse import parse
+from tests.support.llvm_text import function_of
 from tests.support.tiny_kernels import compiled, f32, planned
 
 
@@ -65,7 +66,7 @@ def test_modules_verify(*, flushes: bool) -> None:
 
 def kernel(body: str, *, globals: tuple[str, ...]) -> Kernel:
     text = f"define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {{\n{body}\n  ret void\n}}\n"
-    return Kernel(text, 1, globals=globals)
+    return Kernel(function_of(text), 1, globals=tuple(map(function_of, globals)))
 
 
 def test_equal_globals_are_shared_and_unequal_ones_renamed() -> None:

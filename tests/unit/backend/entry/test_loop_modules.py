@@ -5,8 +5,10 @@ from hlo import driver
 from hlo.backend import backend
 from hlo.backend.entry.loop_ir import MODULE_LINES, ShortLoop, loop_modules
 from hlo.backend.ir.kernel import Kernel
+from tests.support.llvm_text import function_of
 
-KERNEL = Kernel("define void @KERNEL(ptr %b, i64 %begin, i64 %end) {\n  ret void\n}", 1, (), ())
+TEXT = "define void @KERNEL(ptr %b, i64 %begin, i64 %end) {\n  ret void\n}"
+KERNEL = Kernel(function_of(TEXT), 1)
 
 
 def loop(number: int, lines: int, *kernels: str) -> ShortLoop:

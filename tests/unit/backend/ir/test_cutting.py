@@ -12,6 +12,7 @@ from hlo.backend.ir.cutting import cut
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.text_types import result_type
 from hlo.tools.inputs import made_up_inputs
+from tests.support.llvm_text import function_of
 
 BODY = "\n".join(f"  %x{n} = fadd float %a, %v" for n in range(80))
 REST = "\n".join(f"  %z{n} = fadd float %v, %v" for n in range(30))
@@ -69,7 +70,7 @@ ENTRY e {
 
 
 def test_a_long_loop_becomes_a_function_that_returns_what_is_used_later() -> None:
-    found = cut({"k": Kernel(KERNEL, 1)}, 40)
+    found = cut({"k": Kernel(function_of(KERNEL), 1)}, 40)
     (name,) = found.keys() - {"k"}
     assert found[name].text.startswith("define float @KERNEL(float %v) {\nentry:\n  br label %pre1")
     assert found[name].text.endswith("done5:\n  ret float %x79\n}\n")
@@ -79,14 +80,14 @@ def test_a_long_loop_becomes_a_function_that_returns_what_is_used_later() -> Non
 
 
 def test_a_kernel_that_is_no_longer_than_wanted_stays_whole() -> None:
-    kernel = Kernel(KERNEL, 1)
+    kernel = Kernel(function_of(KERNEL), 1)
     assert cut({"k": kernel}, 130) == {"k": kernel}
     assert cut({"k": kernel}, 40, longest=150) == {"k": kernel}
 
 
 def test_a_lone_loop_and_a_loop_that_does_little_stay() -> None:
     lone = KERNEL[: KERNEL.index("  br label %pre6")].replace(REST, "") + "  ret void\n}\n"
-    assert list(cut({"k": Kernel(lone, 1)}, 40)) == ["k"]
+    assert list(cut({"k": Kernel(function_of(lone), 1)}, 40)) == ["k"]
     inner = KERNEL.replace("icmp sle i64 %i3.n, 99", "icmp sle i64 %i3.n, 9")
     around = inner.replace(
         "  br label %pre1\n",
@@ -97,7 +98,7 @@ def test_a_lone_loop_and_a_loop_that_does_little_stay() -> None:
     around = around.replace("done10:\n", "done10:\n  br label %next14\nnext14:\n"
         "  %i13.n = add nsw i64 %i13, 1\n  %i13.c = icmp sle i64 %i13.n, 9\n"
         "  br i1 %i13.c, label %loop12, label %done15\ndone15:\n")  # fmt: skip
-    assert list(cut({"k": Kernel(around, 1)}, 40)) == ["k"]
+    assert list(cut({"k": Kernel(function_of(around), 1)}, 40)) == ["k"]
 
 
 def test_types_are_read_off_the_lines_that_define_values() -> None:
@@ -149,7 +150,7 @@ def test_very_many_lines_without_a_branch_are_cut_where_few_values_are_alive() -
             "",
         ]
     )
-    found = cut({"k": Kernel(text, 1)}, 300)
+    found = cut({"k": Kernel(function_of(text), 1)}, 300)
     heads = [found[name].text.split("\n")[0] for name in found if name != "k"]
     assert len(heads) == 2
     assert all(head.startswith("define ") and head.count("float") < 5 for head in heads)
@@ -159,7 +160,7 @@ def test_very_many_lines_without_a_branch_are_cut_where_few_values_are_alive() -
 def test_pieces_read_the_tables_that_the_kernel_declares() -> None:
     table = "@t = external constant [4 x i8], align 64"
     reads = KERNEL.replace("  %x0 =", "  %q = load i8, ptr @t\n  %x0 =")
-    found = cut({"k": Kernel(reads, 1, (table,))}, 40)
+    found = cut({"k": Kernel(function_of(reads), 1, (table,))}, 40)
     (name,) = found.keys() - {"k"}
     assert found[name].declarations == (table,)
     assert "%q = load i8, ptr @t\n" in found[name].text

@@ -7,6 +7,7 @@ from hlo import driver
 from hlo.backend import backend
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.shared_functions import shared, shared_often
+from tests.support.llvm_text import function_of
 
 SHORT = "define internal float @short(float %x) nounwind {\n  ret float %x\n}"
 LONG_LINES = "\n".join(f"  %v{n} = fadd float %x, 1.0" for n in range(30))
@@ -19,12 +20,16 @@ PAIR = "{float, i64} poison, float 0.0"
 KERNEL = f"define void @KERNEL(ptr %b) {{\n  call {{float, i64}} @long({PAIR})\n  ret void\n}}"
 
 
+def kernel_of(text: str, *definitions: str) -> Kernel:
+    return Kernel(function_of(text), 1, (), tuple(map(function_of, definitions)))
+
+
 def test_a_long_function_is_moved_with_what_it_calls() -> None:
-    kernels = {"a": Kernel(KERNEL, 1, (), (SHORT, LONG))}
+    kernels = {"a": kernel_of(KERNEL, SHORT, LONG)}
     found = shared(kernels)
     (name,) = found.keys() - kernels.keys()
     assert list(found) == [name, "a"]
-    assert found[name].globals == (SHORT,)
+    assert [x.text for x in found[name].globals] == [SHORT]
     assert found[name].text.startswith("define {float, i64} @KERNEL({float, i64} %p, float %x)")
     assert found["a"].globals == ()
     assert found["a"].declarations == (f"declare {{float, i64}} @{name}({{float, i64}}, float)",)
@@ -33,9 +38,7 @@ def test_a_long_function_is_moved_with_what_it_calls() -> None:
 
 def test_kernels_of_a_program_share_a_moved_function() -> None:
     other = KERNEL.replace("ret void", "br label %end\nend:\n  ret void")
-    found = shared(
-        {"a": Kernel(KERNEL, 1, (), (SHORT, LONG)), "b": Kernel(other, 1, (), (SHORT, LONG))}
-    )
+    found = shared({"a": kernel_of(KERNEL, SHORT, LONG), "b": kernel_of(other, SHORT, LONG)})
     assert len(found) == 3
 
 
@@ -44,7 +47,7 @@ def test_short_functions_and_data_stay() -> None:
     text = (
         "define void @KERNEL(ptr %b) {\n  call float @short(float 0.0)\n  load i8, ptr @.data.1\n}"
     )
-    kernel = Kernel(text, 1, (), (SHORT, data))
+    kernel = kernel_of(text, SHORT, data)
     assert shared({"a": kernel}) == {"a": kernel}
 
 
@@ -80,7 +83,7 @@ def test_a_program_calls_its_shared_functions() -> None:
 
 
 def test_only_functions_called_often_leave_the_middle_end() -> None:
-    kernel = Kernel(KERNEL, 1, (), (SHORT, LONG))
+    kernel = kernel_of(KERNEL, SHORT, LONG)
     rest, functions = shared_often({"a": kernel})
     assert (rest, functions) == ({"a": kernel}, {})
     rest, functions = shared_often({"a": kernel, "b": kernel})
@@ -92,7 +95,7 @@ def test_only_functions_called_often_leave_the_middle_end() -> None:
 
 def test_a_function_of_addresses_is_not_called_pure() -> None:
     text = LONG.replace("float %x) nounwind", "float %x, ptr %out) nounwind")
-    kernel = Kernel(KERNEL, 1, (), (SHORT, text))
+    kernel = kernel_of(KERNEL, SHORT, text)
     rest, _ = shared_often({"a": kernel, "b": kernel})
     (declared,) = rest["b"].declarations
     assert declared.endswith("float, ptr)")

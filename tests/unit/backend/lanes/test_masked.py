@@ -27,10 +27,7 @@ def masks(lanes: int) -> list[np.ndarray]:
 
 def halves(w: Writer, value: Value) -> list[Value]:
     lanes = value.lanes // 2
-    type = vector_of(value.scalar_type, lanes)
-    orders = [", ".join(f"i32 {2 * i + first}" for i in range(lanes)) for first in (0, 1)]
-    head = f"shufflevector {value.typed}, {value.type} poison"
-    return [w.pure(type, f"{head}, <{lanes} x i32> <{order}>") for order in orders]
+    return [w.shuffle(value, None, range(first, 2 * lanes, 2)) for first in (0, 1)]
 
 
 def function(name: str, scalar: str, mask: np.ndarray, *, is_store: bool) -> tuple[str, Writer]:
@@ -49,7 +46,7 @@ def function(name: str, scalar: str, mask: np.ndarray, *, is_store: bool) -> tup
         even, odd = halves(w, masked.load(w, type, source, 1, on))
         w.store(even, target)
         w.store(odd, w.address(target, w.int(lanes // 2), scalar))
-    body = "\n".join(w.lines)
+    body = w.text()
     return f"define void @{name}(ptr %p, ptr %q) {{\nentry:\n{body}\n  ret void\n}}\n", w
 
 

@@ -59,9 +59,9 @@ def test_limits_are_written_only_where_they_bound():
     w = Writer()
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
     assert unit_limits(w, Span(0, 8, 8), begin, end, 8) == (begin, end)
-    assert not w.lines
+    assert not w.records
     unit_limits(w, Span(2, 4, 3), begin, end, 9)
-    assert len(re.findall(r"udiv", "\n".join(w.lines))) == 2
+    assert len(re.findall(r"udiv", w.text())) == 2
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

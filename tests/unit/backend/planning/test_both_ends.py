@@ -2,11 +2,14 @@
 
 import hlo
 from hlo.backend import backend
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.lowering import is_met_again
 from hlo.backend.planning.program import KernelStep, LoopStep
 from hlo.driver import optimize
 from hlo.machine import COMMON
+
+NONE = Opaque("KERNEL", "")
 
 SUM = """HloModule m
 ENTRY e {
@@ -43,16 +46,16 @@ CACHE = COMMON.second_cache.bytes
 
 
 def test_bytes_that_the_caches_hold_are_met_again() -> None:
-    assert is_met_again(Kernel("", 16, bytes_moved=2 * CACHE), ADD, 2, COMMON)
-    assert is_met_again(Kernel("", 16, bytes_moved=4 * CACHE), ADD, 4, COMMON)
+    assert is_met_again(Kernel(NONE, 16, bytes_moved=2 * CACHE), ADD, 2, COMMON)
+    assert is_met_again(Kernel(NONE, 16, bytes_moved=4 * CACHE), ADD, 4, COMMON)
 
 
 def test_a_stream_larger_than_the_caches_is_not() -> None:
-    assert not is_met_again(Kernel("", 16, bytes_moved=4 * CACHE), ADD, 2, COMMON)
+    assert not is_met_again(Kernel(NONE, 16, bytes_moved=4 * CACHE), ADD, 2, COMMON)
 
 
 def test_arithmetic_hides_where_bytes_come_from() -> None:
-    assert is_met_again(Kernel("", 16, bytes_moved=4 * CACHE, flops=20_000_000), ADD, 2, COMMON)
+    assert is_met_again(Kernel(NONE, 16, bytes_moved=4 * CACHE, flops=20_000_000), ADD, 2, COMMON)
 
 
 def test_a_split_kernel_in_a_loop_is_claimed_from_both_ends() -> None:

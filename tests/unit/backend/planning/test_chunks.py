@@ -2,11 +2,14 @@
 
 import hlo
 from hlo.backend import backend
+from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.lowering import chunks_of
 from hlo.backend.planning.program import KernelStep
 from hlo.driver import optimize
 from hlo.machine import COMMON
+
+NONE = Opaque("KERNEL", "")
 
 RATES = COMMON.rates
 
@@ -20,18 +23,19 @@ ENTRY e {
 
 
 def test_chunks_are_many_where_nothing_is_shared() -> None:
-    assert chunks_of(Kernel("", 16), 200.0, 2, 8, RATES) == 8
+    assert chunks_of(Kernel(NONE, 16), 200.0, 2, 8, RATES) == 8
 
 
 def test_chunks_are_few_where_each_packs_as_much_as_it_computes() -> None:
-    packs = Kernel("", 16, packed_bytes=1 << 20)
+    packs = Kernel(NONE, 16, packed_bytes=1 << 20)
     assert chunks_of(packs, 200.0, 2, 8, RATES) == 2
     assert chunks_of(packs, 200.0, 4, 16, RATES) == 4
 
 
 def test_chunks_are_many_where_packing_is_little_or_each_unit_packs() -> None:
-    assert chunks_of(Kernel("", 16, packed_bytes=1 << 12), 200.0, 2, 8, RATES) == 8
-    assert chunks_of(Kernel("", 16, packed_bytes=1 << 20, packed_runs=16), 200.0, 2, 8, RATES) == 8
+    assert chunks_of(Kernel(NONE, 16, packed_bytes=1 << 12), 200.0, 2, 8, RATES) == 8
+    packs = Kernel(NONE, 16, packed_bytes=1 << 20, packed_runs=16)
+    assert chunks_of(packs, 200.0, 2, 8, RATES) == 8
 
 
 def test_threads_pack_a_shared_factor_once_each() -> None:
