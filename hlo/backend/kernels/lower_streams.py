@@ -122,12 +122,12 @@ def _stream(elemental: Elemental, fold: Streamed, at: dict[Atom, Expr]) -> Strea
     space = space_of(elemental, fold.reduce, reducer_of(fold.reduce))
     start = affine.linear(fold.index, folded_dims(fold.reduce)).substituted(at)
     found: list[list[Memory]] = []
-    for _ in range(1 + fold.is_long + fold.is_carried):
+    for _ in range(fold.accumulators):
         bases = [thread_memory(elemental, fold.columns * d.item_bytes) for d in fold.dtypes]
         pairs = zip(bases, fold.dtypes, strict=True)
         found.append([Memory(base, dtype, fold.columns) for base, dtype in pairs])
     total = found[min(1, len(found) - 1)]
-    surplus = found[2] if fold.is_carried else []
+    surplus = found[2] if fold.accumulators == 3 else []
     return Stream(fold.reduce, fold.index, space, found[0], total, surplus, start)
 
 

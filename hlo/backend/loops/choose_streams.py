@@ -79,7 +79,7 @@ def _walk(expression: Expression, group: list[tuple[Instruction, Index]], column
     """How a group of folds goes through memory."""
     extents = factored(expression, *group[0]) or (1,)
     folds = tuple(_streamed(reduce, index, columns) for reduce, index in group)
-    block = BLOCK if any(fold.is_long for fold in folds) else 0
+    block = BLOCK if any(fold.accumulators > 1 for fold in folds) else 0
     return Walk(folds, extents, min(_ROWS, extents[-1]), block)
 
 
@@ -93,7 +93,7 @@ def _streamed(reduce: Instruction, index: Index, columns: int) -> Streamed:
     is_long = reducer.sums and dtypes[0].is_float and length > BLOCK
     is_one = not reduce.shape.is_tuple  # others are read where their totals lie
     is_carried = is_long and is_one and reducer.opcodes == ("add",)
-    return Streamed(reduce, index, dtypes, columns, is_long, is_carried)
+    return Streamed(reduce, index, dtypes, columns, 1 + is_long + is_carried)
 
 
 def _suits(schedule: NestSchedule, lanes: int, reduce: Instruction, index: Index) -> bool:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.loops.domain import Domain
-from hlo.backend.loops.schedule import Axis, Place, Role, Source, Tail, axis_name
+from hlo.backend.loops.schedule import Axis, Role, Source, Tail, axis_name
 from hlo.indexing.affine import Expr, Index, Variable
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -44,7 +44,6 @@ class Keep(Struct, frozen=True):
     over: int = 0
     offset: int = 0
     shares: Instruction | None = None
-    place: Place = Place.STACK
 
     @property
     def size_bytes(self) -> int:
@@ -53,20 +52,15 @@ class Keep(Struct, frozen=True):
 
 class Streamed(Struct, frozen=True):
     """A fold whose results a unit keeps in memory while rows pass: dtypes of what lies there, for
-    so many columns. is_long: totals lie apart from the results of a block of rows; is_carried: and
-    in twice the digits.
+    so many columns. accumulators: of each: one for all rows; two, of a block of rows and of all
+    blocks; three, what the latter lacks too.
     """
 
     reduce: Instruction
     index: Index
     dtypes: tuple[DType, ...]
     columns: int
-    is_long: bool
-    is_carried: bool
-
-    @property
-    def memories(self) -> int:
-        return len(self.dtypes) * (1 + self.is_long + self.is_carried)
+    accumulators: int
 
 
 class Walk(Struct, frozen=True):
@@ -101,8 +95,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     for others; stages: what each of several loops over the innermost axis leaves, the last one
     stores; walks: folds that go through memory row by row. folds: with their indices, in order, as
     each is made where its index is known; ahead: what the stage that stores asks for, fetched: what
-    the last fold does.
-    remarks: why, one for each decision.
+    the last fold does. remarks: why, one for each decision.
     """
 
     machine: Machine

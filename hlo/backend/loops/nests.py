@@ -192,7 +192,7 @@ class _Nest:
         names = " and ".join(fold.name for fold in folds)
         totals = f"totals of {names}" if walk.block else names
         found: list[Node] = [self._memories(walk, names), Loop(columns, (Fill(totals, "start"),))]
-        if any(fold.is_carried for fold in walk.folds):
+        if any(fold.accumulators == 3 for fold in walk.folds):
             found.append(Loop(columns, (Fill(f"surplus of {names}", "0"),)))
         *outer, length = walk.extents
         whole = length // walk.rows * walk.rows
@@ -221,9 +221,7 @@ class _Nest:
     def _memories(self, walk: Walk, names: str) -> Cache:
         """One line for all of a walk's."""
         columns = walk.folds[0].columns
-        dtypes = [
-            d for fold in walk.folds for d in fold.dtypes * (fold.memories // len(fold.dtypes))
-        ]
+        dtypes = [d for fold in walk.folds for d in fold.dtypes * fold.accumulators]
         places = [self.places.next(columns * dtype.item_bytes) for dtype in dtypes]
         place = Place.SCRATCH if Place.SCRATCH in places else Place.STACK
         size_bytes = columns * sum(d.item_bytes for d in dtypes)

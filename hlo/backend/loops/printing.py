@@ -62,7 +62,7 @@ def _body(nodes: Sequence[Node]) -> Iterator[str]:
     for node in nodes:
         match node:
             case Loop(axis=axis, body=body):
-                yield f"for {_axis(axis)}"
+                yield f"for {print_axis(axis)}"
                 yield from ("  " + line for line in _body(body))
             case Reduction(body=body):
                 yield _noted(_reduction(node), _reads(node.reads, node.fills))
@@ -86,7 +86,7 @@ def _reads(names: Sequence[str], fills: Sequence[str] = ()) -> str:
     return f"{text}, fills {', '.join(fills)}" if fills else text
 
 
-def _axis(axis: Axis) -> str:
+def print_axis(axis: Axis) -> str:
     """`i in 128, parallel`"""
     extent = f"{axis.extent} of {axis.of}" if axis.of > axis.extent else str(axis.extent)
     text = f"{axis.name} in {extent}{_step(axis)}"

@@ -1,0 +1,137 @@
+"""Loops are chosen without a writer: the axes of each shape of kernel, on which machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import hlo
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.fused_loops import enter_operands, lanes_of
+from hlo.backend.loops.choose import schedules_of
+from hlo.backend.loops.domain import Domain, domains_of
+from hlo.backend.loops.expression import Expression
+from hlo.backend.loops.nest_schedule import NestSchedule
+from hlo.backend.loops.outputs import Output, outputs_of
+from hlo.backend.loops.printing import print_axis
+from hlo.backend.loops.schedule import Source
+from hlo.ir.instruction import Instruction
+from hlo.machine import NAMED
+
+AVX512 = Target(NAMED["sapphirerapids"])
+
+ADD = "add { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b) }\n"
+
+
+def root_of(text: str) -> Instruction:
+    """The one kernel of a program as given: its root."""
+    return hlo.parse(f"HloModule m\n{ADD}ENTRY e {{\n{text}\n}}").entry.root
+
+
+def expressed(text: str, target: Target) -> tuple[Expression, list[Output], int]:
+    root, expression = root_of(text), Expression(target)
+    outputs = outputs_of(expression, root, enter_operands(expression, root))
+    return expression, outputs, lanes_of(root, target)
+
+
+def schedules(text: str, machine: str = "sapphirerapids") -> list[NestSchedule]:
+    return schedules_of(*expressed(text, Target(NAMED[machine])))
+
+
+def axes(text: str, machine: str = "sapphirerapids") -> list[str]:
+    (schedule,) = schedules(text, machine)
+    return [print_axis(axis) for axis in schedule.axes]
+
+
+def reduced(shape: str, result: str, dimensions: str) -> str:
+    return (
+        f"  x = f32[{shape}] parameter(0)\n  z = f32[] constant(0)\n"
+        f"  ROOT r = f32[{result}] reduce(x, z), dimensions={{{dimensions}}}, to_apply=add"
+    )
+
+
+SHAPES = {
+    "one loop": (
+        "  x = f32[1000] parameter(0)\n  ROOT r = f32[1000] negate(x)",
+        ["i in 1000 by 4 x 16 lanes, masked tail"],
+    ),
+    "blocks of one loop": (
+        "  x = f32[20000] parameter(0)\n  ROOT r = f32[20000] negate(x)",
+        ["i in 20000 by 4096, parallel, short tail",
+         "i in 4096 of 20000 by 4 x 16 lanes, masked tail by 16"],
+    ),
+    "no loop": ("  x = f32[] parameter(0)\n  ROOT r = f32[] negate(x)", []),
+    "a small transpose": (
+        "  x = f32[70,50] parameter(0)\n  ROOT r = f32[50,70] transpose(x), dimensions={1,0}",
+        ["i in 50 by 16 lanes, parallel, overlapping tail", "j in 70 by 16 lanes, masked tail"],
+    ),
+    "a large transpose": (
+        "  x = f32[2048,1024] parameter(0)\n"
+        "  ROOT r = f32[1024,2048] transpose(x), dimensions={1,0}",
+        ["j in 2048 by 64, parallel", "i in 1024 by 256, parallel",
+         "i in 256 of 1024 by 16 lanes", "j in 64 of 2048 by 16 lanes"],
+    ),
+    "folds along rows, side by side": (
+        reduced("1000,128", "1000", "1"), ["i in 1000 by 4, parallel"],
+    ),
+    "short rows, turned": (
+        reduced("1000,9", "1000", "1"), ["i in 1000 by 16 lanes, overlapping tail"],
+    ),
+    "folds over columns": (
+        reduced("4096,1024", "1024", "0"),
+        ["i in 1024 by 512, parallel", "i in 512 of 1024 by 2 x 16 lanes"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_axes_of_a_shape(name: str) -> None:
+    text, expected = SHAPES[name]
+    assert axes(text) == expected
+
+
+def test_a_narrower_machine_has_other_lanes() -> None:
+    text, _ = SHAPES["one loop"]
+    assert axes(text, "x86-64-v3") == ["i in 1000 by 4 x 8 lanes, short tail"]
+    assert axes(text, "neoverse-n1") == ["i in 1000 by 4 x 4 lanes, short tail"]
+
+
+def test_rows_are_turned_by_their_source_and_folds_walk() -> None:
+    (turned,) = schedules(SHAPES["short rows, turned"][0])
+    assert turned.source is Source.TURNED
+    (streams,) = schedules(SHAPES["folds over columns"][0])
+    (walk,) = streams.walks
+    (fold,) = walk.folds
+    assert (walk.extents, walk.rows, walk.block) == ((4096,), 8, 256)
+    assert (fold.columns, fold.accumulators) == (512, 3)
+
+
+def test_every_decision_has_its_reason() -> None:
+    for text, _ in SHAPES.values():
+        for schedule in schedules(text):
+            assert all(": " in remark for remark in schedule.remarks)
+    (squares,) = schedules(SHAPES["a large transpose"][0])
+    assert [r.split(":")[0] for r in squares.remarks] == ["tile", "squares"]
+
+
+def boxes(text: str) -> Iterator[Domain]:
+    expression, outputs, _ = expressed(text, AVX512)
+    yield from domains_of(expression, outputs)
+
+
+def test_seams_of_a_pad_are_edges_of_boxes() -> None:
+    text = """  x = f32[100] parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[130] pad(x, z), padding=10_20"""
+    spans = [(box.low, box.dims) for box in boxes(text)]
+    assert spans == [((0,), (10,)), ((10,), (100,)), ((110,), (20,))]
+
+
+def test_results_of_other_dimensions_have_domains_of_their_own() -> None:
+    text = """  x = f32[100] parameter(0)
+  y = f32[7,3] parameter(1)
+  a = f32[100] negate(x)
+  b = f32[7,3] negate(y)
+  ROOT r = (f32[100], f32[7,3]) tuple(a, b)"""
+    assert [box.dims for box in boxes(text)] == [(100,), (7, 3)]
