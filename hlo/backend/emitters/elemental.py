@@ -157,7 +157,7 @@ class Elemental:
         if len(positions) > 1 and not self.guards and not memory.dtype.is_complex:
             if is_square(positions):
                 return load_square(self.nest, memory, positions)
-            if are_rows(self.nest, memory, positions):
+            if are_rows(self.nest.target, memory.dtype, positions):
                 return load_rows(self.nest, memory, positions)
         guard = self.test(self.guards) if self.guards else None
         results = []

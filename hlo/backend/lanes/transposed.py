@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory, mask_of
 from hlo.backend.lanes.nest import Nest
@@ -18,6 +19,7 @@ from hlo.backend.lanes.strided import stretch
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.vectors import MOST_LANES
 from hlo.indexing.affine import Atom, Expr, Variable, stride
+from hlo.ir.dtype import DType
 
 _RUN_BYTES = 16  # of a row that are loaded at a time
 _FEWEST_COLUMNS = 4  # that are worth turning: fewer are gathered
@@ -69,7 +71,7 @@ def load_square(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[L
     return [types.decoded(w, nest.target, raw, memory.dtype) for raw in turned]
 
 
-def are_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> bool:
+def are_rows(target: Target, dtype: DType, positions: Sequence[Expr]) -> bool:
     """Whether lanes are rows of which the positions are neighbouring elements, row after row of
     the batch, and reading them one by one would gather them."""
     first = positions[0]
@@ -78,13 +80,12 @@ def are_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> bool:
         return False
     if any(p.lanes != lanes or stride(p) != step or mask_of(p) is not None for p in positions):
         return False  # a batch's last vectors may be short ones
-    item_bytes, target = memory.dtype.item_bytes, nest.target
-    widths = [_width(memory, lanes, len(run)) for run in _runs(positions)]
+    widths = [_width(dtype, lanes, len(run)) for run in _runs(positions)]
     if not all(widths):
         return False
     shuffles = target.isa.permutes_bytes
-    read = stretch(step, lanes, item_bytes, target.vector_bytes, shuffles=shuffles)
-    if read is None or _packed(memory) == 1:
+    read = stretch(step, lanes, dtype.item_bytes, target.vector_bytes, shuffles=shuffles)
+    if read is None or _packed(dtype) == 1:
         return read is None
     return len(read.starts) > _FEW_CHUNKS and min(widths) >= _LONG_RUN
 
@@ -94,7 +95,7 @@ def load_rows(nest: Nest, memory: Memory, positions: Sequence[Expr]) -> list[Lan
     w = nest.w
     found: dict[Expr, Lanes] = {}
     for run in _runs(positions):
-        width = _width(memory, run[0].lanes, len(run))
+        width = _width(memory.dtype, run[0].lanes, len(run))
         for k in range(0, len(run), width):
             # The last columns may have been there already.
             part = run[min(k, len(run) - width) :][:width]
@@ -120,22 +121,22 @@ def _runs(positions: Sequence[Expr]) -> list[list[Expr]]:
     return runs
 
 
-def _width(memory: Memory, lanes: int, count: int) -> int:
+def _width(dtype: DType, lanes: int, count: int) -> int:
     """How many columns are turned at a time; 0: none."""
-    most = max(_RUN_BYTES // memory.dtype.item_bytes, _FEWEST_COLUMNS)
+    most = max(_RUN_BYTES // dtype.item_bytes, _FEWEST_COLUMNS)
     width = 1 << (min(count, most).bit_length() - 1)
-    words = width // _packed(memory)
+    words = width // _packed(dtype)
     return width if width >= _FEWEST_COLUMNS and 2 <= words <= lanes <= MOST_LANES else 0
 
 
-def _packed(memory: Memory) -> int:
+def _packed(dtype: DType) -> int:
     """How many elements are turned as one."""
-    return max(1, _WORD_BYTES // memory.dtype.item_bytes)
+    return max(1, _WORD_BYTES // dtype.item_bytes)
 
 
 def _columns(nest: Nest, memory: Memory, part: Sequence[Expr]) -> list[Value]:
     """As many vectors as there are neighbours: row q*n + k is part q of register k until turned."""
-    w, first, packed = nest.w, part[0], _packed(memory)
+    w, first, packed = nest.w, part[0], _packed(memory.dtype)
     lanes, step, words = first.lanes, stride(first), len(part) // packed
     element = types.storage_scalar(memory.dtype)
     base = Expr({_scalar(a): k for a, k in first.terms.items()}, first.constant)

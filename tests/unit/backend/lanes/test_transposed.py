@@ -1,0 +1,56 @@
+"""Which elements are read by rows and turned in registers: decided without a writer."""
+
+import pytest
+
+from hlo.backend.isa.target import Target
+from hlo.backend.lanes.transposed import are_rows, is_square
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Variable
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.machine import NAMED
+
+
+def columns(count: int, step: int, lanes: int = 16, mask: object = None) -> list[Expr]:
+    """Neighbouring columns of an array whose rows are so many elements long, lanes over rows."""
+    row = affine.of(Variable("i", 0, 1 << 20, 1, lanes, mask=mask))
+    return [row * step + k for k in range(count)]
+
+
+# (type, columns, elements of a row, lanes) -> on a machine that moves single bytes, on one of AVX2
+ROWS: dict[tuple[DType, int, int, int], tuple[bool, bool]] = {
+    (dt.F32, 8, 8, 16): (True, True),
+    (dt.F32, 8, 8, 8): (False, True),  # four long vectors hold all rows
+    (dt.F32, 8, 8, 4): (False, False),  # few lanes
+    (dt.F32, 3, 8, 16): (False, False),  # few columns
+    (dt.F32, 8, 1, 16): (False, False),  # neighbours for the lanes
+    (dt.F32, 4, 2, 16): (False, False),  # a few vectors hold all rows
+    (dt.BF16, 8, 8, 16): (True, True),
+    (dt.BF16, 8, 2, 16): (False, False),
+    (dt.BF16, 4, 9, 16): (False, True),  # bytes are moved from vector to vector
+    (dt.F32, 8, 8, 32): (False, False),  # more lanes than rows are loaded for
+}
+
+
+@pytest.mark.parametrize("asked", ROWS, ids=str)
+def test_neighbours_in_memory_are_read_by_rows(asked: tuple[DType, int, int, int]) -> None:
+    dtype, count, step, lanes = asked
+    positions = columns(count, step, lanes)
+    targets = (Target(NAMED["sapphirerapids"]), Target(NAMED["x86-64-v3"]))
+    assert tuple(are_rows(target, dtype, positions) for target in targets) == ROWS[asked]
+
+
+def test_lanes_that_are_masked_or_of_several_lengths_are_no_rows() -> None:
+    target = Target(NAMED["sapphirerapids"])
+    assert not are_rows(target, dt.F32, columns(8, 8, mask="m"))
+    assert not are_rows(target, dt.F32, [*columns(4, 8), *columns(4, 8, 8)])
+
+
+def test_a_square_is_as_many_neighbours_as_lanes() -> None:
+    assert is_square(columns(16, 40))
+    assert is_square(columns(4, 40, 4))
+    assert not is_square(columns(2, 40, 2))
+    assert not is_square(columns(8, 40))
+    assert not is_square(columns(16, 1))
+    assert not is_square(columns(16, 40)[::-1])
+    assert not is_square(columns(16, 40, mask="known at run time only"))
