@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import Definition
+from hlo.backend.ir.functions import AnyFunction, Definition
 from hlo.backend.ir.kernel import Kernel
 
 _SYMBOL = re.compile(r"@([\w.$-]+)")
@@ -48,22 +48,22 @@ class Definitions(Struct):
         return [*self.declarations, *self.by_symbol.values()]
 
 
-def only_needed(kernel: Kernel, function: Definition) -> Kernel:
+def only_needed(kernel: Kernel, function: AnyFunction) -> Kernel:
     """A function as a kernel, with what it uses of the original's declarations and globals."""
     declared = {symbol_of(line): line for line in kernel.declarations if "@" in line}
-    texts = declared | {x.symbol: x.text for x in kernel.globals}
+    beside = {x.symbol: x for x in kernel.globals}
     used: set[str] = set()
-    waiting = [function.text]
+    waiting: list[Definition] = [function]
     while waiting:
-        new = set(_SYMBOL.findall(waiting.pop())) & texts.keys() - used
+        new = {*waiting.pop().symbols} & (declared.keys() | beside.keys()) - used
         used |= new
-        waiting += [texts[s] for s in new if not texts[s].startswith("declare ")]
-    kept = {texts[s] for s in used}
+        waiting += [beside[s] for s in new if s in beside]
+    kept = {declared[s] for s in used if s in declared}
     return replace(
         kernel,
         function=function,
         declarations=tuple(x for x in kernel.declarations if x in kept or "@" not in x),
-        globals=tuple(x for x in kernel.globals if x.text in kept),
+        globals=tuple(x for x in kernel.globals if x.symbol in used),
     )
 
 
