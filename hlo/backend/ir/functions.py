@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +34,10 @@ class Data(Struct, frozen=True):
     def symbols(self) -> list[str]:
         """Those that it names: its own."""
         return [self.symbol]
+
+    def named(self, symbol: str) -> Data:
+        """The same under another symbol."""
+        return Data(symbol, f"@{symbol}{self.text.removeprefix(f'@{self.symbol}')}")
 
     def renamed(self, names: Mapping[str, str]) -> Data:
         """The same: it names no function."""
@@ -64,6 +69,13 @@ class _Headed(Struct, eq=False, dict=True, kw_only=True):
 
     def _lines(self) -> Iterable[str]:
         raise NotImplementedError
+
+    def named(self, symbol: str) -> Self:
+        """The same under another symbol; what is printed already is not printed again."""
+        made = replace(self, symbol=symbol)
+        if (text := self.__dict__.get("text")) is not None:
+            made.__dict__["text"] = text.replace(f"@{self.symbol}(", f"@{symbol}(", 1)
+        return made
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Headed) and self.text == other.text
@@ -123,6 +135,8 @@ class OpaqueFunction(_Headed, eq=False, dict=True, kw_only=True):
 
     def renamed(self, names: Mapping[str, str]) -> OpaqueFunction:
         """The same with other symbols in its body."""
+        if not names:
+            return self
         body = _SYMBOL.sub(lambda found: f"@{names.get(found[1], found[1])}", self.body)
         return replace(self, body=body)
 
