@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import Opaque
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
+from hlo.backend.ir.records import symbols_of
 
 ROWS, ROW_BYTES = 16, 64
 _NUMBER, _ADDRESS, _STRIDE = ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64
@@ -88,13 +88,12 @@ def emulated(sequence: KernelSequence) -> KernelSequence:
 def _emulated(kernel: Kernel) -> Kernel:
     def renamed(text: str) -> str:
         for name in ("tile", "tdp", "ldtilecfg"):
-            prefix = "emulated_" + name
-            text = text.replace(f"@llvm.x86.{name}", f"@{prefix}")
-        return text.replace(" immarg", "")
+            text = text.replace(f"llvm.x86.{name}", f"emulated_{name}")
+        return text
 
-    permission = [line for line in kernel.text.split("\n") if "@syscall(" in line]
-    text = renamed(kernel.text)
-    for line in permission:
-        text = text.replace(line + "\n", "")
-    declared = tuple(map(renamed, kernel.declarations))
-    return replace(kernel, function=Opaque("KERNEL", text), declarations=declared)
+    function = kernel.function
+    names = {symbol: renamed(symbol) for symbol in function.symbols}
+    records = [r for r in function.records if "syscall" not in symbols_of(r)]  # no permission
+    declared = (renamed(line).replace(" immarg", "") for line in kernel.declarations)
+    function = replace(function, records=records).renamed(names)
+    return replace(kernel, function=function, declarations=tuple(declared))

@@ -105,7 +105,9 @@ def _text(
     w.branch_if(more, "loop", "done")
     w.label("done")
     w.ret()
-    function = Function((Value("%buffers", "ptr"), COUNT), w.records, symbol="test")
+    function = Function(
+        parameters=(Value("%buffers", "ptr"), COUNT), records=w.records, symbol="test"
+    )
     return module_text(w, function.text)
 
 

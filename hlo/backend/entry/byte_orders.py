@@ -1,6 +1,6 @@
 """Byte orders that LLVM's middle-end does not look into.
 
-    text of a module --hidden--> the same, the constant orders of its permutations loaded
+    functions of a module --hidden--> the same, the constant orders of its permutations loaded
 
 Where it sees the order of a permutation of bytes, it writes a shuffle, for which code
 generation then finds two or three instructions (LLVM 22, InstCombine).
@@ -8,25 +8,48 @@ generation then finds two or three instructions (LLVM 22, InstCombine).
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
+from typing import TypeVar
 
+from msgspec.structs import replace
+
+from hlo.backend.ir.definitions import Definitions
+from hlo.backend.ir.functions import Data, Definition, Function
+from hlo.backend.ir.records import Call, Line, Load
+from hlo.backend.ir.values import Value
 from hlo.backend.isa.avx512 import BYTE_PERMUTATION
 
-_PERMUTED = re.escape(f"call <64 x i8> @{BYTE_PERMUTATION}(")
-_LINE = re.compile(rf"^  (%\S+) = ({_PERMUTED}[^,]*, <64 x i8>) (<[^>]*>)", re.MULTILINE)
+D = TypeVar("D", bound=Definition)
 _ORDER = "externally_initialized constant <64 x i8>"  # of whose bytes no pass is certain
 
 
-def hidden(text: str) -> str:
-    """The module's text with its constant orders behind loads."""
-    orders: dict[str, str] = {}
+def hide(module: Definitions) -> list[Data]:
+    """Puts the constant orders of a module behind loads; the data that these read."""
+    orders: dict[Value, str] = {}
+    for symbol, definition in module.by_symbol.items():
+        module.by_symbol[symbol] = _hidden(definition, orders)
+    module.functions[:] = [_hidden(function, orders) for function in module.functions]
+    return [
+        Data(symbol, f"@{symbol} = internal {_ORDER} {order}, align 64")
+        for order, symbol in orders.items()
+    ]
 
-    def loaded(found: re.Match[str]) -> str:
-        value, call, order = found.groups()
-        symbol = orders.setdefault(order, f"@hlo.order.{len(orders)}")
-        place = f"{value}.order"
-        return f"  {place} = load <64 x i8>, ptr {symbol}, align 64\n  {value} = {call} {place}"
 
-    changed = _LINE.sub(loaded, text)
-    heads = [f"{s} = internal {_ORDER} {order}, align 64" for order, s in orders.items()]
-    return "\n".join([*heads, changed])
+def _hidden(definition: D, orders: dict[Value, str]) -> D:
+    if not isinstance(definition, Function) or BYTE_PERMUTATION not in definition.symbols:
+        return definition
+    records = [x for record in definition.records for x in _loaded(record, orders)]
+    return replace(definition, records=records)
+
+
+def _loaded(record: Line, orders: dict[Value, str]) -> Iterator[Line]:
+    """A permutation behind the load of its order; what is none as it is."""
+    if isinstance(record, Call) and record.symbol == BYTE_PERMUTATION:
+        bytes, order = record.operands
+        if order.is_constant:
+            symbol = orders.setdefault(order, f"hlo.order.{len(orders)}")
+            place = Value(f"{record.name}.order", order.type)
+            source = Value(f"@{symbol}", "ptr")
+            yield Load(place.text, place.type, "load", (source,), ", align 64")
+            record = replace(record, operands=(bytes, place))
+    yield record

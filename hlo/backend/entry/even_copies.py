@@ -8,74 +8,89 @@ parts does worse than go through memory: it waits until all parts are there.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from hlo.backend.ir.functions import AnyFunction, Function
+from hlo.backend.ir.records import GetElementPtr, Instruction, Line, Load, names_of
+from hlo.backend.ir.values import Value, vector_of
 
 MOST_PIECES = 4
-
-_NAME = re.compile(r"%[\w.$-]+")
-_ACCESS = re.compile(r"(?:load|store) (?:<(\d+) x (\w+)>|(float|double|half|i\d+))")
-_LOAD = re.compile(r"^  (%[\w.]+) = load <(\d+) x (\w+)>, ptr (%[\w.]+), align 1$", re.MULTILINE)
-_STORE = re.compile(r"^  store <(\d+) x (\w+)> (%[\w.]+), ptr (%[\w.]+), align 1$", re.MULTILINE)
+_ELEMENTWISE = ", align 1"  # how kernels read and write arrays
+_SCALARS = ("float", "double", "half")
 
 
-def even(texts: Sequence[str]) -> list[str]:
-    """The kernels' texts with their copies cut. O(length of the texts)."""
-    copied = [_copied(text) for text in texts]
+def even(functions: Sequence[AnyFunction]) -> list[AnyFunction]:
+    """The functions with their copies cut. O(their records)."""
+    copied = [_copied(f) if isinstance(f, Function) else set[str]() for f in functions]
     others: dict[str, set[int]] = defaultdict(set)  # sizes of what is no copy
-    for text, values in zip(texts, copied, strict=True):
-        for line in text.split("\n"):
-            found = _ACCESS.search(line)
-            if found is None or not values.isdisjoint(_NAME.findall(line)):
-                continue
-            lanes, element, scalar = found.groups()
-            others[element or scalar].add(int(lanes or 1))
-    return [_cut(t, values, others) for t, values in zip(texts, copied, strict=True)]
+    for function, values in zip(functions, copied, strict=True):
+        for record in function.records if isinstance(function, Function) else ():
+            moved = _moved(record)
+            is_counted = moved is not None and values.isdisjoint(names_of(record))
+            if moved is not None and is_counted and _is_number(moved):
+                others[moved.scalar_type].add(moved.lanes)
+    return [
+        replace(f, records=list(_cut(f.records, values, others)))
+        if isinstance(f, Function) and values
+        else f
+        for f, values in zip(functions, copied, strict=True)
+    ]
 
 
-def _copied(text: str) -> set[str]:
+def _moved(record: Line) -> Value | None:
+    """What a record loads or stores."""
+    if isinstance(record, Load):
+        return record.value
+    if isinstance(record, Instruction) and record.opcode == "store":
+        return record.operands[0]
+    return None
+
+
+def _is_number(value: Value) -> bool:
+    return value.lanes > 1 or value.type in _SCALARS or value.type.startswith("i")
+
+
+def _copied(function: Function) -> set[str]:
     """Vectors that are loaded and stored, and nothing else."""
-    loaded = {match[1] for match in _LOAD.finditer(text)}
-    stored = {match[3] for match in _STORE.finditer(text)}
+    loaded, stored = set[str](), set[str]()
+    for record in function.records:
+        moved = _moved(record)
+        if moved is not None and moved.lanes > 1 and record.rest == _ELEMENTWISE:  # type: ignore[union-attr]
+            (loaded if isinstance(record, Load) else stored).add(moved.text)
     both = loaded & stored
     if not both:
         return both
-    uses = Counter(_NAME.findall(text))
+    uses = Counter(name for record in function.records for name in names_of(record))
     return {value for value in both if uses[value] == 2}
 
 
-def _cut(text: str, copied: set[str], others: dict[str, set[int]]) -> str:
-    def pieces(lanes: str, element: str) -> int:
-        sizes = [n for n in others.get(element, ()) if int(lanes) % n == 0]
-        return int(lanes) // max(sizes) if sizes and int(lanes) <= MOST_PIECES * max(sizes) else 1
+def _cut(records: Sequence[Line], copied: set[str], others: dict[str, set[int]]) -> Iterator[Line]:
+    """The records, those that copy as loads and stores of pieces."""
+    for record in records:
+        moved = _moved(record)
+        count = _pieces(moved, others) if moved is not None and moved.text in copied else 1
+        if moved is None or count == 1:
+            yield record
+            continue
+        size, element = moved.lanes // count, moved.scalar_type
+        address, type = record.operands[-1], vector_of(element, size)
+        is_load = isinstance(record, Load)
+        for n in range(count):
+            place = Value(f"{moved}.{'l' if is_load else 's'}{n}", "ptr")
+            operands = (address, Value(str(n * size), "i64"))
+            opcode = "getelementptr inbounds"
+            yield GetElementPtr(place.text, "ptr", opcode, operands, element=element)
+            part = Value(f"{moved}.l{n}v", type)
+            if is_load:
+                yield Load(part.text, type, "load", (place,), _ELEMENTWISE)
+            else:
+                yield Instruction("", "void", "store", (part, place), _ELEMENTWISE)
 
-    def part(value: str, element: str, size: int, address: str, n: int, what: str) -> list[str]:
-        place, kind = f"{value}.{what}{n}", f"<{size} x {element}>" if size > 1 else element
-        moved = f"{kind}, ptr {place}, align 1" if what == "l" else f"{kind} {value}.l{n}v"
-        return [
-            f"  {place} = getelementptr inbounds {element}, ptr {address}, i64 {n * size}",
-            f"  {place}v = load {moved}"
-            if what == "l"
-            else f"  store {moved}, ptr {place}, align 1",
-        ]
 
-    def load(match: re.Match[str]) -> str:
-        value, lanes, element, address = match.groups()
-        count = pieces(lanes, element)
-        if value not in copied or count == 1:
-            return match[0]
-        size = int(lanes) // count
-        parts = [part(value, element, size, address, n, "l") for n in range(count)]
-        return "\n".join(line for lines in parts for line in lines)
-
-    def store(match: re.Match[str]) -> str:
-        lanes, element, value, address = match.groups()
-        count = pieces(lanes, element)
-        if value not in copied or count == 1:
-            return match[0]
-        size = int(lanes) // count
-        parts = [part(value, element, size, address, n, "s") for n in range(count)]
-        return "\n".join(line for lines in parts for line in lines)
-
-    return _STORE.sub(store, _LOAD.sub(load, text)) if copied else text
+def _pieces(moved: Value, others: dict[str, set[int]]) -> int:
+    """In how many pieces a copied vector goes."""
+    sizes = [n for n in others.get(moved.scalar_type, ()) if moved.lanes % n == 0]
+    return moved.lanes // max(sizes) if sizes and moved.lanes <= MOST_PIECES * max(sizes) else 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlo.backend.ir.records import Alloca, Arithmetic, Call, Load
+from hlo.backend.ir.named import Named
+from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.generic import FloatMode
 
@@ -12,15 +13,14 @@ def around(run: str, mode: FloatMode, declarations: dict[str, str]) -> list[str]
     what it calls is declared.
     """
     w, old, new = Writer(declarations=declarations), Value("%old", "ptr"), Value("%new", "ptr")
-    bits, flush, status = (Value(f"%{name}", "i32") for name in ("bits", "flush", "status"))
+    n = Named(w)
     for slot in (old, new):
         w.append(Alloca(slot.text, "ptr", "alloca", (), memory="i32"))
     mode.save(w, old)
-    w.append(Load(bits.text, bits.type, "load", (old,)))
-    w.append(Arithmetic(flush.text, flush.type, "or", (bits, w.int(mode.flushing, "i32"))))
-    w.emit("store", flush, new)
+    bits = n.load("bits", "i32", old)
+    w.emit("store", n.binary("flush", "or", bits, w.int(mode.flushing, "i32")), new)
     mode.set(w, new)
-    w.append(Call(status.text, status.type, "call", (Value("%frame", "ptr"),), symbol=run))
+    status = n.call("status", "i32", run, Value("%frame", "ptr"))
     mode.set(w, old)
     w.ret(status)
     return [str(record) for record in w.records]

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hlo.backend.entry import copy_table, flushing, region_ir, watch_ir
 from hlo.backend.entry.aligning import aligned_address
-from hlo.backend.entry.byte_orders import hidden
+from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
@@ -123,10 +123,12 @@ def kernel_module(
 ) -> IrModule:
     """The kernels of a group and what they need beside them, once each."""
     together = Definitions()
-    parts = [together.placed(name, kernel) for name, kernel in group.items()]
+    for name, kernel in group.items():
+        together.place(name, kernel)
     together.drop_declared(group)
-    text = "\n".join([*together.lines(), *parts, ""])
-    return IrModule(hidden(text) if optimised else text, tuple(group), optimised, is_glue)
+    orders = [x.text for x in hide(together)] if optimised else []
+    text = "\n".join([*orders, *together.lines(), ""])
+    return IrModule(text, tuple(group), optimised, is_glue)
 
 
 class _Function(Struct):

@@ -9,18 +9,19 @@ that LLVM keeps loop-carried scalars in registers and sees constant bounds.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hlo.analysis.leaves import leaf_count
 from hlo.backend.entry import watch_ir
-from hlo.backend.entry.byte_orders import hidden
+from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.even_copies import even
 from hlo.backend.entry.run_ir import POLL_NS
 from hlo.backend.ir.definitions import Definitions
+from hlo.backend.ir.functions import AnyFunction
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.cells import Cell, Region
@@ -379,13 +380,15 @@ def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list
 def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
     names = dict.fromkeys(name for loop in loops for name in loop.kernels)
     needed = Definitions({MEMCPY: None, f"declare {watch_ir.POLLS}": None})
-    parts = [needed.placed(f"{name}.in", kernels[name]) for name in names]
-    copies = map(inlinable, even(parts))
-    body = "\n".join([*needed.lines(), *copies, *(loop.text for loop in loops), ""])
-    return IrModule(hidden(body), tuple(loop.name for loop in loops), optimised=True)
+    functions = map(inlinable, even([kernels[name].function for name in names]))
+    for name, function in zip(names, functions, strict=True):
+        needed.place(f"{name}.in", replace(kernels[name], function=function))
+    orders = [x.text for x in hide(needed)]
+    text = "\n".join([*orders, *needed.lines(), *(loop.text for loop in loops), ""])
+    return IrModule(text, tuple(loop.name for loop in loops), optimised=True)
 
 
-def inlinable(text: str) -> str:
-    """A kernel's text as a private function that is always inlined."""
-    head = re.compile(r"^define void (@[\w.$-]+\([^)]*\))([^{\n]*)\{", re.MULTILINE)
-    return head.sub(r"define internal void \1\2 alwaysinline {", text, count=1)
+def inlinable(function: AnyFunction) -> AnyFunction:
+    """A kernel as a private function that is always inlined."""
+    others = f"{function.attributes} " if function.attributes else ""
+    return replace(function, linkage="internal", attributes=f"{others} alwaysinline")

@@ -2,14 +2,14 @@
 
     kernel, the time of what nobody can part --polled--> the kernel with questions in its loops
 
-Works on the text, so for every family alike. A loop's rounds are strip-mined: an inner loop of as
-many as are STRIP_LINES of work, in the form that it had, a question, and the same again. From the
-outermost loop inwards, until what a round takes is short (ROUND_US by the kernel's estimate, or
+Works on the records, so for every family alike. A loop's rounds are strip-mined: an inner loop of
+as many as are STRIP_LINES of work, in the form that it had, a question, and the same again. From
+the outermost loop inwards, until what a round takes is short (ROUND_US by the kernel's estimate, or
 STRIP_LINES where all bounds are known). A loop that starts at %begin has a round for every unit.
 Where the answer is yes, the function returns: what the kernel has not computed nobody reads, and
 its callers ask soon themselves.
 
-Of the loops in our texts, those of `Nest.loop` and of contractions count and are tested at their
+Of the loops in our code, those of `Nest.loop` and of contractions count and are tested at their
 ends; those of `repeat_while` are tested at their heads; all others are short (mathematics).
 Tiles in registers do not outlive a question, so loops that hold some from round to round ask
 nothing.
@@ -17,8 +17,6 @@ nothing.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -27,11 +25,22 @@ from msgspec.structs import replace
 from hlo.backend.entry import watch_ir
 from hlo.backend.entry.loop_ir import nested
 from hlo.backend.entry.run_ir import POLL
-from hlo.backend.ir.definitions import symbol
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.definitions import renamed, symbol
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.isa import assembly
-from hlo.backend.isa.amx import RELEASE, configuration, holds_tiles
+from hlo.backend.ir.records import (
+    Arithmetic,
+    Call,
+    Instruction,
+    Label,
+    Line,
+    Phi,
+    block,
+    labels_of,
+)
+from hlo.backend.ir.values import Value
+from hlo.backend.isa.amx import configuration, holds_tiles, released
+from hlo.backend.isa.assembly import InlineAssembly
 from hlo.backend.planning.program import KernelStep, Program
 
 ROUND_US = 2 * watch_ir.PIECE_US  # of a loop's round that needs no question inside
@@ -40,15 +49,7 @@ MOST_ROUNDS = 1 << 20  # of a strip
 UNKNOWN_ROUNDS = 64  # assumed of a loop inside whose bounds come at run time
 ASSEMBLY_LINES = 64  # run for each that is written: it loops
 DECLARED = f"declare i32 @{POLL}()"
-
-_HEAD = re.compile(r"define (?:internal )?(?P<result>.+?) @KERNEL\(")
-_LABEL = re.compile(r"([\w.$-]+):")
-_TARGET = re.compile(r"label %([\w.$-]+)")
-_PHI = re.compile(r"  (%\S+) = phi (.+?) \[ (.+?), %([\w.$-]+) \], \[ (.+?), %([\w.$-]+) \](.*)")
-_ADD = re.compile(r"  (%\S+) = add (?:n[us]w )*i64 (%\S+), (\d+)\b")
-_TEST = re.compile(r"  (%\S+) = icmp (sle|slt|ule|ult) i64 (%[\w.$-]+), ([%\w.$-]+)(.*)")
-_BACK = re.compile(r"  br i1 (%\S+), label %(\S+), label %([\w.$-]+)(.*)")
-_CALLED = re.compile(r"call .*@([\w.$-]+)\((?:.*, i64 (\d+), i64 (\d+)\)$)?")
+_TESTS = ("icmp sle", "icmp slt", "icmp ule", "icmp ult")
 
 
 class Work(NamedTuple):
@@ -89,9 +90,9 @@ def even(rounds: int, strip: int) -> int:
 
 
 class _Loop(Struct, eq=False):
-    """Lines [head, latch] of a function. rounds: None where they are not known; counts: whether it
-    has the form of a counting loop; is_units: whether it runs over the units; lines: that one entry
-    runs, at least; known: and at most.
+    """Records [head, latch] of a function. rounds: None where they are not known; counts: whether
+    it has the form of a counting loop; is_units: whether it runs over the units; lines: that one
+    entry runs, at least; known: and at most.
     """
 
     head: int
@@ -120,71 +121,86 @@ class _Polling:
         self.calls: dict[str, Work] = {}  # functions called: the longest call
 
     def kernel(self, kernel: Kernel, work: Work) -> Kernel:
-        text = self._text(kernel.text, work)
-        declarations = (*kernel.declarations, DECLARED)
+        code = self._polled(kernel, work)
         made: list[Kernel] = []
+        changed: dict[str, str] = {}
         for name, function in self.functions.items():
-            changed = function
             work = self.calls.get(name, NO_WORK)
-            if work.us > ROUND_US:
-                longer = self._text(function.text, work)
-                changed = replace(
-                    function,
-                    function=Opaque("KERNEL", longer),
-                    declarations=(*function.declarations, DECLARED),
-                )
-            made.append(changed)
-            new = symbol(changed)
-            text = re.sub(rf"@{name}\b", f"@{new}", text)
-            declarations = tuple(re.sub(rf"@{name}\b", f"@{new}", d) for d in declarations)
-        code = Opaque("KERNEL", text)
-        return replace(kernel, function=code, declarations=declarations, functions=tuple(made))
+            made.append(self._polled(function, work) if work.us > ROUND_US else function)
+            changed[name] = symbol(made[-1])
+        return replace(
+            code,
+            function=code.function.renamed(changed),
+            declarations=tuple(renamed(line, changed) for line in code.declarations),
+            functions=tuple(made),
+        )
 
-    def _text(self, text: str, work: Work) -> str:
-        function = _Function(text, self, work.units)
+    def _polled(self, kernel: Kernel, work: Work) -> Kernel:
+        assert isinstance(kernel.function, Function), "what takes long is no opaque function"
+        function = _Function(kernel.function, self, work.units)
         function.place(function.loops, work.us)
-        return function.text()
+        declared = (*kernel.declarations, DECLARED)
+        return replace(kernel, function=function.changed(), declarations=declared)
 
-    def lines_of(self, line: str) -> int:
-        """How many lines a line runs."""
-        if written := assembly.lines_in(line):
-            return ASSEMBLY_LINES * written
-        called = _CALLED.search(line)
-        if called is None or called[1] not in self.functions:
+    def lines_of(self, record: Line) -> int:
+        """How many lines a record runs."""
+        if isinstance(record, InlineAssembly):
+            return ASSEMBLY_LINES * len(record.code)
+        if not isinstance(record, Call) or record.symbol not in self.functions:
             return 1
-        return self.functions[called[1]].length
+        return self.functions[record.symbol].length
+
+
+class _Counter(NamedTuple):
+    """What advances a counting loop's counter, what tests it, and the branch back."""
+
+    add: Instruction
+    test: Instruction
+    back: Instruction
+
+    @property
+    def predicate(self) -> str:
+        return self.test.opcode.removeprefix("icmp ")
+
+    @property
+    def last(self) -> Value:
+        """With what the counter is compared."""
+        return self.test.operands[1]
+
+    @property
+    def step(self) -> int:
+        step = self.add.operands[1].integer
+        assert step is not None, "a counter's step is known"
+        return step
 
 
 class _Function:
-    """A function's lines and loops. units: that one call runs over; edits: lines that replace one,
-    by its number.
+    """A function's records and loops. units: that one call runs over; edits: records that replace
+    one, by its number.
     """
 
-    def __init__(self, text: str, polling: _Polling, units: int) -> None:
+    def __init__(self, function: Function, polling: _Polling, units: int) -> None:
         self.units = units
-        self.source = text.rstrip("\n").split("\n")
+        self.function = function
+        self.source = function.records
         self.polling = polling
-        head = _HEAD.match(self.source[0])
-        assert head, "a kernel's text is one function"
-        self.result = head["result"]
-        self.configured = configuration(text)
-        self.labels = {m[1]: n for n, x in enumerate(self.source) if (m := _LABEL.match(x))}
-        self.edits: dict[int, list[str]] = {}
+        self.configured = configuration(self.source)
+        self.labels = {r.label: n for n, r in enumerate(self.source) if isinstance(r, Label)}
+        self.edits: dict[int, list[Line]] = {}
         self.loops = self._loops()
 
-    def text(self) -> str:
-        lines = [x for n, line in enumerate(self.source) for x in self.edits.get(n, [line])]
-        return "\n".join([*lines, ""])
+    def changed(self) -> Function:
+        """The function with what replaces its records."""
+        records = [x for n, r in enumerate(self.source) for x in self.edits.get(n, [r])]
+        return replace(self.function, records=records, ends_line=True)
 
     # -- loops -----------------------------------------------------------------------------------
 
     def _loops(self) -> list[_Loop]:
         """The outermost loops, with the others inside them."""
         found: list[_Loop] = []
-        for n, line in enumerate(self.source):
-            if not line.startswith("  br "):
-                continue
-            heads = [self.labels.get(t, n) for t in _TARGET.findall(line)]
+        for n, record in enumerate(self.source):
+            heads = [self.labels.get(label, n) for label in labels_of(record)]
             found += [self._loop(head, n) for head in heads if head < n]
         stack: list[_Loop] = []
         for loop in found:  # by their ends, so inner ones first
@@ -200,28 +216,41 @@ class _Function:
         return stack
 
     def _loop(self, head: int, latch: int) -> _Loop:
-        add, test = self._counter(latch)
-        is_units = any(p[3] == "%begin" for p in self._phis(head))
-        if add is None or test is None or add[1] != test[3]:
+        counter, phis = self._counter(latch), self._phis(head)
+        is_units = any(phi.operands[0].text == "%begin" for phi in phis)
+        if counter is None:
             return _Loop(head, latch, is_units=is_units)
-        low = next((p[3] for p in self._phis(head) if p[1] == add[2]), "")
-        if not (low.isdigit() and test[4].isdigit()):
+        own = counter.add.operands[0]
+        low = next((phi.operands[0].integer for phi in phis if phi.value == own), None)
+        last = counter.last.integer
+        if low is None or last is None or low < 0 or last < 0:
             return _Loop(head, latch, counts=True, is_units=is_units)
-        last = int(test[4]) - (test[2] in ("slt", "ult"))
-        return _Loop(head, latch, max(1, (last - int(low)) // int(add[3]) + 1), counts=True)
+        last -= counter.predicate in ("slt", "ult")
+        return _Loop(head, latch, max(1, (last - low) // counter.step + 1), counts=True)
 
-    def _counter(self, latch: int) -> tuple[re.Match[str] | None, re.Match[str] | None]:
-        """The lines that advance and test a counting loop's counter, before its branch back."""
-        if not _BACK.match(self.source[latch]):
-            return None, None
-        return _ADD.match(self.source[latch - 2]), _TEST.match(self.source[latch - 1])
+    def _counter(self, latch: int) -> _Counter | None:
+        """Of a counting loop."""
+        if latch < 2:
+            return None
+        add, test, back = self.source[latch - 2 : latch + 1]
+        if not (isinstance(add, Arithmetic) and isinstance(test, Arithmetic)):
+            return None
+        if not isinstance(back, Instruction) or len(labels_of(back)) != 2:
+            return None
+        is_tested = test.opcode in _TESTS and test.operands[0] == add.value
+        is_added = add.opcode.startswith("add") and add.type == "i64"
+        step = add.operands[-1].integer
+        is_counter = is_added and is_tested and step is not None and step >= 0
+        return _Counter(add, test, back) if is_counter else None
 
-    def _phis(self, head: int) -> Iterator[re.Match[str]]:
-        for line in self.source[head + 1 :]:
-            phi = _PHI.match(line)
-            if phi is None:
-                return
-            yield phi
+    def _phis(self, head: int) -> list[Phi]:
+        """Those of a block, which its label begins."""
+        found = []
+        for record in self.source[head + 1 :]:
+            if not isinstance(record, Phi):
+                break
+            found.append(record)
+        return found
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -234,114 +263,156 @@ class _Function:
             strip = max(1, min(MOST_ROUNDS, STRIP_LINES // max(1, loop.round_lines)))
             strip = even(rounds, strip)
             round_us = us / rounds
-            if not self._holds_tiles(loop):
+            if not holds_tiles(self.source[loop.head : loop.latch]):
                 if loop.counts:
                     self._strip(loop, strip)
-                elif self.source[loop.latch].startswith("  br label "):
+                elif len(self.source[loop.latch].operands) == 1:  # a branch without a condition
                     self._count(loop, strip)
             self._note_calls(loop, round_us)
             if round_us > ROUND_US and strip < MOST_ROUNDS:
                 self.place(loop.inner, round_us)
         if loops is self.loops:
-            self._note_lines(range(len(self.source)), us, loops)
+            self._note_records(range(len(self.source)), us, loops)
 
     def _note_calls(self, loop: _Loop, us: float) -> None:
-        self._note_lines(range(loop.head, loop.latch), us, loop.inner)
+        self._note_records(range(loop.head, loop.latch), us, loop.inner)
 
-    def _note_lines(self, numbers: range, us: float, but: list[_Loop]) -> None:
-        """Functions that these lines call take so long."""
+    def _note_records(self, numbers: range, us: float, but: list[_Loop]) -> None:
+        """Functions that these records call take so long."""
         inside = {n for x in but for n in range(x.head, x.latch + 1) if not x.is_short}
+        calls = self.polling.calls
         for n in numbers:
-            called = _CALLED.search(self.source[n])
-            if n not in inside and called:
-                calls = self.polling.calls
-                work = Work(us, max(1, int(called[3] or 1) - int(called[2] or 0)))
-                calls[called[1]] = max(work, calls.get(called[1], work))
+            record = self.source[n]
+            if n not in inside and isinstance(record, Call) and record.symbol:
+                work = Work(us, max(1, _units(record)))
+                calls[record.symbol] = max(work, calls.get(record.symbol, work))
 
-    def _holds_tiles(self, loop: _Loop) -> bool:
-        return holds_tiles("\n".join(self.source[loop.head : loop.latch]))
-
-    def _question(self, name: str, back: str) -> list[str]:
-        """Lines that go back into the loop, or leave the function."""
-        leave = "ret void" if self.result == "void" else f"ret {self.result} zeroinitializer"
-        released = [f"  {RELEASE}"] if self.configured else []
+    def _question(self, name: str, back: str) -> list[Line]:
+        """Records that go back into the loop, or leave the function."""
+        zero = Value("zeroinitializer", self.function.result)
+        leave = ("ret void", ()) if self.function.result == "void" else ("ret", (zero,))
+        why, goes = Value(f"%{name}.why", "i32"), Value(f"%{name}.goes", "i1")
         return [
-            f"{name}.poll:",
-            f"  %{name}.why = call i32 @{POLL}()",
+            Label(f"{name}.poll"),
+            Call(why.text, "i32", "call", (), symbol=POLL),
             *self.configured,
-            f"  %{name}.goes = icmp eq i32 %{name}.why, 0",
-            f"  br i1 %{name}.goes, label %{back}, label %{name}.stop",
-            f"{name}.stop:",
-            *released,
-            f"  {leave}",
+            Arithmetic(goes.text, "i1", "icmp eq", (why, Value("0", "i32"))),
+            _branch(goes, back, f"{name}.stop"),
+            Label(f"{name}.stop"),
+            *([released()] if self.configured else []),
+            Instruction("", "void", *leave),
         ]
 
     def _strip(self, loop: _Loop, rounds: int) -> None:
         """A counting loop in strips of so many rounds, with a question after each."""
-        name = self.source[loop.head][:-1]
-        add, test = self._counter(loop.latch)
-        back = _BACK.match(self.source[loop.latch])
-        assert add, "a counting loop advances"
-        assert test, "a counting loop is tested"
-        assert back, "a counting loop goes back"
-        after, predicate, last, mark = add[1], test[2], test[4], test[5]
-        latch = next(p[6] for p in self._phis(loop.head))
-        outer, poll = f"{name}.strip", f"{name}.poll"
-        steps = int(add[3]) * (rounds - (predicate in ("sle", "ule")))
-        reach, limit = f"%{name}.reach", f"%{name}.limit"
-        phis = list(self._phis(loop.head))
-        counter = next(p[1] for p in phis if p[1] == add[2])
-        first = [f"{outer}:"]
-        for n, p in enumerate(phis, loop.head + 1):
-            first.append(f"  {p[1]}.s = phi {p[2]} [ {p[3]}, %{p[4]} ], [ {p[5]}, %{poll} ]")
-            self.edits[n] = [f"  {p[1]} = phi {p[2]} [ {p[1]}.s, %{outer} ], [ {p[5]}, %{p[6]} ]"]
+        counter, phis, label = (
+            self._counter(loop.latch),
+            self._phis(loop.head),
+            self.source[loop.head],
+        )
+        assert counter is not None, "a counting loop has a counter"
+        assert isinstance(label, Label), "a loop begins with a label"
+        name, (add, test, back), last = label.label, counter, counter.last
+        exit = labels_of(back)[1]
+        outer, poll, more = f"{name}.strip", f"{name}.poll", f"{name}.more"
+        steps = counter.step * (rounds - (counter.predicate in ("sle", "ule")))
+        first: list[Line] = [Label(outer)]
+        for n, phi in enumerate(phis, loop.head + 1):
+            (start, after), (before, latch) = phi.operands[:2], phi.blocks[:2]
+            around = Phi(f"{phi.name}.s", phi.type, "phi", (start, after), blocks=(before, poll))
+            first.append(around)
+            self.edits[n] = [
+                replace(
+                    phi, operands=(around.value, after), blocks=(outer, latch), rest="", mark=""
+                )
+            ]
+        own = next(phi for phi in phis if phi.value == add.operands[0])
+        reach, limit = Value(f"%{name}.reach", "i64"), Value(f"%{name}.limit", "i64")
+        less = Value(f"{limit}.less", "i1")
+        counted = (Value(f"{own.name}.s", "i64"), Value(str(steps), "i64"))
         first += [
-            f"  {reach} = add i64 {counter}.s, {steps}",
-            f"  {limit}.less = icmp {predicate} i64 {reach}, {last}",
-            f"  {limit} = select i1 {limit}.less, i64 {reach}, i64 {last}",
-            f"  br label %{name}",
+            Arithmetic(reach.text, "i64", "add", counted),
+            Arithmetic(less.text, "i1", test.opcode, (reach, last)),
+            Instruction(limit.text, "i64", "select", (less, reach, last)),
+            Instruction("", "void", "br", (block(name),)),
         ]
         self._redirect(loop, name, outer)
-        self.edits[loop.head] = [*first, self.source[loop.head]]
-        self.edits[loop.latch - 1] = [f"  {test[1]} = icmp {predicate} i64 {after}, {limit}{mark}"]
+        self.edits[loop.head] = [*first, label]
+        self.edits[loop.latch - 1] = [replace(test, operands=(add.value, limit))]
+        left = Value(f"%{name}.left", "i1")
         self.edits[loop.latch] = [
-            f"  br i1 {back[1]}, label %{name}, label %{name}.more{back[4]}",
-            f"{name}.more:",
-            f"  %{name}.left = icmp {predicate} i64 {after}, {last}",
-            f"  br i1 %{name}.left, label %{poll}, label %{back[3]}",
+            replace(back, operands=(back.operands[0], block(name), block(more))),
+            Label(more),
+            Arithmetic(left.text, "i1", test.opcode, (add.value, last)),
+            _branch(left, poll, exit),
             *self._question(name, outer),
         ]
-        place = self.labels[back[3]] + 1
-        while " = phi " in self.source[place]:
-            line = self.edits.get(place, [self.source[place]])
-            self.edits[place] = [x.replace(f", %{latch} ]", f", %{name}.more ]") for x in line]
-            place += 1
+        self._move_phis(self.labels[exit], phis[0].blocks[1], more)
+
+    def _move_phis(self, label: int, old: str, new: str) -> None:
+        """What came to a block from another comes from a new one."""
+        for n in range(label + 1, label + 1 + len(self._phis(label))):
+            told = self.edits.get(n, [self.source[n]])
+            self.edits[n] = [_from(record, old, new) for record in told]
 
     def _redirect(self, loop: _Loop, name: str, outer: str) -> None:
         """The branches from before a loop lead to its first strip."""
-        for n, line in enumerate(self.source[: loop.head]):
-            if line.startswith("  br ") and name in _TARGET.findall(line):
-                told = self.edits.get(n, [line])
-                self.edits[n] = [
-                    re.sub(rf"label %{name}\b(?!\.)", f"label %{outer}", x) for x in told
-                ]
+        for n, record in enumerate(self.source[: loop.head]):
+            if name in labels_of(record):
+                told = self.edits.get(n, [record])
+                self.edits[n] = [_to(x, name, outer) for x in told]
 
     def _count(self, loop: _Loop, rounds: int) -> None:
         """A loop that is tested at its head: its rounds are counted, with a question at times."""
-        name = self.source[loop.head][:-1]
-        count, poll = f"%{name}.rounds", f"{name}.poll"
-        phis = list(self._phis(loop.head))
+        label, phis = self.source[loop.head], self._phis(loop.head)
         if not phis:
             return
-        before, latch = phis[0][4], phis[0][6]
-        ends = f"[ 0, %{before} ], [ {count}.n, %{latch} ], [ 0, %{poll} ]"
-        self.edits[loop.head] = [self.source[loop.head], f"  {count} = phi i64 {ends}"]
-        for n, p in enumerate(phis, loop.head + 1):
-            both = f"[ {p[3]}, %{p[4]} ], [ {p[5]}, %{p[6]} ]"
-            self.edits[n] = [f"  {p[1]} = phi {p[2]} {both}, [ {p[5]}, %{poll} ]"]
+        assert isinstance(label, Label), "a loop begins with a label"
+        name = label.label
+        poll, (before, latch) = f"{name}.poll", phis[0].blocks[:2]
+        count, following = Value(f"%{name}.rounds", "i64"), Value(f"%{name}.rounds.n", "i64")
+        none, is_less = Value("0", "i64"), Value(f"%{name}.rounds.c", "i1")
+        ends = (before, latch, poll)
+        counted = Phi(count.text, "i64", "phi", (none, following, none), blocks=ends)
+        self.edits[loop.head] = [label, counted]
+        for n, phi in enumerate(phis, loop.head + 1):
+            operands, blocks = phi.operands[:2], phi.blocks[:2]
+            operands, blocks = (*operands, operands[1]), (*blocks, poll)
+            self.edits[n] = [replace(phi, operands=operands, blocks=blocks, mark="")]
+        limit = Value(str(rounds), "i64")
         self.edits[loop.latch] = [
-            f"  {count}.n = add i64 {count}, 1",
-            f"  {count}.c = icmp ult i64 {count}.n, {rounds}",
-            f"  br i1 {count}.c, label %{name}, label %{poll}",
+            Arithmetic(following.text, "i64", "add", (count, Value("1", "i64"))),
+            Arithmetic(is_less.text, "i1", "icmp ult", (following, limit)),
+            _branch(is_less, name, poll),
             *self._question(name, name),
         ]
+
+
+def _branch(condition: Value, then: str, otherwise: str) -> Instruction:
+    return Instruction("", "void", "br", (condition, block(then), block(otherwise)))
+
+
+def _to(record: Line, old: str, new: str) -> Line:
+    """A branch that leads to another block."""
+    if old not in labels_of(record):
+        return record
+    operands = tuple(block(new) if o == block(old) else o for o in record.operands)
+    return replace(record, operands=operands)
+
+
+def _from(record: Line, old: str, new: str) -> Line:
+    """A phi of what comes from another block."""
+    if not isinstance(record, Phi):
+        return record
+    return replace(record, blocks=tuple(new if label == old else label for label in record.blocks))
+
+
+def _units(record: Call) -> int:
+    """Over how many units a call of a kernel runs; 1 of others, and where that is not known."""
+    if len(record.operands) < 3:
+        return 1
+    begin, end = record.operands[-2:]
+    first, last = begin.integer, end.integer
+    if first is None or last is None or begin.type != "i64" or end.type != "i64":
+        return 1
+    return last - first

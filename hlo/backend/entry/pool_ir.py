@@ -22,7 +22,7 @@ A chunk of a run that can be stopped (its frame, else null) goes in pieces of so
 from __future__ import annotations
 
 from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
-from hlo.backend.ir.records import GetElementPtr
+from hlo.backend.ir.named import Named
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.select import base_of
 from hlo.machine import COMMON
@@ -50,11 +50,9 @@ def text(architecture: str) -> str:
     pause, get_mode, set_mode = Writer(), Writer(), Writer()
     isa.pause(pause)
     if mode := isa.float_mode:  # workers compute in the caller's floating-point mode
-        slot = Value("%modeslot", "ptr")
         for w, access in ((get_mode, mode.save), (set_mode, mode.set)):
-            place = (Value(f"@{STATE}", "ptr"), w.int(JOB + MODE))
-            w.append(GetElementPtr(slot.text, "ptr", "getelementptr", place, element="i8"))
-            access(w, slot)
+            state = Value(f"@{STATE}", "ptr")
+            access(w, Named(w).address("modeslot", state, w.int(JOB + MODE), "i8"))
     parts = pause.declarations | get_mode.declarations | set_mode.declarations
     return _TEMPLATE.format(
         declarations="\n".join(parts.values()),

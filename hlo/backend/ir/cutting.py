@@ -12,16 +12,27 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.backend.ir.definitions import digest_of, only_needed
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.functions import AnyFunction, Function
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.text_types import result_type
+from hlo.backend.ir.records import (
+    Alloca,
+    Call,
+    Instruction,
+    Label,
+    Line,
+    Phi,
+    block,
+    is_terminator,
+    labels_of,
+    names_of,
+)
+from hlo.backend.ir.values import Value, poison
 
 LEAST_LINES = 60  # of a loop that is worth a function, about 2 ms
 # Lines run in one call, which costs about 30, and what it makes LLVM spill; half of it where the
@@ -32,15 +43,6 @@ UNKNOWN_ROUNDS = 4  # of a loop whose bounds come at run time
 MOST_VECTORS, MOST_VALUES, MOST_RESULTS = 8, 20, 6  # that a call passes, that it gives back
 _SLACK = 1.15  # a kernel so much longer than wanted stays whole
 _WHOLE = 0.75  # a loop that is so much of its function is not cut from it
-
-_NAME = re.compile(r"%([\w.$-]+)")
-_HEAD = re.compile(r"define (?P<result>.+?) @KERNEL\((?P<parameters>.*)\) \{$")
-_BREAK = re.compile(r"[^ ]|  (?:br|ret|switch|unreachable)|.* = (?:phi|alloca|insertvalue) ")
-_LATCH = re.compile(r"  br i1 %[\w.$-]+\.c, label %(loop\d+), label %done\d+$")
-_LINE = re.compile(r"^(?:  %([^ ]+) = .*|([^ \n]+):$|.*)", re.MULTILINE)  # what it defines
-_LOW = re.compile(r"  %\S+ = phi i64 \[ (-?\d+), ")
-_STEP = re.compile(r" = add nsw i64 %\S+, (\d+)$")
-_LAST = re.compile(r" = icmp sle i64 %\S+, (-?\d+)$")
 
 
 def cut(kernels: dict[str, Kernel], lines: int, longest: int = 0) -> dict[str, Kernel]:
@@ -61,37 +63,27 @@ def _cut(kernel: Kernel, lines: int, pieces: dict[str, Kernel]) -> Kernel:
     """The kernel without its largest loops, which are added to the pieces, cut again themselves."""
     if kernel.length <= lines * _SLACK:
         return kernel
-    function = _Function.read(kernel.text)
+    function = _Function.read(kernel.function)
     if function is None:
         return kernel
     loops = function.chosen(lines)
-    wanted = [function.piece(x.first, x.end, function.defined[x.last + 1]) for x in loops]
+    wanted = [function.piece(x.first, x.end, function.labels[x.last + 1]) for x in loops]
     wanted += [function.piece(*run) for run in function.runs(loops)]
     chosen = [piece for piece in wanted if piece is not None]
     if not chosen:
         return kernel
     declared: list[str] = []
     for piece in chosen:
-        made = _cut(_part(kernel, piece.text), lines, pieces)
+        made = _cut(replace(only_needed(kernel, piece.function), functions=()), lines, pieces)
         piece.symbol = f"p_{digest_of(made)}"
         pieces[piece.symbol] = made
         declared.append(piece.declaration())
-    rest = only_needed(kernel, Opaque("KERNEL", function.without(chosen)))
-    return replace(
-        kernel,
-        function=rest.function,
-        declarations=(*rest.declarations, *dict.fromkeys(declared)),
-        globals=rest.globals,
-    )
-
-
-def _part(kernel: Kernel, text: str) -> Kernel:
-    """A piece of a kernel, which calls itself what it needs."""
-    return replace(only_needed(kernel, Opaque("KERNEL", text)), functions=())
+    rest = only_needed(kernel, function.without(chosen))
+    return replace(rest, declarations=(*rest.declarations, *dict.fromkeys(declared)))
 
 
 class _Loop(Struct, eq=False):
-    """Lines [first, last] of a function: from its label `pre` to its latch's branch.
+    """Records [first, last] of a function: from its label `pre` to its latch's branch.
 
     end: the last of the phis that follow its label `done`. work: lines that one entry runs.
     """
@@ -109,81 +101,73 @@ class _Loop(Struct, eq=False):
 
 
 class _Piece(Struct, eq=False):
-    """Lines [first, end] as a function's text. symbol: its name, once its text is final.
+    """Records [first, end] as a function. symbol: its name, once its text is final.
 
-    done: the label after a loop, whose label `pre` is the first line; "" of lines without branches.
+    done: the label after a loop, whose label `pre` is the first record; "" without branches.
     """
 
     first: int
     end: int
     done: str
-    text: str
-    result: str
-    parameters: list[tuple[str, str]]
-    results: list[tuple[str, str]]
+    function: Function
+    results: list[Value]
     symbol: str = ""
 
     def declaration(self) -> str:
-        types = ", ".join(type for type, _ in self.parameters)
-        return f"declare {self.result} @{self.symbol}({types})"
+        types = ", ".join(p.type for p in self.function.parameters)
+        return f"declare {self.function.result} @{self.symbol}({types})"
 
-    def call(self) -> list[str]:
-        """The lines that call it."""
-        values = ", ".join(f"{type} %{name}" for type, name in self.parameters)
-        called = f"call {self.result} @{self.symbol}({values})"
-        if not self.results:
-            return [f"  {called}"]
-        if len(self.results) == 1:
-            return [f"  %{self.results[0][1]} = {called}"]
-        whole = f"%got.{self.first}"
+    def call(self) -> list[Instruction]:
+        """The records that call it."""
+        result, operands = self.function.result, self.function.parameters
+        if len(self.results) <= 1:
+            name = self.results[0].text if self.results else ""
+            return [Call(name, result, "call", operands, symbol=self.symbol)]
+        whole = Value(f"%got.{self.first + 1}", result)
         parts = [
-            f"  %{name} = extractvalue {self.result} {whole}, {n}"
-            for n, (_, name) in enumerate(self.results)
+            Instruction(value.text, value.type, "extractvalue", (whole,), f", {n}")
+            for n, value in enumerate(self.results)
         ]
-        return [f"  {whole} = {called}", *parts]
+        return [Call(whole.text, result, "call", operands, symbol=self.symbol), *parts]
 
 
 class _Function(Struct, eq=False):
-    """A function's lines, its loops, and what each line defines."""
+    """A function, its loops, and what each record defines."""
 
-    lines: list[str]
-    head: re.Match[str]
+    source: Function
+    records: Sequence[Line]
     loops: list[_Loop]
-    defined: list[str]  # by each line, a value or a label; "" by most
-    place: dict[str, int]
+    labels: dict[int, str]  # of the records that are labels
+    place: dict[str, int]  # of each value
     _mentions: dict[str, list[int]] = field(default_factory=dict)
 
     @staticmethod
-    def read(text: str) -> _Function | None:
-        """None where the function is none of ours."""
-        text = text.rstrip("\n")
-        lines = text.split("\n")
-        head = _HEAD.match(lines[0])
-        if head is None:
+    def read(source: AnyFunction) -> _Function | None:
+        """None where the function is none of those whose loops a nest wrote."""
+        if not isinstance(source, Function) or source.attributes or source.linkage:
             return None
-        found = _LINE.findall(text)
-        loops = _loops(lines, [(n, label) for n, (_, label) in enumerate(found) if label])
-        defined = [value or label for value, label in found]
-        place = {name: number for number, name in enumerate(defined) if name}
-        return _Function(lines, head, loops, defined, place)
+        records = source.records
+        labels = {n: r.label for n, r in enumerate(records) if isinstance(r, Label)}
+        place = {r.name: n for n, r in enumerate(records) if r.name}
+        return _Function(source, records, _loops(records, labels), labels, place)
 
     def _names(self, first: int, end: int) -> set[str]:
-        """Those that lines [first, end) hold."""
-        return set(_NAME.findall("\n".join(self.lines[first:end])))
+        """Those that records [first, end) hold."""
+        return {name for record in self.records[first:end] for name in names_of(record)}
 
     def _is_outside(self, name: str, first: int, end: int) -> bool:
-        """Whether other lines than [first, end) mention a name. All are read once, at the first."""
+        """Whether others than [first, end) mention a name. All are read once, at the first."""
         if not self._mentions:
             found = self._mentions
-            for number, line in enumerate(self.lines):
-                for other in _NAME.findall(line):
+            for number, record in enumerate(self.records):
+                for other in names_of(record):
                     found.setdefault(other, [number, number])[1] = number
         reach = self._mentions.get(name)
         return reach is not None and (reach[0] < first or reach[1] >= end)
 
     def chosen(self, wanted: int) -> list[_Loop]:
         """The loops to cut out, so that about `wanted` lines are left of the function."""
-        left, found = len(self.lines), []
+        left, found = self.source.length + 1, []
         outermost = set(map(id, self.loops))
         count = itertools.count()  # of equal ones the first goes first
         candidates: list[tuple[int, int, _Loop]] = []
@@ -208,13 +192,13 @@ class _Function(Struct, eq=False):
 
     def runs(self, chosen: list[_Loop]) -> Iterator[tuple[int, int]]:
         """Lines to cut out of those without branches, where very many follow each other."""
-        labels = [0, *(n for n, x in enumerate(self.lines) if x[-1:] == ":"), len(self.lines)]
-        if max(b - a for a, b in itertools.pairwise(labels)) <= MOST_RUN:
+        ends = [-1, *self.labels, len(self.records) + 1]
+        if max(b - a for a, b in itertools.pairwise(ends)) <= MOST_RUN:
             return
         cut_out = {n for loop in chosen for n in range(loop.first, loop.end + 1)}
-        first = 1
-        for number, line in enumerate(self.lines):
-            if not _BREAK.match(line) and number not in cut_out:
+        first = 0
+        for number, record in enumerate(self.records):
+            if not _stays(record) and number not in cut_out:
                 continue
             count = -(-(number - first) // MOST_RUN)
             if count > 1:
@@ -224,10 +208,11 @@ class _Function(Struct, eq=False):
 
     def _cuts(self, first: int, end: int, count: int) -> list[int]:
         """Where the lines part in `count` stretches, each where few values are alive near by."""
-        own = {name: n for n, name in enumerate(self.defined[first:end]) if name}
+        inside = self.records[first:end]
+        own = {record.name: n for n, record in enumerate(inside) if record.name}
         last = dict.fromkeys(own, 0)
-        for n, line in enumerate(self.lines[first:end]):
-            last |= {name: n for name in _NAME.findall(line) if name in own}
+        for n, record in enumerate(inside):
+            last |= {name: n for name in names_of(record) if name in own}
         for name in own:
             if self._is_outside(name, first, end):
                 last[name] = end - first
@@ -242,92 +227,99 @@ class _Function(Struct, eq=False):
         return [first + min(place, key=alive.__getitem__) for place in places]
 
     def piece(self, first: int, end: int, done: str = "") -> _Piece | None:
-        """Lines as a function; None where their values, data or branches do not allow it.
+        """Records as a function; None where their values, data or branches do not allow it.
 
         done: of a loop, the label that follows it.
         """
-        own = set(self.defined[first : end + 1])
+        body = self.records[first : end + 1]
+        own = {block(r.label).text if isinstance(r, Label) else r.name for r in body} - {""}
         used = self._names(first, end + 1) - own
         outside = {name for name in own if self._is_outside(name, first, end + 1)}
         if done:
-            outside -= {self.lines[first][:-1], done}
-        parameters = self._typed(sorted(used, key=lambda name: (self.place.get(name, 0), name)))
-        results = self._typed(sorted(outside, key=self.place.__getitem__))
+            outside -= {block(self.labels[first]).text, block(done).text}
+        parameters = self._typed(sorted(used, key=lambda name: (self.place.get(name, -1), name)))
+        results = self._typed(sorted(outside, key=lambda name: self.place.get(name, -1)))
         if parameters is None or results is None or not _fits(parameters, results):
             return None
-        body = self.lines[first : end + 1]
         result, leave = _returning(results)
-        heads = ", ".join(f"{type} %{name}" for type, name in parameters)
-        start = ["entry:", f"  br label %{body[0][:-1]}"] if done else ["entry:"]
-        text = [f"define {result} @KERNEL({heads}) {{", *start, *body, *leave, "}", ""]
-        return _Piece(first, end, done, "\n".join(text), result, parameters, results)
+        start: list[Line] = [Label("entry")]
+        if done:
+            start.append(Instruction("", "void", "br", (block(self.labels[first]),)))
+        function = Function(
+            parameters=tuple(parameters), records=[*start, *body, *leave], result=result
+        )
+        return _Piece(first, end, done, function, results)
 
-    def _typed(self, names: list[str]) -> list[tuple[str, str]] | None:
-        """(type, name) of each; None where one is no value or of a type that the text hides."""
-        found = []
+    def _typed(self, names: list[str]) -> list[Value] | None:
+        """The values of these names; None where one is a block."""
+        types = {p.text: p.type for p in self.source.parameters}
         for name in names:
-            line = self.place.get(name)
-            type = self._parameter(name) if line is None else result_type(self.lines[line])
-            if not type:
-                return None
-            found.append((type, name))
-        return found
+            record = self.records[self.place[name]] if name in self.place else None
+            if isinstance(record, Instruction):
+                types[name] = record.type
+        if not types.keys() >= {*names}:
+            return None
+        return [Value(name, types[name]) for name in names]
 
-    def _parameter(self, name: str) -> str:
-        found = re.search(rf"(?:^|, )([^,]+) %{re.escape(name)}(?:,|$)", self.head["parameters"])
-        return found[1] if found else ""
-
-    def without(self, pieces: list[_Piece]) -> str:
-        """The function's text with calls where the pieces were."""
-        lines: list[str] = []
+    def without(self, pieces: list[_Piece]) -> Function:
+        """The function with calls where the pieces were."""
+        records: list[Line] = []
         at = 0
         for piece in sorted(pieces, key=lambda p: p.first):
-            lines += self.lines[at : piece.first]
+            records += self.records[at : piece.first]
             if piece.done:
-                around = f"  br label %{piece.done}", f"{piece.done}:"
-                lines += [self.lines[piece.first], *piece.call(), *around]
+                on = Instruction("", "void", "br", (block(piece.done),))
+                records += [self.records[piece.first], *piece.call(), on, Label(piece.done)]
             else:
-                lines += piece.call()
+                records += piece.call()
             at = piece.end + 1
-        return "\n".join([*lines, *self.lines[at:], ""])
+        return replace(self.source, records=[*records, *self.records[at:]])
 
 
-def _returning(results: list[tuple[str, str]]) -> tuple[str, list[str]]:
-    """The type that a function of these results has, and the lines that return them."""
+def _stays(record: Line) -> bool:
+    """Whether a piece without branches cannot hold it."""
+    if isinstance(record, Label | Phi | Alloca):
+        return True
+    return is_terminator(record) or record.opcode == "insertvalue"
+
+
+def _returning(results: list[Value]) -> tuple[str, list[Instruction]]:
+    """The type that a function of these results has, and the records that return them."""
     if not results:
-        return "void", ["  ret void"]
-    result = ", ".join(type for type, _ in results)
+        return "void", [Instruction("", "void", "ret void", ())]
     if len(results) == 1:
-        return result, [f"  ret {result} %{results[0][1]}"]
-    result, lines, whole = f"{{ {result} }}", [], "poison"
-    for n, (type, name) in enumerate(results):
-        lines.append(f"  %cut.{n} = insertvalue {result} {whole}, {type} %{name}, {n}")
-        whole = f"%cut.{n}"
-    return result, [*lines, f"  ret {result} {whole}"]
+        return results[0].type, [Instruction("", "void", "ret", (results[0],))]
+    result = f"{{ {', '.join(value.type for value in results)} }}"
+    records, whole = [], poison(result)
+    for n, value in enumerate(results):
+        made = Instruction(f"%cut.{n}", result, "insertvalue", (whole, value), f", {n}")
+        records.append(made)
+        whole = made.value
+    return result, [*records, Instruction("", "void", "ret", (whole,))]
 
 
-def _loops(lines: list[str], labels: list[tuple[int, str]]) -> list[_Loop]:
+def _loops(records: Sequence[Line], labels: dict[int, str]) -> list[_Loop]:
     """The outermost loops that Nest wrote, with the others inside them."""
     pres: list[int] = []
     begun: dict[str, tuple[int, int]] = {}
     stack: list[_Loop] = []
-    for number, label in labels:
+    for number, label in labels.items():
         if label.startswith("pre"):
             pres.append(number)
         elif label.startswith("loop") and pres:
             begun[label] = (pres.pop(), number)
         elif label.startswith("done"):
-            latch = _LATCH.match(lines[number - 1])
-            if latch is None:
+            back = _latched(records[number - 1])
+            if not back:
                 continue  # where the ways of a branch meet
-            start = begun.pop(latch[1], None)
+            start = begun.pop(back, None)
             if start is None:
                 return []
             first, head = start
             end = number
-            while lines[end + 1].startswith("  %") and " = phi " in lines[end + 1]:
+            while isinstance(records[end + 1], Phi):
                 end += 1
-            loop = _Loop(first, number - 1, end, _rounds(lines, head, number - 1))
+            loop = _Loop(first, number - 1, end, _rounds(records, head, number - 1))
             while stack and stack[-1].first > first:
                 loop.inner.append(stack.pop())
             own = loop.size - sum(x.size for x in loop.inner)
@@ -336,19 +328,27 @@ def _loops(lines: list[str], labels: list[tuple[int, str]]) -> list[_Loop]:
     return stack
 
 
-def _rounds(lines: list[str], head: int, latch: int) -> int:
+def _latched(record: Line) -> str:
+    """The label of the loop to which a latch's branch leads back; "" of what is no latch."""
+    targets = labels_of(record)
+    if len(targets) != 2 or not record.operands[0].text.endswith(".c"):
+        return ""
+    back, done = targets
+    return back if back.startswith("loop") and done.startswith("done") else ""
+
+
+def _rounds(records: Sequence[Line], head: int, latch: int) -> int:
     """How often a loop runs, by its counter; a guess where its bounds are not constants."""
-    low = _LOW.match(lines[head + 1])
-    step = _STEP.search(lines[latch - 2])
-    last = _LAST.search(lines[latch - 1])
+    phi, add, test = records[head + 1], records[latch - 2], records[latch - 1]
+    low, step, last = phi.operands[0].integer, add.operands[-1].integer, test.operands[-1].integer
     if low is None or step is None or last is None:
         return UNKNOWN_ROUNDS
-    return (int(last[1]) - int(low[1])) // int(step[1]) + 1
+    return (last - low) // step + 1
 
 
-def _fits(parameters: list[tuple[str, str]], results: list[tuple[str, str]]) -> bool:
+def _fits(parameters: list[Value], results: list[Value]) -> bool:
     """Whether a call's values are few enough for registers, nearly."""
-    vectors = sum(type.startswith("<") for type, _ in parameters)
+    vectors = sum(value.lanes > 1 for value in parameters)
     return (
         vectors <= MOST_VECTORS and len(parameters) <= MOST_VALUES and len(results) <= MOST_RESULTS
     )

@@ -9,33 +9,35 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import Definition
+from hlo.backend.ir.functions import AnyFunction, Definition
 from hlo.backend.ir.kernel import Kernel
 
 _SYMBOL = re.compile(r"@([\w.$-]+)")
 
 
 class Definitions(Struct):
-    """Declarations, constants and helper functions of a module's kernels.
+    """A module's kernels, and their declarations, constants and helper functions.
 
     Equal ones are there once; a symbol that two kernels define differently is renamed in one.
     """
 
     declarations: dict[str, None] = field(default_factory=dict)
-    by_symbol: dict[str, str] = field(default_factory=dict)
+    by_symbol: dict[str, Definition] = field(default_factory=dict)
+    functions: list[AnyFunction] = field(default_factory=list)
 
-    def placed(self, name: str, kernel: Kernel) -> str:
-        """The kernel's text under its own name; its globals are entered here."""
+    def place(self, name: str, kernel: Kernel) -> None:
+        """Enter the kernel under its own name, and its globals."""
         self.declarations.update(dict.fromkeys(kernel.declarations))
-        text = kernel.text.replace("@KERNEL", f"@{name}")
         changed = {
             x.symbol: f"{x.symbol}.{name}"
             for x in kernel.globals
-            if self.by_symbol.get(x.symbol, x.text) != x.text
+            if self.by_symbol.get(x.symbol, x) != x
         }
         for x in kernel.globals:
-            self.by_symbol[changed.get(x.symbol, x.symbol)] = renamed(x.text, changed)
-        return renamed(text, changed)
+            symbol = changed.get(x.symbol, x.symbol)
+            self.by_symbol[symbol] = (x.named(symbol) if changed else x).renamed(changed)
+        function = kernel.function.named(name)
+        self.functions.append(function.renamed(changed) if changed else function)
 
     def drop_declared(self, symbols: Iterable[str]) -> None:
         """Forget declarations of symbols that the module defines."""
@@ -45,25 +47,26 @@ class Definitions(Struct):
                 del self.declarations[line]
 
     def lines(self) -> list[str]:
-        return [*self.declarations, *self.by_symbol.values()]
+        definitions = (*self.by_symbol.values(), *self.functions)
+        return [*self.declarations, *(x.text for x in definitions)]
 
 
-def only_needed(kernel: Kernel, function: Definition) -> Kernel:
+def only_needed(kernel: Kernel, function: AnyFunction) -> Kernel:
     """A function as a kernel, with what it uses of the original's declarations and globals."""
     declared = {symbol_of(line): line for line in kernel.declarations if "@" in line}
-    texts = declared | {x.symbol: x.text for x in kernel.globals}
+    beside = {x.symbol: x for x in kernel.globals}
     used: set[str] = set()
-    waiting = [function.text]
+    waiting: list[Definition] = [function]
     while waiting:
-        new = set(_SYMBOL.findall(waiting.pop())) & texts.keys() - used
+        new = {*waiting.pop().symbols} & (declared.keys() | beside.keys()) - used
         used |= new
-        waiting += [texts[s] for s in new if not texts[s].startswith("declare ")]
-    kept = {texts[s] for s in used}
+        waiting += [beside[s] for s in new if s in beside]
+    kept = {declared[s] for s in used if s in declared}
     return replace(
         kernel,
         function=function,
         declarations=tuple(x for x in kernel.declarations if x in kept or "@" not in x),
-        globals=tuple(x for x in kernel.globals if x.text in kept),
+        globals=tuple(x for x in kernel.globals if x.symbol in used),
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from hlo.backend.ir.definitions import only_needed, symbol_of
-from hlo.backend.ir.functions import Function, Opaque
+from hlo.backend.ir.functions import Data, Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 
@@ -32,7 +32,11 @@ def enter(w: Writer, table: str, type: str, inner: Writer) -> None:
     w.declarations[table] = f"@{table} = external constant {type}, align 64"
     entries = f"{table}.entries"
     w.globals[entries] = Function(
-        (TABLE,), inner.records, symbol=entries, linkage="internal", ends_line=False
+        parameters=(TABLE,),
+        records=inner.records,
+        symbol=entries,
+        linkage="internal",
+        ends_line=False,
     )
 
 
@@ -58,8 +62,8 @@ def _fill(kernel: Kernel, table: str, type: str) -> Kernel:
     w = Writer()
     w.call(f"{table}.entries", Value(f"@{table}", "ptr"))
     w.ret()
-    function = Function((), w.records)
+    function = Function(parameters=(), records=w.records)
     needed = only_needed(Kernel(function, 0, kernel.declarations, kernel.globals), function)
-    own = Opaque(table, f"@{table} = global {type} zeroinitializer, align 64")
+    own = Data(table, f"@{table} = global {type} zeroinitializer, align 64")
     outside = tuple(x for x in needed.declarations if "@" not in x or symbol_of(x) != table)
     return replace(needed, declarations=outside, globals=(own, *needed.globals))

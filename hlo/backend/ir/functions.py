@@ -1,47 +1,58 @@
-"""Functions: what kernels are made of, as records under a head, or as text that no pass changes.
+"""Functions and data: what kernels are made of, and what they need beside them.
 
-    Function(result, parameters, records)  --text-->  "define float @KERNEL(float %x) {...}"
-    Opaque(symbol, text)                   a function or data that prints itself
+    Function(parameters, records)     --text-->  "define float @KERNEL(float %x) {...}"
+    OpaqueFunction(parameters, body)  written by hand: it prints itself, and no pass looks inside
+    Data(symbol, text)                a global variable
 
-Texts are made once. Equal functions are those whose texts are equal.
+Texts are made once. Equal ones are those whose texts are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hlo.backend.ir.records import Line
+from hlo.backend.ir.records import Line, renamed, symbols_of
 from hlo.backend.ir.values import Value
 
+_SYMBOL = re.compile(r"@([\w.$-]+)")
 PARAMETERS = (Value("%buffers", "ptr"), Value("%begin", "i64"), Value("%end", "i64"))  # a kernel's
 
 
-class Opaque(Struct, frozen=True):
-    """A function or data as text. symbol: what it defines."""
+class Data(Struct, frozen=True):
+    """A global variable: `@symbol = ...`."""
 
     symbol: str
     text: str
 
     @property
-    def length(self) -> int:
-        """Ends of lines in the text."""
-        return self.text.count("\n")
+    def symbols(self) -> list[str]:
+        """Those that it names: its own."""
+        return [self.symbol]
+
+    def named(self, symbol: str) -> Data:
+        """The same under another symbol."""
+        return Data(symbol, f"@{symbol}{self.text.removeprefix(f'@{self.symbol}')}")
+
+    def renamed(self, names: Mapping[str, str]) -> Data:
+        """The same: it names no function."""
+        return self
 
     def __repr__(self) -> str:
         return repr(self.text)
 
 
-class Function(Struct, eq=False, dict=True):
-    """records: of the body, one a line. symbol: KERNEL of what is renamed where it is placed in a
-    module. attributes: such as "nounwind"; linkage: "internal" or none. ends_line: whether the text
-    ends with the end of a line.
+class _Headed(Struct, eq=False, dict=True, kw_only=True):
+    """symbol: KERNEL of what is renamed where it is placed in a module. attributes: such as
+    "nounwind"; linkage: "internal" or none. ends_line: whether the text ends with a line's end.
     """
 
-    parameters: tuple[Value, ...]
-    records: Sequence[Line]
+    parameters: tuple[Value, ...] = PARAMETERS
     result: str = "void"
     symbol: str = "KERNEL"
     attributes: str = ""
@@ -51,25 +62,23 @@ class Function(Struct, eq=False, dict=True):
     @cached_property
     def text(self) -> str:
         """The definition."""
-        ending = "}\n" if self.ends_line else "}"
-        return "\n".join([self.head, *map(str, self.records), ending])
+        parameters = ", ".join([p.typed for p in self.parameters])
+        words = ("define", self.linkage, self.result, f"@{self.symbol}({parameters})")
+        head = " ".join(filter(None, (*words, self.attributes, "{")))
+        return "\n".join([head, *self._lines(), "}\n" if self.ends_line else "}"])
 
-    @property
-    def head(self) -> str:
-        """The first line."""
-        words = ["define", self.linkage, self.result, f"@{self.symbol}({self._listed()})"]
-        return " ".join(filter(None, (*words, self.attributes, "{")))
+    def _lines(self) -> Iterable[str]:
+        raise NotImplementedError
 
-    def _listed(self) -> str:
-        return ", ".join([p.typed for p in self.parameters])
-
-    @property
-    def length(self) -> int:
-        """Ends of lines in the text, which need not be printed for that."""
-        return len(self.records) + 1 + self.ends_line
+    def named(self, symbol: str) -> Self:
+        """The same under another symbol; what is printed already is not printed again."""
+        made = replace(self, symbol=symbol)
+        if (text := self.__dict__.get("text")) is not None:
+            made.__dict__["text"] = text.replace(f"@{self.symbol}(", f"@{symbol}(", 1)
+        return made
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Function | Opaque) and self.text == other.text
+        return isinstance(other, _Headed) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -78,4 +87,59 @@ class Function(Struct, eq=False, dict=True):
         return repr(self.text)
 
 
-Definition = Function | Opaque
+class Function(_Headed, eq=False, dict=True, kw_only=True):
+    """records: of the body, one a line."""
+
+    records: Sequence[Line]
+
+    def _lines(self) -> Iterable[str]:
+        return map(str, self.records)
+
+    @property
+    def length(self) -> int:
+        """Ends of lines in the text, which need not be printed for that."""
+        return len(self.records) + 1 + self.ends_line
+
+    @cached_property
+    def symbols(self) -> list[str]:
+        """Those that it names, its own first."""
+        found = [self.symbol]
+        for record in self.records:
+            found += symbols_of(record)
+        return found
+
+    def renamed(self, names: Mapping[str, str]) -> Function:
+        """The same with other symbols in its body."""
+        if names.keys().isdisjoint(self.symbols):
+            return self
+        return replace(self, records=[renamed(record, names) for record in self.records])
+
+
+class OpaqueFunction(_Headed, eq=False, dict=True, kw_only=True):
+    """body: the lines between the braces."""
+
+    body: str
+
+    def _lines(self) -> Iterable[str]:
+        return [self.body]
+
+    @property
+    def length(self) -> int:
+        """Ends of lines in the text."""
+        return self.body.count("\n") + 2 + self.ends_line
+
+    @cached_property
+    def symbols(self) -> list[str]:
+        """Those that it names, its own first."""
+        return [self.symbol, *_SYMBOL.findall(self.body)]
+
+    def renamed(self, names: Mapping[str, str]) -> OpaqueFunction:
+        """The same with other symbols in its body."""
+        if not names:
+            return self
+        body = _SYMBOL.sub(lambda found: f"@{names.get(found[1], found[1])}", self.body)
+        return replace(self, body=body)
+
+
+AnyFunction = Function | OpaqueFunction
+Definition = Function | OpaqueFunction | Data

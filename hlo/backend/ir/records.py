@@ -12,10 +12,11 @@ from a loop's end when that is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.ir.values import Value
 
@@ -152,9 +153,43 @@ def block(label: str) -> Value:
     return Value(f"%{label}", "label")
 
 
-def blocks_of(record: Instruction) -> list[str]:
+def labels_of(record: Line) -> list[str]:
     """The labels of the blocks that a branch leads to."""
     return [o.text[1:] for o in record.operands if o.type == "label"]
+
+
+def is_terminator(record: Line) -> bool:
+    """Whether it ends a block."""
+    return isinstance(record, Instruction) and record.opcode in ("br", "ret", "ret void")
+
+
+def names_of(record: Line) -> list[str]:
+    """The values and blocks that it mentions, its result among them, with their %."""
+    names = [o.text for o in record.operands if o.text.startswith("%")]
+    if isinstance(record, Phi):
+        names += [f"%{label}" for label in record.blocks]
+    if record.name:
+        names.append(record.name)
+    return names
+
+
+def symbols_of(record: Line) -> list[str]:
+    """The symbols that it names, in the order in which they are printed."""
+    found = [record.symbol] if isinstance(record, Call) and record.symbol else []
+    return found + [o.text[1:] for o in record.operands if o.text.startswith("@")]
+
+
+def renamed(record: Line, names: Mapping[str, str]) -> Line:
+    """The record with other symbols; itself where it names none of them."""
+    if isinstance(record, Label) or names.keys().isdisjoint(symbols_of(record)):
+        return record
+    operands = tuple(
+        Value(f"@{names.get(o.text[1:], o.text[1:])}", o.type) if o.text.startswith("@") else o
+        for o in record.operands
+    )
+    if isinstance(record, Call):
+        return replace(record, operands=operands, symbol=names.get(record.symbol, record.symbol))
+    return replace(record, operands=operands)
 
 
 def _listed(values: Iterable[Value]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import PARAMETERS, Definition, Function, Opaque
+from hlo.backend.ir.functions import PARAMETERS, Data, Definition, Function
 from hlo.backend.ir.records import (
     Alloca,
     Arithmetic,
@@ -77,10 +77,10 @@ class Writer(Struct):
             found = self._known[key] = self.assign(kind, type, opcode, *operands, rest=rest)
         return found
 
-    def append(self, record: Instruction) -> None:
+    def append(self, record: Instruction) -> Value:
         """An instruction whose result has a name already."""
         record.mark = self.mark
-        self.records.append(record)
+        return self._defined(record)
 
     def _defined(self, record: Instruction) -> Value:
         self.records.append(record)
@@ -100,12 +100,16 @@ class Writer(Struct):
         """
         records = [Label("entry"), *self.records] if has_entry else self.records
         return Function(
-            tuple(parameters), records, result, attributes="nounwind", ends_line=ends_line
+            parameters=tuple(parameters),
+            records=records,
+            result=result,
+            attributes="nounwind",
+            ends_line=ends_line,
         )
 
     def enter_data(self, symbol: str, text: str) -> None:
         """A global variable: `@symbol = ...`."""
-        self.globals[symbol] = Opaque(symbol, text)
+        self.globals[symbol] = Data(symbol, text)
 
     def enter_function(self, symbol: str, body: Writer, parameters: Iterable[Value]) -> None:
         """A function of which another writer holds the body, defined beside this one: internal."""

@@ -10,12 +10,13 @@ process on request; each kernel asks again (0.2 us), since its object may come f
 from __future__ import annotations
 
 import ctypes
-import re
+import itertools
 import sys
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from msgspec import Struct
 
+from hlo.backend.ir.records import Call, Line
 from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
 from hlo.ir import dtype as dt
@@ -23,14 +24,13 @@ from hlo.ir.dtype import DType
 from hlo.once import once
 
 REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
-RELEASE = "call void @llvm.x86.tilerelease()"
 # Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
 _PERMISSION_CALL = (158, 0x1023, 18)
 _SIGNS = {dt.S8: "s", dt.U8: "u"}
 
-_CONFIGURED = re.compile(r"^  call void @llvm\.x86\.ldtilecfg\(.*$", re.MULTILINE)
-_FILLED = re.compile(r"@llvm\.x86\.t(?:dp|ile(?:load|zero))")
-_STORED = "@llvm.x86.tilestored"
+_X86 = "llvm.x86."
+_FILLED = tuple(f"{_X86}{name}" for name in ("tdp", "tileload", "tilezero"))
+_STORED = f"{_X86}tilestored"
 
 
 @once
@@ -85,8 +85,8 @@ class TileProduct(Struct, frozen=True):
     @staticmethod
     def _write(w: Writer, name: str, *operands: Value) -> None:
         types = ["i8 immarg" if o.type == "i8" else o.type for o in operands]
-        w.declare("void", f"llvm.x86.{name}", types)
-        w.call(f"llvm.x86.{name}", *operands)
+        w.declare("void", f"{_X86}{name}", types)
+        w.call(f"{_X86}{name}", *operands)
 
 
 def tile_product(features: Set[str], lhs: DType, rhs: DType) -> TileProduct | None:
@@ -98,15 +98,22 @@ def tile_product(features: Set[str], lhs: DType, rhs: DType) -> TileProduct | No
     return None
 
 
-# -- of a function's text -----------------------------------------------------------------------
+# -- of a function's records ---------------------------------------------------------------------
 
 
-def configuration(text: str) -> list[str]:
-    """The line that makes the tiles ready, if there is one."""
-    found = _CONFIGURED.search(text)
-    return [found[0]] if found else []
+def configuration(records: Iterable[Line]) -> list[Line]:
+    """The call that makes the tiles ready, if there is one."""
+    found = (r for r in records if isinstance(r, Call) and r.symbol == f"{_X86}ldtilecfg")
+    return list(itertools.islice(found, 1))
 
 
-def holds_tiles(text: str) -> bool:
-    """Whether lines fill tiles that they do not store."""
-    return bool(_FILLED.search(text)) and _STORED not in text
+def released() -> Call:
+    """The call after which the registers are of no more use."""
+    return Call("", "void", "call", (), symbol=f"{_X86}tilerelease")
+
+
+def holds_tiles(records: Iterable[Line]) -> bool:
+    """Whether records fill tiles that they do not store."""
+    called = [record.symbol for record in records if isinstance(record, Call)]
+    is_stored = any(symbol.startswith(_STORED) for symbol in called)
+    return not is_stored and any(symbol.startswith(_FILLED) for symbol in called)

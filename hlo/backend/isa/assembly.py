@@ -179,8 +179,3 @@ class InlineAssembly(Call):
         code = "\\0A".join(self.code)
         head = f'call {self.type} asm sideeffect "{code}", "{self.constraints}"'
         return f"{head}({self.arguments()})"
-
-
-def lines_in(line: str) -> int:
-    """How many instructions of assembly a line of LLVM's language holds; 0: it is no assembly."""
-    return 1 + line.count("\\0A") if " asm " in line else 0

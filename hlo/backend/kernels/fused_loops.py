@@ -19,7 +19,7 @@ from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
     windows,
 )
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.ir.functions import PARAMETERS, Function
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.records import Label
 from hlo.backend.ir.writer import Value, Writer
@@ -94,7 +94,7 @@ def _tables(elemental: Elemental) -> tuple[Table, ...]:
 def function_of(w: Writer) -> Function:
     """The kernel's function around what was written."""
     w.ret()
-    return Function(PARAMETERS, [Label("entry"), *w.records])
+    return Function(records=[Label("entry"), *w.records])
 
 
 def _arrays(shape: Shape) -> list[Shape]:

@@ -12,8 +12,10 @@ from __future__ import annotations
 from itertools import accumulate
 from math import prod
 
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.functions import PARAMETERS, Data, Function
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.named import Named
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
@@ -35,53 +37,48 @@ def joined_kernel(instruction: Instruction, target: Target) -> Kernel | None:
         f"[2 x i64] [i64 {width}, i64 {at}]" for width, at in zip(widths, places, strict=False)
     )
     data = f"@{TABLE} = internal constant [{count} x [2 x i64]] [{rows}]"
-    text = _text(count, prod(shape.dims[:dimension]), places[-1])
+    function = _function(count, prod(shape.dims[:dimension]), places[-1])
     made = Kernel(
-        Opaque("KERNEL", text),
+        function,
         count,
         declarations=(MEMCPY,),
-        globals=(Opaque(TABLE, data),),
+        globals=(Data(TABLE, data),),
         bytes_moved=2 * shape.size_bytes,
         is_glue=True,
     )
     return target.shown(made, f"concatenate: a copy for each of {count} operands, by a table")
 
 
-def _text(count: int, rows: int, row_bytes: int) -> str:
-    return f"""define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {{
-entry:
-  %result.place = getelementptr ptr, ptr %buffers, i64 {count}
-  %result = load ptr, ptr %result.place, align 8
-  br label %operand
-operand:
-  %k = phi i64 [ %begin, %entry ], [ %k.next, %operand.done ]
-  %more = icmp slt i64 %k, %end
-  br i1 %more, label %known, label %done
-known:
-  %source.place = getelementptr ptr, ptr %buffers, i64 %k
-  %source = load ptr, ptr %source.place, align 8
-  %entry.place = getelementptr [2 x i64], ptr @{TABLE}, i64 %k
-  %width = load i64, ptr %entry.place, align 8
-  %at.place = getelementptr i8, ptr %entry.place, i64 8
-  %at = load i64, ptr %at.place, align 8
-  %first = getelementptr i8, ptr %result, i64 %at
-  br label %row
-row:
-  %r = phi i64 [ 0, %known ], [ %r.next, %copy ]
-  %r.more = icmp slt i64 %r, {rows}
-  br i1 %r.more, label %copy, label %operand.done
-copy:
-  %from.bytes = mul i64 %r, %width
-  %from = getelementptr i8, ptr %source, i64 %from.bytes
-  %to.bytes = mul i64 %r, {row_bytes}
-  %to = getelementptr i8, ptr %first, i64 %to.bytes
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %width, i1 false)
-  %r.next = add i64 %r, 1
-  br label %row
-operand.done:
-  %k.next = add i64 %k, 1
-  br label %operand
-done:
-  ret void
-}}
-"""
+def _function(count: int, rows: int, row_bytes: int) -> Function:
+    """for k in [begin, end): for r in rows: the operand's row r to its place in the result's."""
+    w, (buffers, begin, end) = Writer(), PARAMETERS
+    n, one, known_k, known_r = Named(w), w.int(1), Value("%k.next", "i64"), Value("%r.next", "i64")
+    w.label("entry")
+    place = n.address("result.place", buffers, w.int(count), "ptr")
+    result = n.load("result", "ptr", place, 8)
+    w.branch("operand")
+    w.label("operand")
+    k = w.phi("i64", (begin, "entry"), (known_k, "operand.done"), name="%k").value
+    w.branch_if(n.compare("more", "icmp slt", k, end), "known", "done")
+    w.label("known")
+    source = n.load("source", "ptr", n.address("source.place", buffers, k, "ptr"), 8)
+    entry = n.address("entry.place", Value(f"@{TABLE}", "ptr"), k, "[2 x i64]")
+    width = n.load("width", "i64", entry, 8)
+    at = n.load("at", "i64", n.address("at.place", entry, w.int(8), "i8"), 8)
+    first = n.address("first", result, at, "i8")
+    w.branch("row")
+    w.label("row")
+    r = w.phi("i64", (w.int(0), "known"), (known_r, "copy"), name="%r").value
+    w.branch_if(n.compare("r.more", "icmp slt", r, w.int(rows)), "copy", "operand.done")
+    w.label("copy")
+    read = n.address("from", source, n.binary("from.bytes", "mul", r, width), "i8")
+    written = n.binary("to.bytes", "mul", r, w.int(row_bytes))
+    w.copy_bytes(n.address("to", first, written, "i8"), read, width)
+    n.binary("r.next", "add", r, one)
+    w.branch("row")
+    w.label("operand.done")
+    n.binary("k.next", "add", k, one)
+    w.branch("operand")
+    w.label("done")
+    w.ret()
+    return Function(records=w.records)

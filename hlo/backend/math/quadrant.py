@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.functions import OpaqueFunction
 from hlo.backend.ir.records import Arithmetic, Instruction, Phi
 from hlo.backend.ir.values import every_lane, poison
 from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
@@ -196,8 +196,15 @@ def _define_payne_hanek(w: Writer) -> None:
     w.enter_data(name, f"@{name} = internal constant [{len(words)} x i64] [{table}]")
     half_pi, low = (float_bits(v, "double") for v in (_HALF_PI, _HALF_PI_LOW))
     text = _PAYNE_HANEK.replace("HALF_PI_LOW", low).replace("HALF_PI", half_pi)
-    text = text.replace("@BITS", f"@{name}").replace("@SELF", f"@{_SYMBOL}")
-    w.globals[_SYMBOL] = Opaque(_SYMBOL, text)
+    w.globals[_SYMBOL] = OpaqueFunction(
+        parameters=(Value("%x", "double"),),
+        body=text.replace("@BITS", f"@{name}"),
+        result=_TRIPLE,
+        symbol=_SYMBOL,
+        attributes="nounwind",
+        linkage="internal",
+        ends_line=False,
+    )
     w.declare("i64", "llvm.fshl.i64", ["i64", "i64", "i64"])
     w.declare("i128", "llvm.ctlz.i128", ["i128", "i1"])
     w.declare("double", "llvm.fma.f64", ["double", "double", "double"])
@@ -232,7 +239,6 @@ def _pi(bits: int) -> int:
 # there, and the 192 low bits of m * window are x 2/pi / 4 modulo 1. f: its distance from the
 # nearest quadrant, normalised by the leading zeros so that two doubles hold 106 bits of it.
 _PAYNE_HANEK = """\
-define internal {double, double, i64} @SELF(double %x) nounwind {
   %b = bitcast double %x to i64
   %e = lshr i64 %b, 52
   %fraction = and i64 %b, 4503599627370495
@@ -298,5 +304,4 @@ define internal {double, double, i64} @SELF(double %x) nounwind {
   %r0 = insertvalue {double, double, i64} poison, double %oh, 0
   %r1 = insertvalue {double, double, i64} %r0, double %ol, 1
   %r2 = insertvalue {double, double, i64} %r1, i64 %q, 2
-  ret {double, double, i64} %r2
-}"""
+  ret {double, double, i64} %r2"""

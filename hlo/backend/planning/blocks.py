@@ -18,8 +18,11 @@ from hlo.analysis.blocking import WHOLE, Block, Cut, Span, cut_computation, numb
 from hlo.analysis.leaves import leaves_of
 from hlo.analysis.legality import is_contraction
 from hlo.backend.ir.definitions import symbol
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.functions import PARAMETERS, Data, Function
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.named import Named
+from hlo.backend.ir.records import Alloca
+from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import Region
@@ -82,7 +85,10 @@ class _Part(Struct, frozen=True):
 
 
 def _index(span: Span) -> str:
-    return f"%index{span[0]}_{span[1]}"
+    return f"index{span[0]}_{span[1]}"
+
+
+_TABLE = Value("%table", "ptr")
 
 
 class _Writer:
@@ -104,7 +110,10 @@ class _Writer:
         ]
         self.buffers = len(operands) + len(results)
         self.names = [symbol(k) for k in program.kernels]
-        self.globals: list[Opaque] = []
+        self.globals: list[Data] = []
+        self.w = Writer()
+        self.named = Named(self.w)
+        self.bases: list[Value] = []  # of the buffers
 
     def _part(self, buffer: int, parameter: Instruction, span: Span) -> _Part:
         if span == WHOLE:
@@ -116,37 +125,11 @@ class _Writer:
     def kernel(self, rates: Rates) -> Kernel:
         program = self.program
         own = {symbol(f): f for k in program.kernels for f in (*k.functions, k)}
-        fixed, moving = self._table()
-        text = "\n".join(
-            [
-                "define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {",
-                "start:",
-                f"  %table = alloca [{HEADER_SLOTS + len(program.table)} x ptr], align 64",
-                *(line for n in range(self.buffers + 1) for line in self._base(n)),
-                *fixed,
-                "  br label %test",
-                "test:",
-                "  %block = phi i64 [ %begin, %start ], [ %next, %latch ]",
-                "  %more = icmp ult i64 %block, %end",
-                "  br i1 %more, label %run, label %done",
-                "run:",
-                *self._indices(),
-                *moving,
-                *(line for n, step in enumerate(program.steps) for line in self._step(n, step)),
-                "  br label %latch",
-                "latch:",
-                "  %next = add i64 %block, 1",
-                "  br label %test",
-                "done:",
-                "  ret void",
-                "}",
-                "",
-            ]
-        )
+        self._write()
         declared = [f"declare void @{name}(ptr, i64, i64)" for name in dict.fromkeys(self.names)]
         moved, flops = self._weight(rates)
         return Kernel(
-            Opaque("KERNEL", text),
+            Function(records=self.w.records),
             self.block.count,
             (*declared, *INTRINSICS),
             tuple(self.globals),
@@ -157,118 +140,126 @@ class _Writer:
             is_glue=True,
         )
 
-    def _indices(self) -> list[str]:
+    def _write(self) -> None:
+        """for block in [begin, end): the table's moving entries, then the steps."""
+        w, n, (buffers, begin, end) = self.w, self.named, PARAMETERS
+        following = Value("%next", "i64")
+        w.label("start")
+        slots = HEADER_SLOTS + len(self.program.table)
+        w.append(Alloca("%table", "ptr", "alloca", (), ", align 64", memory=f"[{slots} x ptr]"))
+        for k in range(self.buffers + 1):
+            slot = n.address(f"slot{k}", buffers, w.int(k), "ptr")
+            self.bases.append(n.load(f"base{k}", "ptr", slot, 8))
+        moving = self._fill_table()
+        w.branch("test")
+        w.label("test")
+        block = w.phi("i64", (begin, "start"), (following, "latch"), name="%block").value
+        w.branch_if(n.compare("more", "icmp ult", block, end), "run", "done")
+        w.label("run")
+        self._write_indices(block)
+        for place, part in moving:
+            self._store_address(place, part)
+        for k, step in enumerate(self.program.steps):
+            self._step(k, step)
+        w.branch("latch")
+        w.label("latch")
+        n.binary("next", "add", block, w.int(1))
+        w.branch("test")
+        w.label("done")
+        w.ret()
+
+    def _write_indices(self, block: Value) -> None:
         """Where a block begins in the spans that are used, each seen as one dimension."""
+        w, n = self.w, self.named
         lead, sizes, depth = self.block.lead, self.block.sizes, self.block.depth
-        each = self.block.count // self.block.parts(depth - 1)
-        lines = [
-            f"  %outer = udiv i64 %block, {each}",
-            f"  %inner = urem i64 %block, {each}",
-            f"  %first = mul i64 %inner, {sizes[-1]}",
-            f"  %begun = call i64 @llvm.umin.i64(i64 %first, i64 {lead[-1] - sizes[-1]})",
-        ]
+        each = w.int(self.block.count // self.block.parts(depth - 1))
+        outer = n.binary("outer", "udiv", block, each)
+        inner = n.binary("inner", "urem", block, each)
+        start = n.binary("first", "mul", inner, w.int(sizes[-1]))
+        begun = n.call("begun", "i64", "llvm.umin.i64", start, w.int(lead[-1] - sizes[-1]))
         for first, last in self.spans:
             name, end = _index((first, last)), min(last, depth - 1)
-            lines += [
-                f"  {name}.behind = udiv i64 %outer, {math.prod(lead[end : depth - 1])}",
-                f"  {name}.part = urem i64 {name}.behind, {math.prod(lead[first:end])}",
-                f"  {name}.times = mul i64 {name}.part, {lead[-1] if last == depth else 1}",
-                f"  {name} = add i64 {name}.times, {'%begun' if last == depth else 0}",
-            ]
-        return lines
+            behind = w.int(math.prod(lead[end : depth - 1]))
+            part = n.binary(f"{name}.behind", "udiv", outer, behind)
+            part = n.binary(f"{name}.part", "urem", part, w.int(math.prod(lead[first:end])))
+            scale = w.int(lead[-1] if last == depth else 1)
+            times = n.binary(f"{name}.times", "mul", part, scale)
+            n.binary(name, "add", times, begun if last == depth else w.int(0))
 
-    def _base(self, buffer: int) -> list[str]:
-        return [
-            f"  %slot{buffer} = getelementptr ptr, ptr %buffers, i64 {buffer}",
-            f"  %base{buffer} = load ptr, ptr %slot{buffer}, align 8",
-        ]
-
-    def _table(self) -> tuple[list[str], list[str]]:
-        """What fills the table before the loop, and for every block."""
-        fixed: list[str] = []
-        moving: list[str] = []
-        cells, constants = self.program.plan.cells, {}
+    def _fill_table(self) -> list[tuple[int, _Part]]:
+        """Fills the table before the loop; what is filled for every block: slots and parts."""
+        moving: list[tuple[int, _Part]] = []
+        w, n = self.w, self.named
+        cells, constants = self.program.plan.cells, dict[int, Value]()
         scratch = aligned(self.program.plan.arena_bytes)
         for slot, cell_number in enumerate(self.program.table, HEADER_SLOTS):
             cell = cells[cell_number] if cell_number >= 0 else None
             if cell is None or cell.region is Region.ARENA:
-                offset = scratch if cell is None else cell.offset
-                fixed.append(
-                    f"  %at{slot} = getelementptr i8, ptr %base{self.buffers}, i64 {offset}"
-                )
-                fixed.append(self._stored(slot, f"%at{slot}"))
+                offset = w.int(scratch if cell is None else cell.offset)
+                self._store(slot, n.address(f"at{slot}", self.bases[self.buffers], offset, "i8"))
             elif cell.region is Region.CONSTANT:
                 if cell_number not in constants:
                     constants[cell_number] = self._constant(cell.instruction)
-                fixed.append(self._stored(slot, constants[cell_number]))
+                self._store(slot, constants[cell_number])
             else:
                 parts = self.results if cell.region is Region.RESULT else self.arguments
                 part = parts[cell.index]
-                lines = fixed if not part.stride else moving
-                lines += self._address(slot, part)
-        return fixed, moving
+                if part.stride:
+                    moving.append((slot, part))
+                else:
+                    self._store(slot, self.bases[part.buffer])
+        return moving
 
-    def _stored(self, slot: int, value: str) -> str:
-        return (
-            f"  %to{slot} = getelementptr ptr, ptr %table, i64 {slot}\n"
-            f"  store ptr {value}, ptr %to{slot}, align 8"
-        )
+    def _store(self, slot: int, address: Value) -> None:
+        place = self.named.address(f"to{slot}", _TABLE, self.w.int(slot), "ptr")
+        self.w.store(address, place, 8)
 
-    def _address(self, slot: int, part: _Part) -> list[str]:
-        if not part.stride:
-            return [self._stored(slot, f"%base{part.buffer}")]
-        return [
-            f"  %offset{slot} = mul i64 {part.index}, {part.stride}",
-            f"  %at{slot} = getelementptr i8, ptr %base{part.buffer}, i64 %offset{slot}",
-            self._stored(slot, f"%at{slot}"),
-        ]
+    def _store_address(self, slot: int, part: _Part) -> None:
+        """Where a block's part of a buffer begins."""
+        n, index = self.named, Value(f"%{part.index}", "i64")
+        offset = n.binary(f"offset{slot}", "mul", index, self.w.int(part.stride))
+        self._store(slot, n.address(f"at{slot}", self.bases[part.buffer], offset, "i8"))
 
-    def _constant(self, instruction: Instruction | None) -> str:
-        """A symbol for a small constant's bytes."""
+    def _constant(self, instruction: Instruction | None) -> Value:
+        """The address of a small constant's bytes."""
         assert instruction is not None, "a constant cell has its constant"
         array = instruction["literal"].value  # type: ignore[attr-defined]  # an array literal
         name = f".block_constant{len(self.globals)}"
         written = "".join(f"\\{byte:02x}" for byte in array.tobytes())
         kind = f"[{array.nbytes} x i8]"
         text = f'@{name} = private unnamed_addr constant {kind} c"{written}", align 64'
-        self.globals.append(Opaque(name, text))
-        return f"@{name}"
+        self.globals.append(Data(name, text))
+        return Value(f"@{name}", "ptr")
 
-    def _step(self, n: int, step: Step) -> list[str]:
+    def _step(self, number: int, step: Step) -> None:
+        w, n = self.w, self.named
         match step:
             case BranchStep(branches=((KernelStep() as guarded,), _)):
-                return [
-                    f"  %told.slot{n} = getelementptr ptr, ptr %table, i64 {step.selector}",
-                    f"  %told.at{n} = load ptr, ptr %told.slot{n}, align 8",
-                    f"  %told{n} = load i8, ptr %told.at{n}, align 1",
-                    f"  %holds{n} = icmp ne i8 %told{n}, 0",
-                    f"  br i1 %holds{n}, label %guarded{n}, label %after{n}",
-                    f"guarded{n}:",
-                    *self._kernel(n, guarded),
-                    f"  br label %after{n}",
-                    f"after{n}:",
-                ]
+                told = n.load(f"told{number}", "i8", self._held("told", step.selector, number), 1)
+                holds = n.compare(f"holds{number}", "icmp ne", told, w.int(0, "i8"))
+                w.branch_if(holds, f"guarded{number}", f"after{number}")
+                w.label(f"guarded{number}")
+                self._call(number, guarded)
+                w.branch(f"after{number}")
+                w.label(f"after{number}")
             case KernelStep():
-                return self._kernel(n, step)
+                self._call(number, step)
             case CopyStep():
-                return [
-                    *(
-                        line
-                        for end, slot in (("from", step.source), ("into", step.target))
-                        for line in (
-                            f"  %{end}.slot{n} = getelementptr ptr, ptr %table, i64 {slot}",
-                            f"  %{end}{n} = load ptr, ptr %{end}.slot{n}, align 8",
-                        )
-                    ),
-                    f"  call void @llvm.memcpy.p0.p0.i64(ptr %into{n}, ptr %from{n},"
-                    f" i64 {step.size}, i1 false)",
-                ]
-        raise AssertionError("steps of a block are plain")
+                source = self._held("from", step.source, number, "")
+                target = self._held("into", step.target, number, "")
+                w.copy_bytes(target, source, w.int(step.size))
+            case _:
+                raise AssertionError("steps of a block are plain")
 
-    def _kernel(self, n: int, step: KernelStep) -> list[str]:
-        row = f"  %row{n} = getelementptr ptr, ptr %table, i64 {step.slot}"
-        name = self.names[step.kernel]
-        return [row, f"  call void @{name}(ptr %row{n}, i64 0, i64 {step.units})"]
+    def _held(self, name: str, slot: int, number: int, loaded: str = ".at") -> Value:
+        """The address that a slot of the table holds."""
+        place = self.named.address(f"{name}.slot{number}", _TABLE, self.w.int(slot), "ptr")
+        return self.named.load(f"{name}{loaded}{number}", "ptr", place, 8)
+
+    def _call(self, number: int, step: KernelStep) -> None:
+        w = self.w
+        row = self.named.address(f"row{number}", _TABLE, w.int(step.slot), "ptr")
+        w.call(self.names[step.kernel], row, w.int(0), w.int(step.units))
 
     def _weight(self, rates: Rates) -> tuple[int, int]:
         """Bytes moved, those in the cache counted by its rate; arithmetic by elementwise rates."""

@@ -14,8 +14,10 @@ from collections.abc import Iterable
 
 from hlo.analysis.legality import is_contraction
 from hlo.analysis.loop_state import counter
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.functions import PARAMETERS, Function
 from hlo.backend.ir.kernel import Kernel, KernelSequence
+from hlo.backend.ir.named import Named
+from hlo.backend.ir.writer import Writer
 from hlo.backend.planning.cells import Align, Branch, BufferPlan, Call, Loop, Move, Node, Run
 from hlo.backend.planning.implementations import HostCall
 from hlo.backend.planning.program import (
@@ -57,26 +59,23 @@ def lower(plan: BufferPlan, threads: int, machine: Machine) -> Program:
 
 def copy_kernel(size: int) -> Kernel:
     """A copy of `size` bytes in units of COPY_UNIT_BYTES."""
-    text = f"""define void @KERNEL(ptr %buffers, i64 %begin, i64 %end) {{
-  %source = load ptr, ptr %buffers, align 8
-  %second = getelementptr ptr, ptr %buffers, i64 1
-  %target = load ptr, ptr %second, align 8
-  %first = mul i64 %begin, {COPY_UNIT_BYTES}
-  %reach = mul i64 %end, {COPY_UNIT_BYTES}
-  %last = call i64 @llvm.umin.i64(i64 %reach, i64 {size})
-  %bytes = sub i64 %last, %first
-  %from = getelementptr i8, ptr %source, i64 %first
-  %to = getelementptr i8, ptr %target, i64 %first
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
-  ret void
-}}
-"""
+    w, (buffers, begin, end) = Writer(), PARAMETERS
+    n, unit = Named(w), w.int(COPY_UNIT_BYTES)
+    source = n.load("source", "ptr", buffers, 8)
+    target = n.load("target", "ptr", n.address("second", buffers, w.int(1), "ptr"), 8)
+    first = n.binary("first", "mul", begin, unit)
+    reach = n.binary("reach", "mul", end, unit)
+    last = n.call("last", "i64", "llvm.umin.i64", reach, w.int(size))
+    moved = n.binary("bytes", "sub", last, first)
+    at = n.address("from", source, first, "i8")
+    w.copy_bytes(n.address("to", target, first, "i8"), at, moved)
+    w.ret()
     declared = (
         "declare i64 @llvm.umin.i64(i64, i64)",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     )
     units = -(-size // COPY_UNIT_BYTES)
-    return Kernel(Opaque("KERNEL", text), units, declarations=declared, bytes_moved=2 * size)
+    return Kernel(Function(records=w.records), units, declarations=declared, bytes_moved=2 * size)
 
 
 def kernel_us(

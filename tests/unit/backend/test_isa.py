@@ -218,7 +218,13 @@ def asked(row: Row, number: int, isa: Isa) -> tuple[Answer, Writer, str]:
     answer = row.ask(isa, w, *operands)
     result = answer.type if isinstance(answer, Value) else "void"
     w.ret(answer if isinstance(answer, Value) else None)
-    return answer, w, Function(tuple(operands), w.records, result, symbol=f"q{number}").text
+    return (
+        answer,
+        w,
+        Function(
+            parameters=tuple(operands), records=w.records, result=result, symbol=f"q{number}"
+        ).text,
+    )
 
 
 def assembly_of(machine: Machine) -> dict[int, str]:

@@ -3,9 +3,13 @@
 import pytest
 
 import hlo
-from hlo.backend.entry.byte_orders import hidden
+from hlo.backend.entry.byte_orders import hide
+from hlo.backend.ir.definitions import Definitions
+from hlo.backend.ir.functions import Function
+from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.driver import emit_stage, optimize
+from tests.support.llvm_text import function_of
 
 CALL = "call <64 x i8> @llvm.x86.avx512.permvar.qi.512(<64 x i8> %x, <64 x i8> {})"
 UP, DOWN = "<i8 1, i8 2>", "<i8 2, i8 1>"
@@ -30,10 +34,20 @@ ENTRY e {
 }"""
 
 
+def hidden(*calls: str) -> tuple[list[str], list[str]]:
+    """The data that was added, and the lines of a function that holds the calls."""
+    lines = [f"  %v{n} = {call}" for n, call in enumerate(calls)]
+    function = function_of("\n".join(["define void @KERNEL(<64 x i8> %x) {", *lines, "}"]))
+    assert isinstance(function, Function)
+    module = Definitions()
+    module.place("k", Kernel(function, 1))
+    data = [d.text for d in hide(module)]
+    return data, module.functions[0].text.split("\n")[1:-1]
+
+
 def test_equal_orders_are_loaded_from_one_place() -> None:
-    calls = [f"  %v{n} = {CALL.format(order)}" for n, order in enumerate((UP, DOWN, UP))]
-    lines = hidden("\n".join(calls)).split("\n")
-    assert [line for line in lines if line.startswith("@")] == [
+    data, lines = hidden(*(CALL.format(order) for order in (UP, DOWN, UP)))
+    assert data == [
         f"@hlo.order.{n} = internal externally_initialized constant <64 x i8> {order}, align 64"
         for n, order in enumerate((UP, DOWN))
     ]
@@ -43,8 +57,7 @@ def test_equal_orders_are_loaded_from_one_place() -> None:
 
 
 def test_an_order_that_comes_at_run_time_stays() -> None:
-    line = f"  %v = {CALL.format('%order')}"
-    assert hidden(line) == line
+    assert hidden(CALL.format("%order")) == ([], [f"  %v0 = {CALL.format('%order')}"])
 
 
 @pytest.mark.skipif(not host_target().isa.permutes_bytes, reason="no such permutations")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hlo.backend.entry.even_copies import even
+from hlo.backend.entry import even_copies
+from hlo.backend.ir.functions import Function
+from tests.support.llvm_text import function_of
 
 COPY = """define void @copy(ptr %buffers, i64 %begin, i64 %end) {
 entry:
@@ -13,6 +15,11 @@ entry:
   ret void
 }
 """
+
+
+def even(texts: list[str]) -> list[str]:
+    functions = [f for f in map(function_of, texts) if isinstance(f, Function)]
+    return [function.text for function in even_copies.even(functions)]
 
 
 def add(lanes: int) -> str:

@@ -10,7 +10,6 @@ from hlo.backend.entry import llvm_ir
 from hlo.backend.ir import cutting
 from hlo.backend.ir.cutting import cut
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.text_types import result_type
 from hlo.tools.inputs import made_up_inputs
 from tests.support.llvm_text import function_of
 
@@ -99,23 +98,6 @@ def test_a_lone_loop_and_a_loop_that_does_little_stay() -> None:
         "  %i13.n = add nsw i64 %i13, 1\n  %i13.c = icmp sle i64 %i13.n, 9\n"
         "  br i1 %i13.c, label %loop12, label %done15\ndone15:\n")  # fmt: skip
     assert list(cut({"k": Kernel(function_of(around), 1)}, 40)) == ["k"]
-
-
-def test_types_are_read_off_the_lines_that_define_values() -> None:
-    lines = {
-        "%a = load <16 x float>, ptr %p, align 1": "<16 x float>",
-        "%a = getelementptr inbounds i8, ptr %p, i64 4": "ptr",
-        "%a = getelementptr float, ptr %p, <8 x i64> %x": "<8 x ptr>",
-        "%a = fcmp uno <4 x float> %x, %y": "<4 x i1>",
-        "%a = select <2 x i1> <i1 1, i1 0>, <2 x i8> %x, <2 x i8> %y": "<2 x i8>",
-        "%a = select i1 %c, double %x, double 0.0": "double",
-        "%a = bitcast <16 x float> splat (float 1.0) to <16 x i32>": "<16 x i32>",
-        "%a = shufflevector <8 x i16> %x, <8 x i16> poison, <4 x i32> <i32 0, i32 1>": "<4 x i16>",
-        "%a = extractelement <4 x half> %x, i64 0": "half",
-        "%a = add nsw i64 %x, 1": "i64",
-        "%a = cmpxchg ptr %p, i32 0, i32 1 acq_rel monotonic": "",
-    }
-    assert {line: result_type(f"  {line}") for line in lines} == lines
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16"])  # of which one is looked up in a table

@@ -2,14 +2,14 @@
 
 import hlo
 from hlo.backend import backend
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.lowering import is_met_again
 from hlo.backend.planning.program import KernelStep, LoopStep
 from hlo.driver import optimize
 from hlo.machine import COMMON
 
-NONE = Opaque("KERNEL", "")
+NONE = Function(records=())
 
 SUM = """HloModule m
 ENTRY e {

@@ -2,14 +2,14 @@
 
 import hlo
 from hlo.backend import backend
-from hlo.backend.ir.functions import Opaque
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.lowering import chunks_of
 from hlo.backend.planning.program import KernelStep
 from hlo.driver import optimize
 from hlo.machine import COMMON
 
-NONE = Opaque("KERNEL", "")
+NONE = Function(records=())
 
 RATES = COMMON.rates
 
