@@ -256,6 +256,18 @@ def loop_variables(exprs: Iterable[Expr]) -> set[Variable]:
     return found
 
 
+def stride(position: Expr) -> int | None:
+    """Elements between neighbouring lanes, None where they are irregular."""
+    found: int | None = 0
+    for atom, k in position.terms.items():
+        if atom.lanes == 1:
+            continue
+        if not isinstance(atom, Variable):
+            return None
+        found = (found or 0) + k
+    return found
+
+
 def rests_on_values(e: Expr) -> bool:
     """Whether a run-time value occurs, also in quotients."""
     return any(

@@ -75,7 +75,6 @@ ALLOWED = {
         backend.kernels.contraction.split.sum_kernel.at_row.at_vector.added*2
         backend.emitters.blocked_sums.BlockedSums._over*2
         backend.emitters.blocked_sums.looped.over*2
-        backend.emitters.reduction.Space._nested*2
         backend.kernels.contraction.assembly._Text.nest
         backend.kernels.contraction.convolution_resum._Resum._taps*3
         backend.kernels.contraction.gemv._Dots._over_depth*3

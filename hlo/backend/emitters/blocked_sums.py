@@ -2,58 +2,53 @@
 
     total += (sum of 16 terms + sum of the next 16 + ..) + (..) + ..
 
-A block is 16 terms, or 8 smaller blocks: a term goes through some 16 + 8 log8(n / 16) additions,
-where one chain would have n. Blocks follow from the extents alone.
+The sizes of blocks are those of the axes, which loops/folds.py chooses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
 from msgspec import Struct
 
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.nest import Bound, Nest
-from hlo.backend.loops.schedule import Axis, Role, axis_name
+from hlo.backend.loops.schedule import Axis
 from hlo.indexing.affine import Expr
-
-FEW = 16  # terms that are added one after the other,
-BLOCKS = 8  # and blocks
 
 Values = list[Value]
 Step = Callable[[list[Expr], Values], Values]
 
 
-def looped(nest: Nest, extents: Sequence[int], step: Step, start: Values) -> Values:
+def looped(nest: Nest, axes: Sequence[Axis], step: Step, start: Values) -> Values:
     """The loops without blocks."""
 
     def over(outer: list[Expr], values: Values) -> Values:
         depth = len(outer)
-        if depth == len(extents):
+        if depth == len(axes):
             return step(outer, values)
+        length = axes[depth].extent
 
         def body(counter: Value, inner: Values) -> Values:
-            return over([*outer, nest.variable(counter, 0, extents[depth] - 1)], inner)
+            return over([*outer, nest.variable(counter, 0, length - 1)], inner)
 
-        return nest.loop(0, extents[depth], 1, values, body)
+        return nest.loop(0, length, 1, values, body)
 
     return over([], start)
 
 
 class BlockedSums(Struct):
-    """The loops, row-major over extents.
+    """The loops, row-major over the axes.
 
-    zero: what a block starts from; step: the sums with the term at an index, or with a chain of so
-    many terms; joined: two sums.
+    zero: what a block starts from; step: the sums with the term, or with a chain of terms, at an
+    index; joined: two sums.
     """
 
     nest: Nest
-    extents: Sequence[int]
+    axes: Sequence[Axis]
     zero: Values
     step: Step
     joined: Callable[[Values, Values], Values]
-    terms: int = 1
 
     def from_(self, start: Values) -> Values:
         """All terms, added to what is there."""
@@ -62,22 +57,22 @@ class BlockedSums(Struct):
     def _over(self, outer: list[Expr], sums: Values) -> Values:
         """The loops that are left."""
         depth = len(outer)
-        if depth == len(self.extents):
+        if depth == len(self.axes):
             return self.step(outer, sums)
-        length, inner = self.extents[depth], prod(self.extents[depth + 1 :]) * self.terms
-        sizes = sizes_of(length)
+        axis = self.axes[depth]
+        length = axis.extent
 
         def one(counter: Value, values: Values) -> Values:
             index = [*outer, self.nest.variable(counter, 0, length - 1)]
-            if inner < FEW:
+            if not axis.apart:
                 return self._over(index, values)
             return self.joined(values, self._over(index, self.zero))
 
-        return self._blocks(sizes, (0, length), length, sums, one)
+        return self._blocks(axis.blocks, (0, length), length, sums, one)
 
     def _blocks(
         self,
-        sizes: list[int],
+        sizes: Sequence[int],
         limits: tuple[Bound, Bound],
         length: int,
         sums: Values,
@@ -103,21 +98,3 @@ class BlockedSums(Struct):
         if isinstance(most, Value) and length % size:
             most = w.binary("add", most, w.int(size - 1))
         return self.nest.loop(low, most, size, sums, block)
-
-
-def sizes_of(length: int) -> list[int]:
-    """Blocks of so many terms, the largest first."""
-    found: list[int] = []
-    size = FEW
-    while size < length:
-        found.insert(0, size)
-        size *= BLOCKS
-    return found
-
-
-def axes_of(extents: Sequence[int], role: Role, *, in_blocks: bool = False) -> tuple[Axis, ...]:
-    """The axes of a fold, whose sums may be in blocks."""
-    return tuple(
-        Axis(axis_name(k, "r"), n, role, blocks=tuple(sizes_of(n)) if in_blocks else ())
-        for k, n in enumerate(extents)
-    )

@@ -22,7 +22,7 @@ from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.chains import LANES as _LANES
-from hlo.backend.loops.chains import uniform
+from hlo.backend.loops.chains import table_of, uniform
 from hlo.backend.loops.expression import Chain, Expression
 from hlo.ir.dtype import DType
 from hlo.ops.table import call_attributes
@@ -43,18 +43,18 @@ def _table(nest: Nest, expression: Expression, chain: Chain) -> Value:
     with nest.at(0) as entry:
         found = entry.memo.get(("table", chain.root, chain.source))
         if found is None:
-            inner = _filling(nest.target, expression, chain)
+            entries = table_of(expression, chain).entries
+            inner = _filling(nest.target, expression, chain, entries)
             digest = hashlib.sha256("\n".join(inner.lines).encode())
             name = f"hlo.codes.{digest.hexdigest()[:20]}"
             kind = types.storage_scalar(chain.root.shape.dtype)
-            size = _count(chain) + _EXTRA
-            filling.enter(nest.w, name, f"[{size} x {kind}]", inner)
+            filling.enter(nest.w, name, f"[{entries + _EXTRA} x {kind}]", inner)
             found = entry.memo["table", chain.root, chain.source] = Value(f"@{name}", "ptr")
     assert isinstance(found, Value), "an address under this key"
     return found
 
 
-def _filling(target: Target, expression: Expression, chain: Chain) -> Writer:
+def _filling(target: Target, expression: Expression, chain: Chain, entries: int) -> Writer:
     """The lines of the function that evaluates the chain for every code."""
     w = Writer()
     nest = Nest(w, target)
@@ -71,14 +71,9 @@ def _filling(target: Target, expression: Expression, chain: Chain) -> Writer:
         w.store(code, w.address(Value("%table", "ptr"), i, code.scalar_type), 1)
         return []
 
-    nest.loop(0, _count(chain), _LANES, [], round_of)
+    nest.loop(0, entries, _LANES, [], round_of)
     w.emit("ret void")
     return w
-
-
-def _count(chain: Chain) -> int:
-    """How many codes the source has."""
-    return 1 << chain.source[0].shape.dtype.bits
 
 
 def _evaluated(nest: Nest, expression: Expression, chain: Chain, x: Value) -> Value:

@@ -28,6 +28,7 @@ from hlo.backend.kernels.stored import enter_outputs
 from hlo.backend.kernels.unit_limits import unit_limits
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.loops import costs
+from hlo.backend.loops.chains import table_of
 from hlo.backend.loops.choose import schedules_of
 from hlo.backend.loops.expression import Expression, Leaf
 from hlo.backend.loops.in_place import in_place_pairs, with_repeats
@@ -35,7 +36,6 @@ from hlo.backend.loops.nests import loop_nests
 from hlo.backend.loops.outputs import outputs_of
 from hlo.backend.loops.own_leaves import own_leaves
 from hlo.backend.loops.placing import placed
-from hlo.backend.loops.reading import name_of
 from hlo.backend.loops.schedule import LoopSchedule, Table
 from hlo.backend.loops.spans import spans_of, total_of
 from hlo.indexing.maps import CASES
@@ -86,16 +86,7 @@ def _tables(elemental: Elemental) -> tuple[Table, ...]:
     """What the kernel looks up: the chains whose tables are known at its entry."""
     known, expression = elemental.nest.path[0].memo, elemental.expression
     chains = [c for c in expression.chains.values() if c is not None]
-    return tuple(
-        Table(
-            c.root.name,
-            name_of(expression, c.source[0]),
-            1 << c.source[0].shape.dtype.bits,
-            c.root.shape.dtype.name,
-        )
-        for c in chains
-        if ("table", c.root, c.source) in known
-    )
+    return tuple(table_of(expression, c) for c in chains if ("table", c.root, c.source) in known)
 
 
 def function_text(w: Writer) -> str:

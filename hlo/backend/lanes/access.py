@@ -14,7 +14,7 @@ from hlo.backend.ir.writer import Value, mangled, vector_of
 from hlo.backend.lanes import masked, strided, types
 from hlo.backend.lanes.nest import Nest, fits
 from hlo.backend.lanes.types import Lanes
-from hlo.indexing.affine import Atom, Expr, Part, Variable
+from hlo.indexing.affine import Atom, Expr, Part, Variable, stride
 from hlo.ir.dtype import DType
 
 
@@ -43,18 +43,6 @@ def mask_of(e: Expr) -> Value | None:
     """The lanes that are in the loop's range, None where all are."""
     atom = lane_atom(e)
     return getattr(atom, "mask", None)
-
-
-def stride(position: Expr) -> int | None:
-    """Elements between neighbouring lanes, None where they are irregular."""
-    found: int | None = 0
-    for atom, k in position.terms.items():
-        if atom.lanes == 1:
-            continue
-        if not isinstance(atom, Variable):
-            return None
-        found = (found or 0) + k
-    return found
 
 
 # -- loads -----------------------------------------------------------------------------------

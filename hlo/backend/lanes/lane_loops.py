@@ -6,26 +6,11 @@ from collections.abc import Callable
 
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes.nest import Bound, Nest
+from hlo.backend.loops.vectors import MOST_SHORT
 from hlo.indexing.affine import Expr, Variable
 
 # (the batch's indices, carried values) -> carried values. A last batch may be shorter.
 LaneBody = Callable[[list[Expr], list[Value]], list[Value]]
-_FEWEST = 4  # lanes of a vector of its own kind of register
-MOST_SHORT = 3  # vectors that take the place of a masked one
-
-
-def fitting(length: int, lanes: int) -> int:
-    """The lanes of a loop's vectors: fewer than full ones where a short one is all there is.
-
-    It needs no mask, so that LLVM may keep what a loop hands on in a register.
-    """
-    return length if 1 < length < lanes and length.bit_count() == 1 else lanes
-
-
-def narrowed(length: int, lanes: int) -> int:
-    """The fewest lanes, a power of two, that take a whole loop in one vector: divisions and roots
-    take as long as their vectors are wide."""
-    return min(lanes, max(_FEWEST, 1 << (length - 1).bit_length())) if length > 1 else lanes
 
 
 def lane_loop(

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import types
-from hlo.backend.lanes.access import Memory, mask_of, stride
+from hlo.backend.lanes.access import Memory, mask_of
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.permuted import permuted
 from hlo.backend.lanes.strided import stretch
 from hlo.backend.lanes.types import Lanes
-from hlo.indexing.affine import Atom, Expr, Variable
+from hlo.backend.loops.vectors import MOST_LANES
+from hlo.indexing.affine import Atom, Expr, Variable, stride
 
 _RUN_BYTES = 16  # of a row that are loaded at a time
 _FEWEST_COLUMNS = 4  # that are worth turning: fewer are gathered
 _FEWEST_LANES = 8
 _FEW_CHUNKS, _LONG_RUN = 2, 8  # of a stretch of narrow elements, and of a row: what to choose
-MOST_LANES = 16  # of a row each to load
 _WORD_BYTES = 4  # of elements that are turned together, where they are narrower
 
 

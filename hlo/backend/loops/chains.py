@@ -11,6 +11,7 @@ from __future__ import annotations
 from hlo.analysis.op_costs import EXACT, FUNCTIONS
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.expression import Chain, Expression, Node, is_elementwise
+from hlo.backend.loops.schedule import Table
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -42,6 +43,13 @@ def chain_to(expression: Expression, root: Instruction) -> Chain | None:
         gather = expression.target.isa.quick_gather(LANES)
         expression.chains[root] = chain_of(expression, root) if gather else None
     return expression.chains[root]
+
+
+def table_of(expression: Expression, chain: Chain) -> Table:
+    """What a chain is looked up in: an entry for every code of its source, a leaf by its number."""
+    source = chain.source[0]
+    name = expression.name(*chain.source)
+    return Table(chain.root.name, name, 1 << source.shape.dtype.bits, chain.root.shape.dtype.name)
 
 
 def is_op(instruction: Instruction) -> bool:

@@ -12,17 +12,15 @@ from msgspec.structs import replace
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.folds import (
     FEWEST_TURNED,
-    MOST_LANES,
     MOST_ROW_OPS,
     MOST_ROW_READS,
     UNROLLED,
-    fitting,
     most_turned,
-    narrowed,
 )
 from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
+from hlo.backend.loops.vectors import MOST_LANES, fitting, narrowed
 
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
 _SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.schedule import Axis, Source, Tail
+from hlo.backend.loops.vectors import MOST_SHORT
 
-MOST_SHORT = 3  # vectors that take the place of a masked one
 _FEW_VECTORS = 4  # of an array that a loop's iterations may hand on in registers
 
 

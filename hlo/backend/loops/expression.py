@@ -99,6 +99,12 @@ class Expression:
                     break
         return instruction, path
 
+    def name(self, operand: Instruction, path: Path = ()) -> str:
+        """p0, p1, .. for what is read from memory, else the instruction that makes the array."""
+        source, path = self.source(operand, path)
+        leaf = self.leaves.get((source, path))
+        return source.name if leaf is None or leaf.number < 0 else f"p{leaf.number}"
+
     def _entered(self, call: Instruction) -> Instruction:
         """The root of a called computation, its parameters bound to the call's operands."""
         (callee,) = call.called_computations()

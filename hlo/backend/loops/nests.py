@@ -13,7 +13,7 @@ from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule, Walk
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.places import Places
-from hlo.backend.loops.reading import arrays_of, name_of, names_read
+from hlo.backend.loops.reading import arrays_of, names_read
 from hlo.backend.loops.schedule import (
     Axis,
     Cache,
@@ -133,7 +133,7 @@ class _Nest:
         return (Loop(block[0], tuple(loops)),) if block else tuple(loops)
 
     def _from(self, instruction: Instruction) -> str:
-        operands = ", ".join(name_of(self.expression, o) for o in instruction.operands)
+        operands = ", ".join(self.expression.name(o) for o in instruction.operands)
         return f"{instruction.opcode}({operands})"
 
     # -- strips ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hlo.backend.loops.schedule import (
     Cache,
     Direction,
     Fill,
+    Join,
     Loop,
     LoopNest,
     LoopSchedule,
@@ -111,7 +112,8 @@ def _tail(axis: Axis) -> str:
 
 
 def _blocks(axis: Axis) -> str:
-    return f", blocks of {' of '.join(map(str, axis.blocks))}" if axis.blocks else ""
+    sizes = (*axis.blocks, 1) if axis.apart else axis.blocks
+    return f", blocks of {' of '.join(map(str, sizes))}" if sizes else ""
 
 
 def _reduction(node: Reduction) -> str:
@@ -126,6 +128,8 @@ def _reduction(node: Reduction) -> str:
         text += f", {node.accumulators} accumulators"
     if node.tree is Tree.PAIRS:
         text += f", {node.tree.value}"
+    if node.join in (Join.TOGETHER, Join.TESTED):
+        text += f", {node.join.value}"
     return text if node.source is Source.DIRECT else f"{text}, {node.source.value}"
 
 

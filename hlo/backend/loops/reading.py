@@ -14,13 +14,6 @@ from hlo.ir.instruction import Instruction
 Root = tuple[Instruction, Index, Path]
 
 
-def name_of(expression: Expression, operand: Instruction) -> str:
-    """p0, p1, .. for what is read from memory, else the instruction that makes it."""
-    source, path = expression.source(operand, ())
-    leaf = expression.leaves.get((source, path))
-    return source.name if leaf is None or leaf.number < 0 else f"p{leaf.number}"
-
-
 def arrays_of(fold: Instruction) -> list[Root]:
     """What is folded, at an index that may be any."""
     dims = fold.shape.elements[0].dims if fold.shape.is_tuple else fold.shape.dims

@@ -74,6 +74,15 @@ class Source(Enum):
     TURNED = "rows turned in registers"
 
 
+class Join(Enum):
+    """How the lanes of a reduction's vectors meet, so that one is left of each result."""
+
+    NONE = "as they are"  # there are no such vectors, or they have one lane
+    HALVED = "halved"  # the lower half with the upper one, again and again
+    TOGETHER = "halved together"  # in the same order, those of results side by side in one vector
+    TESTED = "tested at once"  # truths, by one comparison of all their bits
+
+
 class Direction(Enum):
     """From which end an axis is walked."""
 
@@ -88,7 +97,8 @@ class Axis(Struct, frozen=True):
     the elements along it that are read as vectors, to be turned in registers.
     tail_step: elements of a round after the last full one, where these have a loop of their own.
     of: the extent of the whole, of which this axis runs over the part between two bounds known at
-    run time (0: over all of it). blocks: steps whose sums are added apart, the largest first.
+    run time (0: over all of it). blocks: steps whose sums are added apart, the largest first;
+    apart: so is that of each step, over the axes inside of it.
     """
 
     name: str
@@ -100,6 +110,7 @@ class Axis(Struct, frozen=True):
     tail_step: int = 0
     of: int = 0
     blocks: tuple[int, ...] = ()
+    apart: bool = False
     direction: Direction = Direction.FORWARD
     loop: int = -1
 
@@ -145,6 +156,7 @@ class Reduction(Struct, frozen=True):
     accumulators: int = 1
     tree: Tree = Tree.IN_ORDER
     source: Source = Source.DIRECT
+    join: Join = Join.NONE
     reads: tuple[str, ...] = ()
     fills: tuple[str, ...] = ()
     body: tuple[Node, ...] = ()

@@ -5,7 +5,6 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.backend.lanes.lane_loops import fitting, narrowed
 
 LOOP = """HloModule m
 body {{
@@ -52,10 +51,6 @@ def test_no_mask_stands_between_iterations(n: int) -> None:
     assert "llvm.masked" not in driver.emit_stage(module, "llvm")
 
 
-def test_only_powers_of_two_below_a_vector_fit() -> None:
-    assert [fitting(n, 16) for n in (1, 2, 3, 4, 8, 12, 16, 32)] == [16, 2, 16, 4, 8, 16, 16, 16]
-
-
 def test_a_sum_of_few_elements_takes_a_short_vector() -> None:
     text = """HloModule m
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -92,7 +87,3 @@ ENTRY e {{
     expected = np.asarray(hlo.evaluate(module, x, y)).astype(np.float64)
     found = np.asarray(hlo.compile(module, cache=False)(x, y)).astype(np.float64)
     assert np.allclose(found, expected, rtol=1e-2 if element == "bf16" else 1e-6)
-
-
-def test_divisions_of_few_columns_are_in_short_vectors() -> None:
-    assert [narrowed(n, 16) for n in (1, 2, 3, 5, 8, 9, 17)] == [16, 4, 4, 8, 8, 16, 16]

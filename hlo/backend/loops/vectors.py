@@ -1,0 +1,29 @@
+"""Vectors: how many lanes those of a loop have.
+
+elements of the loop, lanes of a full vector --fitting, narrowed, covering--> lanes
+"""
+
+from __future__ import annotations
+
+_FEWEST = 4  # lanes of a vector of its own kind of register
+MOST_SHORT = 3  # vectors that take the place of a masked one
+MOST_LANES = 16  # of which each loads a row of its own
+
+
+def fitting(length: int, lanes: int) -> int:
+    """The lanes of a loop's vectors: fewer than full ones where a short one is all there is.
+
+    It needs no mask, so that LLVM may keep what a loop hands on in a register.
+    """
+    return length if 1 < length < lanes and length.bit_count() == 1 else lanes
+
+
+def narrowed(length: int, lanes: int) -> int:
+    """The fewest lanes, a power of two, that take a whole loop in one vector: divisions and roots
+    take as long as their vectors are wide."""
+    return min(lanes, max(_FEWEST, 1 << (length - 1).bit_length())) if length > 1 else lanes
+
+
+def covering(length: int, lanes: int) -> int:
+    """The lanes of a fold's vectors: as few as hold a short one."""
+    return min(lanes, 1 << (length - 1).bit_length()) if length > 1 else lanes

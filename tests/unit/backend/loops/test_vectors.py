@@ -1,0 +1,15 @@
+"""How many lanes vectors have."""
+
+from hlo.backend.loops.vectors import covering, fitting, narrowed
+
+
+def test_only_powers_of_two_below_a_vector_fit() -> None:
+    assert [fitting(n, 16) for n in (1, 2, 3, 4, 8, 12, 16, 32)] == [16, 2, 16, 4, 8, 16, 16, 16]
+
+
+def test_divisions_of_few_columns_are_in_short_vectors() -> None:
+    assert [narrowed(n, 16) for n in (1, 2, 3, 5, 8, 9, 17)] == [16, 4, 4, 8, 8, 16, 16]
+
+
+def test_a_short_fold_is_covered_by_one_short_vector() -> None:
+    assert [covering(n, 16) for n in (1, 2, 3, 5, 8, 9, 17)] == [16, 2, 4, 8, 8, 16, 16]
