@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.analysis.reducers import Reducer
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.lanes.types import Lanes, joined, parts
 
@@ -56,13 +55,10 @@ class Carried(Struct, frozen=True):
         return Carried(tuple(fold), tuple(surplus))
 
 
-def carried_of(w: Writer, reducer: Reducer, first: Lanes) -> Carried:
-    """What a fold begins with."""
+def carried_of(w: Writer, first: Lanes, numbers: int) -> Carried:
+    """What a fold begins with. numbers: 2 for a sum of floats in twice the digits, else 1."""
     fold = tuple(parts(first))
-    is_float = fold[0].scalar_type in ("float", "double")
-    if reducer.opcodes != ("add",) or not is_float:
-        return Carried(fold, ())
-    return Carried(fold, tuple(w.zero(v.type) for v in fold))
+    return Carried(fold, tuple(w.zero(v.type) for v in fold) if numbers == 2 else ())
 
 
 def _excess(w: Writer, a: Value, b: Value, total: Value) -> Value:

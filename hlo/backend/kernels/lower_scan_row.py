@@ -1,20 +1,19 @@
-"""Running folds along rows of memory: vectors of neighbours, folded inside the register.
+"""Lower a running fold along rows of memory: vectors of neighbours, folded inside the register.
 
     s = f(s moved by 1, s), by 2, by 4, ..: lane i holds f(x_0 .. x_i);  out = f(base, f(before, s))
 
 The vectors of a block do not wait for each other: `before` is what precedes a vector in its
 block, and `base`, what precedes the block, is all that is carried from one to the next. A sum's
 base is carried in twice the digits along long rows (carried_sums.py), so its error grows with the
-logarithm of a vector's elements and with the vectors of a block, not with the row.
+logarithm of a vector's elements and with the vectors of a block, not with the row. What is long,
+and how many vectors a block has, the schedule says (loops/choose_scan.py).
 From the end (reverse) the same is mirrored: a vector lies as in memory, shuffles and order turn
 round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from hlo.analysis.reducers import Reducer
+from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
@@ -23,69 +22,39 @@ from hlo.backend.kernels.stored import store
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.lane_loops import fixed
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.choose_scan import ScanSchedule
 from hlo.backend.loops.outputs import Output
-from hlo.backend.loops.schedule import Axis, Direction, Role, Tail, axis_name
+from hlo.backend.loops.schedule import Direction
+from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
-from hlo.ir.instruction import Instruction
-
-_BLOCK = 4  # vectors that are folded at a time
-_LONG_BLOCK = 8  # of rows of so many elements, whose sums would else be carried too often:
-_LONG = 4096
-_SHORT = 1024  # elements of a row whose blocks are few: one number will do as their base
-# Bytes move within a vector by four instructions, and by hundreds of LLVM's steps.
-_BYTES_BLOCK, _MOST_LANES = 2, 32
-
-
-def suits(elemental: Elemental, instruction: Instruction, reducer: Reducer, length: int) -> bool:
-    """Whether a row fills half a vector and f may be applied in any grouping."""
-    component = instruction.shape.dtype.component
-    has_lanes = component.bits >= 8 and not component.is_pred  # i1 and i4 lanes do not shuffle well
-    return reducer.is_cheap and has_lanes and 2 * length >= elemental.lanes > 1
 
 
 class RowFold:
-    """Writes the fold of one row. place: a position along the row to an index of the array."""
+    """Writes the fold of one row, the schedule's lanes being along it."""
 
-    def __init__(
-        self,
-        elemental: Elemental,
-        instruction: Instruction,
-        output: Output,
-        reducer: Reducer,
-        *,
-        is_reverse: bool,
-    ) -> None:
+    def __init__(self, elemental: Elemental, schedule: ScanSchedule, output: Output) -> None:
         self.elemental = elemental
-        self.instruction = instruction
+        self.schedule = schedule
         self.output = output
-        self.reducer = reducer
-        self.is_reverse = is_reverse
-        w, dtype = elemental.nest.w, instruction.shape.dtype
-        identity = reducers.identities(w, reducer, [dtype])[0]
-        self.identity = elemental.splat(identity, elemental.lanes)
+        self.instruction = schedule.instruction
+        self.reducer = reducer_of(schedule.instruction)
+        self.lanes = schedule.along.lanes
+        self.is_reverse = schedule.along.direction is Direction.REVERSE
+        w, dtype = elemental.nest.w, schedule.instruction.shape.dtype
+        identity = reducers.identities(w, self.reducer, [dtype])[0]
+        self.identity = elemental.splat(identity, self.lanes)
 
-    def axis(self, length: int) -> Axis:
-        """The loop along the row: so many vectors are folded at a time."""
-        lanes = self.elemental.lanes
-        wanted = _LONG_BLOCK if self.reducer.sums and length > _LONG else _BLOCK
-        if lanes > _MOST_LANES:
-            wanted = _BYTES_BLOCK
-        step = min(wanted, -(-length // lanes)) * lanes
-        tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
-        way = Direction.REVERSE if self.is_reverse else Direction.FORWARD
-        return Axis(axis_name(1), length, Role.SCANNED, step, lanes, tail, direction=way)
-
-    def emit(self, length: int, place: Callable[[Expr], Index]) -> None:
+    def emit(self, row: Expr) -> None:
         """Whole blocks in a loop, then the rest, masked."""
         elemental, nest = self.elemental, self.elemental.nest
-        lanes = elemental.lanes
-        step = self.axis(length).step
+        lanes, length, step = self.lanes, self.schedule.along.extent, self.schedule.along.step
         (init,) = elemental.lanes_at(self.instruction.operands[1], [()])
         first = elemental.splat(init, lanes)
-        carried = carried_of(nest.w, self.reducer, first)
-        if length <= _SHORT:
-            carried = Carried(carried.fold, ())
+        carried = carried_of(nest.w, first, self.schedule.carried)
         whole = length // step * step
+
+        def place(along: Expr) -> Index:
+            return self.schedule.index(row, along, affine.ZERO)
 
         def block(counter: Value, values: list[Value]) -> list[Value]:
             start = counter
@@ -104,7 +73,7 @@ class RowFold:
 
     def _rest(self, whole: int, length: int) -> list[Expr]:
         """What is left after `whole` elements, in the fold's order; the last vector may be cut."""
-        nest, lanes = self.elemental.nest, self.elemental.lanes
+        nest, lanes = self.elemental.nest, self.lanes
         if not self.is_reverse:
             return [fixed(nest, n, lanes, length) for n in range(whole, length, lanes)]
         left = length - whole
@@ -132,7 +101,7 @@ class RowFold:
     def _masked(self, x: Lanes, index: Index) -> Lanes:
         """Lanes past the row's end take no part."""
         w = self.elemental.nest.w
-        x = self.elemental.splat(x, self.elemental.lanes)
+        x = self.elemental.splat(x, self.lanes)
         mask = next((m for m in map(access.mask_of, index) if m is not None), None)
         if mask is None:
             return x
@@ -142,7 +111,7 @@ class RowFold:
     def _within(self, x: Lanes) -> Lanes:
         """Lane i folded with all lanes that come before it."""
         step = 1
-        while step < self.elemental.lanes:
+        while step < self.lanes:
             pairs = zip(parts(x), parts(self.identity), strict=True)
             moved = joined([self._moved(a, b, step) for a, b in pairs])
             x = self._apply(moved, x)
@@ -158,7 +127,7 @@ class RowFold:
 
     def _whole(self, s: Lanes) -> Lanes:
         """The fold of a whole vector in every lane."""
-        lanes = self.elemental.lanes
+        lanes = self.lanes
         last = 0 if self.is_reverse else lanes - 1
         return joined([self._shuffled(v, v, [last] * lanes) for v in parts(s)])
 

@@ -1,0 +1,216 @@
+"""Running folds: how a reduce-window as long as the dimension that it runs over is made.
+
+    reduce-window, lanes --choose_scan--> ScanSchedule      out_i = f(.. f(f(z, x_0), x_1) .., x_i)
+
+Elements in memory are three extents: before the dimension folded along, along it, after it. Rows
+of memory are folded in lanes along themselves; else lanes run over the elements after the
+dimension, or before it where those are few, each with a fold of its own. Such a step waits for the
+last one and goes to another row of memory, so a unit takes several folds side by side. Does not
+know: instructions, how code is written.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlo.analysis.reducers import Reducer, reducer_of
+from hlo.attributes.window import Window
+from hlo.backend.loops.schedule import (
+    Axis,
+    Direction,
+    Fill,
+    Loop,
+    LoopNest,
+    LoopSchedule,
+    Node,
+    Role,
+    Store,
+    Tail,
+    axis_name,
+)
+from hlo.indexing import affine
+from hlo.indexing.affine import Expr, Index
+from hlo.ir.instruction import Instruction
+
+_BEFORE, _ALONG, _AFTER = range(3)  # the loops of the axes
+
+_SUM_BLOCK = 64  # elements that one partial sum takes before it is added to the total
+_SIDE_BY_SIDE = 4  # folds of a unit: 1.2 to 3 times as fast as one by one; 8 slow narrow arrays
+_MANY = 32  # folds from which they are: fewer are better split over threads one by one
+
+_VECTORS = 4  # of a row that are folded at a time
+_LONG_VECTORS = 8  # of rows of so many elements, whose sums would else be carried too often:
+_LONG = 4096
+_SHORT = 1024  # elements of a row whose blocks are few: one number will do as their base
+# Bytes move within a vector by four instructions, and by hundreds of LLVM's steps.
+_BYTES_VECTORS, _MOST_LANES = 2, 32
+
+
+class ScanSchedule(Struct, frozen=True):
+    """The axes of a running fold: the parallel ones, the outermost first, then that folded along.
+
+    Their loops are 0, 1, 2 for the elements before, along and after the dimension. Lanes along the
+    last axis are neighbours that one fold takes together; there is one parallel axis then, the
+    folds. Else there are two, of which lanes run over the inner one.
+    side_by_side: folds of a unit, over both parallel axes as one. carried: numbers in which the
+    fold so far is handed from block to block: one, or a float sum and what it is too large by.
+    """
+
+    instruction: Instruction
+    axes: tuple[Axis, ...]
+    side_by_side: int = 1
+    carried: int = 1
+
+    @property
+    def parallel(self) -> tuple[Axis, ...]:
+        return self.axes[:-1]
+
+    @property
+    def along(self) -> Axis:
+        """The axis that is folded along."""
+        return self.axes[-1]
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Elements before the dimension, along it and after it."""
+        found = {axis.loop: axis.extent for axis in self.axes}
+        return found.get(_BEFORE, 1), found[_ALONG], found.get(_AFTER, 1)
+
+    @property
+    def folds(self) -> Axis:
+        """The parallel axes as one. Past its end the last fold is made again: the same bits."""
+        count = prod(axis.rounds for axis in self.parallel)
+        tail = Tail.OVERLAPPING if count % self.side_by_side else Tail.NONE
+        return Axis("folds", count, Role.PARALLEL, self.side_by_side, tail=tail)
+
+    @property
+    def units(self) -> int:
+        return self.folds.rounds
+
+    def index(self, before: Expr, along: Expr, after: Expr) -> Index:
+        """The array's index of an element."""
+        return affine.reshaped((before, along, after), self.extents, self.instruction.shape.dims)
+
+    def loops(self, leaf: int) -> LoopSchedule:
+        """Its loops, as they are shown. leaf: the result's entry in the kernel's table."""
+        value, dims = self.instruction.name, self.instruction.shape.dims
+        fold = f"{reducer_of(self.instruction).name} of the one before and p0"
+        many = f", {self.side_by_side} side by side" if self.side_by_side > 1 else ""
+        at = tuple(axis_name(k) for k, n in enumerate(self.extents) if n > 1)
+        body: tuple[Node, ...] = (Fill(value, fold + many), Store("result", leaf, at, value))
+        body = (Loop(self.along, body),)
+        shown = self.parallel if self.side_by_side == 1 else (self.folds,)
+        for axis in reversed([a for a in shown if a.extent > 1]):
+            body = (Loop(axis, body),)
+        nest = LoopNest((0,) * len(dims), dims, self.units, 0, self.units, body)
+        return LoopSchedule(self.units, 0, (nest,))
+
+
+def choose_scan(instruction: Instruction, lanes: int) -> ScanSchedule | None:
+    """How a cumulative reduce-window of one array runs; None for all else. lanes: of a full vector
+    of the kernel.
+    """
+    running = _running(instruction)
+    if running is None:
+        return None
+    dimension, direction = running
+    dims = instruction.shape.dims
+    extents = (prod(dims[:dimension]), dims[dimension], prod(dims[dimension + 1 :]))
+    along = Axis(axis_name(_ALONG), extents[_ALONG], Role.SCANNED, direction=direction, loop=_ALONG)
+    if _fills_lanes(instruction, extents, lanes):
+        return _in_lanes(instruction, extents, along, lanes)
+    return _over_lanes(instruction, extents, along, lanes)
+
+
+def _running(instruction: Instruction) -> tuple[int, Direction] | None:
+    """The dimension that is folded along, and from which end: the window is as long as it, padded
+    before it, or after it for reducers whose order is free.
+    """
+    window = instruction.get("window")
+    x = instruction.operands[0].shape
+    if instruction.opcode != "reduce-window" or not isinstance(window, Window):
+        return None
+    if not instruction.shape.is_array or instruction.shape.dims != x.dims or 0 in x.dims:
+        return None
+    if any(d.stride != 1 or d.base_dilation != 1 or d.window_dilation != 1 for d in window.dims):
+        return None
+    long = [k for k, d in enumerate(window.dims) if d.size > 1]
+    if len(long) != 1 or window.dims[long[0]].size < x.dims[long[0]]:
+        return None
+    (k,) = long
+    d = window.dims[k]
+    if (d.pad_low, d.pad_high) == (d.size - 1, 0):
+        return k, Direction.FORWARD
+    if (d.pad_low, d.pad_high) == (0, d.size - 1) and reducer_of(instruction).reassociates:
+        return k, Direction.REVERSE
+    return None
+
+
+def _carried(instruction: Instruction, reducer: Reducer) -> int:
+    """Numbers of a base to which many blocks are added: each addition of floats loses something."""
+    return 2 if reducer.opcodes == ("add",) and instruction.shape.dtype.component.is_float else 1
+
+
+# -- along rows of memory --------------------------------------------------------------------
+
+
+def _fills_lanes(instruction: Instruction, extents: tuple[int, int, int], lanes: int) -> bool:
+    """Whether the fold goes along rows that fill half a vector, and may be made in any grouping."""
+    _, length, after = extents
+    component = instruction.shape.dtype.component
+    has_lanes = component.bits >= 8 and not component.is_pred  # i1 and i4 lanes do not shuffle well
+    is_free = reducer_of(instruction).is_cheap
+    return after == 1 and is_free and has_lanes and 2 * length >= lanes > 1
+
+
+def _in_lanes(
+    instruction: Instruction, extents: tuple[int, int, int], along: Axis, lanes: int
+) -> ScanSchedule:
+    """A row a unit: so many vectors of neighbours are folded at a time."""
+    before, length, _ = extents
+    reducer = reducer_of(instruction)
+    wanted = _LONG_VECTORS if reducer.sums and length > _LONG else _VECTORS
+    if lanes > _MOST_LANES:
+        wanted = _BYTES_VECTORS
+    step = min(wanted, -(-length // lanes)) * lanes
+    tail = Tail.MASKED if length % lanes else Tail.SHORT if length % step else Tail.NONE
+    rows = Axis(axis_name(_BEFORE), before, Role.PARALLEL, loop=_BEFORE)
+    carried = _carried(instruction, reducer) if length > _SHORT else 1
+    along = replace(along, step=step, lanes=lanes, tail=tail)
+    return ScanSchedule(instruction, (rows, along), carried=carried)
+
+
+# -- a fold in each lane ---------------------------------------------------------------------
+
+
+def _over_lanes(
+    instruction: Instruction, extents: tuple[int, int, int], along: Axis, lanes: int
+) -> ScanSchedule:
+    """Lanes over the elements after the dimension, or before it where those are few; sums in
+    blocks, for accuracy.
+    """
+    before, length, after = extents
+    reducer = reducer_of(instruction)
+    inner = _AFTER if after >= lanes or after >= before else _BEFORE
+    outer = _AFTER + _BEFORE - inner
+    around = Axis(axis_name(outer), extents[outer], Role.PARALLEL, loop=outer)
+    across = _lanes_over(inner, extents[inner], lanes)
+    is_long = reducer.sums and length > _SUM_BLOCK
+    along = replace(along, blocks=(_SUM_BLOCK,) if is_long else ())
+    folds = around.rounds * across.rounds
+    return ScanSchedule(
+        instruction,
+        (around, across, along),
+        side_by_side=_SIDE_BY_SIDE if reducer.is_cheap and folds >= _MANY else 1,
+        carried=_carried(instruction, reducer) if is_long else 1,
+    )
+
+
+def _lanes_over(loop: int, extent: int, lanes: int) -> Axis:
+    """The axis of folds in lanes, those past its end masked."""
+    lanes = lanes if extent > 1 else 1
+    tail = Tail.MASKED if extent % lanes else Tail.NONE
+    return Axis(axis_name(loop), extent, Role.PARALLEL, lanes, lanes, tail, loop=loop)
