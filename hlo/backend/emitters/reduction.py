@@ -25,10 +25,10 @@ from hlo.backend.lanes.lane_loops import lane_loop
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
 from hlo.backend.loops.folds import (
-    arrays_of,
     domain_of,
-    factored,
     fold_form,
+    folded_arrays,
+    folded_extents,
     kinds_of,
 )
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
@@ -75,7 +75,7 @@ def _folded(
 
 def space_of(elemental: Elemental, instruction: Instruction, reducer: Reducer) -> Space:
     """What a reduce runs over."""
-    arrays, domain = arrays_of(instruction), domain_of(instruction)
+    arrays, domain = folded_arrays(instruction), domain_of(instruction)
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[len(arrays) :]]
 
     def element(at: Sequence[Index]) -> list[Accumulators]:
@@ -175,7 +175,7 @@ class Space(Struct):
 
     def factored(self, index: Index) -> tuple[int, ...]:
         """The reduced dimensions as few loops, for one of the indices."""
-        return factored(self.elemental.expression, self.instruction, index)
+        return folded_extents(self.elemental.expression, self.instruction, index)
 
     def inner(self, variables: Sequence[Expr], extents: Sequence[int]) -> Index:
         return affine.reshaped(tuple(variables), extents, self.extents)

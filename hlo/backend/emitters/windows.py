@@ -15,7 +15,7 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.folds import window_forms, window_of
+from hlo.backend.loops.folds import folded_arrays, kinds_of, window_forms, window_of
 from hlo.backend.loops.schedule import Reduction, Role, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
@@ -48,7 +48,7 @@ def _folded(
     forms: Sequence[tuple[range, Reduction]],
 ) -> list[list[Lanes]]:
     """Each group of indices by the loops of its form."""
-    count = len(instruction.operands) // 2
+    count = len(folded_arrays(instruction))
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[count:]]
     totals = []
     for index in indices:
@@ -57,14 +57,15 @@ def _folded(
     for group, form in forms:
         own, own_totals = [indices[k] for k in group], [totals[k] for k in group]
         with elemental.nest.making(partial(shown, elemental, instruction, form)):
-            is_written_out = all(axis.role is Role.UNROLLED for axis in form.axes)
-            made = _unrolled if is_written_out else _looped
-            found = made(elemental, instruction, own, own_totals, form)
-        for k, total in zip(group, found, strict=True):
+            if all(axis.role is Role.UNROLLED for axis in form.axes):
+                made = _unrolled(elemental, instruction, own, own_totals)
+            else:
+                made = _looped(elemental, instruction, own, own_totals, form)
+        for k, total in zip(group, made, strict=True):
             totals[k] = total
     if reducer_of(instruction).selects:
         return totals
-    nest, kinds = elemental.nest, [z.shape.dtype for z in instruction.operands[count:]]
+    nest, kinds = elemental.nest, kinds_of(instruction)
     return [  # sums and the like were kept wide
         [types.rounded(nest.w, nest.target, a, k) for a, k in zip(total, kinds, strict=True)]
         for total in totals
@@ -75,8 +76,7 @@ def _unrolled(
     elemental: Elemental,
     instruction: Instruction,
     indices: Sequence[Index],
-    totals: Sequence[list[Lanes]],
-    _: Reduction,
+    totals: list[list[Lanes]],
 ) -> list[list[Lanes]]:
     """The window's positions one by one."""
     sizes = [d.size for d in window_of(instruction).dims]
@@ -94,8 +94,7 @@ def _flat(totals: Sequence[Sequence[Lanes]]) -> list[Value]:
 
 def _regrouped(instruction: Instruction, flat: Sequence[Value]) -> list[list[Lanes]]:
     """What `_flat` made one list of: the accumulators of each index."""
-    count = len(instruction.operands) // 2
-    kinds = [z.shape.dtype for z in instruction.operands[count:]]
+    kinds = kinds_of(instruction)
     values = iter(flat)
     totals = len(flat) // sum(2 if k.is_complex else 1 for k in kinds)
     return [
@@ -129,8 +128,7 @@ def _looped(
 
     if form.tree is not Tree.BLOCKS:
         return _regrouped(instruction, looped(nest, form.axes, step, _flat(totals)))
-    kinds = [z.shape.dtype for z in instruction.operands[len(instruction.operands) // 2 :]]
-    identities = reducers.identities(nest.w, reducer, kinds)
+    identities = reducers.identities(nest.w, reducer, kinds_of(instruction))
     zero = [[elemental.splat(z, types.width(t[0])) for z in identities] for t in totals]
     sums = BlockedSums(nest, form.axes, _flat(zero), step, joined)
     return _regrouped(instruction, sums.from_(_flat(totals)))
@@ -145,7 +143,6 @@ def _stepped(
 ) -> list[Lanes]:
     """One position of the window folded in, where it meets an element."""
     window = window_of(instruction)
-    count = len(instruction.operands) // 2
     dims = instruction.operands[0].shape.dims
     at: list[Expr] = []
     conditions: list[Condition] = []
@@ -159,7 +156,7 @@ def _stepped(
         return accumulators
     open_ = tuple(c for c in conditions if not c.always)
     with elemental.under(open_):
-        elements = [elemental.lanes_at(x, [tuple(at)])[0] for x in instruction.operands[:count]]
+        elements = [elemental.lanes_at(x, [tuple(at)])[0] for x in folded_arrays(instruction)]
     lanes = types.width(accumulators[0])
     wide = [elemental.splat(x, lanes) for x in elements]
     new = reducers.apply(elemental.nest, reducer_of(instruction), accumulators, wide, rounds=False)

@@ -69,7 +69,7 @@ def domain_of(reduce: Instruction) -> ReductionDomain:
     return ReductionDomain(dims, tuple(d for d in range(len(dims)) if d in folded))  # type: ignore[operator]  # INTS
 
 
-def arrays_of(fold: Instruction) -> tuple[Instruction, ...]:
+def folded_arrays(fold: Instruction) -> tuple[Instruction, ...]:
     """What is folded, side by side."""
     return fold.operands[: len(fold.operands) // 2]
 
@@ -126,7 +126,7 @@ def _within(asked: _Asked, lanes: int, saved: Collection[Instruction]) -> Reduct
         tree = Tree.PAIRS if is_sum else Tree.IN_ORDER
     else:
         is_long = is_sum and prod(extents) > FEW
-        loops = factored(expression, reduce, index)
+        loops = folded_extents(expression, reduce, index)
         axes = blocked_axes(loops) if is_long else axes_of(loops, Role.REDUCED)
         tree = Tree.BLOCKS if is_long else Tree.IN_ORDER
     source = Source.TURNED if is_turned else Source.DIRECT
@@ -136,7 +136,7 @@ def _within(asked: _Asked, lanes: int, saved: Collection[Instruction]) -> Reduct
 def _across(asked: _Asked, full: int) -> Reduction:
     """Over lanes: vectors along the last axis, long sums in blocks of them."""
     reduce, reducer, results = asked.reduce, asked.reducer, len(asked.indices)
-    *rows, length = factored(asked.expression, reduce, asked.indices[0])
+    *rows, length = folded_extents(asked.expression, reduce, asked.indices[0])
     lanes = covering(length, full)
     copies = _copies(reducer, -(-length // lanes), results)
     step = lanes * copies
@@ -173,9 +173,9 @@ def _join(asked: _Asked) -> Join:
     return Join.HALVED
 
 
-def factored(expression: Expression, reduce: Instruction, index: Index) -> tuple[int, ...]:
+def folded_extents(expression: Expression, reduce: Instruction, index: Index) -> tuple[int, ...]:
     """The reduced dimensions as few loops, for one of the indices."""
-    domain, arrays = domain_of(reduce), arrays_of(reduce)
+    domain, arrays = domain_of(reduce), folded_arrays(reduce)
 
     def met(inner: Index) -> list[Expr]:
         at = domain.index(index, inner)
@@ -199,7 +199,7 @@ def _reads_rows(
         return False
     variable = Variable("row", 0, length - 1)
     at = domain.index(index, (affine.of(variable),))
-    found = trace(expression, [(x, at, ()) for x in arrays_of(reduce)])
+    found = trace(expression, [(x, at, ()) for x in folded_arrays(reduce)])
     if length * (1 + found.ops + 8 * found.heavy) > MOST_ROW_OPS or found.reductions:
         return False
     along = [r for r in found.reads if r.position.depends_on(variable)]
