@@ -10,9 +10,8 @@ Texts are made once. Equal ones are those whose texts are equal.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 from hlo.backend.ir.records import Line, renamed, symbols_of
 from hlo.backend.ir.values import Value
 
+_T = TypeVar("_T")
 _SYMBOL = re.compile(r"@([\w.$-]+)")
 PARAMETERS = (Value("%buffers", "ptr"), Value("%begin", "i64"), Value("%end", "i64"))  # a kernel's
 
@@ -59,9 +59,19 @@ class _Headed(Struct, eq=False, dict=True, kw_only=True):
     linkage: str = ""
     ends_line: bool = True
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The definition."""
+        return self._made("_text", self._printed)
+
+    def _made(self, key: str, make: Callable[[], _T]) -> _T:
+        """A value that is made when it is asked for: the same, whichever thread is the first."""
+        if key not in self.__dict__:
+            self.__dict__[key] = make()
+        made: _T = self.__dict__[key]
+        return made
+
+    def _printed(self) -> str:
         parameters = ", ".join([p.typed for p in self.parameters])
         words = ("define", self.linkage, self.result, f"@{self.symbol}({parameters})")
         head = " ".join(filter(None, (*words, self.attributes, "{")))
@@ -73,8 +83,8 @@ class _Headed(Struct, eq=False, dict=True, kw_only=True):
     def named(self, symbol: str) -> Self:
         """The same under another symbol; what is printed already is not printed again."""
         made = replace(self, symbol=symbol)
-        if (text := self.__dict__.get("text")) is not None:
-            made.__dict__["text"] = text.replace(f"@{self.symbol}(", f"@{symbol}(", 1)
+        if (text := self.__dict__.get("_text")) is not None:
+            made.__dict__["_text"] = text.replace(f"@{self.symbol}(", f"@{symbol}(", 1)
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -100,9 +110,12 @@ class Function(_Headed, eq=False, dict=True, kw_only=True):
         """Ends of lines in the text, which need not be printed for that."""
         return len(self.records) + 1 + self.ends_line
 
-    @cached_property
+    @property
     def symbols(self) -> list[str]:
         """Those that it names, its own first."""
+        return self._made("_symbols", self._named)
+
+    def _named(self) -> list[str]:
         found = [self.symbol]
         for record in self.records:
             found += symbols_of(record)
@@ -128,10 +141,10 @@ class OpaqueFunction(_Headed, eq=False, dict=True, kw_only=True):
         """Ends of lines in the text."""
         return self.body.count("\n") + 2 + self.ends_line
 
-    @cached_property
+    @property
     def symbols(self) -> list[str]:
         """Those that it names, its own first."""
-        return [self.symbol, *_SYMBOL.findall(self.body)]
+        return self._made("_symbols", lambda: [self.symbol, *_SYMBOL.findall(self.body)])
 
     def renamed(self, names: Mapping[str, str]) -> OpaqueFunction:
         """The same with other symbols in its body."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.domain import folded_dims
 from hlo.backend.loops.expression import Expression
-from hlo.backend.loops.folds import BLOCK, factored
+from hlo.backend.loops.folds import BLOCK, folded_extents
 from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
 from hlo.backend.loops.schedule import Tail
 from hlo.backend.loops.trace import reduced_index, trace
@@ -77,7 +77,7 @@ def choose_streams(expression: Expression, schedule: NestSchedule, lanes: int) -
 
 def _walk(expression: Expression, group: list[tuple[Instruction, Index]], columns: int) -> Walk:
     """How a group of folds goes through memory."""
-    extents = factored(expression, *group[0]) or (1,)
+    extents = folded_extents(expression, *group[0]) or (1,)
     folds = tuple(_streamed(reduce, index, columns) for reduce, index in group)
     block = BLOCK if any(fold.accumulators > 1 for fold in folds) else 0
     return Walk(folds, extents, min(_ROWS, extents[-1]), block)
