@@ -28,7 +28,6 @@ from hlo.backend.loops.folds import (
     domain_of,
     fold_form,
     folded_arrays,
-    folded_extents,
     kinds_of,
 )
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
@@ -172,10 +171,6 @@ class Space(Struct):
         nest = self.elemental.nest
         pairs = zip(accumulators, self.kinds, strict=True)
         return [types.rounded(nest.w, nest.target, x, kind) for x, kind in pairs]
-
-    def factored(self, index: Index) -> tuple[int, ...]:
-        """The reduced dimensions as few loops, for one of the indices."""
-        return folded_extents(self.elemental.expression, self.instruction, index)
 
     def inner(self, variables: Sequence[Expr], extents: Sequence[int]) -> Index:
         return affine.reshaped(tuple(variables), extents, self.extents)
