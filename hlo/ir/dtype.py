@@ -98,7 +98,7 @@ class DType(Struct, frozen=True, eq=False):
     @property
     def component(self) -> DType:
         """The type of a complex type's parts; the type itself otherwise."""
-        return {"c64": F32, "c128": F64}.get(self.name, self)
+        return _PARTS.get(self.name, self) if self.kind is Kind.COMPLEX else self
 
     @property
     def item_bytes(self) -> int:
@@ -158,6 +158,7 @@ F32 = _float("f32", np.float32, FloatFormat(8, 23, 127, True, "ieee"), 32)
 F64 = _float("f64", np.float64, FloatFormat(11, 52, 1023, True, "ieee"), 64)
 C64 = DType("c64", Kind.COMPLEX, 64, np.dtype(np.complex64))
 C128 = DType("c128", Kind.COMPLEX, 128, np.dtype(np.complex128))
+_PARTS = {"c64": F32, "c128": F64}
 TOKEN = DType("token", Kind.TOKEN, 0)
 OPAQUE = DType("opaque", Kind.OPAQUE, 0)
 TUPLE = DType("tuple", Kind.TUPLE, 0)

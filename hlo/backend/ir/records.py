@@ -67,9 +67,11 @@ class Arithmetic(Instruction):
     """Of operands of one type: `opcode T a, b`."""
 
     def body(self) -> str:
-        first, *others = self.operands
-        texts = ", ".join([first.text, *(o.text for o in others)])
-        return f"{self.opcode} {first.type} {texts}"
+        if len(self.operands) == 2:  # most of a kernel's lines
+            a, b = self.operands
+            return f"{self.opcode} {a.type} {a.text}, {b.text}"
+        (a,) = self.operands
+        return f"{self.opcode} {a.type} {a.text}"
 
 
 class Cast(Instruction):
@@ -103,7 +105,8 @@ class GetElementPtr(Instruction):
     element: str = ""
 
     def body(self) -> str:
-        return f"{self.opcode} {self.element}, {_listed(self.operands)}"
+        base, index = self.operands
+        return f"{self.opcode} {self.element}, {base.type} {base.text}, {index.type} {index.text}"
 
 
 class Phi(Instruction):

@@ -101,15 +101,10 @@ def _arrays(shape: Shape) -> list[Shape]:
     return [leaf for leaf in leaves_of(shape) if leaf.is_array]
 
 
-def _members(instruction: Instruction) -> list[Instruction]:
-    """The instruction and all that called computations hold, each once."""
-    return list(with_callees(instruction))
-
-
 def _only_moves(instruction: Instruction) -> bool:
     """Whether elements are copied as they are, so that their bits need no meaning."""
     free = ("constant", "parameter", "tuple", "get-tuple-element", "fusion")
-    return all(m.opcode in CASES or m.opcode in free for m in _members(instruction))
+    return all(m.opcode in CASES or m.opcode in free for m in with_callees(instruction))
 
 
 def lanes_of(instruction: Instruction, target: Target) -> int:
@@ -117,7 +112,7 @@ def lanes_of(instruction: Instruction, target: Target) -> int:
 
     What a fold's results are converted to at last is not counted: they are few.
     """
-    members = [m for m in _members(instruction) if not _is_last(m)]
+    members = [m for m in with_callees(instruction) if not _is_last(m)]
     shapes = [s for m in members for s in _arrays(m.shape) if s.size > 1]
     shapes += [s for o in instruction.operands for s in _arrays(o.shape) if s.size > 1]
     kinds = {s.dtype.component for s in shapes}

@@ -116,7 +116,10 @@ class NestSchedule(Struct, frozen=True, eq=False):
     @property
     def vector(self) -> Axis | None:
         """The axis over lanes."""
-        return next((a for a in reversed(self.axes) if a.role is Role.VECTOR), None)
+        for axis in reversed(self.axes):
+            if axis.role is Role.VECTOR:
+                return axis
+        return None
 
     @property
     def lane(self) -> Variable:
