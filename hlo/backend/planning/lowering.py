@@ -94,6 +94,8 @@ def kernel_us(
 
 
 def _arithmetic_us(kernel: Kernel, instruction: Instruction, rates: Rates) -> float:
+    if not kernel.flops:
+        return 0.0
     is_product = is_contraction(instruction)
     return kernel.flops / (rates.contracted_ops if is_product else rates.elementwise_ops)
 
@@ -162,16 +164,6 @@ def _crossing(
         return None
     shared = {cell for leaf, cell in enumerate(cells) if leaf not in kernel.own}
     return sum(plan.cells[n].size for n in changing & shared)
-
-
-def cost_us(plan: BufferPlan, machine: Machine) -> float:
-    """The estimated time of a run on one core."""
-    return sum(us for us, _ in _weights(plan, machine))
-
-
-def parallel_us(plan: BufferPlan, machine: Machine) -> float:
-    """The estimated time that can be split over threads."""
-    return sum(us for us, splits in _weights(plan, machine) if splits)
 
 
 def _weights(plan: BufferPlan, machine: Machine) -> list[tuple[float, bool]]:
@@ -294,9 +286,10 @@ class _Lowering:
         self.threads = threads
         self.machine = machine
         self.rates = machine.rates
-        self.cost_us = cost_us(plan, machine)
+        weights = _weights(plan, machine)
+        self.cost_us = sum(us for us, _ in weights)  # of a run on one core
         least_us = WAKE * self.rates.wake_us
-        apart = parallel_us(plan, machine) if threads > 1 else 0.0
+        apart = sum(us for us, splits in weights if splits) if threads > 1 else 0.0
         found = together(plan, machine) if threads > 1 and self.cost_us >= least_us else []
         self.splits = threads > 1 and apart + sum(region.us for region in found) >= least_us
         self.regions = {node: n for n, r in enumerate(found, 1) for node in r.nodes}
