@@ -8,6 +8,7 @@ from hlo.backend.ir.functions import Data, Definition, Function
 from hlo.backend.ir.records import (
     Alloca,
     Arithmetic,
+    Branch,
     Call,
     Cast,
     GetElementPtr,
@@ -86,7 +87,8 @@ def _record(line: str) -> Line:
         return Instruction("", "void", text, ())
     if opcode in _OF_OPERANDS:
         operands = _values(text)
-        return Instruction(name, operands[-1].type if name else "void", opcode, operands, rest)
+        kind = Branch if opcode == "br" else Instruction
+        return kind(name, operands[-1].type if name else "void", opcode, operands, rest)
     alike = _ALIKE.fullmatch(text)
     assert alike, line
     operands = tuple(Value(value, alike[2]) for value in alike.groups()[2:] if value)

@@ -30,13 +30,15 @@ from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.records import (
     Arithmetic,
+    Branch,
     Call,
     Instruction,
     Label,
     Line,
     Phi,
     block,
-    labels_of,
+    branch,
+    branch_if,
 )
 from hlo.backend.ir.values import Value
 from hlo.backend.isa.amx import configuration, holds_tiles, released
@@ -142,13 +144,12 @@ class _Polling:
         declared = (*kernel.declarations, DECLARED)
         return replace(kernel, function=function.changed(), declarations=declared)
 
-    def lines_of(self, record: Line) -> int:
-        """How many lines a record runs."""
-        if isinstance(record, InlineAssembly):
-            return ASSEMBLY_LINES * len(record.code)
-        if not isinstance(record, Call) or record.symbol not in self.functions:
-            return 1
-        return self.functions[record.symbol].length
+    def lines_of(self, call: Call) -> int:
+        """How many lines a call runs beside its own."""
+        if isinstance(call, InlineAssembly):
+            return ASSEMBLY_LINES * len(call.code) - 1
+        function = self.functions.get(call.symbol)
+        return 0 if function is None else function.length - 1
 
 
 class _Counter(NamedTuple):
@@ -156,7 +157,7 @@ class _Counter(NamedTuple):
 
     add: Instruction
     test: Instruction
-    back: Instruction
+    back: Branch
 
     @property
     def predicate(self) -> str:
@@ -184,8 +185,17 @@ class _Function:
         self.function = function
         self.source = function.records
         self.polling = polling
-        self.configured = configuration(self.source)
-        self.labels = {r.label: n for n, r in enumerate(self.source) if isinstance(r, Label)}
+        self.labels: dict[str, int] = {}
+        self.calls: dict[int, Call] = {}
+        self.branches: dict[int, Branch] = {}
+        for n, record in enumerate(self.source):
+            if isinstance(record, Label):
+                self.labels[record.label] = n
+            elif isinstance(record, Call):
+                self.calls[n] = record
+            elif isinstance(record, Branch):
+                self.branches[n] = record
+        self.configured = configuration(self.calls.values())
         self.edits: dict[int, list[Line]] = {}
         self.loops = self._loops()
 
@@ -199,8 +209,8 @@ class _Function:
     def _loops(self) -> list[_Loop]:
         """The outermost loops, with the others inside them."""
         found: list[_Loop] = []
-        for n, record in enumerate(self.source):
-            heads = [self.labels.get(label, n) for label in labels_of(record)]
+        for n, back in self.branches.items():
+            heads = [self.labels[label] for label in back.labels]
             found += [self._loop(head, n) for head in heads if head < n]
         stack: list[_Loop] = []
         for loop in found:  # by their ends, so inner ones first
@@ -209,8 +219,8 @@ class _Function:
             own = set(range(loop.head, loop.latch + 1))
             for x in loop.inner:
                 own -= set(range(x.head, x.latch + 1))
-            loop.round_lines = sum(self.polling.lines_of(self.source[n]) for n in own)
-            loop.round_lines += sum(x.lines for x in loop.inner)
+            called = (self.polling.lines_of(call) for n, call in self.calls.items() if n in own)
+            loop.round_lines = len(own) + sum(called) + sum(x.lines for x in loop.inner)
             loop.known = loop.rounds is not None and all(x.known for x in loop.inner)
             stack.append(loop)
         return stack
@@ -235,7 +245,7 @@ class _Function:
         add, test, back = self.source[latch - 2 : latch + 1]
         if not (isinstance(add, Arithmetic) and isinstance(test, Arithmetic)):
             return None
-        if not isinstance(back, Instruction) or len(labels_of(back)) != 2:
+        if not isinstance(back, Branch) or len(back.labels) != 2:
             return None
         is_tested = test.opcode in _TESTS and test.operands[0] == add.value
         is_added = add.opcode.startswith("add") and add.type == "i64"
@@ -263,7 +273,8 @@ class _Function:
             strip = max(1, min(MOST_ROUNDS, STRIP_LINES // max(1, loop.round_lines)))
             strip = even(rounds, strip)
             round_us = us / rounds
-            if not holds_tiles(self.source[loop.head : loop.latch]):
+            inside = range(loop.head, loop.latch)
+            if not holds_tiles(call for n, call in self.calls.items() if n in inside):
                 if loop.counts:
                     self._strip(loop, strip)
                 elif len(self.source[loop.latch].operands) == 1:  # a branch without a condition
@@ -281,11 +292,10 @@ class _Function:
         """Functions that these records call take so long."""
         inside = {n for x in but for n in range(x.head, x.latch + 1) if not x.is_short}
         calls = self.polling.calls
-        for n in numbers:
-            record = self.source[n]
-            if n not in inside and isinstance(record, Call) and record.symbol:
-                work = Work(us, max(1, _units(record)))
-                calls[record.symbol] = max(work, calls.get(record.symbol, work))
+        for n, call in self.calls.items():
+            if n in numbers and n not in inside and call.symbol:
+                work = Work(us, max(1, _units(call)))
+                calls[call.symbol] = max(work, calls.get(call.symbol, work))
 
     def _question(self, name: str, back: str) -> list[Line]:
         """Records that go back into the loop, or leave the function."""
@@ -297,7 +307,7 @@ class _Function:
             Call(why.text, "i32", "call", (), symbol=POLL),
             *self.configured,
             Arithmetic(goes.text, "i1", "icmp eq", (why, Value("0", "i32"))),
-            _branch(goes, back, f"{name}.stop"),
+            branch_if(goes, back, f"{name}.stop"),
             Label(f"{name}.stop"),
             *([released()] if self.configured else []),
             Instruction("", "void", *leave),
@@ -313,7 +323,7 @@ class _Function:
         assert counter is not None, "a counting loop has a counter"
         assert isinstance(label, Label), "a loop begins with a label"
         name, (add, test, back), last = label.label, counter, counter.last
-        exit = labels_of(back)[1]
+        exit = back.labels[1]
         outer, poll, more = f"{name}.strip", f"{name}.poll", f"{name}.more"
         steps = counter.step * (rounds - (counter.predicate in ("sle", "ule")))
         first: list[Line] = [Label(outer)]
@@ -334,7 +344,7 @@ class _Function:
             Arithmetic(reach.text, "i64", "add", counted),
             Arithmetic(less.text, "i1", test.opcode, (reach, last)),
             Instruction(limit.text, "i64", "select", (less, reach, last)),
-            Instruction("", "void", "br", (block(name),)),
+            branch(name),
         ]
         self._redirect(loop, name, outer)
         self.edits[loop.head] = [*first, label]
@@ -344,7 +354,7 @@ class _Function:
             replace(back, operands=(back.operands[0], block(name), block(more))),
             Label(more),
             Arithmetic(left.text, "i1", test.opcode, (add.value, last)),
-            _branch(left, poll, exit),
+            branch_if(left, poll, exit),
             *self._question(name, outer),
         ]
         self._move_phis(self.labels[exit], phis[0].blocks[1], more)
@@ -357,9 +367,9 @@ class _Function:
 
     def _redirect(self, loop: _Loop, name: str, outer: str) -> None:
         """The branches from before a loop lead to its first strip."""
-        for n, record in enumerate(self.source[: loop.head]):
-            if name in labels_of(record):
-                told = self.edits.get(n, [record])
+        for n, way in self.branches.items():
+            if n < loop.head and name in way.labels:
+                told = self.edits.get(n, [way])
                 self.edits[n] = [_to(x, name, outer) for x in told]
 
     def _count(self, loop: _Loop, rounds: int) -> None:
@@ -383,18 +393,14 @@ class _Function:
         self.edits[loop.latch] = [
             Arithmetic(following.text, "i64", "add", (count, Value("1", "i64"))),
             Arithmetic(is_less.text, "i1", "icmp ult", (following, limit)),
-            _branch(is_less, name, poll),
+            branch_if(is_less, name, poll),
             *self._question(name, name),
         ]
 
 
-def _branch(condition: Value, then: str, otherwise: str) -> Instruction:
-    return Instruction("", "void", "br", (condition, block(then), block(otherwise)))
-
-
 def _to(record: Line, old: str, new: str) -> Line:
     """A branch that leads to another block."""
-    if old not in labels_of(record):
+    if not isinstance(record, Branch) or old not in record.labels:
         return record
     operands = tuple(block(new) if o == block(old) else o for o in record.operands)
     return replace(record, operands=operands)

@@ -22,14 +22,15 @@ from hlo.backend.ir.functions import AnyFunction, Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.records import (
     Alloca,
+    Branch,
     Call,
     Instruction,
     Label,
     Line,
     Phi,
     block,
+    branch,
     is_terminator,
-    labels_of,
     names_of,
 )
 from hlo.backend.ir.values import Value, poison
@@ -244,7 +245,7 @@ class _Function(Struct, eq=False):
         result, leave = _returning(results)
         start: list[Line] = [Label("entry")]
         if done:
-            start.append(Instruction("", "void", "br", (block(self.labels[first]),)))
+            start.append(branch(self.labels[first]))
         function = Function(
             parameters=tuple(parameters), records=[*start, *body, *leave], result=result
         )
@@ -268,7 +269,7 @@ class _Function(Struct, eq=False):
         for piece in sorted(pieces, key=lambda p: p.first):
             records += self.records[at : piece.first]
             if piece.done:
-                on = Instruction("", "void", "br", (block(piece.done),))
+                on = branch(piece.done)
                 records += [self.records[piece.first], *piece.call(), on, Label(piece.done)]
             else:
                 records += piece.call()
@@ -330,10 +331,9 @@ def _loops(records: Sequence[Line], labels: dict[int, str]) -> list[_Loop]:
 
 def _latched(record: Line) -> str:
     """The label of the loop to which a latch's branch leads back; "" of what is no latch."""
-    targets = labels_of(record)
-    if len(targets) != 2 or not record.operands[0].text.endswith(".c"):
+    if not isinstance(record, Branch) or not record.operands[0].text.endswith(".c"):
         return ""
-    back, done = targets
+    back, done = record.labels
     return back if back.startswith("loop") and done.startswith("done") else ""
 
 

@@ -116,10 +116,7 @@ class Function(_Headed, eq=False, dict=True, kw_only=True):
         return self._made("_symbols", self._named)
 
     def _named(self) -> list[str]:
-        found = [self.symbol]
-        for record in self.records:
-            found += symbols_of(record)
-        return found
+        return [self.symbol, *symbols_of(*self.records)]
 
     def renamed(self, names: Mapping[str, str]) -> Function:
         """The same with other symbols in its body."""

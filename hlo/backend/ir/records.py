@@ -12,7 +12,7 @@ from a loop's end when that is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import Struct
@@ -33,7 +33,7 @@ class Label(Struct, gc=False):
 
 
 class Instruction(Struct, gc=False):
-    """Prints as `opcode T a, T b, ...`: store, select, ret, br, what works on lanes."""
+    """Prints as `opcode T a, T b, ...`: store, select, ret, what works on lanes."""
 
     name: str
     type: str
@@ -47,47 +47,58 @@ class Instruction(Struct, gc=False):
         """The result."""
         return Value(self.name, self.type)
 
-    def __str__(self) -> str:
-        body = self.body()
-        if self.name:
-            return f"  {self.name} = {body}{self.rest}{self.mark}"
-        return f"  {body}{self.rest}{self.mark}"
+    @property
+    def head(self) -> str:
+        """The line up to its opcode."""
+        return f"  {self.name} = {self.opcode}" if self.name else f"  {self.opcode}"
 
-    def body(self) -> str:
-        """The line without its result and what ends it."""
-        if not self.operands:
-            return self.opcode
-        return f"{self.opcode} {_listed(self.operands)}"
+    def __str__(self) -> str:
+        head, between = self.head, " "
+        for value in self.operands:
+            head = f"{head}{between}{value.type} {value.text}"
+            between = ", "
+        return f"{head}{self.rest}{self.mark}"
 
 
 Line = Label | Instruction
 
 
+class Branch(Instruction):
+    """`br label %a` or `br i1 c, label %a, label %b`."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The blocks that it leads to."""
+        return [block.text[1:] for block in self.operands[-2:] if block.type == "label"]
+
+
 class Arithmetic(Instruction):
     """Of operands of one type: `opcode T a, b`."""
 
-    def body(self) -> str:
-        if len(self.operands) == 2:  # most of a kernel's lines
-            a, b = self.operands
-            return f"{self.opcode} {a.type} {a.text}, {b.text}"
-        (a,) = self.operands
-        return f"{self.opcode} {a.type} {a.text}"
+    def __str__(self) -> str:
+        a, *others = self.operands
+        if others:  # most of a kernel's lines
+            line = f"  {self.name} = {self.opcode} {a.type} {a.text}, {others[0].text}"
+            return f"{line}{self.rest}{self.mark}"
+        return f"  {self.name} = {self.opcode} {a.type} {a.text}{self.rest}{self.mark}"
 
 
 class Cast(Instruction):
     """`opcode T a to R`."""
 
-    def body(self) -> str:
+    def __str__(self) -> str:
         (a,) = self.operands
-        return f"{self.opcode} {a.type} {a.text} to {self.type}"
+        line = f"  {self.name} = {self.opcode} {a.type} {a.text} to {self.type}"
+        return f"{line}{self.rest}{self.mark}"
 
 
 class Load(Instruction):
     """`load R, ptr a`."""
 
-    def body(self) -> str:
+    def __str__(self) -> str:
         (address,) = self.operands
-        return f"{self.opcode} {self.type}, {address.type} {address.text}"
+        line = f"  {self.name} = {self.opcode} {self.type}, {address.type} {address.text}"
+        return f"{line}{self.rest}{self.mark}"
 
 
 class Alloca(Instruction):
@@ -95,8 +106,8 @@ class Alloca(Instruction):
 
     memory: str = ""
 
-    def body(self) -> str:
-        return f"{self.opcode} {self.memory}"
+    def __str__(self) -> str:
+        return f"{self.head} {self.memory}{self.rest}{self.mark}"
 
 
 class GetElementPtr(Instruction):
@@ -104,9 +115,10 @@ class GetElementPtr(Instruction):
 
     element: str = ""
 
-    def body(self) -> str:
+    def __str__(self) -> str:
         base, index = self.operands
-        return f"{self.opcode} {self.element}, {base.type} {base.text}, {index.type} {index.text}"
+        line = f"  {self.name} = {self.opcode} {self.element}, {base.type} {base.text}"
+        return f"{line}, {index.type} {index.text}{self.rest}{self.mark}"
 
 
 class Phi(Instruction):
@@ -122,13 +134,13 @@ class Phi(Instruction):
         self.operands = (*self.operands, value)
         self.blocks = (*self.blocks, block)
 
-    def body(self) -> str:
+    def __str__(self) -> str:
         pairs = zip(self.operands, self.blocks, strict=True)
         if self.is_tight:
             ends = ", ".join([f"[{value.text}, %{block}]" for value, block in pairs])
         else:
             ends = ", ".join([f"[ {value.text}, %{block} ]" for value, block in pairs])
-        return f"phi {self.type} {ends}"
+        return f"  {self.name} = phi {self.type} {ends}{self.rest}{self.mark}"
 
 
 class Call(Instruction):
@@ -140,13 +152,14 @@ class Call(Instruction):
     form: str = ""
     attributes: tuple[str, ...] = ()
 
-    def body(self) -> str:
-        return f"call {self.form or self.type} @{self.symbol}({self.arguments()})"
+    def __str__(self) -> str:
+        called = f"{self.form or self.type} @{self.symbol}({self.arguments()})"
+        return f"{self.head} {called}{self.rest}{self.mark}"
 
     def arguments(self) -> str:
         """As the parentheses hold them."""
         if not self.attributes:
-            return _listed(self.operands)
+            return ", ".join([f"{o.type} {o.text}" for o in self.operands])
         pairs = zip(self.operands, self.attributes, strict=True)
         return ", ".join(f"{o.type} {a} {o.text}" if a else o.typed for o, a in pairs)
 
@@ -156,19 +169,26 @@ def block(label: str) -> Value:
     return Value(f"%{label}", "label")
 
 
-def labels_of(record: Line) -> list[str]:
-    """The labels of the blocks that a branch leads to."""
-    return [o.text[1:] for o in record.operands if o.type == "label"]
+def branch(label: str) -> Branch:
+    """To a block."""
+    return Branch("", "void", "br", (block(label),))
+
+
+def branch_if(condition: Value, then: str, otherwise: str) -> Branch:
+    """To one of two blocks."""
+    return Branch("", "void", "br", (condition, block(then), block(otherwise)))
 
 
 def is_terminator(record: Line) -> bool:
     """Whether it ends a block."""
-    return isinstance(record, Instruction) and record.opcode in ("br", "ret", "ret void")
+    if isinstance(record, Branch):
+        return True
+    return isinstance(record, Instruction) and record.opcode in ("ret", "ret void")
 
 
 def names_of(record: Line) -> list[str]:
     """The values and blocks that it mentions, its result among them, with their %."""
-    names = [o.text for o in record.operands if o.text.startswith("%")]
+    names = [o.text for o in record.operands if o.text[0] == "%"]
     if isinstance(record, Phi):
         names += [f"%{label}" for label in record.blocks]
     if record.name:
@@ -176,10 +196,14 @@ def names_of(record: Line) -> list[str]:
     return names
 
 
-def symbols_of(record: Line) -> list[str]:
-    """The symbols that it names, in the order in which they are printed."""
-    found = [record.symbol] if isinstance(record, Call) and record.symbol else []
-    return found + [o.text[1:] for o in record.operands if o.text.startswith("@")]
+def symbols_of(*records: Line) -> list[str]:
+    """The symbols that they name, in the order in which they are printed."""
+    found = []
+    for record in records:
+        if isinstance(record, Call) and record.symbol:
+            found.append(record.symbol)
+        found += [o.text[1:] for o in record.operands if o.text[0] == "@"]
+    return found
 
 
 def renamed(record: Line, names: Mapping[str, str]) -> Line:
@@ -193,8 +217,3 @@ def renamed(record: Line, names: Mapping[str, str]) -> Line:
     if isinstance(record, Call):
         return replace(record, operands=operands, symbol=names.get(record.symbol, record.symbol))
     return replace(record, operands=operands)
-
-
-def _listed(values: Iterable[Value]) -> str:
-    """The values with their types."""
-    return ", ".join([f"{value.type} {value.text}" for value in values])

@@ -44,7 +44,7 @@ class Value(Struct, frozen=True, gc=False):
     @property
     def is_constant(self) -> bool:
         """Whether no instruction makes it, and it is no parameter."""
-        return not self.text.startswith("%")
+        return self.text[0] != "%"
 
     @property
     def element(self) -> Value:
@@ -55,12 +55,12 @@ class Value(Struct, frozen=True, gc=False):
     @property
     def integer(self) -> int | None:
         """The number that an integer constant is; None of others and of vectors."""
-        return None if self.text.startswith("%") else _integer(self.text)
+        return None if self.text[0] == "%" else _integer(self.text)
 
     @property
     def number(self) -> float | None:
         """The same of a constant float or double."""
-        return None if self.text.startswith("%") else _number(self.text)
+        return None if self.text[0] == "%" else _number(self.text)
 
     @property
     def mask(self) -> tuple[bool, ...] | None:
@@ -106,6 +106,12 @@ def scalar_of(type: str) -> str:
     return type[type.index("x") + 2 : -1] if type.startswith("<") else type
 
 
+@lru_cache(maxsize=1024)
+def truths_of(type: str) -> str:
+    """The type of what a comparison of values of a type gives."""
+    return vector_of("i1", lanes_of(type))
+
+
 def vector_of(scalar: str, lanes: int) -> str:
     """The type of `lanes` scalars; the scalar type itself for one lane."""
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
@@ -114,6 +120,12 @@ def vector_of(scalar: str, lanes: int) -> str:
 def listed(scalar: str, elements: tuple[object, ...]) -> Value:
     """A constant vector whose lanes are written out: integers, or "poison" where any will do."""
     return Value(_listed(scalar, elements), f"<{len(elements)} x {scalar}>")
+
+
+@lru_cache(maxsize=4096)
+def lane_order(order: tuple[int, ...]) -> Value:
+    """The mask of a shuffle: a lane for each of the result's, -1 for any value."""
+    return listed("i32", tuple("poison" if n < 0 else n for n in order))
 
 
 @lru_cache(maxsize=4096)

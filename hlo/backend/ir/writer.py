@@ -26,12 +26,13 @@ from hlo.backend.ir.records import (
     Line,
     Load,
     Phi,
-    block,
+    branch,
+    branch_if,
 )
 from hlo.backend.ir.values import Value as Value
 from hlo.backend.ir.values import float_bits as float_bits
+from hlo.backend.ir.values import lane_order, poison, truths_of
 from hlo.backend.ir.values import lanes_of as lanes_of
-from hlo.backend.ir.values import listed, poison
 from hlo.backend.ir.values import mangled as mangled
 from hlo.backend.ir.values import scalar_of as scalar_of
 from hlo.backend.ir.values import vector_of as vector_of
@@ -74,7 +75,10 @@ class Writer(Struct):
         key = (opcode, *operands, type, rest)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self.assign(kind, type, opcode, *operands, rest=rest)
+            self._count += 1
+            name = f"%v{self._count}"
+            self.records.append(kind(name, type, opcode, operands, rest, self.mark))
+            found = self._known[key] = Value(name, type)
         return found
 
     def append(self, record: Instruction) -> Value:
@@ -170,10 +174,10 @@ class Writer(Struct):
         self.records.append(Label(label))
 
     def branch(self, label: str) -> None:
-        self.emit("br", block(label))
+        self.append(branch(label))
 
     def branch_if(self, condition: Value, then: str, otherwise: str) -> None:
-        self.emit("br", condition, block(then), block(otherwise))
+        self.append(branch_if(condition, then, otherwise))
 
     def ret(self, value: Value | None = None) -> None:
         """The end of the function."""
@@ -218,31 +222,15 @@ class Writer(Struct):
     def binary(self, opcode: str, a: Value, b: Value) -> Value:
         """`opcode` is an LLVM instruction with its flags: add, fsub, fmul contract, lshr, ..."""
         assert a.type == b.type, f"{opcode} {a.typed}, {b.typed}"
-        key = (opcode, a, b)
-        found = self._known.get(key)
-        if found is None:
-            made = Arithmetic(self.fresh(), a.type, opcode, (a, b), "", self.mark)
-            found = self._known[key] = self._defined(made)
-        return found
+        return self.pure(Arithmetic, a.type, opcode, a, b)
 
     def unary(self, opcode: str, a: Value) -> Value:
-        key = (opcode, a)
-        found = self._known.get(key)
-        if found is None:
-            made = Arithmetic(self.fresh(), a.type, opcode, (a,), "", self.mark)
-            found = self._known[key] = self._defined(made)
-        return found
+        return self.pure(Arithmetic, a.type, opcode, a)
 
     def compare(self, opcode: str, a: Value, b: Value) -> Value:
         """`opcode` such as "icmp slt" or "fcmp olt"; the result is i1 lanes."""
         assert a.type == b.type, f"{opcode} {a.typed}, {b.typed}"
-        key = (opcode, a, b)
-        found = self._known.get(key)
-        if found is None:
-            type = vector_of("i1", a.lanes)
-            made = Arithmetic(self.fresh(), type, opcode, (a, b), "", self.mark)
-            found = self._known[key] = self._defined(made)
-        return found
+        return self.pure(Arithmetic, truths_of(a.type), opcode, a, b)
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         assert a.type == b.type, f"select {a.typed}, {b.typed}"
@@ -252,14 +240,7 @@ class Writer(Struct):
         """`opcode`: zext, sext, trunc, fpext, fptrunc, bitcast, sitofp, ...;
         identity when equal.
         """
-        if a.type == type:
-            return a
-        key = (opcode, a, type)
-        found = self._known.get(key)
-        if found is None:
-            made = Cast(self.fresh(), type, opcode, (a,), "", self.mark)
-            found = self._known[key] = self._defined(made)
-        return found
+        return a if a.type == type else self.pure(Cast, type, opcode, a)
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -328,9 +309,8 @@ class Writer(Struct):
 
     def shuffle(self, a: Value, b: Value | None, order: Iterable[Count]) -> Value:
         """Lanes of a and of b (None: any), one after the other, in an order; -1 is any value."""
-        numbers = tuple("poison" if n < 0 else n for n in order)
-        mask = listed("i32", numbers)
-        type = vector_of(a.scalar_type, len(numbers))
+        mask = lane_order(tuple(order))
+        type = vector_of(a.scalar_type, mask.lanes)
         second = poison(a.type) if b is None else b
         return self.pure(Instruction, type, "shufflevector", a, second, mask)
 
@@ -360,7 +340,8 @@ class Writer(Struct):
         key = (opcode, base, index, element)
         found = self._known.get(key)
         if found is None:
-            type = vector_of("ptr", max(base.lanes, index.lanes))
+            is_one = base.type == "ptr" and index.type == "i64"  # most are
+            type = "ptr" if is_one else vector_of("ptr", max(base.lanes, index.lanes))
             made = GetElementPtr(self.fresh(), type, opcode, (base, index), "", self.mark, element)
             found = self._known[key] = self._defined(made)
         return found

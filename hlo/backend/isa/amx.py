@@ -16,7 +16,7 @@ from collections.abc import Iterable, Set
 
 from msgspec import Struct
 
-from hlo.backend.ir.records import Call, Line
+from hlo.backend.ir.records import Call
 from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
 from hlo.ir import dtype as dt
@@ -101,9 +101,9 @@ def tile_product(features: Set[str], lhs: DType, rhs: DType) -> TileProduct | No
 # -- of a function's records ---------------------------------------------------------------------
 
 
-def configuration(records: Iterable[Line]) -> list[Line]:
-    """The call that makes the tiles ready, if there is one."""
-    found = (r for r in records if isinstance(r, Call) and r.symbol == f"{_X86}ldtilecfg")
+def configuration(calls: Iterable[Call]) -> list[Call]:
+    """That which makes the tiles ready, if there is one."""
+    found = (call for call in calls if call.symbol == f"{_X86}ldtilecfg")
     return list(itertools.islice(found, 1))
 
 
@@ -112,8 +112,8 @@ def released() -> Call:
     return Call("", "void", "call", (), symbol=f"{_X86}tilerelease")
 
 
-def holds_tiles(records: Iterable[Line]) -> bool:
-    """Whether records fill tiles that they do not store."""
-    called = [record.symbol for record in records if isinstance(record, Call)]
+def holds_tiles(calls: Iterable[Call]) -> bool:
+    """Whether they fill tiles that they do not store."""
+    called = [call.symbol for call in calls]
     is_stored = any(symbol.startswith(_STORED) for symbol in called)
     return not is_stored and any(symbol.startswith(_FILLED) for symbol in called)

@@ -175,7 +175,7 @@ class InlineAssembly(Call):
     code: tuple[str, ...] = ()
     constraints: str = ""
 
-    def body(self) -> str:
+    def __str__(self) -> str:
         code = "\\0A".join(self.code)
-        head = f'call {self.type} asm sideeffect "{code}", "{self.constraints}"'
-        return f"{head}({self.arguments()})"
+        called = f'{self.type} asm sideeffect "{code}", "{self.constraints}"({self.arguments()})'
+        return f"{self.head} {called}{self.rest}{self.mark}"

@@ -249,6 +249,7 @@ def _gathered(w: Writer, table: Value, index: Value, step: int) -> Value:
 
 
 _SPREAD = tuple(n for k in range(_LANES) for n in (63, 63, 2 * k, 2 * k + 1))
+_WIDENED = tuple(min(byte, 2 * _LANES) for byte in range(4 * _LANES))
 _PACKED = tuple(4 * k + 2 + n for k in range(_LANES) for n in (0, 1)) * 2
 
 
@@ -262,7 +263,7 @@ class _UpperHalves:
 
     def spread(self, w: Writer, codes: Value) -> Value:
         short = w.cast("bitcast", codes, "<32 x i8>")
-        wide = w.shuffle(short, w.zero(short.type), (min(byte, 32) for byte in range(64)))
+        wide = w.shuffle(short, w.zero(short.type), _WIDENED)
         moved = self._permuted(w, wide, self.spread_order)
         return w.cast("bitcast", moved, _FLOATS)
 

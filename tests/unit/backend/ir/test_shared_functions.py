@@ -45,7 +45,8 @@ def test_kernels_of_a_program_share_a_moved_function() -> None:
 def test_short_functions_and_data_stay() -> None:
     data = "@.data.1 = private constant [1 x i8] zeroinitializer"
     text = (
-        "define void @KERNEL(ptr %b) {\n  call float @short(float 0.0)\n  load i8, ptr @.data.1\n}"
+        "define void @KERNEL(ptr %b) {\n  call float @short(float 0.0)\n"
+        "  %q = load i8, ptr @.data.1\n}"
     )
     kernel = kernel_of(text, SHORT, data)
     assert shared({"a": kernel}) == {"a": kernel}
