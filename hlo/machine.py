@@ -104,12 +104,32 @@ _CACHES = (
     Cache(bytes=2 << 20, ways=16, way_bytes=64 << 10),
     Cache(bytes=4 << 20, ways=16, shared=True),
 )
+# Neoverse N1, V1, N2, V2 (their technical reference manuals, 100616, 101427, 102099, 102375): 64
+# KiB in 4 ways, then 512 KiB to 2 MiB in 8. What the cores share is up to who builds them.
+_NEOVERSE_CACHES = (
+    Cache(bytes=64 << 10, ways=4),
+    Cache(bytes=1 << 20, ways=8, way_bytes=64 << 10),
+    Cache(bytes=4 << 20, ways=16, shared=True),
+)
+# Cortex-A72 (100095) and A53 (DDI 0500): 32 KiB in 2 and in 4 ways; 512 KiB and more in 16 ways, of
+# a cluster.
+_CORTEX_CACHES = (
+    Cache(bytes=32 << 10, ways=2, way_bytes=8 << 10),
+    Cache(bytes=512 << 10, ways=16, shared=True),
+)
+
+
+def _architecture(triple: str) -> str:
+    """The first word; that of Apple's triples is its own for 64-bit Arm."""
+    first = triple.partition("-")[0]
+    return "aarch64" if first == "arm64" else first
 
 
 class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """triple: LLVM's; features: LLVM's names of what is there; vector_bytes: of the widest vector
     that kernels use. processors: LLVM's names of others that the description serves. registers: of
-    vectors; where nobody says, 32 of 64 bytes and 16 of shorter ones. caches: the nearest first.
+    vectors; where nobody says, 32 of 64 bytes and on 64-bit Arm (V0 to V31), else 16. caches: the
+    nearest first.
     """
 
     name: str
@@ -125,7 +145,8 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.registers:
-            force_setattr(self, "registers", 32 if self.vector_bytes == 64 else 16)
+            is_large = self.vector_bytes == 64 or self.architecture == "aarch64"
+            force_setattr(self, "registers", 32 if is_large else 16)
 
     def has(self, feature: str) -> bool:
         """Whether the instruction set has a feature."""
@@ -147,7 +168,7 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def architecture(self) -> str:
         """The triple's first word: x86_64, aarch64, ..."""
-        return self.triple.partition("-")[0]
+        return _architecture(self.triple)
 
     @property
     def first_cache(self) -> Cache:
@@ -205,11 +226,12 @@ _ALL = (
     Machine(name="znver4", triple=X86, features=_ZEN4, vector_bytes=64, processors=("znver5",)),
     Machine(name="sapphirerapids", triple=X86, features=_SAPPHIRE, vector_bytes=64,
             processors=("emeraldrapids", "graniterapids")),
-    Machine(name="armv8-a", triple=ARM, features=_ARMV8,
+    Machine(name="armv8-a", triple=ARM, features=_ARMV8, caches=_CORTEX_CACHES,
             processors=("cortex-a53", "cortex-a72")),
-    Machine(name="neoverse-n1", triple=ARM, features=_N1, processors=("apple-m1",)),
-    Machine(name="neoverse-v1", triple=ARM, features=_V1_ARM,
-            processors=("neoverse-n2", "neoverse-v2", "apple-m2", "apple-m3")),
+    Machine(name="neoverse-n1", triple=ARM, features=_N1, caches=_NEOVERSE_CACHES,
+            processors=("apple-m1",)),
+    Machine(name="neoverse-v1", triple=ARM, features=_V1_ARM, caches=_NEOVERSE_CACHES,
+            processors=("neoverse-n2", "neoverse-v2", "apple-m2", "apple-m3", "apple-m4")),
 )  # fmt: skip
 NAMED = {machine.name: machine for machine in _ALL}
 
@@ -235,7 +257,7 @@ def described(triple: str, features: frozenset[str]) -> Machine:
     """The most capable description whose vectors a processor has, with that processor's own
     features and triple.
     """
-    own = triple.partition("-")[0]
+    own = _architecture(triple)
     best = NAMED["generic"]
     for machine in _ALL:
         needed = {f for f in machine.features if f.startswith(_OF_VECTORS)}

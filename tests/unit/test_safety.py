@@ -26,6 +26,7 @@ READERS = {
     "hlo/cli/streams.py": "the null device, for closed streams",
     "hlo/backend/linking/cache.py": "files of our own",
     "hlo/backend/linking/identity.py": "the system's list of features",
+    "hlo/backend/isa/arm_features.py": "the system's list of features",
     "hlo/runtime/threads.py": "the system's limit of processors",
     "hlo/memory.py": "the system's limits of memory",
     "hlo/parser/grammar.py": "this package's grammar, for its developers",

@@ -11,13 +11,11 @@ from hlo.backend.isa.neon import Neon
 from hlo.backend.isa.sse import Sse
 from hlo.machine import Machine
 
-_ARM = ("aarch64", "arm64")
-
 
 @lru_cache(maxsize=64)
 def isa_of(machine: Machine) -> Isa:
     """What a machine's instructions can do."""
-    if machine.architecture in _ARM:
+    if machine.architecture == "aarch64":
         return Neon(machine)
     if machine.architecture != "x86_64":
         return Isa(machine)

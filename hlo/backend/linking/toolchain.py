@@ -16,7 +16,9 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no typ
 
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.amx import is_permitted
+from hlo.backend.isa.arm_features import arm_features
 from hlo.backend.isa.target import Target
+from hlo.backend.linking import elf
 from hlo.backend.linking.options import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
 from hlo.errors import HloError
 from hlo.forking import inside
@@ -73,11 +75,13 @@ def _lift_lock() -> bool:
 @once
 def host_features() -> dict[str, bool]:
     """LLVM's names of the CPU's features, and whether each is there."""
+    more = arm_features() if elf.processor() in ("aarch64", "arm64") else ()
     try:
         with inside():
-            return dict(llvm.get_host_cpu_features())
+            found = dict(llvm.get_host_cpu_features())
     except RuntimeError:  # a processor that LLVM cannot ask
-        return {}
+        found = {}
+    return found | dict.fromkeys(more, True)
 
 
 def host_target(mode: str = "strict") -> Target:
