@@ -8,9 +8,11 @@ KINDS = ("load", "store", "fma", "vector", "branch", "other")
 
 
 def kinds(opcode: str, operands: str) -> tuple[str, ...]:
-    """What an x86 instruction in AT&T form is of KINDS: one of them, a load besides where an
-    operand is in memory. For other machines only branches are told from others.
+    """What an instruction of x86, in AT&T form, or of 64-bit Arm is of KINDS: one of them, on x86 a
+    load besides where an operand is in memory.
     """
+    if _is_arm(opcode, operands):
+        return (_arm_kind(opcode),)
     touches = "(" in operands and not opcode.startswith(("lea", "nop", "prefetch"))
     loads = ("load",) if touches else ()
     if re.match(r"vfn?m(add|sub)|vdpbf16|tdp", opcode):
@@ -23,3 +25,14 @@ def kinds(opcode: str, operands: str) -> tuple[str, ...]:
     if opcode.startswith("v") and "broadcast" in opcode and touches:
         return ("load",)
     return ("vector" if opcode.startswith("v") else "other", *loads)
+
+
+def _is_arm(opcode: str, operands: str) -> bool:
+    """Whether it is one of Arm's on memory or vectors: x86's registers have a % before them."""
+    return "%" not in operands and bool(re.search(r"\[|\b[vqsd]\d", operands))
+
+
+def _arm_kind(opcode: str) -> str:
+    if re.match("fn?m(la|ls|add|sub)|bfdot|bfmmla", opcode):
+        return "fma"
+    return "load" if opcode.startswith("ld") else "store" if opcode.startswith("st") else "vector"

@@ -100,6 +100,14 @@ def test_command_prints_one_kernel(tmp_path: Path) -> None:
         ("vbroadcastss 4(%rax), %zmm0", ("load",)),
         ("leaq 8(%rax), %rcx", ("other",)),
         ("jne .LBB0_1", ("branch",)),
+        ("ldp q9, q8, [x14], #32", ("load",)),
+        ("ld1r { v10.4s }, [x15], #4", ("load",)),
+        ("stp d9, d8, [sp, #-16]!", ("store",)),
+        ("fmla v14.4s, v9.4s, v11.s[0]", ("fma",)),
+        ("fmadd s0, s1, s2, s3", ("fma",)),
+        ("fcvtns v0.4s, v0.4s", ("vector",)),
+        ("b.lo .LBB0_13", ("branch",)),
+        ("add x13, x13, #1", ("other",)),
     ],
 )
 def test_kinds_of_instructions(line: str, expected: tuple[str, ...]) -> None:
