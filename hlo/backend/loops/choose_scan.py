@@ -189,8 +189,8 @@ def _in_lanes(
 def _over_lanes(
     instruction: Instruction, extents: tuple[int, int, int], along: Axis, lanes: int
 ) -> ScanSchedule:
-    """Lanes over the elements after the dimension, or before it where those are few; sums in
-    blocks, for accuracy.
+    """Lanes over the elements after the dimension, or before it where those are few; sums that
+    round in blocks, for accuracy.
     """
     before, length, after = extents
     reducer = reducer_of(instruction)
@@ -198,7 +198,8 @@ def _over_lanes(
     outer = _AFTER + _BEFORE - inner
     around = Axis(axis_name(outer), extents[outer], Role.PARALLEL, loop=outer)
     across = _lanes_over(inner, extents[inner], lanes)
-    is_long = reducer.sums and length > _SUM_BLOCK
+    is_float = instruction.shape.dtype.component.is_float
+    is_long = reducer.sums and is_float and length > _SUM_BLOCK
     along = replace(along, blocks=(_SUM_BLOCK,) if is_long else ())
     folds = around.rounds * across.rounds
     return ScanSchedule(

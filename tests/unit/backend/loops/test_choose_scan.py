@@ -125,7 +125,7 @@ SCANS = {
         "2 numbers carried",
     ],
     "add s32[300,64] along 0 in 16 lanes": [
-        "i in 1, parallel", "k in 64 by 16 lanes, parallel", "j in 300, scanned, blocks of 64",
+        "i in 1, parallel", "k in 64 by 16 lanes, parallel", "j in 300, scanned",
     ],
     "multiply f32[300,64] along 0 in 16 lanes": [
         "i in 1, parallel", "k in 64 by 16 lanes, parallel", "j in 300, scanned",
