@@ -90,12 +90,14 @@ class _Lowering:
         return at[0], at[2]
 
     def _lane(self, across: Axis, block: Expr) -> Expr:
-        """The positions of a block's lanes, masked where they pass the end."""
+        """The positions of a block's lanes, where they pass the end masked or the last ones."""
         nest, w, lanes = self.elemental.nest, self.elemental.nest.w, across.lanes
         if across.extent == 1:
             return affine.ZERO
         start = nest.scalar(block * lanes)
         mask = None
+        if across.tail is Tail.OVERLAPPING:
+            start = w.intrinsic("llvm.smin", "i64", start, w.int(across.extent - lanes))
         if across.tail is Tail.MASKED:
             left = w.binary("sub", w.int(across.extent), start)
             type = vector_of("i64", lanes)

@@ -211,7 +211,10 @@ def _over_lanes(
 
 
 def _lanes_over(loop: int, extent: int, lanes: int) -> Axis:
-    """The axis of folds in lanes, those past its end masked."""
+    """The axis of folds in lanes. The last ones are made again where that fills their vector; of
+    fewer than a vector, those past the end are masked.
+    """
     lanes = lanes if extent > 1 else 1
-    tail = Tail.MASKED if extent % lanes else Tail.NONE
+    more = Tail.OVERLAPPING if extent > lanes else Tail.MASKED
+    tail = more if extent % lanes else Tail.NONE
     return Axis(axis_name(loop), extent, Role.PARALLEL, lanes, lanes, tail, loop=loop)

@@ -108,9 +108,10 @@ SCANS = {
     "add s8[9,5000] along 1 in 64 lanes": [
         "i in 9, parallel", "j in 5000 by 2 x 64 lanes, scanned, masked tail",
     ],
-    # Columns: a fold in each lane, those past the end masked; long sums in blocks.
+    # Columns: a fold in each lane, the last ones again in the last vector, or masked where there is
+    # no other; long sums that round in blocks.
     "add f32[64,70] along 0 in 16 lanes": [
-        "i in 1, parallel", "k in 70 by 16 lanes, parallel, masked tail", "j in 64, scanned",
+        "i in 1, parallel", "k in 70 by 16 lanes, parallel, overlapping tail", "j in 64, scanned",
     ],
     "add f32[300,64] along 0 in 16 lanes": [
         "i in 1, parallel", "k in 64 by 16 lanes, parallel", "j in 300, scanned, blocks of 64",
@@ -132,17 +133,17 @@ SCANS = {
     ],
     # Few elements after the dimension: lanes over those before it.
     "add f32[100,30,2] along 1 in 16 lanes": [
-        "k in 2, parallel", "i in 100 by 16 lanes, parallel, masked tail", "j in 30, scanned",
+        "k in 2, parallel", "i in 100 by 16 lanes, parallel, overlapping tail", "j in 30, scanned",
     ],
     "add f32[700,7] along 1 in 16 lanes": [
-        "k in 1, parallel", "i in 700 by 16 lanes, parallel, masked tail", "j in 7, scanned",
+        "k in 1, parallel", "i in 700 by 16 lanes, parallel, overlapping tail", "j in 7, scanned",
         "4 side by side",
     ],
     "or pred[40,100] along 1 in 16 lanes": [
-        "k in 1, parallel", "i in 40 by 16 lanes, parallel, masked tail", "j in 100, scanned",
+        "k in 1, parallel", "i in 40 by 16 lanes, parallel, overlapping tail", "j in 100, scanned",
     ],
     "decay f32[40,100] along 1 in 16 lanes": [
-        "k in 1, parallel", "i in 40 by 16 lanes, parallel, masked tail", "j in 100, scanned",
+        "k in 1, parallel", "i in 40 by 16 lanes, parallel, overlapping tail", "j in 100, scanned",
     ],
     # Neither before nor after: no lanes at all.
     "maximum f32[5] along 0 in 16 lanes": [
@@ -159,7 +160,7 @@ SCANS = {
         "i in 1, parallel", "k in 496 by 16 lanes, parallel", "j in 30, scanned",
     ],
     "add f32[130,3,309] along 0 from the end in 16 lanes": [
-        "i in 1, parallel", "k in 927 by 16 lanes, parallel, masked tail",
+        "i in 1, parallel", "k in 927 by 16 lanes, parallel, overlapping tail",
         "j in 130, scanned, blocks of 64, from the end", "4 side by side", "2 numbers carried",
     ],
     "decay f32[30,512] along 0 in 16 lanes": [
