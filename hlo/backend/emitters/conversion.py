@@ -8,6 +8,7 @@ integer goes to float lanes by rounding to odd: the caller's rounding is then th
 from __future__ import annotations
 
 from hlo.backend.emitters.lanes import closed
+from hlo.backend.ir.writer import mangled, vector_of
 from hlo.backend.lanes.types import compute_scalar, decoded, encoded
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term
@@ -68,6 +69,8 @@ def _float_to_integer(x: Term, target: DType) -> Term:
     afterwards: LLVM's conversion is undefined beyond the type.
     """
     least, greatest = target.int_range
+    if x.target.isa.saturates:
+        return _saturated(x, target)
     precision = format_of(x).mantissa + 1
     number = x.is_nan.select(0.0, x).at_least(float(least))
     wide = compute_scalar(target) if target.bits >= 32 else "i32"
@@ -78,6 +81,20 @@ def _float_to_integer(x: Term, target: DType) -> Term:
     over = x >= 2.0 ** greatest.bit_length()
     whole = over.select(0.0, number).to(wide, signed=signed)
     return over.select(greatest, whole)
+
+
+def _saturated(x: Term, target: DType) -> Term:
+    """The same by the machine's own conversion; narrower integers by way of those of its width."""
+    own = 64 if x.is_double else 32
+    is_narrow = target.bits < own
+    type = vector_of(f"i{own}" if is_narrow else compute_scalar(target), x.lanes)
+    name = "llvm.fptosi.sat" if is_narrow or target.is_signed else "llvm.fptoui.sat"
+    whole = x.of(x.w.intrinsic(name, type, x.value, suffix=f"{mangled(type)}.{mangled(x.type)}"))
+    if not is_narrow:
+        return whole
+    least, greatest = (whole.const(bound) for bound in target.int_range)
+    bounded = whole.call("llvm.smax", least).call("llvm.smin", greatest)
+    return bounded.to(f"i{max(8, target.bits)}")
 
 
 def bits_converted(x: Term, source: DType, target: DType) -> Term:

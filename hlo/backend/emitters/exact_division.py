@@ -74,7 +74,7 @@ def _applies(
     many = MANY_DOUBLES if dtype is dt.F64 else MANY
     if instruction.opcode != "divide" or instruction.shape.size < many:
         return False
-    if dtype.name not in _NAMES or not nest.target.isa.fuses:
+    if dtype.name not in _NAMES or not nest.target.isa.divides_slowly:
         return False
     y = ys[0]
     if any(types.width(x) == 1 for x in xs) or not isinstance(y, Value):

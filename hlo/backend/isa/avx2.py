@@ -17,6 +17,9 @@ class Avx2(Sse):
     def lookup_lanes(self) -> int:
         return 8 if self._has("avx2") else 0
 
+    def looks_up(self, rows: int, entries: int) -> bool:
+        return self.lookup_lanes > 0
+
     def picked(self, w: Writer, source: tuple[Value, ...], index: Value) -> Value | None:
         if len(source) > 1 or source[0].type != _REGISTER or not self._has("avx2"):
             return None
@@ -26,6 +29,11 @@ class Avx2(Sse):
     @property
     def fuses(self) -> bool:
         return self._has("fma")
+
+    @property
+    def divides_slowly(self) -> bool:
+        """10 cycles, of f64 16 (hlo/backend/emitters/exact_division.py)."""
+        return self.fuses
 
     @property
     def converts_halves(self) -> bool:

@@ -113,8 +113,9 @@ class Avx512(Avx2):
     def upper_halves(self, lanes: int) -> UpperHalves | None:
         return _UPPER_HALVES if lanes == _LANES and self.permutes_bytes else None
 
-    def bf16_codes(self, w: Writer, x: Value) -> Value | None:
-        if x.lanes == 1 or not self._has("avx512bf16"):
+    def bf16_codes(self, w: Writer, x: Value, *, flushes: bool) -> Value | None:
+        """vcvtneps2bf16, which flushes in every mode."""
+        if not flushes or x.lanes == 1 or not self._has("avx512bf16"):
             return None
         short = w.cast("fptrunc", x, vector_of("bfloat", x.lanes))
         return w.cast("bitcast", short, vector_of("i16", x.lanes))

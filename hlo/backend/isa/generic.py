@@ -91,6 +91,10 @@ class Isa:
         """f32 lanes of the longest vector whose indices `picked` takes; 0: it takes none."""
         return 0
 
+    def looks_up(self, rows: int, entries: int) -> bool:
+        """Whether `picked` from rows of f32 numbers beats the longer formula that they save."""
+        return False
+
     def picks(self, type: str) -> bool:
         """Whether `picked` orders two vectors of the type better than shuffles do, whose order LLVM
         sees.
@@ -98,7 +102,7 @@ class Isa:
         return False
 
     def picked(self, w: Writer, source: tuple[Value, ...], index: Value) -> Value | None:
-        """Lane k is lane index[k] of one vector or of two, one after the other, counted modulo
+        """Lane k is lane index[k] of one vector or of several, one after the other, counted modulo
         their number. index: integers as wide as the lanes, in a register.
         """
         return None
@@ -123,6 +127,11 @@ class Isa:
         """Whether a product and a sum are one instruction, rounded once."""
         return False
 
+    @property
+    def divides_slowly(self) -> bool:
+        """Whether a division of vectors takes longer than a dozen operations that fuse."""
+        return False
+
     def register_lanes(self, scalar: str) -> int:
         """Lanes of the vector in which `float_parts` wants one number; 1: it stays as it is."""
         return 1
@@ -136,6 +145,11 @@ class Isa:
         """Reciprocals to start Newton's steps from."""
         return None
 
+    @property
+    def has_extremes(self) -> bool:
+        """Whether LLVM's maximum and minimum, NaN where either is one, are an instruction each."""
+        return False
+
     def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
         """The greater or the lesser lane, +0 above -0; where one is a NaN, anything."""
         return None
@@ -143,6 +157,11 @@ class Isa:
     def nearest_integers(self, w: Writer, x: Value) -> Value | None:
         """Floats rounded, ties to even, as integers of the same width, in which they have room."""
         return None
+
+    @property
+    def saturates(self) -> bool:
+        """Whether floats become integers in one instruction that saturates and gives 0 for NaN."""
+        return False
 
     # -- narrow floats -----------------------------------------------------------------------
 
@@ -160,8 +179,10 @@ class Isa:
         """How bf16 codes become so many f32 lanes, and back."""
         return None
 
-    def bf16_codes(self, w: Writer, x: Value) -> Value | None:
-        """bf16 codes of f32 lanes, rounded to nearest even, subnormal numbers as zeros."""
+    def bf16_codes(self, w: Writer, x: Value, *, flushes: bool) -> Value | None:
+        """bf16 codes of f32 lanes, rounded to nearest even, NaNs made quiet. flushes: in programs
+        where subnormal numbers are zeros.
+        """
         return None
 
     def bf16_carried(self, w: Writer, bits: Value) -> Value:

@@ -162,13 +162,16 @@ def rounded(
 
 
 def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bool) -> Value:
-    """Integer arithmetic: exact for subnormals, which the instruction flushes (BACKEND_FACTS 6).
-    A NaN of bf16 has no bits below, so that the carry leaves it alone.
+    """An instruction, where one does it as the mode says (x86's flushes subnormal numbers:
+    BACKEND_FACTS 6), else integer arithmetic. A NaN of bf16 has no bits below, so that the carry
+    leaves it alone.
     """
     isa = target.isa
-    short = isa.bf16_codes(w, value) if target.mode == "fast" else None
+    short = isa.bf16_codes(w, value, flushes=target.mode == "fast")
     if short is not None:
-        return decoded(w, target, short, dt.BF16)
+        result = decoded(w, target, short, dt.BF16)
+        w.note(result, BF16_CODE, short)
+        return result
     words = vector_of("i32", value.lanes)
     kept = isa.bf16_carried(w, w.cast("bitcast", value, words))
     if not has_short_nans:

@@ -38,7 +38,7 @@ _G = (
 
 def erf(x: Term) -> Term:
     """Odd; +-inf -> +-1; below 0.95 ulp (f32), 2 ulp (f64)."""
-    if pieces.has_tables(x):
+    if pieces.has_tables(x, piece_tables.ERF.rows):
         return pieces.odd(x, piece_tables.ERF)
     return outlined("erf", [x], _erf_f64) if x.is_double else _erf_f32(x)
 

@@ -87,7 +87,7 @@ def _outside(y: Term, x: Term) -> Term:
 def _log_of_split(m: Term, n: Term, rest: Term | None = None) -> Term:
     """log(m + rest) - n ln 2 for m in [0.75, 1.5)."""
     high, low = _LN2[m.scalar]
-    if pieces.has_tables(m):
+    if pieces.has_tables(m, (log_tables.INVERSES, log_tables.LOGARITHMS)):
         return _log_by_tables(m, n, rest)
     f = m - 1.0 if rest is None else (m - 1.0) + rest
     half_square = f * f * 0.5

@@ -13,6 +13,7 @@ rest.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -35,9 +36,9 @@ class Pieces(Struct, frozen=True):
     less_x: int = 1
 
 
-def has_tables(x: Term) -> bool:
-    """Whether this target's vectors look entries up in registers."""
-    return not x.is_double and x.target.isa.lookup_lanes > 0
+def has_tables(x: Term, rows: Sequence[tuple[float, ...]]) -> bool:
+    """Whether this target's vectors had better look entries up in registers."""
+    return not x.is_double and x.target.isa.looks_up(len(rows), len(rows[0]))
 
 
 def odd(x: Term, pieces: Pieces) -> Term:
@@ -65,12 +66,15 @@ def entry(row: tuple[float, ...], index: Term) -> Term:
     widest = index.target.isa.lookup_lanes
     if lanes == 1:
         return _loaded(row, index & (len(row) - 1))
-    if lanes < _HALF:
-        found = _of_halves(row, index.of(_stretched(w, index.value)))
+    shortest = min(_HALF, widest)
+    if lanes < shortest:
+        found = entry(row, index.of(_stretched(w, index.value, shortest)))
         return index.of(_part(w, found.value, 0, lanes))
     if lanes > widest:
         parts = [index.of(_part(w, index.value, k, lanes // 2)) for k in (0, lanes // 2)]
         return index.of(_joined(w, *(entry(row, part).value for part in parts)))
+    if lanes < _HALF:
+        return _known(_picked(index, *(_vector(row[k : k + lanes]) for k in range(0, 16, lanes))))
     return _of_halves(row, index) if lanes == _HALF else _of_register(row, index)
 
 
@@ -133,9 +137,9 @@ def _part(w: Writer, value: Value, first: int, count: int) -> Value:
     return w.shuffle(value, None, range(first, first + count))
 
 
-def _stretched(w: Writer, value: Value) -> Value:
-    """The same lanes and others behind them, eight in all."""
-    return w.shuffle(value, value, (min(k, value.lanes) for k in range(_HALF)))
+def _stretched(w: Writer, value: Value, count: int) -> Value:
+    """The same lanes and others behind them, so many in all."""
+    return w.shuffle(value, value, (min(k, value.lanes) for k in range(count)))
 
 
 def _joined(w: Writer, a: Value, b: Value) -> Value:

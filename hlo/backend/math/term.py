@@ -230,10 +230,19 @@ class Term(Struct, frozen=True, eq=False):
 
     def at_most(self, bound: Number) -> Term:
         """min(x, bound) that keeps a NaN."""
+        if self._has_extremes(bound):
+            return self.call("llvm.minimum", self.const(bound))
         return (self > bound).select(bound, self)
 
     def at_least(self, bound: Number) -> Term:
+        """max(x, bound) that keeps a NaN."""
+        if self._has_extremes(bound):
+            return self.call("llvm.maximum", self.const(bound))
         return (self < bound).select(bound, self)
+
+    def _has_extremes(self, bound: Number) -> bool:
+        """Whether one instruction does it: zeros, which it tells apart, are equal here."""
+        return self.is_float and bound != 0 and self.target.isa.has_extremes
 
 
 @lru_cache(maxsize=256)
