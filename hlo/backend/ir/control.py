@@ -1,13 +1,19 @@
 """Control: the branches and loops of code that is written straight into a Writer.
 
-loop(w, count, carried, body): bottom-tested, so count must be at least 1
+    loop(w, count, carried, body), when(w, condition, body), ..   kernels hand their parts over
+    with When(w, condition): ..      with Repeat(..) as (again, done): ..      Join
+                                                  functions by hand are read from top to bottom
+
+`loop` is tested at its end, so count must be at least 1. What is written inside of a part is known
+(shared) there only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hlo.backend.ir.records import Arithmetic
+from hlo.backend.ir.records import Arithmetic, Label, Phi, is_terminator
+from hlo.backend.ir.words import Word
 from hlo.backend.ir.writer import Value, Writer
 
 Body = Callable[[Value, list[Value]], Sequence[Value]]
@@ -120,3 +126,118 @@ def add(w: Writer, a: Value, b: Value) -> Value:
     if x is not None and y is not None:
         return w.int(x + y)
     return w.binary("add", a, b)
+
+
+class Join:
+    """A block that several ways lead to, as a label of C's `goto`, and the values that they bring.
+
+    types: of the values; they are words once the block has begun (`here`).
+    """
+
+    def __init__(self, w: Writer, types: Sequence[str] = ()) -> None:
+        self.w = w
+        self.types = types
+        self.label = w.new_label()
+        self.words: list[Word] = []
+        self.is_reached = False
+        self._ways: list[tuple[str, Sequence[Value | int]]] = []
+        self._phis: list[Phi] = []
+
+    def go(self, *values: Value | int) -> None:
+        """goto, with the values; the block ends."""
+        self._come(values)
+        self.w.branch(self.label)
+
+    def go_if(self, condition: Value, *values: Value | int) -> None:
+        """if (condition) goto"""
+        self._come(values)
+        following = self.w.new_label()
+        self.w.branch_if(condition, self.label, following)
+        self.w.label(following)
+
+    def go_unless(self, condition: Value, *values: Value | int) -> None:
+        """if (!condition) goto"""
+        self._come(values)
+        following = self.w.new_label()
+        self.w.branch_if(condition, following, self.label)
+        self.w.label(following)
+
+    def here(self, *values: Value | int) -> list[Word]:
+        """The block begins, and what is above leads to it, with these values, if it is no end."""
+        if not is_ended(self.w):
+            self.go(*values)
+        self.w.label(self.label)
+        self._phis = [self.w.phi(type) for type in self.types]
+        for label, brought in self._ways:
+            self._add(label, brought)
+        self.words = [Word(phi.name, phi.type, self.w) for phi in self._phis]
+        return self.words
+
+    def _come(self, values: Sequence[Value | int]) -> None:
+        self.is_reached = True
+        if not self.types:
+            return
+        label = next(r.label for r in reversed(self.w.records) if isinstance(r, Label))
+        if self._phis:
+            self._add(label, values)
+        else:
+            self._ways.append((label, values))
+
+    def _add(self, label: str, values: Sequence[Value | int]) -> None:
+        for phi, value in zip(self._phis, values, strict=True):
+            word = value if isinstance(value, Value) else Value(str(value), phi.type)
+            phi.add_incoming(word, label)
+
+
+class When:
+    """with When(w, condition): what is done if it holds, which may leave the function."""
+
+    def __init__(self, w: Writer, condition: Value) -> None:
+        self.after = Join(w)
+        self.condition = condition
+
+    def __enter__(self) -> None:
+        self.after.go_unless(self.condition)
+
+    def __exit__(self, *_: object) -> None:
+        self.after.here()
+
+
+class Repeat:
+    """with Repeat(w, types, first) as (again, done): rounds until `done.go..`; `again.go..` begins
+    the next one, with new values of `again.words`.
+    """
+
+    def __init__(self, w: Writer, types: Sequence[str], first: Sequence[Value | int]) -> None:
+        self.again, self.done, self.first = Join(w, types), Join(w), first
+
+    def __enter__(self) -> tuple[Join, Join]:
+        self.again.here(*self.first)
+        return self.again, self.done
+
+    def __exit__(self, *_: object) -> None:
+        assert is_ended(self.again.w), "a round ends by going somewhere"
+        if self.done.is_reached:
+            self.done.here()
+
+
+class Count:
+    """with Count(w, end) as i: for i in range(end). The range may be empty."""
+
+    def __init__(self, w: Writer, end: Value) -> None:
+        self.rounds, self.end = Repeat(w, ("i64",), (0,)), end
+
+    def __enter__(self) -> Word:
+        again, done = self.rounds.__enter__()
+        (self.index,) = again.words
+        done.go_unless(self.index.below(self.end))
+        return self.index
+
+    def __exit__(self, *_: object) -> None:
+        self.rounds.again.go(self.index + 1)
+        self.rounds.__exit__()
+
+
+def is_ended(w: Writer) -> bool:
+    """Whether the block that is written has ended: nothing may follow but a label."""
+    return is_terminator(w.records[-1])
