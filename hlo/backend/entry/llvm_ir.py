@@ -29,7 +29,7 @@ from hlo.backend.entry.loop_ir import (
     loop_modules,
 )
 from hlo.backend.entry.polling import with_polls
-from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
+from hlo.backend.entry.run_ir import PIECES, POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.cutting import cut
 from hlo.backend.ir.definitions import Definitions, symbol
@@ -182,8 +182,8 @@ class _Entry:
         self.slots = program.slots
         self.watched = program.watched
         if self.watched:
-            self._declare(POLL_STEP, watch_ir.POLLS)
-            self._declare(PIECES, f"void @{PIECES}({PIECES_TYPES})")
+            self._declare(POLL_STEP.symbol, watch_ir.POLLS)
+            self.declarations[PIECES.symbol] = PIECES.declaration
 
     def write(self) -> None:
         """Write all functions."""

@@ -18,7 +18,9 @@ PACKING_SHARE = 1000  # times what a piece packs first that it computes
 LONGEST_PIECE_US = 20_000.0  # of those that pack: the loops of longer ones ask themselves
 SHORT_LOOP_US = 100.0  # a loop of known length that is no longer asks nothing
 # It touches nothing that a loop keeps in registers.
-POLLS = f"i32 @{POLL_STEP}(ptr) nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
+POLLS = (
+    f"i32 @{POLL_STEP.symbol}(ptr) nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
+)
 
 
 def is_known(loop: LoopStep) -> bool:
@@ -42,7 +44,7 @@ def piece(step: KernelStep) -> int:
 def asking(n: str) -> list[str]:
     """Lines that leave the function with the reason, if the run has to stop."""
     return [
-        f"  %why{n} = call i32 @{POLL_STEP}(ptr %frame)",
+        f"  %why{n} = call i32 @{POLL_STEP.symbol}(ptr %frame)",
         f"  %stops{n} = icmp ne i32 %why{n}, 0",
         f"  br i1 %stops{n}, label %stop{n}, label %on{n}",
         f"stop{n}:",
@@ -80,6 +82,6 @@ def spending(n: str, place: str, cost: int, target: str) -> list[str]:
 def in_pieces(symbol: str, row: str, units: int, size: int) -> str:
     """The line that runs a step's units in pieces on this thread."""
     return (
-        f"  call void @{PIECES}(ptr @{symbol}, ptr {row}, i64 0, i64 {units}, i64 {size}, "
+        f"  call void @{PIECES.symbol}(ptr @{symbol}, ptr {row}, i64 0, i64 {units}, i64 {size}, "
         "ptr %frame, i64 1)"
     )
