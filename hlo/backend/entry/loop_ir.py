@@ -21,7 +21,7 @@ from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.even_copies import even
 from hlo.backend.entry.run_ir import POLL_NS
 from hlo.backend.ir.definitions import Definitions
-from hlo.backend.ir.functions import AnyFunction
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.cells import Cell, Region
@@ -388,7 +388,7 @@ def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrMo
     return IrModule(text, tuple(loop.name for loop in loops), optimised=True)
 
 
-def inlinable(function: AnyFunction) -> AnyFunction:
+def inlinable(function: Function) -> Function:
     """A kernel as a private function that is always inlined."""
     others = f"{function.attributes} " if function.attributes else ""
     return replace(function, linkage="internal", attributes=f"{others} alwaysinline")

@@ -137,7 +137,6 @@ class _Polling:
         )
 
     def _polled(self, kernel: Kernel, work: Work) -> Kernel:
-        assert isinstance(kernel.function, Function), "what takes long is no opaque function"
         function = _Function(kernel.function, self, work.units)
         function.place(function.loops, work.us)
         declared = (*kernel.declarations, POLL.declaration)
