@@ -76,8 +76,9 @@ def _push(frames: Word, frame: Word) -> None:
 
 
 def _stopped(p: Procedure, record: Word, results: Word, why: Word) -> None:
-    """What a run leaves behind that stopped: no result, and an exception."""
+    """What a run leaves behind that stopped: no result and no list, but an exception."""
     count, raise_stopped = record.load(Record.nresults), record.load(Record.stopped)
+    n = record.load(Record.nargs)
     argument = p.stack("ptr", 8)
     with p.when(why.ne(run_ir.RAISED)):
         number = p.call(_FROM_LONG, why.cast("sext", "i64"))
@@ -86,6 +87,8 @@ def _stopped(p: Procedure, record: Word, results: Word, why: Word) -> None:
         p.call(DECREF, number)
     with p.counted(count) as k:
         p.call(DECREF, results.get("ptr", k))
+    with p.when(((n + count) << 1).above(STACK_WORDS)):
+        p.call(BLOCK_FREE, results.item("i64", 0 - (n << 1)))
     p.ret()
 
 
