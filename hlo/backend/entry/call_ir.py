@@ -20,7 +20,7 @@ from hlo.backend.entry.layouts import Array, Object, Record, Relocation, Row
 from hlo.backend.entry.run_ir import RESTORE_THREAD, SAVE_THREAD
 from hlo.backend.entry.scalar_ir import SCALAR
 from hlo.backend.ir.control import Join
-from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
 from hlo.backend.ir.words import NULL, Word
 
 # Flags: let other Python threads run; the result is a tuple; an argument is given away; the run
@@ -46,7 +46,6 @@ _TUPLE_NEW = prototype("ptr", "PyTuple_New", "i64")
 _TUPLE_SET = prototype("i32", "PyTuple_SetItem", "ptr", "i64", "ptr")
 _VECTORCALL = prototype("ptr", "PyObject_Vectorcall", "ptr", "ptr", "i64", "ptr")
 _FROM_LONG = prototype("ptr", "PyLong_FromLong", "i64")
-_MEMCPY = prototype("void", "llvm.memcpy.p0.p0.i64", "ptr", "ptr", "i64", "i1")
 _ROW, _RELOCATION = (f"[{layout.words} x i64]" for layout in (Row, Relocation))
 
 
@@ -224,7 +223,7 @@ def _make_results(p: Procedure, lists: _Lists, out_rows: Word, leave: Join) -> N
         undo.go_if(new.eq(NULL), k)
         made.go_if(partner < 0, new)
         bytes, source = row.load(Row.bytes), lists.data.get("ptr", partner)
-        p.call(_MEMCPY, new.load(Array.data), source, bytes, 0)
+        p.call(MEMCPY, new.load(Array.data), source, bytes, 0)
         (array,) = made.here(new)
         lists.results.put(array, k)
         lists.addresses.put(array.load(Array.data), k)

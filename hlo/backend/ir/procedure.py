@@ -37,6 +37,9 @@ def prototype(result: str, symbol: str, *parameters: str) -> Prototype:
     return Prototype(result, symbol, parameters)
 
 
+MEMCPY = prototype("void", "llvm.memcpy.p0.p0.i64", "ptr", "ptr", "i64", "i1")
+
+
 class Procedure(Struct):
     """The body of one function, written into w."""
 
@@ -143,6 +146,7 @@ class Unit(Struct):
             symbol=function.symbol,
             linkage=linkage,
             attributes=attributes,
+            ends_line=False,
         )
         self.functions[function.symbol] = made.text
         w.records.clear()
