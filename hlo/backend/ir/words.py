@@ -41,9 +41,10 @@ class Word(Value, frozen=True, eq=False):
         self, kind: type[Instruction], type: str, opcode: str, *operands: Value, rest: str = ""
     ) -> Word:
         """The result of one more instruction."""
-        name = self.w.fresh()
-        self.w.records.append(kind(name, type, opcode, operands, rest))
-        return Word(name, type, self.w)
+        w = self.w
+        name = w.fresh()
+        w.records.append(kind(name, type, opcode, operands, rest))
+        return Word(name, type, w)
 
     def _as(self, other: Value | int) -> Value:
         return other if isinstance(other, Value) else Value(str(other), self.type)
@@ -150,12 +151,11 @@ class Word(Value, frozen=True, eq=False):
 
     def item(self, type: str, index: Value | int) -> Word:
         """The address of an element of an array that begins here."""
-        number = index if isinstance(index, Value) else Value(str(index), "i64")
-        name = self.w.fresh()
+        w, number = self.w, index if isinstance(index, Value) else Value(str(index), "i64")
+        name = w.fresh()
         operands = (self, number)
-        made = GetElementPtr(name, "ptr", "getelementptr", operands, element=type)
-        self.w.records.append(made)
-        return Word(name, "ptr", self.w)
+        w.records.append(GetElementPtr(name, "ptr", "getelementptr", operands, element=type))
+        return Word(name, "ptr", w)
 
     def get(self, type: str, index: Value | int = 0) -> Word:
         """An element of an array that begins here."""
