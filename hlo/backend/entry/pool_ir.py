@@ -24,7 +24,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hlo.backend.entry.run_ir import PIECES, POLL_STEP
-from hlo.backend.ir.ir_module import PARALLEL, PARALLEL_TYPES, WAKE
+from hlo.backend.ir.ir_module import PARALLEL, WAKE
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import NULL, Field, Word
@@ -70,8 +70,6 @@ class State:
     sleepers = Field(256, "i32")
 
 
-_WAKE = prototype("void", WAKE)
-_PARALLEL = prototype("void", PARALLEL, *PARALLEL_TYPES.split(", "))
 _WORKER = prototype("ptr", WORKER, "ptr")
 
 
@@ -84,8 +82,8 @@ def text(architecture: str) -> str:
     )
     unit = Unit()
     unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
-    unit.define(_WAKE, system.wake)
-    unit.define(_PARALLEL, system.parallel)
+    unit.define(WAKE, system.wake)
+    unit.define(PARALLEL, system.parallel)
     unit.define(_WORKER, system.worker)
     return unit.text()
 
@@ -129,7 +127,7 @@ class _System(Struct):
         state.store(State.run, run, "monotonic")
         state.store(State.done, 0, "monotonic")
         state.store(State.ticket, (generation + 2) << 32, "seq_cst")
-        p.call(_WAKE)
+        p.call(WAKE)
 
         with p.loop() as (again, all_claimed):
             ticket = state.load(State.ticket, "acquire")

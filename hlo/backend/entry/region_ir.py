@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from hlo.backend.ir.ir_module import PARALLEL
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import KernelStep, Step
 from hlo.backend.planning.slots import SLOT_THREADS
@@ -65,11 +67,7 @@ def _run_kernels(
     p.ret()
 
 
-def call(symbol: str, parallel: str, count: int, chunks: int, n: str, run: str) -> list[str]:
-    """The lines that run a region; n: a suffix of its own for the lines' names; run: the pool's."""
-    return [
-        f"  %slot{n} = getelementptr i8, ptr %frame, i64 {8 * SLOT_THREADS}",
-        f"  %threads{n} = load i64, ptr %slot{n}, align 8",
-        f"  call void @{parallel}(ptr @{symbol}, ptr %frame, i64 0, i64 {count}, "
-        f"i64 {chunks}, i64 %threads{n}, i64 0, i64 {count}, {run})",
-    ]
+def call(p: Procedure, frame: Word, region: Word, count: int, chunks: int, run: Value) -> None:
+    """Run a region. run: the pool's."""
+    threads = frame.item("i8", 8 * SLOT_THREADS).get("i64")
+    p.call(PARALLEL, region, frame, 0, count, chunks, threads, 0, count, run)

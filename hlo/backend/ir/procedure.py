@@ -8,13 +8,14 @@ What it calls is known by a prototype, and declared where the module does not de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from msgspec import Struct, field
 
 from hlo.backend.ir.control import Count, Join, Repeat, When
 from hlo.backend.ir.functions import Function
-from hlo.backend.ir.records import Alloca, Call, CallAddress, Label, Switch, block
+from hlo.backend.ir.records import Alloca, Call, CallAddress, Label, Line, Switch, block
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.ir.writer import Writer
@@ -41,9 +42,55 @@ MEMCPY = prototype("void", "llvm.memcpy.p0.p0.i64", "ptr", "ptr", "i64", "i1")
 
 
 class Procedure(Struct):
-    """The body of one function, written into w."""
+    """The body of one function, written into w. head: what it does before all else."""
 
     w: Writer
+    parameters: tuple[Word, ...]
+    head: list[Line] = field(default_factory=list)
+
+    @staticmethod
+    def begun(parameters: Sequence[str], declarations: dict[str, str] | None = None) -> Procedure:
+        """An empty body. parameters: their types; declarations: added to, what is called."""
+        declared = {} if declarations is None else declarations
+        w = Writer(records=[Label("start")], declarations=declared)
+        return Procedure(w, tuple(Word(f"%p{n}", type, w) for n, type in enumerate(parameters)))
+
+    def printed(
+        self,
+        function: Prototype,
+        *,
+        linkage: str = "",
+        attributes: str = "",
+        promises: Sequence[str] = (),
+    ) -> str:
+        """The whole as a function. promises: attributes of the parameters. Once only: words hold
+        their writer, which would never be freed while it holds them.
+        """
+        named = self.parameters
+        if promises:
+            typed = zip(named, promises, strict=True)
+            named = tuple(Word(x.text, f"{x.type} {promise}", x.w) for x, promise in typed)
+        start, *others = self.w.records
+        made = Function(
+            parameters=named,
+            records=[start, *self.head, *others],
+            result=function.result,
+            symbol=function.symbol,
+            linkage=linkage,
+            attributes=attributes,
+            ends_line=False,
+        )
+        text = made.text
+        self.w.records.clear()
+        self.head.clear()
+        return text
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """What is written here is done before all else, once."""
+        body, self.w.records = self.w.records, self.head
+        yield
+        self.w.records = body
 
     def word(self, number: int, type: str = "i64") -> Word:
         """A constant."""
@@ -54,9 +101,9 @@ class Procedure(Struct):
         return Word(f"@{name}", "ptr", self.w)
 
     def stack(self, memory: str, align: int) -> Word:
-        """The address of memory that is the function's while it runs; asked for at its head."""
+        """The address of memory that is the function's while it runs."""
         name = self.w.fresh()
-        self.w.append(Alloca(name, "ptr", "alloca", (), f", align {align}", memory=memory))
+        self.head.append(Alloca(name, "ptr", "alloca", (), f", align {align}", memory=memory))
         return Word(name, "ptr", self.w)
 
     # -- calls -------------------------------------------------------------------------------
@@ -66,7 +113,8 @@ class Procedure(Struct):
         w, operands = self.w, []
         for type, argument in zip(function.parameters, arguments, strict=True):
             operands.append(argument if isinstance(argument, Value) else Value(str(argument), type))
-        w.declarations[function.symbol] = function.declaration
+        if function.symbol not in w.declarations:
+            w.declarations[function.symbol] = function.declaration
         name = "" if function.result == "void" else w.fresh()
         made = Call(name, function.result, "call", tuple(operands), symbol=function.symbol)
         w.records.append(made)
@@ -133,23 +181,12 @@ class Unit(Struct):
         linkage: str = "",
         attributes: str = "",
     ) -> None:
-        """A function of that body. It is printed at once: words hold their writer, which would
-        never be freed while it holds them.
-        """
-        w = Writer(records=[Label("start")], declarations=self.declarations)
-        words = [Word(f"%p{n}", type, w) for n, type in enumerate(function.parameters)]
-        body(Procedure(w), *words)
-        made = Function(
-            parameters=tuple(words),
-            records=w.records,
-            result=function.result,
-            symbol=function.symbol,
-            linkage=linkage,
-            attributes=attributes,
-            ends_line=False,
+        """A function of that body."""
+        p = Procedure.begun(function.parameters, self.declarations)
+        body(p, *p.parameters)
+        self.functions[function.symbol] = p.printed(
+            function, linkage=linkage, attributes=attributes
         )
-        self.functions[function.symbol] = made.text
-        w.records.clear()
 
     def text(self) -> str:
         """The module."""

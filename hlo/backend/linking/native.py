@@ -186,10 +186,10 @@ class Pool:
         runs()
         library = ctypes.CDLL(None)
         define_symbol("syscall", _address(library.syscall))
-        self._code = _code("pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL,)))
-        for name in (PARALLEL, WAKE):
-            define_symbol(name, self._code.address(name))
-        self.waker = self._code.address(WAKE)
+        self._code = _code("pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL.symbol,)))
+        for function in (PARALLEL, WAKE):
+            define_symbol(function.symbol, self._code.address(function.symbol))
+        self.waker = self._code.address(WAKE.symbol)
         self._worker = self._code.address(pool_ir.WORKER)
         self._state = self._code.address(pool_ir.STATE)
         self._create = library.pthread_create
