@@ -110,9 +110,11 @@ class Procedure(Struct):
 
     def call(self, function: Prototype, *arguments: Value | int) -> Word:
         """What a function gives; of one that gives nothing, nobody asks."""
-        w, operands = self.w, []
-        for type, argument in zip(function.parameters, arguments, strict=True):
-            operands.append(argument if isinstance(argument, Value) else Value(str(argument), type))
+        w = self.w
+        operands = [
+            argument if isinstance(argument, Value) else Value(str(argument), type)
+            for type, argument in zip(function.parameters, arguments, strict=True)
+        ]
         if function.symbol not in w.declarations:
             w.declarations[function.symbol] = function.declaration
         name = "" if function.result == "void" else w.fresh()
