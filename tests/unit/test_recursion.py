@@ -63,7 +63,7 @@ ALLOWED = {
         backend.loops.placing._whole
     """,
     "a call for each loop or branch around another, which check_nesting bounds by 100": """
-        backend.entry.llvm_ir._Entry._branch*6
+        backend.entry.llvm_ir._Entry._branch*7
         backend.entry.loop_ir.LoopFunction._branch*5 backend.entry.step_lists.weight
         backend.entry.watch_ir.is_short
         backend.planning.control_cells.moved_bytes

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from hlo.backend.ir.procedure import MEMCPY, Procedure
+from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import AlignStep
 
 
-def aligned_address(name: str, source: str, spare: str, step: AlignStep) -> list[str]:
-    """Lines that define %name; the source's bytes are copied to the spare where they have to be."""
-    copy, there = f"{name}.copy", f"{name}.there"
-    return [
-        f"  %{name}.number = ptrtoint ptr {source} to i64",
-        f"  %{name}.beyond = and i64 %{name}.number, {step.line_bytes - 1}",
-        f"  %{name}.begins = icmp eq i64 %{name}.beyond, 0",
-        f"  %{name} = select i1 %{name}.begins, ptr {source}, ptr {spare}",
-        f"  br i1 %{name}.begins, label %{there}, label %{copy}",
-        f"{copy}:",
-        f"  call void @llvm.memcpy.p0.p0.i64(ptr {spare}, ptr {source}, i64 {step.size}, i1 false)",
-        f"  br label %{there}",
-        f"{there}:",
-    ]
+def aligned_address(p: Procedure, source: Word, spare: Word, step: AlignStep) -> Word:
+    """The source's address or, where its bytes have to be copied there, the spare's."""
+    begins = (source.to("i64") & (step.line_bytes - 1)).eq(0)
+    address = begins.select(source, spare)
+    there = p.join()
+    there.go_if(begins)
+    p.call(MEMCPY, spare, source, step.size, 0)
+    there.here()
+    return address

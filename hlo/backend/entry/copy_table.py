@@ -7,13 +7,17 @@ seconds, a loop over their table nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 
+from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
+from hlo.backend.ir.words import Field, Word
 from hlo.backend.planning.program import CopyStep, Step
 
 LEAST_COPIES = 64  # that are a loop
 TABLE = ".rows"  # how a table's symbol ends
+_ROW = "[3 x i64]"
 
 
 class Copies(Struct, frozen=True):
@@ -42,32 +46,32 @@ def _closed(row: Sequence[CopyStep]) -> Iterator[Step | Copies]:
         yield Copies(tuple(row))
 
 
+class TableRow:
+    """A copy in the table: slots of both addresses, bytes."""
+
+    source = Field(0)
+    target = Field(8)
+    bytes = Field(16)
+
+
 def function(symbol: str, copies: Copies) -> str:
-    """The loop, `void @symbol(ptr %frame)`, and its table: slots of both addresses, bytes."""
+    """The loop, `void @symbol(ptr %frame)`, and its table."""
     count, table = len(copies.steps), f"{symbol}{TABLE}"
     rows = ", ".join(
-        f"[3 x i64] [i64 {8 * c.source}, i64 {8 * c.target}, i64 {c.size}]" for c in copies.steps
+        f"{_ROW} [i64 {8 * c.source}, i64 {8 * c.target}, i64 {c.size}]" for c in copies.steps
     )
-    return f"""@{table} = internal constant [{count} x [3 x i64]] [{rows}]
-define void @{symbol}(ptr %frame) {{
-entry:
-  br label %copy
-copy:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %copy ]
-  %row = getelementptr [3 x i64], ptr @{table}, i64 %k
-  %source.at = load i64, ptr %row, align 8
-  %target.place = getelementptr i8, ptr %row, i64 8
-  %target.at = load i64, ptr %target.place, align 8
-  %bytes.place = getelementptr i8, ptr %row, i64 16
-  %bytes = load i64, ptr %bytes.place, align 8
-  %source.slot = getelementptr i8, ptr %frame, i64 %source.at
-  %source = load ptr, ptr %source.slot, align 8
-  %target.slot = getelementptr i8, ptr %frame, i64 %target.at
-  %target = load ptr, ptr %target.slot, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
-  %k.next = add i64 %k, 1
-  %more = icmp ult i64 %k.next, {count}
-  br i1 %more, label %copy, label %done
-done:
-  ret void
-}}"""
+    unit = Unit()
+    unit.define(prototype("void", symbol, "ptr"), partial(_copy_all, table, count))
+    data = f"@{table} = internal constant [{count} x {_ROW}] [{rows}]"
+    return f"{data}\n{unit.functions[symbol]}"
+
+
+def _copy_all(table: str, count: int, p: Procedure, frame: Word) -> None:
+    with p.counted(p.word(count)) as k:
+        row = p.symbol(table).item(_ROW, k)
+        source, target, bytes = (
+            row.load(f) for f in (TableRow.source, TableRow.target, TableRow.bytes)
+        )
+        read, written = (frame.item("i8", at).get("ptr") for at in (source, target))
+        p.call(MEMCPY, written, read, bytes, 0)
+    p.ret()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import AnyFunction, Function
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.records import GetElementPtr, Instruction, Line, Load, names_of
 from hlo.backend.ir.values import Value, vector_of
 
@@ -22,20 +22,18 @@ _ELEMENTWISE = ", align 1"  # how kernels read and write arrays
 _SCALARS = ("float", "double", "half")
 
 
-def even(functions: Sequence[AnyFunction]) -> list[AnyFunction]:
+def even(functions: Sequence[Function]) -> list[Function]:
     """The functions with their copies cut. O(their records)."""
-    copied = [_copied(f) if isinstance(f, Function) else set[str]() for f in functions]
+    copied = [_copied(f) for f in functions]
     others: dict[str, set[int]] = defaultdict(set)  # sizes of what is no copy
     for function, values in zip(functions, copied, strict=True):
-        for record in function.records if isinstance(function, Function) else ():
+        for record in function.records:
             moved = _moved(record)
             is_counted = moved is not None and values.isdisjoint(names_of(record))
             if moved is not None and is_counted and _is_number(moved):
                 others[moved.scalar_type].add(moved.lanes)
     return [
-        replace(f, records=list(_cut(f.records, values, others)))
-        if isinstance(f, Function) and values
-        else f
+        replace(f, records=list(_cut(f.records, values, others))) if values else f
         for f, values in zip(functions, copied, strict=True)
     ]
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from hlo.backend.ir.named import Named
-from hlo.backend.ir.records import Alloca
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.procedure import Procedure, Prototype
+from hlo.backend.ir.words import Word
 from hlo.backend.isa.generic import FloatMode
 
 
-def around(run: str, mode: FloatMode, declarations: dict[str, str]) -> list[str]:
-    """The body of a function that runs another of a frame in this mode and gives its status;
-    what it calls is declared.
-    """
-    w, old, new = Writer(declarations=declarations), Value("%old", "ptr"), Value("%new", "ptr")
-    n = Named(w)
-    for slot in (old, new):
-        w.append(Alloca(slot.text, "ptr", "alloca", (), memory="i32"))
-    mode.save(w, old)
-    bits = n.load("bits", "i32", old)
-    w.emit("store", n.binary("flush", "or", bits, w.int(mode.flushing, "i32")), new)
-    mode.set(w, new)
-    status = n.call("status", "i32", run, Value("%frame", "ptr"))
-    mode.set(w, old)
-    w.ret(status)
-    return [str(record) for record in w.records]
+def around(p: Procedure, frame: Word, run: Prototype, mode: FloatMode) -> None:
+    """Run another function of a frame in this mode, and give its status."""
+    old, new = p.stack("i32", 4), p.stack("i32", 4)
+    mode.save(p.w, old)
+    new.put(old.get("i32") | mode.flushing)
+    mode.set(p.w, new)
+    status = p.call(run, frame)
+    mode.set(p.w, old)
+    p.ret(status)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.entry import copy_table, flushing, region_ir, watch_ir
@@ -23,21 +23,24 @@ from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
     ShortLoop,
-    branch_rows,
     cell_uses,
+    choose,
     is_short,
     loop_modules,
 )
 from hlo.backend.entry.polling import with_polls
-from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
+from hlo.backend.entry.run_ir import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
 from hlo.backend.ir.cutting import cut
 from hlo.backend.ir.definitions import Definitions, symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
-from hlo.backend.ir.ir_module import ENTRY, FILL, PARALLEL, PARALLEL_TYPES, WAKE, IrModule
+from hlo.backend.ir.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
 from hlo.backend.ir.shared_functions import shared, shared_often
+from hlo.backend.ir.values import Value
+from hlo.backend.ir.words import NULL, Word
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.planning.program import (
     AlignStep,
@@ -58,7 +61,7 @@ from hlo.backend.planning.slots import (
 )
 
 TimedStep = KernelStep | CopyStep | HostStep
-COPY = "llvm.memcpy.p0.p0.i64"
+_CYCLES = prototype("i64", "llvm.readcyclecounter")
 INLINED_LINES = 4000  # of short loops in one program
 LEAST_CUT, MOST_CUT = 150, 400  # of a kernel that may stay whole; 400 are 11 ms
 LONG_SHARE, PIECE_SHARE = 140, 60  # per cent of a processor's: what is cut, and into which pieces
@@ -132,26 +135,28 @@ def kernel_module(
 
 
 class _Function(Struct):
-    """The lines of one function of the entry."""
+    """The body of one function of the entry, and the frame that it works on."""
 
-    lines: list[str] = field(default_factory=list)
-    count: int = 0
+    p: Procedure
+    frame: Word
 
-    def fresh(self, prefix: str) -> str:
-        self.count += 1
-        return f"{prefix}{self.count}"
-
-    def slot(self, number: int) -> str:
+    def slot(self, number: int) -> Word:
         """The address of a slot of the table."""
-        name = "%" + self.fresh("t")
-        self.lines.append(f"  {name} = getelementptr i8, ptr %frame, i64 {8 * number}")
-        return name
+        return self.frame.item("i8", 8 * number)
 
-    def held(self, number: int) -> str:
+    def held(self, number: int) -> Word:
         """The address that a slot holds."""
-        slot, name = self.slot(number), "%" + self.fresh("p")
-        self.lines.append(f"  {name} = load ptr, ptr {slot}, align 8")
-        return name
+        return self.slot(number).get("ptr")
+
+
+def _of_frame(symbol: str) -> Prototype:
+    """A function of the entry."""
+    return prototype("i32", symbol, "ptr")
+
+
+def _of_kernel(symbol: str) -> Prototype:
+    """A kernel, or what runs as one."""
+    return prototype("void", symbol, "ptr", "i64", "i64")
 
 
 class _Entry:
@@ -182,40 +187,47 @@ class _Entry:
         self.slots = program.slots
         self.watched = program.watched
         if self.watched:
-            self._declare(POLL_STEP, watch_ir.POLLS)
-            self._declare(PIECES, f"void @{PIECES}({PIECES_TYPES})")
+            self.declarations[POLL_STEP.symbol] = watch_ir.POLLS
 
     def write(self) -> None:
         """Write all functions."""
         for steps in self.program.routines:
             self.routines.append(self._outlined(steps, "routine"))
-        body = _Function()
+        body = self._begun()
         if self.program.wakes_pool:
-            self._declare(WAKE, f"void @{WAKE}()")
-            body.lines.append(f"  call void @{WAKE}()")
+            body.p.call(WAKE)
         if self.flushed:
-            self._flush(body, self._outlined(self.program.steps, "steps"), self.flushed)
+            run = _of_frame(self._outlined(self.program.steps, "steps"))
+            flushing.around(body.p, body.frame, run, self.flushed)
+            self._end(body, ENTRY)
         else:
             self._steps(body, self.program.steps)
-            body.lines.append("  ret i32 0")
-        head = f"define i32 @{ENTRY}(ptr %frame) {{"
-        self.functions[ENTRY] = "\n".join([head, *body.lines, "}"])
+            self._end(body, ENTRY, status=0)
 
     def fill_tables(self, fills: Iterable[str]) -> None:
         """Write the function that makes all tables ready, in the mode in which kernels run."""
-        body = _Function()
-        for name in fills:
-            self._declare(name, f"void @{name}()")
-            body.lines.append(f"  call void @{name}()")
-        if not body.lines:
+        body, names = self._begun(), tuple(fills)
+        if not names:
             return
+        for name in names:
+            body.p.call(prototype("void", name))
         name = f"{FILL}_all" if self.flushed else FILL
-        head = f"define i32 @{name}(ptr %frame) {{"
-        self.functions[name] = "\n".join([head, *body.lines, "  ret i32 0", "}"])
+        self._end(body, name, status=0)
         if self.flushed:
-            body = _Function()
-            self._flush(body, name, self.flushed)
-            self.functions[FILL] = "\n".join([head.replace(name, FILL), *body.lines, "}"])
+            around = self._begun()
+            flushing.around(around.p, around.frame, _of_frame(name), self.flushed)
+            self._end(around, FILL)
+
+    def _begun(self) -> _Function:
+        """An empty function."""
+        p = Procedure.begun(("ptr",), self.declarations)
+        return _Function(p, p.parameters[0])
+
+    def _end(self, function: _Function, symbol: str, status: int | None = None) -> None:
+        """Keep a function under its name. status: what it gives at its end, if it says no other."""
+        if status is not None:
+            function.p.ret(function.p.word(status, "i32"))
+        self.functions[symbol] = function.p.printed(_of_frame(symbol))
 
     def modules(self) -> list[IrModule]:
         """The functions in modules of MOST_LINES: one alone would keep a processor waiting."""
@@ -236,7 +248,7 @@ class _Entry:
         bodies = [self.functions[s] for s in symbols]
         used = dict.fromkeys(m for body in bodies for m in re.findall(r"@([\w.$-]+)", body))
         needed = [
-            self.declarations.get(s) or f"declare i32 @{s}(ptr)"
+            self.declarations[s]
             for s in used
             if s not in defined and s not in symbols and not s.endswith(TABLE)
         ]
@@ -248,29 +260,20 @@ class _Entry:
         lists = (self.program.steps, *self.program.routines)
         return any(isinstance(step, LoopStep) for steps in lists for step in steps)
 
-    @property
-    def _run(self) -> str:
+    def _run(self, function: _Function) -> Value:
         """The run as the pool knows it: its frame, if it can be stopped."""
-        return "ptr %frame" if self.watched else "ptr null"
+        return function.frame if self.watched else NULL
 
     def length(self) -> int:
-        """Lines of the functions."""
-        return sum(f.count("\n") for f in self.functions.values())
-
-    def _declare(self, symbol: str, signature: str) -> None:
-        self.declarations[symbol] = f"declare {signature}"
-
-    def _flush(self, body: _Function, run: str, mode: FloatMode) -> None:
-        """Run with denormals as zeros, and put the caller's mode back."""
-        body.lines += flushing.around(run, mode, self.declarations)
+        """Lines of the functions, but for the label that each begins with."""
+        return sum(f.count("\n") - 1 for f in self.functions.values())
 
     def _outlined(self, steps: tuple[Step, ...], name: str) -> str:
         """A function of its own for the steps; its name."""
-        function = _Function()
+        function = self._begun()
         self._steps(function, steps)
         symbol = f"hlo_{name}_{len(self.functions)}"
-        head = f"define i32 @{symbol}(ptr %frame) {{"
-        self.functions[symbol] = "\n".join([head, *function.lines, "  ret i32 0", "}"])
+        self._end(function, symbol, status=0)
         return symbol
 
     def _steps(self, function: _Function, steps: tuple[Step, ...]) -> None:
@@ -280,8 +283,7 @@ class _Entry:
             return
         if sum(map(weight, steps)) > STEPS_PER_FUNCTION and len(steps) > 1:
             for part in parts(steps):
-                name = self._outlined(part, "part")
-                self._checked(function, f"call i32 @{name}(ptr %frame)", part)
+                self._run_part(function, part)
             return
         since = 0.0
         for step in steps if self.timed is not None else self._regions(function, steps):
@@ -290,7 +292,7 @@ class _Entry:
             self._count(function, step, began)
             since += step.us
             if self.watched and (since >= watch_ir.POLL_US or isinstance(step, HostStep)):
-                function.lines += watch_ir.asking(function.fresh("p"))
+                watch_ir.ask(function.p, function.frame)
                 since = 0.0
 
     def _step(self, function: _Function, step: Step) -> None:
@@ -315,16 +317,19 @@ class _Entry:
         for is_table, row in groupby(gathered(steps), lambda s: isinstance(s, Copies)):
             if not is_table:
                 between = tuple(s for s in row if not isinstance(s, Copies))
-                name = self._outlined(between, "part")
-                self._checked(function, f"call i32 @{name}(ptr %frame)", between)
+                self._run_part(function, between)
                 continue
             for copies in row:
                 assert isinstance(copies, Copies), "a group of tables"
                 symbol = f"hlo_copies_{len(self.functions)}"
                 self.functions[symbol] = copy_table.function(symbol, copies)
-                self._declare(symbol, f"void @{symbol}(ptr)")
-                self._declare(COPY, f"void @{COPY}(ptr, ptr, i64, i1)")
-                function.lines.append(f"  call void @{symbol}(ptr %frame)")
+                self.declarations[MEMCPY.symbol] = MEMCPY.declaration
+                function.p.call(prototype("void", symbol, "ptr"), function.frame)
+
+    def _run_part(self, function: _Function, steps: tuple[Step, ...]) -> None:
+        """Run steps as a function of their own, and leave with its status when it failed."""
+        name = self._outlined(steps, "part")
+        self._leave(function, function.p.call(_of_frame(name), function.frame), steps)
 
     def _regions(self, function: _Function, steps: tuple[Step, ...]) -> Iterator[Step]:
         """The steps; those of a region are written as one parallel loop instead."""
@@ -335,137 +340,97 @@ class _Entry:
             own = region_ir.longest_first(group)
             for step in own:
                 self.called[step.kernel] = None
-                name = self.names[step.kernel]
-                self._declare(name, f"void @{name}(ptr, i64, i64)")
+                self._kernel_address(function, self.names[step.kernel])
             symbol = f"hlo_region_{len(self.functions)}"
             self.functions[symbol] = region_ir.function(symbol, own, self.names)
-            self._declare(symbol, f"void @{symbol}(ptr, i64, i64)")
-            self._declare(PARALLEL, f"void @{PARALLEL}({PARALLEL_TYPES})")
+            region = self._kernel_address(function, symbol)
             chunks = region_ir.chunks(own, self.program.share_us)
-            function.lines += region_ir.call(
-                symbol, PARALLEL, len(own), chunks, function.fresh("region"), self._run
-            )
+            run = self._run(function)
+            region_ir.call(function.p, function.frame, region, len(own), chunks, run)
             if self.watched:
-                function.lines += watch_ir.asking(function.fresh("p"))
+                watch_ir.ask(function.p, function.frame)
 
-    def _clock(self, function: _Function, step: Step) -> str:
+    def _clock(self, function: _Function, step: Step) -> Word | None:
         """The cycle counter before a step, in a timed entry."""
         if self.timed is None or not isinstance(step, TimedStep):
-            return ""
-        self._declare("llvm.readcyclecounter", "i64 @llvm.readcyclecounter()")
-        name = "%" + function.fresh("clock")
-        function.lines.append(f"  {name} = call i64 @llvm.readcyclecounter()")
-        return name
+            return None
+        return function.p.call(_CYCLES)
 
-    def _count(self, function: _Function, step: Step, began: str) -> None:
+    def _count(self, function: _Function, step: Step, began: Word | None) -> None:
         """Add a step's cycles and one call to its counters, in a timed entry."""
-        if self.timed is None or not isinstance(step, TimedStep):
+        if self.timed is None or began is None or not isinstance(step, TimedStep):
             return
-        ended, counters = self._clock(function, step), function.held(SLOT_COUNTERS)
-        function.count += 1
-        n, row = function.count, 16 * len(self.timed)
+        ended, counters = function.p.call(_CYCLES), function.held(SLOT_COUNTERS)
+        spent, row = ended - began, counters.item("i8", 16 * len(self.timed))
         self.timed.append(step)
-        function.lines += [
-            f"  %spent{n} = sub i64 {ended}, {began}",
-            f"  %at{n} = getelementptr i8, ptr {counters}, i64 {row}",
-            f"  %old{n} = load i64, ptr %at{n}",
-            f"  %new{n} = add i64 %old{n}, %spent{n}",
-            f"  store i64 %new{n}, ptr %at{n}",
-            f"  %times{n} = getelementptr i8, ptr %at{n}, i64 8",
-            f"  %count{n} = load i64, ptr %times{n}",
-            f"  %more{n} = add i64 %count{n}, 1",
-            f"  store i64 %more{n}, ptr %times{n}",
-        ]
+        row.put(row.get("i64") + spent)
+        calls = row.item("i8", 8)
+        calls.put(calls.get("i64") + 1)
 
-    def _checked(self, function: _Function, call: str, part: tuple[Step, ...]) -> None:
-        """A call that may fail: leave with its status when it did."""
-        if not (self.watched or may_fail(part)):
-            function.lines.append(f"  {call}")
-            return
-        status, bad = "%" + function.fresh("s"), "%" + function.fresh("c")
-        leave, stay = function.fresh("leave"), function.fresh("stay")
-        function.lines += [
-            f"  {status} = {call}",
-            f"  {bad} = icmp ne i32 {status}, 0",
-            f"  br i1 {bad}, label %{leave}, label %{stay}",
-            f"{leave}:",
-            f"  ret i32 {status}",
-            f"{stay}:",
-        ]
+    def _leave(self, function: _Function, status: Word, part: tuple[Step, ...]) -> None:
+        """Behind a call that may fail: leave with its status when it did."""
+        if self.watched or may_fail(part):
+            with function.p.when(status.ne(0)):
+                function.p.ret(status)
+
+    def _kernel_address(self, function: _Function, name: str) -> Word:
+        """A kernel for others to call."""
+        self.declarations[name] = _of_kernel(name).declaration
+        return function.p.symbol(name)
 
     def _kernel(self, function: _Function, step: KernelStep) -> None:
         self.called[step.kernel] = None
-        name, row = self.names[step.kernel], function.slot(step.slot)
-        self._declare(name, f"void @{name}(ptr, i64, i64)")
+        p, name, row = function.p, self.names[step.kernel], function.slot(step.slot)
         piece = watch_ir.piece(step)
-        if step.chunks <= 1:
-            line = f"  call void @{name}(ptr {row}, i64 0, i64 {step.units})"
-            if self.watched and piece < step.units:
-                line = watch_ir.in_pieces(name, row, step.units, piece)
-            function.lines.append(line)
-            return
-        self._declare(PARALLEL, f"void @{PARALLEL}({PARALLEL_TYPES})")
-        slot, threads = function.slot(SLOT_THREADS), "%" + function.fresh("n")
-        function.lines += [
-            f"  {threads} = load i64, ptr {slot}, align 8",
-            f"  call void @{PARALLEL}(ptr @{name}, ptr {row}, i64 {8 * step.stride}, "
-            f"i64 {step.units}, i64 {step.chunks}, i64 {threads}, i64 {int(step.at_ends)}, "
-            f"i64 {piece}, {self._run})",
-        ]
+        if step.chunks > 1:
+            kernel, threads = self._kernel_address(function, name), function.slot(SLOT_THREADS)
+            p.call(
+                PARALLEL, kernel, row, 8 * step.stride, step.units, step.chunks,
+                threads.get("i64"), int(step.at_ends), piece, self._run(function),
+            )  # fmt: skip
+        elif self.watched and piece < step.units:
+            kernel = self._kernel_address(function, name)
+            watch_ir.in_pieces(p, function.frame, kernel, row, step.units, piece)
+        else:
+            p.call(_of_kernel(name), row, 0, step.units)
 
     def _copy(self, function: _Function, step: CopyStep) -> None:
         source, target = function.held(step.source), function.held(step.target)
-        copy = f"void @{COPY}"
-        self._declare(COPY, f"{copy}(ptr, ptr, i64, i1)")
-        function.lines.append(
-            f"  call {copy}(ptr {target}, ptr {source}, i64 {step.size}, i1 false)"
-        )
+        function.p.call(MEMCPY, target, source, step.size, 0)
 
     def _align(self, function: _Function, step: AlignStep) -> None:
-        self._declare(COPY, f"void @{COPY}(ptr, ptr, i64, i1)")
         source, spare = function.held(step.source), function.held(step.spare)
-        used = function.fresh("used")
-        function.lines += aligned_address(used, source, spare, step)
-        self._point(function, step.cell, f"%{used}")
+        self._point(function, step.cell, aligned_address(function.p, source, spare, step))
 
-    def _point(self, function: _Function, cell: int, address: str) -> None:
+    def _point(self, function: _Function, cell: int, address: Word) -> None:
         """Put an address into all slots of a cell."""
         for number in self.slots.get(cell, ()):
-            function.lines.append(f"  store ptr {address}, ptr {function.slot(number)}, align 8")
+            function.slot(number).put(address)
 
     def _call(self, function: _Function, step: CallStep) -> None:
         for slot, cell in step.pairs:
             if cell in self.slots:
                 self._point(function, cell, function.held(slot))
-        self._checked(function, f"call i32 @{self.routines[step.routine]}(ptr %frame)", (step,))
+        routine = _of_frame(self.routines[step.routine])
+        self._leave(function, function.p.call(routine, function.frame), (step,))
         if self.watched:
-            function.lines += watch_ir.after_call(function.fresh("e"), step)
+            watch_ir.ask_after_call(function.p, function.frame, step)
 
     def _host(self, function: _Function, step: HostStep) -> None:
         host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
-        self._checked(function, f"call i32 {host}(ptr {context}, i64 {step.number})", (step,))
+        number = function.p.word(step.number)
+        self._leave(function, function.p.call_address("i32", host, context, number), (step,))
 
     def _loop(self, function: _Function, step: LoopStep) -> None:
         if self._inlined(function, step):
             return
-        test, body, end = (function.fresh(p) for p in ("test", "body", "end"))
-        function.lines += [f"  br label %{test}", f"{test}:"]
-        self._steps(function, step.condition)
-        address, byte, more = (
-            function.held(step.predicate),
-            "%" + function.fresh("b"),
-            "%" + function.fresh("c"),
-        )
-        function.lines += [
-            f"  {byte} = load i8, ptr {address}",
-            f"  {more} = icmp ne i8 {byte}, 0",
-            f"  br i1 {more}, label %{body}, label %{end}",
-            f"{body}:",
-        ]
-        self._steps(function, step.body)
-        if self.watched and not watch_ir.is_short(step):
-            function.lines += watch_ir.back_edge(function.fresh("e"), test, step.trip_us)
-        function.lines += [f"  br label %{test}", f"{end}:"]
+        with function.p.loop() as (again, done):
+            self._steps(function, step.condition)
+            done.go_unless(function.held(step.predicate).get("i8").ne(0))
+            self._steps(function, step.body)
+            if self.watched and not watch_ir.is_short(step):
+                watch_ir.ask_seldom(function.p, function.frame, step.trip_us, again)
+            again.go()
 
     def _inlined(self, function: _Function, step: LoopStep) -> bool:
         """Whether the loop is short and was written as a function of its own."""
@@ -480,21 +445,15 @@ class _Entry:
         self.loops.append(ShortLoop(name, text, tuple(used)))
         self.inlined.update(used)
         self.loop_lines += text.count("\n")
-        self._declare(name, f"i32 @{name}(ptr)")
-        self._checked(function, f"call i32 @{name}(ptr %frame)", ())
+        self._leave(function, function.p.call(_of_frame(name), function.frame), ())
         return True
 
     def _branch(self, function: _Function, step: BranchStep) -> None:
-        function.count += 1
-        prefix, end = f"case{function.count}.", f"end{function.count}"
-        type, rows = branch_rows(step, prefix)
-        address, value = function.held(step.selector), "%" + function.fresh("v")
-        function.lines += [
-            f"  {value} = load {type}, ptr {address}",
-            f"  switch {type} {value}, {rows}",
-        ]
-        for number, branch in enumerate(step.branches):
-            function.lines.append(f"{prefix}{number}:")
+        p, end = function.p, function.p.join()
+        branches = [p.join() for _ in step.branches]
+        choose(p, step, function.held(step.selector), branches)
+        for here, branch in zip(branches, step.branches, strict=True):
+            here.here()
             self._steps(function, branch)
-            function.lines.append(f"  br label %{end}")
-        function.lines.append(f"{end}:")
+            end.go()
+        end.here()

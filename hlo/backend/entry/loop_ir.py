@@ -20,10 +20,13 @@ from hlo.backend.entry import watch_ir
 from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.even_copies import even
 from hlo.backend.entry.run_ir import POLL_NS
+from hlo.backend.ir.control import Join
 from hlo.backend.ir.definitions import Definitions
-from hlo.backend.ir.functions import AnyFunction
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
+from hlo.backend.ir.words import Word
 from hlo.backend.planning.cells import Cell, Region
 from hlo.backend.planning.constants import constant_array
 from hlo.backend.planning.program import (
@@ -49,7 +52,6 @@ FUEL = 1000 * POLL_NS  # picoseconds of a loop's trips between two questions
 VECTOR_TRIPS = 8  # that LLVM may run at once, of which the estimates know nothing
 MOST_SLOTS = 1024  # of the kernels' addresses, which go there too
 MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
-MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 
 def nested(steps: Sequence[Step]) -> Iterator[Step]:
@@ -141,49 +143,49 @@ class LoopFunction(Struct):
     name: str
     symbols: list[str]
     uses: Counter[int]
-    lines: list[str] = field(default_factory=list)
-    head: list[str] = field(default_factory=list)
     used: dict[int, None] = field(default_factory=dict)
-    _rows: dict[tuple[int, int], str] = field(default_factory=dict)
-    _parameters: dict[int, int] = field(default_factory=dict)
+    _addresses: dict[int, Word] = field(default_factory=dict)
+    _rows: dict[tuple[int, int], Word] = field(default_factory=dict)
+    _slots: dict[int, int] = field(default_factory=dict)  # of the cells that are parameters
     _constants: dict[int, bytes] = field(default_factory=dict)
-    _count: int = 0
+    p: Procedure = field(default_factory=lambda: Procedure.begun(()))
+    _fuel: Word | None = None
 
     def text(self, loop: LoopStep) -> str:
         """The function that the entry calls with the frame, and the loop itself."""
         self._place(loop)
+        is_watched, cells = self.program.watched, self.program.plan.cells
+        count = is_watched + len(self._slots)
+        body = prototype("i32", f"{self.name}.body", *["ptr"] * count)
+        p = self.p = Procedure.begun(body.parameters)
+        self._addresses = dict(zip(self._slots, p.parameters[is_watched:], strict=True))
+        if is_watched:
+            self._fuel = p.stack("i64", 8)
+            with p.ahead():
+                self._fuel.put(p.word(FUEL))
         self._loop(loop)
-        cells = self.program.plan.cells
-        parameters = ", ".join(
-            f"ptr {self._promise(number)}dereferenceable({max(1, cells[number].size)}) %a{number}"
-            for number in self._parameters
-        )
-        loads = []
-        for number, slot in self._parameters.items():
-            loads += [
-                f"  %t{number} = getelementptr i8, ptr %frame, i64 {8 * slot}",
-                f"  %a{number} = load ptr, ptr %t{number}, align 8",
-            ]
-        arguments = ", ".join(f"ptr %a{number}" for number in self._parameters)
-        if self.program.watched:
-            parameters = ", ".join(filter(None, ("ptr %frame", parameters)))
-            arguments = ", ".join(filter(None, ("ptr %frame", arguments)))
-            self.head += ["  %fuel = alloca i64", f"  store i64 {FUEL}, ptr %fuel"]
+        p.ret(p.word(0, "i32"))
+        promises = [
+            f"{self._promise(number)}dereferenceable({max(1, cells[number].size)})"
+            for number in self._slots
+        ]
+        if is_watched:
+            promises.insert(0, "")
         return "\n".join(
             [
                 *(constant_text(f"{self.name}.c{n}", d) for n, d in self._constants.items()),
-                f"define i32 @{self.name}(ptr %frame) {{",
-                *loads,
-                f"  %status = call i32 @{self.name}.body({arguments})",
-                "  ret i32 %status",
-                "}",
-                f"define internal i32 @{self.name}.body({parameters}) noinline {{",
-                *self.head,
-                *self.lines,
-                "  ret i32 0",
-                "}",
+                self._called(body),
+                p.printed(body, linkage="internal", attributes="noinline", promises=promises),
             ]
         )
+
+    def _called(self, body: Prototype) -> str:
+        """What takes the addresses from a frame and calls the loop."""
+        p = Procedure.begun(("ptr",))
+        (frame,) = p.parameters
+        addresses = [frame.item("i8", 8 * slot).get("ptr") for slot in self._slots.values()]
+        p.ret(p.call(body, *([frame] if self.program.watched else []), *addresses))
+        return p.printed(prototype("i32", self.name, "ptr"))
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class LoopFunction(Struct):
             if data is not None:
                 self._constants[number] = data
             elif number not in local:
-                self._parameters[number] = slot
+                self._slots[number] = slot
 
     def _promise(self, number: int) -> str:
         """`noalias` for a cell whose bytes no other parameter's are."""
@@ -208,61 +210,46 @@ class LoopFunction(Struct):
         cell = cells[number]
         if cell.region is not Region.ARENA:
             return "noalias "
-        for other in self._parameters:
+        for other in self._slots:
             o = cells[other]
             meets = o.offset < cell.offset + cell.size and cell.offset < o.offset + o.size
             if other != number and o.region is Region.ARENA and meets:
                 return ""
         return "noalias "
 
-    def _address(self, slot: int) -> str:
+    def _address(self, slot: int) -> Word:
         """The address in a slot."""
         number = self.program.table[slot - HEADER_SLOTS]
-        if number in self._parameters:
-            return f"%a{number}"
         if number in self._constants:
-            return f"@{self.name}.c{number}"
-        if (-1, number) not in self._rows:
+            return self.p.symbol(f"{self.name}.c{number}")
+        if number not in self._addresses:
             size = max(1, self.program.plan.cells[number].size)
-            self._rows[-1, number] = f"%l{number}"
-            self.head.append(f"  %l{number} = alloca [{size} x i8], align 64")
-        return f"%l{number}"
+            self._addresses[number] = self.p.stack(f"[{size} x i8]", 64)
+        return self._addresses[number]
 
-    def _row(self, step: KernelStep) -> str:
+    def _row(self, step: KernelStep) -> Word:
         """A row of addresses on the stack."""
         row = self._rows.get((step.slot, step.width))
         if row is None:
-            row = self._rows[step.slot, step.width] = self._fresh("r")
-            self.head.append(f"  {row} = alloca [{max(1, step.width)} x ptr], align 8")
-            for k in range(step.width):
-                address, place = self._address(step.slot + k), self._fresh("q")
-                self.head += [
-                    f"  {place} = getelementptr ptr, ptr {row}, i64 {k}",
-                    f"  store ptr {address}, ptr {place}, align 8",
-                ]
+            row = self.p.stack(f"[{max(1, step.width)} x ptr]", 8)
+            self._rows[step.slot, step.width] = row
+            with self.p.ahead():
+                for k in range(step.width):
+                    row.put(self._address(step.slot + k), k)
         return row
 
     # -- steps ---------------------------------------------------------------------------------
-
-    def _fresh(self, prefix: str) -> str:
-        self._count += 1
-        return f"%{prefix}{self._count}"
 
     def _steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
             match step:
                 case KernelStep():
                     self.used[step.kernel] = None
-                    symbol = self.symbols[step.kernel]
-                    self.lines.append(
-                        f"  call void @{symbol}(ptr {self._row(step)}, i64 0, i64 {step.units})"
-                    )
+                    kernel = prototype("void", self.symbols[step.kernel], "ptr", "i64", "i64")
+                    self.p.call(kernel, self._row(step), 0, step.units)
                 case CopyStep():
                     target, source = self._address(step.target), self._address(step.source)
-                    self.lines.append(
-                        f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, "
-                        f"i64 {step.size}, i1 false)"
-                    )
+                    self.p.call(MEMCPY, target, source, step.size, 0)
                 case LoopStep():
                     self._loop(step)
                 case BranchStep():
@@ -272,42 +259,33 @@ class LoopFunction(Struct):
         if self.program.watched and not watch_ir.is_short(step):
             self._stripped_loop(step)
             return
-        self._count += 1
-        n = self._count
-        self.lines += [f"  br label %test{n}", f"test{n}:"]
-        self._test(step, f"body{n}", f"end{n}")
-        self.lines.append(f"body{n}:")
-        self._steps(step.body)
-        self.lines += [f"  br label %test{n}", f"end{n}:"]
+        with self.p.loop() as (again, done):
+            done.go_unless(self._goes_on(step))
+            self._steps(step.body)
+            again.go()
 
     def _stripped_loop(self, step: LoopStep) -> None:
         """A loop of strips with questions in between, in the form that LLVM gives loops itself:
         tested before and at its end, so that what a trip stores can stay in registers.
         """
-        self._count += 1
-        n = self._count
-        self._test(step, f"strip{n}", f"end{n}")
-        self.lines += [f"strip{n}:", f"  br label %body{n}", f"body{n}:"]
+        p, frame, fuel = self.p, self.p.parameters[0], self._fuel
+        assert fuel is not None, "a program that asks has fuel"
+        end, strip, trip = p.join(), p.join(), p.join()
+        end.go_unless(self._goes_on(step))
+        strip.here()
+        trip.here()
         self._steps(step.body)
-        self._test(step, f"turn{n}", f"end{n}")
-        self.lines += [
-            f"turn{n}:",
-            *watch_ir.spending(f".{n}", "%fuel", self._trip_cost(step), f"body{n}"),
-            *watch_ir.asking(f".{n}"),
-            f"  store i64 {FUEL}, ptr %fuel",
-            f"  br label %strip{n}",
-            f"end{n}:",
-        ]
+        end.go_unless(self._goes_on(step))
+        watch_ir.spend(fuel, self._trip_cost(step), trip)
+        watch_ir.ask(p, frame)
+        fuel.put(p.word(FUEL))
+        strip.go()
+        end.here()
 
-    def _test(self, step: LoopStep, inside: str, end: str) -> None:
-        """The condition, and where it leads."""
+    def _goes_on(self, step: LoopStep) -> Word:
+        """The condition."""
         self._steps(step.condition)
-        byte, more = self._fresh("byte"), self._fresh("more")
-        self.lines += [
-            f"  {byte} = load i8, ptr {self._address(step.predicate)}",
-            f"  {more} = icmp ne i8 {byte}, 0",
-            f"  br i1 {more}, label %{inside}, label %{end}",
-        ]
+        return self._address(step.predicate).get("i8").ne(0)
 
     def _trip_cost(self, loop: LoopStep) -> int:
         """The picoseconds that a trip takes at least, whose kernels are not called."""
@@ -316,30 +294,25 @@ class LoopFunction(Struct):
         return max(1, round(1e6 * us / VECTOR_TRIPS))
 
     def _branch(self, step: BranchStep) -> None:
-        self._count += 1
-        n = self._count
-        type, rows = branch_rows(step, f"case{n}.")
-        self.lines += [
-            f"  %select{n} = load {type}, ptr {self._address(step.selector)}",
-            f"  switch {type} %select{n}, {rows}",
-        ]
-        for k, branch in enumerate(step.branches):
-            self.lines.append(f"case{n}.{k}:")
+        p, end = self.p, self.p.join()
+        branches = [p.join() for _ in step.branches]
+        choose(p, step, self._address(step.selector), branches)
+        for here, branch in zip(branches, step.branches, strict=True):
+            here.here()
             self._steps(branch)
-            self.lines.append(f"  br label %end{n}")
-        self.lines.append(f"end{n}:")
+            end.go()
+        end.here()
 
 
-def branch_rows(step: BranchStep, prefix: str) -> tuple[str, str]:
-    """The selector's LLVM type and the targets of a switch; labels are the prefix and a number.
+def choose(p: Procedure, step: BranchStep, selector: Word, branches: Sequence[Join]) -> None:
+    """Go to the branch that the value at an address selects.
 
     pred: 0 is the second branch, else the first. s32: out of range is the last branch.
     """
-    last = len(step.branches) - 1
     if step.by_predicate:
-        return "i8", f"label %{prefix}0 [ i8 0, label %{prefix}{last} ]"
-    cases = " ".join(f"i32 {k}, label %{prefix}{k}" for k in range(last))
-    return "i32", f"label %{prefix}{last} [ {cases} ]"
+        p.switch(selector.get("i8"), {0: branches[-1]}, branches[0])
+    else:
+        p.switch(selector.get("i32"), dict(enumerate(branches[:-1])), branches[-1])
 
 
 def small_constant(cell: Cell) -> bytes | None:
@@ -379,7 +352,7 @@ def loop_modules(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> list
 
 def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrModule:
     names = dict.fromkeys(name for loop in loops for name in loop.kernels)
-    needed = Definitions({MEMCPY: None, f"declare {watch_ir.POLLS}": None})
+    needed = Definitions({MEMCPY.declaration: None, watch_ir.POLLS: None})
     functions = map(inlinable, even([kernels[name].function for name in names]))
     for name, function in zip(names, functions, strict=True):
         needed.place(f"{name}.in", replace(kernels[name], function=function))
@@ -388,7 +361,7 @@ def _loop_module(loops: Sequence[ShortLoop], kernels: dict[str, Kernel]) -> IrMo
     return IrModule(text, tuple(loop.name for loop in loops), optimised=True)
 
 
-def inlinable(function: AnyFunction) -> AnyFunction:
+def inlinable(function: Function) -> Function:
     """A kernel as a private function that is always inlined."""
     others = f"{function.attributes} " if function.attributes else ""
     return replace(function, linkage="internal", attributes=f"{others} alwaysinline")

@@ -50,7 +50,6 @@ STRIP_LINES = 1 << 16  # run between two questions: 10 to 30 us
 MOST_ROUNDS = 1 << 20  # of a strip
 UNKNOWN_ROUNDS = 64  # assumed of a loop inside whose bounds come at run time
 ASSEMBLY_LINES = 64  # run for each that is written: it loops
-DECLARED = f"declare i32 @{POLL}()"
 _TESTS = ("icmp sle", "icmp slt", "icmp ule", "icmp ult")
 
 
@@ -138,10 +137,9 @@ class _Polling:
         )
 
     def _polled(self, kernel: Kernel, work: Work) -> Kernel:
-        assert isinstance(kernel.function, Function), "what takes long is no opaque function"
         function = _Function(kernel.function, self, work.units)
         function.place(function.loops, work.us)
-        declared = (*kernel.declarations, DECLARED)
+        declared = (*kernel.declarations, POLL.declaration)
         return replace(kernel, function=function.changed(), declarations=declared)
 
     def lines_of(self, call: Call) -> int:
@@ -304,7 +302,7 @@ class _Function:
         why, goes = Value(f"%{name}.why", "i32"), Value(f"%{name}.goes", "i1")
         return [
             Label(f"{name}.poll"),
-            Call(why.text, "i32", "call", (), symbol=POLL),
+            Call(why.text, "i32", "call", (), symbol=POLL.symbol),
             *self.configured,
             Arithmetic(goes.text, "i1", "icmp eq", (why, Value("0", "i32"))),
             branch_if(goes, back, f"{name}.stop"),

@@ -21,249 +21,198 @@ A chunk of a run that can be stopped (its frame, else null) goes in pieces of so
 
 from __future__ import annotations
 
-from hlo.backend.entry.run_ir import PIECES, PIECES_TYPES, POLL_STEP
-from hlo.backend.ir.named import Named
-from hlo.backend.ir.writer import Value, Writer
+from msgspec import Struct
+
+from hlo.backend.entry.run_ir import PIECES, POLL_STEP
+from hlo.backend.ir.ir_module import PARALLEL, WAKE
+from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.values import Value
+from hlo.backend.ir.words import NULL, Field, Word
+from hlo.backend.isa.generic import Isa
 from hlo.backend.isa.select import base_of
 from hlo.machine import COMMON
 
+CHUNK_BITS = 16  # of the ticket, for each of its ends
+ONE_AT_END, CHUNKS_MASK, ENDS_MASK = 1 << CHUNK_BITS, (1 << CHUNK_BITS) - 1, (1 << 32) - 1
 CLOSED = 0x7FFF7FFF  # more of both than any number of chunks
 # Pauses before a worker sleeps, about 50 us: the process has one pool for all that it runs.
 SPINS = 50 * COMMON.rates.pauses
-FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE = 128, 129
+FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, ALL_WAITERS = 128, 129, (1 << 31) - 1
 FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
 YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124}
 
-# The job's fields, by byte offset.
-KERNEL, ROW, STRIDE, UNITS, CHUNKS, RUN, MODE, PIECE = (8 * n for n in range(8))
-THREADS = MODE + 4  # both are of 4 bytes, so that a job is one cache line
-
 WORKER = "hlo_worker"
-STATE = "hlo_pool_state"  # 6 cache lines: ticket, done, job, owner, sleepers
-TICKET, DONE, JOB, OWNER, SLEEPERS = 0, 64, 128, 192, 256
+STATE = "hlo_pool_state"
 STATE_BYTES = 320
+
+
+class State:
+    """What the pool's threads share, in cache lines of their own: the ticket, whose upper half
+    sleepers wait for, chunks done, the job, whether a caller owns the pool, sleepers.
+
+    The job is one line. mode: the caller's floating-point mode, in which workers compute; pieces:
+    units of a piece, twice, and whether workers claim at both ends.
+    """
+
+    ticket = Field(0)
+    generation = Field(4, "i32")
+    done = Field(64)
+    kernel = Field(128, "ptr")
+    row = Field(136, "ptr")
+    stride = Field(144)
+    units = Field(152)
+    chunks = Field(160)
+    run = Field(168, "ptr")
+    mode = Field(176, "i32")
+    threads = Field(180, "i32")
+    pieces = Field(184)
+    owner = Field(192, "i32")
+    sleepers = Field(256, "i32")
+
+
+_WORKER = prototype("ptr", WORKER, "ptr")
 
 
 def text(architecture: str) -> str:
     """The pool for a processor architecture as `platform.machine()` calls it."""
-    isa = base_of(architecture)
-    pause, get_mode, set_mode = Writer(), Writer(), Writer()
-    isa.pause(pause)
-    if mode := isa.float_mode:  # workers compute in the caller's floating-point mode
-        for w, access in ((get_mode, mode.save), (set_mode, mode.set)):
-            state = Value(f"@{STATE}", "ptr")
-            access(w, Named(w).address("modeslot", state, w.int(JOB + MODE), "i8"))
-    parts = pause.declarations | get_mode.declarations | set_mode.declarations
-    return _TEMPLATE.format(
-        declarations="\n".join(parts.values()),
-        pause=pause.text(),
-        get_mode=get_mode.text(),
-        set_mode=set_mode.text(),
-        futex=FUTEX_SYSCALL.get(architecture, 0),
-        sched_yield=YIELD_SYSCALL.get(architecture, 0),
-        state=STATE,
-        state_bytes=STATE_BYTES,
-        done=DONE,
-        owner=OWNER,
-        sleepers=SLEEPERS,
-        kernel=JOB + KERNEL,
-        row=JOB + ROW,
-        stride=JOB + STRIDE,
-        units=JOB + UNITS,
-        chunks=JOB + CHUNKS,
-        threads=JOB + THREADS,
-        run=JOB + RUN,
-        piece=JOB + PIECE,
-        pieces=PIECES,
-        pieces_types=PIECES_TYPES,
-        poll=POLL_STEP,
-        closed=CLOSED,
-        spins=SPINS,
-        wait=FUTEX_WAIT_PRIVATE,
-        wake=FUTEX_WAKE_PRIVATE,
-        worker=WORKER,
+    system = _System(
+        base_of(architecture),
+        FUTEX_SYSCALL.get(architecture, 0),
+        YIELD_SYSCALL.get(architecture, 0),
     )
+    unit = Unit()
+    unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
+    unit.define(WAKE, system.wake)
+    unit.define(PARALLEL, system.parallel)
+    unit.define(_WORKER, system.worker)
+    return unit.text()
 
 
-_TEMPLATE = """
-@{state} = global [{state_bytes} x i8] zeroinitializer, align 64
-{declarations}
-declare i64 @syscall(i64, ...)
-declare void @{pieces}({pieces_types})
-declare i32 @{poll}(ptr)
+class _System(Struct):
+    """The pool's functions for an instruction set, and the numbers of the system's calls."""
 
-define void @hlo_wake() {{
-  %sleepers = getelementptr i8, ptr @{state}, i64 {sleepers}
-  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
-  %any = icmp sgt i32 %asleep, 0
-  br i1 %any, label %wake, label %end
-wake:
-  %word = getelementptr i8, ptr @{state}, i64 4
-  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i64 {wake}, i64 2147483647, ptr null)
-  br label %end
-end:
-  ret void
-}}
+    isa: Isa
+    futex: int
+    sched_yield: int
 
-define void @hlo_parallel(ptr %kernel, ptr %row, i64 %stride, i64 %units, i64 %chunks,
-                          i64 %threads, i64 %ends, i64 %piece, ptr %of.run) {{
-  %owner = getelementptr i8, ptr @{state}, i64 {owner}
-  %several = icmp sgt i64 %threads, 1
-  br i1 %several, label %take, label %serial
-take:
-  %taken = cmpxchg ptr %owner, i32 0, i32 1 acq_rel monotonic
-  %own = extractvalue {{ i32, i1 }} %taken, 1
-  br i1 %own, label %open, label %serial
-serial:
-  call void @{pieces}(ptr %kernel, ptr %row, i64 0, i64 %units, i64 %piece, ptr %of.run, i64 1)
-  ret void
-open:
-  %old = load atomic i64, ptr @{state} monotonic, align 8
-  %generation = lshr i64 %old, 32
-  %next.generation = add i64 %generation, 1
-  %high = shl i64 %next.generation, 32
-  %shut = or i64 %high, {closed}
-  store atomic i64 %shut, ptr @{state} seq_cst, align 8
-  fence seq_cst
-{get_mode}
-  %f0 = getelementptr i8, ptr @{state}, i64 {kernel}
-  store atomic ptr %kernel, ptr %f0 monotonic, align 8
-  %f1 = getelementptr i8, ptr @{state}, i64 {row}
-  store atomic ptr %row, ptr %f1 monotonic, align 8
-  %f2 = getelementptr i8, ptr @{state}, i64 {stride}
-  store atomic i64 %stride, ptr %f2 monotonic, align 8
-  %f3 = getelementptr i8, ptr @{state}, i64 {units}
-  store atomic i64 %units, ptr %f3 monotonic, align 8
-  %f4 = getelementptr i8, ptr @{state}, i64 {chunks}
-  store atomic i64 %chunks, ptr %f4 monotonic, align 8
-  %f5 = getelementptr i8, ptr @{state}, i64 {threads}
-  %threads.short = trunc i64 %threads to i32
-  store atomic i32 %threads.short, ptr %f5 monotonic, align 4
-  %f6 = getelementptr i8, ptr @{state}, i64 {piece}
-  %piece.twice = shl i64 %piece, 1
-  %piece.ends = or i64 %piece.twice, %ends
-  store atomic i64 %piece.ends, ptr %f6 monotonic, align 8
-  %f7 = getelementptr i8, ptr @{state}, i64 {run}
-  store atomic ptr %of.run, ptr %f7 monotonic, align 8
-  %done = getelementptr i8, ptr @{state}, i64 {done}
-  store atomic i64 0, ptr %done monotonic, align 8
-  %opening = add i64 %generation, 2
-  %opened = shl i64 %opening, 32
-  store atomic i64 %opened, ptr @{state} seq_cst, align 8
-  call void @hlo_wake()
-  br label %work
-work:
-  %ticket = load atomic i64, ptr @{state} acquire, align 8
-  %chunk = and i64 %ticket, 65535
-  %low = and i64 %ticket, 4294967295
-  %back = lshr i64 %low, 16
-  %taken.chunks = add i64 %chunk, %back
-  %more = icmp ult i64 %taken.chunks, %chunks
-  br i1 %more, label %claim, label %wait
-claim:
-  %following = add i64 %ticket, 1
-  %tried = cmpxchg ptr @{state}, i64 %ticket, i64 %following acq_rel monotonic
-  %claimed = extractvalue {{ i64, i1 }} %tried, 1
-  br i1 %claimed, label %run, label %work
-run:
-  %b0 = mul i64 %chunk, %units
-  %begin = udiv i64 %b0, %chunks
-  %e0 = add i64 %b0, %units
-  %end = udiv i64 %e0, %chunks
-  call void @{pieces}(ptr %kernel, ptr %row, i64 %begin, i64 %end, i64 %piece, ptr %of.run, i64 1)
-  %finished = atomicrmw add ptr %done, i64 1 acq_rel
-  br label %work
-wait:
-  %waited = phi i64 [ 0, %work ], [ %longer, %again ], [ 0, %yield ], [ 0, %ask ]
-  %sofar = load atomic i64, ptr %done acquire, align 8
-  %all = icmp eq i64 %sofar, %chunks
-  br i1 %all, label %leave, label %again
-again:
-{pause}
-  %longer = add i64 %waited, 1
-  %late = icmp uge i64 %longer, {spins}
-  br i1 %late, label %yield, label %wait
-yield:
-  %y = call i64 (i64, ...) @syscall(i64 {sched_yield})
-  %watched = icmp ne ptr %of.run, null
-  br i1 %watched, label %ask, label %wait
-ask:
-  %why = call i32 @{poll}(ptr %of.run)
-  br label %wait
-leave:
-  store atomic i32 0, ptr %owner release, align 4
-  ret void
-}}
+    def wake(self, p: Procedure) -> None:
+        """Wake the workers that sleep."""
+        state = p.symbol(STATE)
+        with p.when(state.load(State.sleepers, "seq_cst") > 0):
+            everybody = (p.word(FUTEX_WAKE_PRIVATE), p.word(ALL_WAITERS), NULL)
+            self._call(p, self.futex, state.at(State.generation), *everybody)
+        p.ret()
 
-define ptr @{worker}(ptr %argument) {{
-start:
-  %index = ptrtoint ptr %argument to i64
-  %done = getelementptr i8, ptr @{state}, i64 {done}
-  %sleepers = getelementptr i8, ptr @{state}, i64 {sleepers}
-  %word = getelementptr i8, ptr @{state}, i64 4
-  %is.odd = trunc i64 %index to i1
-  %f0 = getelementptr i8, ptr @{state}, i64 {kernel}
-  %f1 = getelementptr i8, ptr @{state}, i64 {row}
-  %f2 = getelementptr i8, ptr @{state}, i64 {stride}
-  %f3 = getelementptr i8, ptr @{state}, i64 {units}
-  %f4 = getelementptr i8, ptr @{state}, i64 {chunks}
-  %f5 = getelementptr i8, ptr @{state}, i64 {threads}
-  %f6 = getelementptr i8, ptr @{state}, i64 {piece}
-  %f7 = getelementptr i8, ptr @{state}, i64 {run}
-  br label %look
-look:
-  %idle = phi i64 [ 0, %start ], [ 0, %run ], [ 0, %sleep ], [ %idler, %rest ], [ %idle, %claim ]
-  %ticket = load atomic i64, ptr @{state} acquire, align 8
-  %front = and i64 %ticket, 65535
-  %low = and i64 %ticket, 4294967295
-  %back = lshr i64 %low, 16
-  %taken = add i64 %front, %back
-  %chunks = load atomic i64, ptr %f4 monotonic, align 8
-  %threads.short = load atomic i32, ptr %f5 monotonic, align 4
-  %threads = zext i32 %threads.short to i64
-  %more = icmp ult i64 %taken, %chunks
-  %wanted = icmp ult i64 %index, %threads
-  %both = and i1 %more, %wanted
-  br i1 %both, label %claim, label %rest
-claim:
-  %kernel = load atomic ptr, ptr %f0 monotonic, align 8
-  %table = load atomic ptr, ptr %f1 monotonic, align 8
-  %stride = load atomic i64, ptr %f2 monotonic, align 8
-  %units = load atomic i64, ptr %f3 monotonic, align 8
-  %piece.ends = load atomic i64, ptr %f6 monotonic, align 8
-  %of.run = load atomic ptr, ptr %f7 monotonic, align 8
-  %piece = lshr i64 %piece.ends, 1
-  %both.ends = trunc i64 %piece.ends to i1
-  %at.end = and i1 %is.odd, %both.ends
-  %step = select i1 %at.end, i64 65536, i64 1
-  %following = add i64 %ticket, %step
-  %tried = cmpxchg ptr @{state}, i64 %ticket, i64 %following acq_rel monotonic
-  %claimed = extractvalue {{ i64, i1 }} %tried, 1
-  br i1 %claimed, label %run, label %look
-run:
-{set_mode}
-  %from.back = sub i64 %chunks, %back
-  %last = sub i64 %from.back, 1
-  %chunk = select i1 %at.end, i64 %last, i64 %front
-  %offset = mul i64 %index, %stride
-  %row = getelementptr i8, ptr %table, i64 %offset
-  %b0 = mul i64 %chunk, %units
-  %begin = udiv i64 %b0, %chunks
-  %e0 = add i64 %b0, %units
-  %end = udiv i64 %e0, %chunks
-  call void @{pieces}(ptr %kernel, ptr %row, i64 %begin, i64 %end, i64 %piece, ptr %of.run, i64 0)
-  %finished = atomicrmw add ptr %done, i64 1 acq_rel
-  br label %look
-rest:
-{pause}
-  %idler = add i64 %idle, 1
-  %tired = icmp uge i64 %idler, {spins}
-  br i1 %tired, label %sleep, label %look
-sleep:
-  %u0 = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  %g0 = lshr i64 %ticket, 32
-  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i64 {wait}, i64 %g0, ptr null)
-  %u1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  br label %look
-}}
-"""
+    def parallel(self, p: Procedure, *parameters: Word) -> None:
+        """A loop on the caller's thread and on those that come to help."""
+        kernel, row, stride, units, chunks, threads, ends, piece, run = parameters
+        state = p.symbol(STATE)
+        serial = p.join()
+        serial.go_unless(threads > 1)
+        serial.go_unless(state.swap(State.owner, 0, 1))
+
+        generation = state.load(State.ticket, "monotonic") >> 32
+        closed = ((generation + 1) << 32) | CLOSED
+        state.store(State.ticket, closed, "seq_cst")
+        p.fence("seq_cst")
+        if mode := self.isa.float_mode:
+            mode.save(p.w, state.at(State.mode))
+        state.store(State.kernel, kernel, "monotonic")
+        state.store(State.row, row, "monotonic")
+        state.store(State.stride, stride, "monotonic")
+        state.store(State.units, units, "monotonic")
+        state.store(State.chunks, chunks, "monotonic")
+        state.store(State.threads, threads.to("i32"), "monotonic")
+        state.store(State.pieces, (piece << 1) | ends, "monotonic")
+        state.store(State.run, run, "monotonic")
+        state.store(State.done, 0, "monotonic")
+        state.store(State.ticket, (generation + 2) << 32, "seq_cst")
+        p.call(WAKE)
+
+        with p.loop() as (again, all_claimed):
+            ticket = state.load(State.ticket, "acquire")
+            chunk, back = _claims(ticket)
+            all_claimed.go_unless((chunk + back).below(chunks))
+            again.go_unless(state.swap(State.ticket, ticket, ticket + 1))
+            begin, end = _bounds(chunk, units, chunks)
+            p.call(PIECES, kernel, row, begin, end, piece, run, 1)
+            state.update("add", State.done, 1, "acq_rel")
+            again.go()
+        self._wait(p, chunks, run)
+        state.store(State.owner, 0, "release")
+        p.ret()
+        serial.here()
+        p.call(PIECES, kernel, row, 0, units, piece, run, 1)
+        p.ret()
+
+    def _wait(self, p: Procedure, chunks: Word, run: Word) -> None:
+        """Until all chunks are done."""
+        state = p.symbol(STATE)
+        with p.loop(p.word(0)) as (again, done):
+            (waited,) = again.words
+            done.go_if(state.load(State.done, "acquire").eq(chunks))
+            self.isa.pause(p.w)
+            longer = waited + 1
+            again.go_unless(longer.at_least(SPINS), longer)
+            self._call(p, self.sched_yield)
+            again.go_unless(run.ne(NULL), 0)
+            p.call(POLL_STEP, run)
+            again.go(0)
+
+    def worker(self, p: Procedure, argument: Word) -> None:
+        """A worker's life. argument: its number, from 1 on."""
+        state = p.symbol(STATE)
+        index = argument.to("i64")
+        is_odd = index.to("i1")
+        with p.loop(p.word(0)) as (look, _):
+            (idle,) = look.words
+            ticket = state.load(State.ticket, "acquire")
+            front, back = _claims(ticket)
+            chunks = state.load(State.chunks, "monotonic")
+            threads = state.load(State.threads, "monotonic").to("i64")
+            has_work = (front + back).below(chunks) & index.below(threads)
+            rest = p.join()
+            rest.go_unless(has_work)
+
+            kernel, table, stride, units, pieces, run = (
+                state.load(field, "monotonic")
+                for field in (
+                    State.kernel, State.row, State.stride, State.units, State.pieces, State.run
+                )
+            )  # fmt: skip
+            at_end = is_odd & pieces.to("i1")
+            claim = at_end.select(p.word(ONE_AT_END), p.word(1))
+            look.go_unless(state.swap(State.ticket, ticket, ticket + claim), idle)
+            if mode := self.isa.float_mode:
+                mode.set(p.w, state.at(State.mode))
+            chunk = at_end.select(chunks - back - 1, front)
+            row = table.item("i8", index * stride)
+            begin, end = _bounds(chunk, units, chunks)
+            p.call(PIECES, kernel, row, begin, end, pieces >> 1, run, 0)
+            state.update("add", State.done, 1, "acq_rel")
+            look.go(0)
+
+            rest.here()
+            self.isa.pause(p.w)
+            idler = idle + 1
+            look.go_unless(idler.at_least(SPINS), idler)
+            state.update("add", State.sleepers, 1, "seq_cst")
+            still = (p.word(FUTEX_WAIT_PRIVATE), ticket >> 32, NULL)
+            self._call(p, self.futex, state.at(State.generation), *still)
+            state.update("sub", State.sleepers, 1, "seq_cst")
+            look.go(0)
+
+    def _call(self, p: Procedure, number: int, *arguments: Value) -> None:
+        """A call of the system."""
+        p.w.call_variadic("i64", "syscall", p.word(number), *arguments)
+
+
+def _claims(ticket: Word) -> tuple[Word, Word]:
+    """Chunks that are claimed at the front, and at the end."""
+    return ticket & CHUNKS_MASK, (ticket & ENDS_MASK) >> CHUNK_BITS
+
+
+def _bounds(chunk: Word, units: Word, chunks: Word) -> tuple[Word, Word]:
+    """The units of a chunk."""
+    first = chunk * units
+    return first // chunks, (first + units) // chunks

@@ -6,10 +6,17 @@ void @hlo_region_N(ptr %frame, i64 %begin, i64 %end)   run the kernels of these 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
+from hlo.backend.ir.ir_module import PARALLEL
+from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.values import Value
+from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import KernelStep, Step
 from hlo.backend.planning.slots import SLOT_THREADS
+
+_NO_TABLES = '"no-jump-tables"="true"'
 
 
 def grouped_steps(steps: Iterable[Step]) -> Iterator[tuple[bool, list[Step]]]:
@@ -31,34 +38,36 @@ def chunks(steps: Sequence[KernelStep], share_us: float) -> int:
 
 def function(symbol: str, steps: Sequence[KernelStep], names: Sequence[str]) -> str:
     """The region's function; names: of the program's kernels."""
-    cases = " ".join(f"i64 {n}, label %unit{n}" for n in range(len(steps)))
-    lines = [
-        f'define void @{symbol}(ptr %frame, i64 %begin, i64 %end) "no-jump-tables"="true" {{',
-        "  br label %test",
-        "test:",
-        "  %unit = phi i64 [ %begin, %0 ], [ %next, %done ]",
-        "  %more = icmp slt i64 %unit, %end",
-        "  br i1 %more, label %run, label %leave",
-        "run:",
-        f"  switch i64 %unit, label %done [ {cases} ]",
-    ]
-    for n, step in enumerate(steps):
-        lines += [
-            f"unit{n}:",
-            f"  %row{n} = getelementptr i8, ptr %frame, i64 {8 * step.slot}",
-            f"  call void @{names[step.kernel]}(ptr %row{n}, i64 0, i64 {step.units})",
-            "  br label %done",
-        ]
-    lines += ["done:", "  %next = add i64 %unit, 1", "  br label %test"]
-    lines += ["leave:", "  ret void", "}"]
-    return "\n".join(lines)
+    unit = Unit()
+    head = prototype("void", symbol, "ptr", "i64", "i64")
+    unit.define(head, partial(_run_kernels, steps, names), attributes=_NO_TABLES)
+    return unit.functions[symbol]
 
 
-def call(symbol: str, parallel: str, count: int, chunks: int, n: str, run: str) -> list[str]:
-    """The lines that run a region; n: a suffix of its own for the lines' names; run: the pool's."""
-    return [
-        f"  %slot{n} = getelementptr i8, ptr %frame, i64 {8 * SLOT_THREADS}",
-        f"  %threads{n} = load i64, ptr %slot{n}, align 8",
-        f"  call void @{parallel}(ptr @{symbol}, ptr %frame, i64 0, i64 {count}, "
-        f"i64 {chunks}, i64 %threads{n}, i64 0, i64 {count}, {run})",
-    ]
+def _run_kernels(
+    steps: Sequence[KernelStep],
+    names: Sequence[str],
+    p: Procedure,
+    frame: Word,
+    begin: Word,
+    end: Word,
+) -> None:
+    with p.loop(begin) as (again, leave):
+        (unit,) = again.words
+        leave.go_unless(unit < end)
+        done, units = p.join(), [p.join() for _ in steps]
+        p.switch(unit, dict(enumerate(units)), done)
+        for case, step in zip(units, steps, strict=True):
+            case.here()
+            kernel = prototype("void", names[step.kernel], "ptr", "i64", "i64")
+            p.call(kernel, frame.item("i8", 8 * step.slot), 0, step.units)
+            done.go()
+        done.here()
+        again.go(unit + 1)
+    p.ret()
+
+
+def call(p: Procedure, frame: Word, region: Word, count: int, chunks: int, run: Value) -> None:
+    """Run a region. run: the pool's."""
+    threads = frame.item("i8", 8 * SLOT_THREADS).get("i64")
+    p.call(PARALLEL, region, frame, 0, count, chunks, threads, 0, count, run)

@@ -8,6 +8,10 @@ type holds it exactly (hlo/runtime/arguments.py says the same in Python, and wor
 
 from __future__ import annotations
 
+from hlo.backend.entry.layouts import Object, Row
+from hlo.backend.ir.control import Join
+from hlo.backend.ir.procedure import Procedure, Unit, prototype
+from hlo.backend.ir.words import NULL, Word
 from hlo.ir import dtype as types
 from hlo.ir.dtype import DType
 
@@ -16,6 +20,10 @@ SIGNED, UNSIGNED, PRED, DOUBLE, SINGLE, BFLOAT = range(1, 7)
 SYMBOLS = {"hlo_float": float, "hlo_int": int, "hlo_bool": bool, "hlo_true": True}
 _KINDS = {types.PRED: PRED, types.F64: DOUBLE, types.F32: SINGLE, types.BF16: BFLOAT}
 _WHOLE = (types.S8, types.S16, types.S32, types.S64, types.U8, types.U16, types.U32, types.U64)
+_MOST_EXACT = 1 << 53  # whole numbers up to it are doubles
+
+SCALAR = prototype("ptr", "hlo_scalar", "ptr", "ptr", "ptr", "ptr")
+_AS_LONG = prototype("i64", "PyLong_AsLongLongAndOverflow", "ptr", "ptr")
 
 
 def kind(dtype: DType) -> int:
@@ -25,107 +33,88 @@ def kind(dtype: DType) -> int:
     return _KINDS.get(dtype, 0)
 
 
-TEXT = f"""
-@hlo_float = external global i8
-@hlo_int = external global i8
-@hlo_bool = external global i8
-@hlo_true = external global i8
-declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+def define(unit: Unit) -> None:
+    """The function, and the objects that it knows."""
+    for symbol in SYMBOLS:
+        unit.data(symbol, "external global i8")
+    unit.define(SCALAR, _scalar)
 
-define ptr @hlo_scalar(ptr %object, ptr %type, ptr %row, ptr %place) {{
-  %overflow = alloca i32
-  %bytes.place = getelementptr i64, ptr %row, i64 3
-  %bytes = load i64, ptr %bytes.place
-  %kind.place = getelementptr i64, ptr %row, i64 4
-  %kind = load i64, ptr %kind.place
-  %own.place = getelementptr i64, ptr %row, i64 5
-  %own = load ptr, ptr %own.place
-  %inside = getelementptr i8, ptr %object, i64 16
-  %is.own = icmp eq ptr %type, %own
-  br i1 %is.own, label %there, label %number
-there:
-  ret ptr %inside
-number:
-  %takes = icmp ne i64 %kind, 0
-  br i1 %takes, label %which, label %none
-which:
-  %is.float = icmp eq ptr %type, @hlo_float
-  br i1 %is.float, label %real, label %which.int
-which.int:
-  %is.int = icmp eq ptr %type, @hlo_int
-  br i1 %is.int, label %whole, label %which.bool
-which.bool:
-  %is.bool = icmp eq ptr %type, @hlo_bool
-  %is.pred = icmp eq i64 %kind, {PRED}
-  %truth = and i1 %is.bool, %is.pred
-  br i1 %truth, label %bool, label %none
-bool:
-  %true = icmp eq ptr %object, @hlo_true
-  %byte = zext i1 %true to i8
-  store i8 %byte, ptr %place
-  ret ptr %place
 
-whole:
-  store i32 0, ptr %overflow
-  %n = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %overflow)
-  %o = load i32, ptr %overflow
-  %fits = icmp eq i32 %o, 0
-  br i1 %fits, label %whole.kind, label %none
-whole.kind:
-  %bits = shl i64 %bytes, 3
-  %spare = sub i64 64, %bits
-  switch i64 %kind, label %none [ i64 {SIGNED}, label %signed  i64 {UNSIGNED}, label %unsigned
-    i64 {DOUBLE}, label %counted  i64 {SINGLE}, label %counted  i64 {BFLOAT}, label %counted ]
-signed:
-  %s0 = shl i64 %n, %spare
-  %s1 = ashr i64 %s0, %spare
-  %s.same = icmp eq i64 %s1, %n
-  br i1 %s.same, label %put, label %none
-unsigned:
-  %u0 = shl i64 %n, %spare
-  %u1 = lshr i64 %u0, %spare
-  %u.same = icmp eq i64 %u1, %n
-  %u.positive = icmp sge i64 %n, 0
-  %u.good = and i1 %u.same, %u.positive
-  br i1 %u.good, label %put, label %none
-put:
-  store i64 %n, ptr %place
-  ret ptr %place
-counted:
-  %least = icmp sge i64 %n, -9007199254740992
-  %most = icmp sle i64 %n, 9007199254740992
-  %exact = and i1 %least, %most
-  %n.real = sitofp i64 %n to double
-  br i1 %exact, label %rounded, label %none
+def _scalar(p: Procedure, object: Word, type: Word, row: Word, place: Word) -> None:
+    """The address of the object's own bytes, or of those that are written to the place."""
+    overflow = p.stack("i32", 4)
+    bytes, kind = row.load(Row.bytes), row.load(Row.kind)
+    content = object.at(Object.content)
+    with p.when(type.eq(row.load(Row.scalar))):
+        p.ret(content)
+    none, rounded = p.join(), p.join("double")
+    none.go_if(kind.eq(0))
+    with p.when(type.eq(p.symbol("hlo_float"))):
+        rounded.go(content.get("double"))
+    with p.when(type.eq(p.symbol("hlo_int"))):
+        _whole(p, object, overflow, (bytes, kind, place), none, rounded)
+    is_truth = type.eq(p.symbol("hlo_bool")) & kind.eq(PRED)
+    with p.when(is_truth):
+        place.put(object.eq(p.symbol("hlo_true")).to("i8"))
+        p.ret(place)
+    none.go()
+    (number,) = rounded.here()
+    _rounded(p, number, kind, place, none)
+    none.here()
+    p.ret(NULL)
 
-real:
-  %x = load double, ptr %inside
-  br label %rounded
-rounded:
-  %v = phi double [ %x, %real ], [ %n.real, %counted ]
-  %single = fptrunc double %v to float
-  %wide = fpext float %single to double
-  %same = fcmp ueq double %v, %wide
-  %raw = bitcast float %single to i32
-  switch i64 %kind, label %none [
-    i64 {DOUBLE}, label %double  i64 {SINGLE}, label %float  i64 {BFLOAT}, label %brain ]
-double:
-  store double %v, ptr %place
-  ret ptr %place
-float:
-  store float %single, ptr %place
-  br i1 %same, label %good, label %none
-brain:
-  %low = and i32 %raw, 65535
-  %short = icmp eq i32 %low, 0
-  %b.good = and i1 %same, %short
-  %b0 = lshr i32 %raw, 16
-  %b1 = trunc i32 %b0 to i16
-  store i16 %b1, ptr %place
-  br i1 %b.good, label %good, label %none
-good:
-  ret ptr %place
-none:
-  ret ptr null
-}}
-"""
+
+def _whole(
+    p: Procedure,
+    object: Word,
+    overflow: Word,
+    wanted: tuple[Word, Word, Word],
+    none: Join,
+    rounded: Join,
+) -> None:
+    """A Python int in a type of so many bytes, of that kind, at a place."""
+    bytes, kind, place = wanted
+    overflow.put(p.word(0, "i32"))
+    n = p.call(_AS_LONG, object, overflow)
+    none.go_unless(overflow.get("i32").eq(0))
+    spare = 64 - (bytes << 3)
+    signed, unsigned, counted, put = p.join(), p.join(), p.join(), p.join()
+    floats = dict.fromkeys((DOUBLE, SINGLE, BFLOAT), counted)
+    p.switch(kind, {SIGNED: signed, UNSIGNED: unsigned, **floats}, none)
+    signed.here()
+    put.go_if((n << spare).binary("ashr", spare).eq(n))
+    none.go()
+    unsigned.here()
+    is_same = ((n << spare) >> spare).eq(n)
+    none.go_unless(is_same & (n >= 0))
+    put.here()
+    place.put(n)
+    p.ret(place)
+    counted.here()
+    is_exact = (n >= -_MOST_EXACT) & (n <= _MOST_EXACT)
+    real = n.cast("sitofp", "double")
+    none.go_unless(is_exact)
+    rounded.go(real)
+
+
+def _rounded(p: Procedure, number: Word, kind: Word, place: Word, none: Join) -> None:
+    """A double in a type of that kind, at a place; narrower ones only where they hold it."""
+    single = number.cast("fptrunc", "float")
+    is_same = number.compare("fcmp ueq", single.cast("fpext", "double"))
+    bits = single.cast("bitcast", "i32")
+    double, float, brain, good = p.join(), p.join(), p.join(), p.join()
+    p.switch(kind, {DOUBLE: double, SINGLE: float, BFLOAT: brain}, none)
+    double.here()
+    place.put(number)
+    p.ret(place)
+    float.here()
+    place.put(single)
+    good.go_if(is_same)
+    none.go()
+    brain.here()
+    is_short = (bits & 0xFFFF).eq(0)
+    is_good = is_same & is_short
+    place.put((bits >> 16).to("i16"))
+    none.go_unless(is_good)
+    good.here()
+    p.ret(place)

@@ -8,9 +8,12 @@ run_ir's; inside of units: polling.py.
 from __future__ import annotations
 
 from hlo.analysis.loop_state import counter
+from hlo.backend.entry.layouts import Frame
 from hlo.backend.entry.run_ir import PIECES, POLL_STEP
+from hlo.backend.ir.control import Join
+from hlo.backend.ir.procedure import Procedure
+from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import CallStep, KernelStep, LoopStep
-from hlo.backend.planning.slots import SLOT_FUEL
 
 POLL_US = 50.0  # of work between two questions in a list of steps
 PIECE_US = 250.0  # of work in a piece of a step's units
@@ -18,7 +21,7 @@ PACKING_SHARE = 1000  # times what a piece packs first that it computes
 LONGEST_PIECE_US = 20_000.0  # of those that pack: the loops of longer ones ask themselves
 SHORT_LOOP_US = 100.0  # a loop of known length that is no longer asks nothing
 # It touches nothing that a loop keeps in registers.
-POLLS = f"i32 @{POLL_STEP}(ptr) nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
+POLLS = f"{POLL_STEP.declaration} nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
 
 
 def is_known(loop: LoopStep) -> bool:
@@ -39,47 +42,37 @@ def piece(step: KernelStep) -> int:
     return step.units if step.us < 2 * wanted else max(1, int(step.units * wanted / step.us))
 
 
-def asking(n: str) -> list[str]:
-    """Lines that leave the function with the reason, if the run has to stop."""
-    return [
-        f"  %why{n} = call i32 @{POLL_STEP}(ptr %frame)",
-        f"  %stops{n} = icmp ne i32 %why{n}, 0",
-        f"  br i1 %stops{n}, label %stop{n}, label %on{n}",
-        f"stop{n}:",
-        f"  ret i32 %why{n}",
-        f"on{n}:",
-    ]
+def ask(p: Procedure, frame: Word) -> None:
+    """Leave the function with the reason, if the run has to stop."""
+    why = p.call(POLL_STEP, frame)
+    with p.when(why.ne(0)):
+        p.ret(why)
 
 
-def back_edge(n: str, target: str, us: float) -> list[str]:
-    """Lines that end a trip of so long: a question where the work left in the frame is used up."""
-    at = f"%fuel.at{n}"
-    head = f"  {at} = getelementptr i8, ptr %frame, i64 {8 * SLOT_FUEL}"
-    return [head, *spending(n, at, max(1, round(1000 * us)), target), *asking(n)]
-
-
-def after_call(n: str, step: CallStep) -> list[str]:
-    """Lines behind a routine's call: routines call each other so often that only the sum tells."""
-    return back_edge(n, f"on{n}", step.us)
-
-
-def spending(n: str, place: str, cost: int, target: str) -> list[str]:
-    """Lines that take a trip's cost from what is left at a place and go on at the target, or, where
-    all is used up, at the lines that follow.
+def ask_seldom(p: Procedure, frame: Word, us: float, onward: Join) -> None:
+    """What ends a trip of so long: on, or a question where the work left in the frame is used up,
+    which leads to the lines that follow.
     """
-    return [
-        f"  %fuel{n} = load i64, ptr {place}",
-        f"  %left{n} = sub nsw i64 %fuel{n}, {cost}",
-        f"  store i64 %left{n}, ptr {place}",
-        f"  %spent{n} = icmp slt i64 %left{n}, 0",
-        f"  br i1 %spent{n}, label %ask{n}, label %{target}",
-        f"ask{n}:",
-    ]
+    spend(frame.at(Frame.fuel), max(1, round(1000 * us)), onward)
+    ask(p, frame)
 
 
-def in_pieces(symbol: str, row: str, units: int, size: int) -> str:
-    """The line that runs a step's units in pieces on this thread."""
-    return (
-        f"  call void @{PIECES}(ptr @{symbol}, ptr {row}, i64 0, i64 {units}, i64 {size}, "
-        "ptr %frame, i64 1)"
-    )
+def ask_after_call(p: Procedure, frame: Word, step: CallStep) -> None:
+    """Behind a routine's call: routines call each other so often that only the sum tells."""
+    onward = p.join()
+    ask_seldom(p, frame, step.us, onward)
+    onward.here()
+
+
+def spend(place: Word, cost: int, onward: Join) -> None:
+    """Take a trip's cost from what is left at a place and go on, or, where all is used up, to the
+    lines that follow.
+    """
+    left = place.get("i64").binary("sub nsw", cost)
+    place.put(left)
+    onward.go_unless(left < 0)
+
+
+def in_pieces(p: Procedure, frame: Word, kernel: Word, row: Word, units: int, size: int) -> None:
+    """Run a step's units in pieces on this thread."""
+    p.call(PIECES, kernel, row, 0, units, size, frame, 1)

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.backend.ir.definitions import digest_of, only_needed
-from hlo.backend.ir.functions import AnyFunction, Function
+from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.records import (
     Alloca,
@@ -143,9 +143,9 @@ class _Function(Struct, eq=False):
     _mentions: dict[str, list[int]] = field(default_factory=dict)
 
     @staticmethod
-    def read(source: AnyFunction) -> _Function | None:
+    def read(source: Function) -> _Function | None:
         """None where the function is none of those whose loops a nest wrote."""
-        if not isinstance(source, Function) or source.attributes or source.linkage:
+        if source.attributes or source.linkage:
             return None
         records = source.records
         labels = {n: r.label for n, r in enumerate(records) if isinstance(r, Label)}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import AnyFunction, Definition
+from hlo.backend.ir.functions import Definition, Function
 from hlo.backend.ir.kernel import Kernel
 
 _SYMBOL = re.compile(r"@([\w.$-]+)")
@@ -23,7 +23,7 @@ class Definitions(Struct):
 
     declarations: dict[str, None] = field(default_factory=dict)
     by_symbol: dict[str, Definition] = field(default_factory=dict)
-    functions: list[AnyFunction] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
 
     def place(self, name: str, kernel: Kernel) -> None:
         """Enter the kernel under its own name, and its globals."""
@@ -51,7 +51,7 @@ class Definitions(Struct):
         return [*self.declarations, *(x.text for x in definitions)]
 
 
-def only_needed(kernel: Kernel, function: AnyFunction) -> Kernel:
+def only_needed(kernel: Kernel, function: Function) -> Kernel:
     """A function as a kernel, with what it uses of the original's declarations and globals."""
     declared = {symbol_of(line): line for line in kernel.declarations if "@" in line}
     beside = {x.symbol: x for x in kernel.globals}

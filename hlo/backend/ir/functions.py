@@ -1,17 +1,15 @@
 """Functions and data: what kernels are made of, and what they need beside them.
 
-    Function(parameters, records)     --text-->  "define float @KERNEL(float %x) {...}"
-    OpaqueFunction(parameters, body)  written by hand: it prints itself, and no pass looks inside
-    Data(symbol, text)                a global variable
+    Function(parameters, records)   --text-->  "define float @KERNEL(float %x) {...}"
+    Data(symbol, text)              a global variable
 
 Texts are made once. Equal ones are those whose texts are equal.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +18,6 @@ from hlo.backend.ir.records import Line, renamed, symbols_of
 from hlo.backend.ir.values import Value
 
 _T = TypeVar("_T")
-_SYMBOL = re.compile(r"@([\w.$-]+)")
 PARAMETERS = (Value("%buffers", "ptr"), Value("%begin", "i64"), Value("%end", "i64"))  # a kernel's
 
 
@@ -47,11 +44,13 @@ class Data(Struct, frozen=True):
         return repr(self.text)
 
 
-class _Headed(Struct, eq=False, dict=True, kw_only=True):
-    """symbol: KERNEL of what is renamed where it is placed in a module. attributes: such as
-    "nounwind"; linkage: "internal" or none. ends_line: whether the text ends with a line's end.
+class Function(Struct, eq=False, dict=True, kw_only=True):
+    """records: of the body, one a line. symbol: KERNEL of what is renamed where it is placed in a
+    module. attributes: such as "nounwind"; linkage: "internal" or none. ends_line: whether the text
+    ends with a line's end.
     """
 
+    records: Sequence[Line]
     parameters: tuple[Value, ...] = PARAMETERS
     result: str = "void"
     symbol: str = "KERNEL"
@@ -75,12 +74,9 @@ class _Headed(Struct, eq=False, dict=True, kw_only=True):
         parameters = ", ".join([p.typed for p in self.parameters])
         words = ("define", self.linkage, self.result, f"@{self.symbol}({parameters})")
         head = " ".join(filter(None, (*words, self.attributes, "{")))
-        return "\n".join([head, *self._lines(), "}\n" if self.ends_line else "}"])
+        return "\n".join([head, *map(str, self.records), "}\n" if self.ends_line else "}"])
 
-    def _lines(self) -> Iterable[str]:
-        raise NotImplementedError
-
-    def named(self, symbol: str) -> Self:
+    def named(self, symbol: str) -> Function:
         """The same under another symbol; what is printed already is not printed again."""
         made = replace(self, symbol=symbol)
         if (text := self.__dict__.get("_text")) is not None:
@@ -88,22 +84,13 @@ class _Headed(Struct, eq=False, dict=True, kw_only=True):
         return made
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Headed) and self.text == other.text
+        return isinstance(other, Function) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
     def __repr__(self) -> str:
         return repr(self.text)
-
-
-class Function(_Headed, eq=False, dict=True, kw_only=True):
-    """records: of the body, one a line."""
-
-    records: Sequence[Line]
-
-    def _lines(self) -> Iterable[str]:
-        return map(str, self.records)
 
     @property
     def length(self) -> int:
@@ -125,31 +112,4 @@ class Function(_Headed, eq=False, dict=True, kw_only=True):
         return replace(self, records=[renamed(record, names) for record in self.records])
 
 
-class OpaqueFunction(_Headed, eq=False, dict=True, kw_only=True):
-    """body: the lines between the braces."""
-
-    body: str
-
-    def _lines(self) -> Iterable[str]:
-        return [self.body]
-
-    @property
-    def length(self) -> int:
-        """Ends of lines in the text."""
-        return self.body.count("\n") + 2 + self.ends_line
-
-    @property
-    def symbols(self) -> list[str]:
-        """Those that it names, its own first."""
-        return self._made("_symbols", lambda: [self.symbol, *_SYMBOL.findall(self.body)])
-
-    def renamed(self, names: Mapping[str, str]) -> OpaqueFunction:
-        """The same with other symbols in its body."""
-        if not names:
-            return self
-        body = _SYMBOL.sub(lambda found: f"@{names.get(found[1], found[1])}", self.body)
-        return replace(self, body=body)
-
-
-AnyFunction = Function | OpaqueFunction
-Definition = Function | OpaqueFunction | Data
+Definition = Function | Data

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.ir.procedure import prototype
 from hlo.machine import Machine
 
 ENTRY = "hlo_entry"
 FILL = "hlo_fill"  # fills the tables, where a program has any: hlo/backend/ir/filling.py
-PARALLEL = "hlo_parallel"  # the pool's loop: hlo/backend/entry/pool_ir.py
-PARALLEL_TYPES = "ptr, ptr, i64, i64, i64, i64, i64, i64, ptr"  # of its parameters
-WAKE = "hlo_wake"
+# The pool's loop, and what wakes it: hlo/backend/entry/pool_ir.py
+PARALLEL = prototype("void", "hlo_parallel", "ptr", "ptr", *["i64"] * 6, "ptr")
+WAKE = prototype("void", "hlo_wake")
 LAPACK = "hlo_lapack_"  # begins the symbols of LAPACK's routines
 
 

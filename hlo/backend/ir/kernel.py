@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.ir.functions import AnyFunction, Definition
+from hlo.backend.ir.functions import Definition, Function
 
 
 class Kernel(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Kernel(Struct, frozen=True):
     of the `packed_runs` runs of units that share it.
     """
 
-    function: AnyFunction
+    function: Function
     units: int
     declarations: tuple[str, ...] = ()
     globals: tuple[Definition, ...] = ()

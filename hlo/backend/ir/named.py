@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.ir.records import Arithmetic, Call, GetElementPtr, Instruction, Load
+from hlo.backend.ir.records import Arithmetic, Call, Cast, GetElementPtr, Instruction, Load
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.writer import Writer
 
@@ -19,6 +19,12 @@ class Named(Struct, frozen=True):
 
     def binary(self, name: str, opcode: str, a: Value, b: Value) -> Value:
         return self.w.append(Arithmetic(f"%{name}", a.type, opcode, (a, b)))
+
+    def unary(self, name: str, opcode: str, a: Value) -> Value:
+        return self.w.append(Arithmetic(f"%{name}", a.type, opcode, (a,)))
+
+    def cast(self, name: str, opcode: str, a: Value, type: str) -> Value:
+        return self.w.append(Cast(f"%{name}", type, opcode, (a,)))
 
     def compare(self, name: str, opcode: str, a: Value, b: Value) -> Value:
         return self.w.append(Arithmetic(f"%{name}", "i1", opcode, (a, b)))

@@ -72,6 +72,21 @@ class Branch(Instruction):
         return [block.text[1:] for block in self.operands[-2:] if block.type == "label"]
 
 
+class Switch(Branch):
+    """`switch T a, label %otherwise [ T 1, label %b .. ]`: the operands in this order."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The blocks that it leads to."""
+        return [block.text[1:] for block in self.operands[1::2]]
+
+    def __str__(self) -> str:
+        value, otherwise, *cases = self.operands
+        pairs = zip(cases[::2], cases[1::2], strict=True)
+        rows = " ".join([f"{case.typed}, {target.typed}" for case, target in pairs])
+        return f"{self.head} {value.typed}, {otherwise.typed} [ {rows} ]{self.rest}{self.mark}"
+
+
 class Arithmetic(Instruction):
     """Of operands of one type: `opcode T a, b`."""
 
@@ -162,6 +177,15 @@ class Call(Instruction):
             return ", ".join([f"{o.type} {o.text}" for o in self.operands])
         pairs = zip(self.operands, self.attributes, strict=True)
         return ", ".join(f"{o.type} {a} {o.text}" if a else o.typed for o, a in pairs)
+
+
+class CallAddress(Instruction):
+    """`call R %f(T a, ..)`: of the function at an address, the first operand."""
+
+    def __str__(self) -> str:
+        function, *others = self.operands
+        arguments = ", ".join([o.typed for o in others])
+        return f"{self.head} {self.type} {function.text}({arguments}){self.rest}{self.mark}"
 
 
 def block(label: str) -> Value:

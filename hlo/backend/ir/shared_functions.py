@@ -16,7 +16,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from hlo.backend.ir.definitions import digest_of, symbol_of
-from hlo.backend.ir.functions import AnyFunction, Data, Definition
+from hlo.backend.ir.functions import Data, Definition, Function
 from hlo.backend.ir.kernel import Kernel
 
 LEAST_LINES = 24  # of a function that is worth a symbol of its own
@@ -69,7 +69,7 @@ class _Split:
         self.declarations = {symbol_of(line): line for line in self.declared}
         self.moved: dict[str, tuple[str, str]] = {}  # symbol: the new one, its declaration
 
-    def kernel(self, function: AnyFunction) -> Kernel:
+    def kernel(self, function: Function) -> Kernel:
         """A function as a kernel with what it needs beside it."""
         needed = self._needed(function)
         moved = {s: self._moved(s) for s in needed if s in self.definitions and self._goes(s)}
@@ -97,7 +97,7 @@ class _Split:
     def _goes(self, symbol: str) -> bool:
         return symbol not in self.staying and _is_long(self.definitions[symbol])
 
-    def _needed(self, function: AnyFunction) -> dict[str, None]:
+    def _needed(self, function: Function) -> dict[str, None]:
         """The symbols that a function uses, itself or by what stays beside it, in their order."""
         found: dict[str, None] = {}
         waiting: list[Definition] = [function]

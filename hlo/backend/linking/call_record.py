@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend.entry import call_ir, scalar_ir
+from hlo.backend.entry.layouts import Record, Row
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
 from hlo.runtime.frames import FrameLayout
@@ -39,36 +40,36 @@ def fast_call(
     outputs = [stored(leaf) for leaf in signature.result.leaves()]
     arguments, results = shape_rows(parameters), shape_rows(outputs)
     for row, shape in zip(arguments.words, parameters, strict=False):
-        row[call_ir.PARTNER : call_ir.GIVEN] = number_words(shape)
+        row[Row.kind.word : Row.given.word] = number_words(shape)
     for result, argument in signature.donated.items():
-        results.words[result, call_ir.PARTNER] = argument + 1
+        results.words[result, Row.partner.word] = argument + 1
     flags = call_ir.RELEASES if watched or cost_us >= RELEASE_US else 0
     flags |= call_ir.WATCHED if watched else 0
     flags |= call_ir.TUPLE if signature.result.is_tuple else 0
-    record = np.zeros(call_ir.RECORD_WORDS, np.int64)
-    record[call_ir.NARGS] = len(parameters)
-    record[call_ir.NRESULTS] = len(outputs)
-    record[call_ir.ENTRY] = entry
-    record[call_ir.WAKER] = waker
-    record[call_ir.STOPPED] = id(raise_stopped)
-    record[call_ir.ARGUMENT_SLOTS] = layout.arguments.ctypes.data
-    record[call_ir.ARGUMENT_COUNT] = len(layout.arguments)
-    record[call_ir.RESULT_SLOTS] = layout.results.ctypes.data
-    record[call_ir.RESULT_COUNT] = len(layout.results)
+    record = np.zeros(Record.words, np.int64)
+    record[Record.nargs.word] = len(parameters)
+    record[Record.nresults.word] = len(outputs)
+    record[Record.entry.word] = entry
+    record[Record.waker.word] = waker
+    record[Record.stopped.word] = id(raise_stopped)
+    record[Record.argument_slots.word] = layout.arguments.ctypes.data
+    record[Record.argument_count.word] = len(layout.arguments)
+    record[Record.result_slots.word] = layout.results.ctypes.data
+    record[Record.result_count.word] = len(layout.results)
 
     def made(slow: Callable[..., object], frames: int, given: frozenset[int]) -> Native:
-        own = record.copy().view(Record)
+        own = record.copy().view(KeptRecord)
         sources, targets = arguments, results
         if given:
             sources, targets = arguments.copy(), results.copy()
-            sources.words[list(given), call_ir.GIVEN] = 1
+            sources.words[list(given), Row.given.word] = 1
             taken = [r for r, a in signature.donated.items() if a in given]
-            targets.words[taken, call_ir.GIVEN] = 1
-        own[call_ir.FRAMES] = frames
-        own[call_ir.SLOW] = id(slow)
-        own[call_ir.FLAGS] = flags | (call_ir.GIVES if given else 0)
-        own[call_ir.ARGUMENTS] = sources.words.ctypes.data
-        own[call_ir.RESULTS] = targets.words.ctypes.data
+            targets.words[taken, Row.given.word] = 1
+        own[Record.frames.word] = frames
+        own[Record.slow.word] = id(slow)
+        own[Record.flags.word] = flags | (call_ir.GIVES if given else 0)
+        own[Record.arguments.word] = sources.words.ctypes.data
+        own[Record.results.word] = targets.words.ctypes.data
         own.kept = (slow, sources, targets, layout)
         return native.function(own)
 
@@ -82,7 +83,7 @@ def number_words(shape: Shape) -> tuple[int, int]:
     return scalar_ir.kind(shape.dtype), id(shape.dtype.numpy.type)
 
 
-class Record(np.ndarray):
+class KeptRecord(np.ndarray):
     """The call record; `kept` holds what its words point to."""
 
     kept: tuple[object, ...]
@@ -101,7 +102,7 @@ class ShapeRows(Struct, frozen=True):
 
 def shape_rows(shapes: list[Shape]) -> ShapeRows:
     """The rows of shapes in order."""
-    words = np.zeros((max(1, len(shapes)), call_ir.ROW_WORDS), np.int64)
+    words = np.zeros((max(1, len(shapes)), Row.words), np.int64)
     sizes = np.array([d for s in shapes for d in s.dims] or [0], np.int64)
     position = 0
     for row, shape in zip(words, shapes, strict=False):

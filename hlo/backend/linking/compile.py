@@ -8,11 +8,12 @@ Kernels are vector IR and see no middle-end; LLVM generates code at level 2, on 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hlo.backend.linking import cache as disk
 from hlo.backend.linking.identity import identity
+from hlo.backend.linking.recall import sources_digest
 from hlo.once import lock
 
 if TYPE_CHECKING:
@@ -43,6 +44,19 @@ def _name(module: IrModule) -> str:
     machine = module.machine.identity if module.machine else ""
     facts = (str(module.optimised), str(module.is_glue), machine, module.text)
     return disk.key(identity(), *facts)
+
+
+def own_object(name: str, made: Callable[[], IrModule]) -> bytes:
+    """The object file of a module that is the same for all programs. It is kept under its name and
+    the sources, so that a second process does not wait for its text.
+    """
+    key = disk.key(identity(), sources_digest(), name)
+    body = _recalled(key)
+    if body is None:
+        (body,) = generated([made()])
+        disk.store(key, body)
+        _remember(key, body)
+    return body
 
 
 def generated(modules: Sequence[IrModule]) -> list[bytes]:

@@ -1,8 +1,8 @@
 """Native: the functions that every executable of the process shares, compiled once.
 
 The call from Python (call_ir), the thread pool (pool_ir) and what stops runs (run_ir) are one
-object each in the cache. The call is used only where this Python's and NumPy's objects lie as it
-expects; elsewhere executables are called through ctypes.
+object each in the cache, kept under this package's sources. The call is used only where this
+Python's and NumPy's objects lie as it expects; elsewhere executables are called through ctypes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import ml_dtypes
 import numpy as np
 
 from hlo.backend.entry import block_ir, call_ir, pool_ir, run_ir, scalar_ir
+from hlo.backend.entry.layouts import Array, Object
 from hlo.backend.ir.ir_module import PARALLEL, WAKE, IrModule
-from hlo.backend.linking.compile import objects
+from hlo.backend.linking.compile import own_object
 from hlo.backend.linking.elf import processor
 from hlo.backend.linking.jit import Code, define_symbol
 from hlo.once import lock, once
@@ -46,9 +47,9 @@ class NativeCall:
     """Makes Python callables of call records."""
 
     def __init__(self, code: Code) -> None:
-        address = code.address("hlo_call")
+        address = code.address(call_ir.CALL.symbol)
         push = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)  # keeps Python's lock
-        self.push_frame = push(code.address("hlo_push_frame"))
+        self.push_frame = push(code.address(call_ir.PUSH_FRAME.symbol))
         self._method = _MethodDef(b"hlo_call", address, METH_FASTCALL, b"Run the program.")
         self._new = ctypes.pythonapi.PyCFunction_NewEx
         self._new.restype = ctypes.py_object
@@ -77,8 +78,8 @@ def native_call() -> NativeCall | None:
     define_symbol(block_ir.NDARRAY, id(np.ndarray))
     for name, known in scalar_ir.SYMBOLS.items():
         define_symbol(name, id(known))
-    module = IrModule(call_ir.text(), ("hlo_call", "hlo_push_frame"))
-    return NativeCall(Code(objects([module])).keep_forever())
+    symbols = (call_ir.CALL.symbol, call_ir.PUSH_FRAME.symbol)
+    return NativeCall(_code("call", lambda: IrModule(call_ir.text(), symbols)))
 
 
 class Runs:
@@ -90,13 +91,13 @@ class Runs:
             define_symbol(name, _address(getattr(library, name)))
         for name in run_ir.PYTHON_SYMBOLS:
             define_symbol(name, _address(getattr(ctypes.pythonapi, name)))
-        module = IrModule(run_ir.text(processor()), (run_ir.ENTER,))
-        self._code = Code(objects([module])).keep_forever()
-        for name in (run_ir.ENTER, run_ir.POLL, run_ir.POLL_STEP, run_ir.PIECES):
-            define_symbol(name, self._code.address(name))
+        symbols = (run_ir.ENTER.symbol,)
+        self._code = _code("run", lambda: IrModule(run_ir.text(processor()), symbols))
+        for function in (run_ir.ENTER, run_ir.POLL, run_ir.POLL_STEP, run_ir.PIECES):
+            define_symbol(function.symbol, self._code.address(function.symbol))
         self._state = self._code.address(run_ir.STATE)
-        for place in (run_ir.RUN_KEY, run_ir.LIMIT_KEY):
-            library.pthread_key_create(ctypes.c_void_p(self._state + place), None)
+        for key in (run_ir.State.run_key, run_ir.State.limit_key):
+            library.pthread_key_create(ctypes.c_void_p(self._state + key.offset), None)
         self._forked()
         os.register_at_fork(after_in_child=self._forked)
         # These keep the interpreter's lock; `enter` gives it up itself, and tells of exceptions.
@@ -104,21 +105,28 @@ class Runs:
         limit = ctypes.PYFUNCTYPE(None, ctypes.c_int64)
         leave = ctypes.PYFUNCTYPE(None)
         self.enter = Enter(
-            enter(self._code.address(run_ir.ENTER)), limit(self._code.address(run_ir.LIMIT))
+            enter(self._code.address(run_ir.ENTER.symbol)),
+            limit(self._code.address(run_ir.LIMIT.symbol)),
         )
-        atexit.register(leave(self._code.address(run_ir.LEAVE)))
+        atexit.register(leave(self._code.address(run_ir.LEAVE.symbol)))
 
     def _forked(self) -> None:
         """A process begins: its main thread is known, and no other thread runs anything."""
         main = threading.main_thread().ident or 0
-        ctypes.c_uint64.from_address(self._state + run_ir.MAIN_THREAD).value = main
-        ctypes.c_int32.from_address(self._state + run_ir.ACTIVE).value = 0
+        state, fields = self._state, run_ir.State
+        ctypes.c_uint64.from_address(state + fields.main_thread.offset).value = main
+        ctypes.c_int32.from_address(state + fields.active.offset).value = 0
 
 
 @once
 def runs() -> Runs:
     """What stops runs in this process: threads keep a run under its keys."""
     return Runs()
+
+
+def _code(name: str, made: Callable[[], IrModule]) -> Code:
+    """One of the modules that all executables share."""
+    return Code([own_object(name, made)]).keep_forever()
 
 
 def _address(function: object) -> int:
@@ -135,7 +143,7 @@ def _numpy_table() -> ctypes.Array[ctypes.c_size_t]:
 
 
 def layouts_as_expected() -> bool:
-    """Whether the fields that call_ir reads and writes are where it expects them."""
+    """Whether the fields that native code reads and writes are where layouts.py says."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
@@ -147,16 +155,16 @@ def layouts_as_expected() -> bool:
     probe = np.arange(6, dtype=np.float32).reshape(2, 3)
     start = id(probe)
     words = (ctypes.c_size_t * 9).from_address(start)
-    rank = ctypes.c_int32.from_address(start + 24).value
-    sizes = (ctypes.c_ssize_t * 2).from_address(words[4])
-    flags = ctypes.c_int32.from_address(start + 64).value
+    rank = ctypes.c_int32.from_address(start + Array.rank.offset).value
+    sizes = (ctypes.c_ssize_t * 2).from_address(words[Array.sizes.word])
+    flags = ctypes.c_int32.from_address(start + Array.flags.offset).value
     return (
-        words[1] == id(np.ndarray)
-        and words[2] == probe.__array_interface__["data"][0]
+        words[Object.type.word] == id(np.ndarray)
+        and words[Array.data.word] == probe.__array_interface__["data"][0]
         and rank == 2
         and tuple(sizes) == (2, 3)
-        and words[7] == id(probe.dtype)
-        and flags & 0x501 == 0x501
+        and words[Array.dtype.word] == id(probe.dtype)
+        and flags & block_ir.NEW_FLAGS == block_ir.NEW_FLAGS
         and table[2] == id(np.ndarray)
         and _numbers_as_expected()
     )
@@ -165,8 +173,8 @@ def layouts_as_expected() -> bool:
 def _numbers_as_expected() -> bool:
     """Whether floats and NumPy's scalars hold their bytes behind the object's two words."""
     probes = (np.float64(0.7), np.float32(0.7), np.complex64(0.7j), np.int16(7), np.bool_(True))
-    return ctypes.c_double.from_address(id(0.7) + 16).value == 0.7 and all(
-        ctypes.string_at(id(probe) + 16, probe.nbytes) == probe.tobytes()
+    return ctypes.c_double.from_address(id(0.7) + Object.content.offset).value == 0.7 and all(
+        ctypes.string_at(id(probe) + Object.content.offset, probe.nbytes) == probe.tobytes()
         for probe in (*probes, ml_dtypes.bfloat16(0.7), ml_dtypes.float8_e5m2(0.75))
     )
 
@@ -178,11 +186,10 @@ class Pool:
         runs()
         library = ctypes.CDLL(None)
         define_symbol("syscall", _address(library.syscall))
-        module = IrModule(pool_ir.text(processor()), ("hlo_parallel",))
-        self._code = Code(objects([module])).keep_forever()
-        for name in (PARALLEL, WAKE):
-            define_symbol(name, self._code.address(name))
-        self.waker = self._code.address(WAKE)
+        self._code = _code("pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL.symbol,)))
+        for function in (PARALLEL, WAKE):
+            define_symbol(function.symbol, self._code.address(function.symbol))
+        self.waker = self._code.address(WAKE.symbol)
         self._worker = self._code.address(pool_ir.WORKER)
         self._state = self._code.address(pool_ir.STATE)
         self._create = library.pthread_create

@@ -8,10 +8,12 @@ n is wanted modulo 4 only: it comes as integer lanes of the double's width.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
-from hlo.backend.ir.functions import OpaqueFunction
+from hlo.backend.ir.functions import Function
+from hlo.backend.ir.named import Named
 from hlo.backend.ir.records import Arithmetic, Instruction, Phi
 from hlo.backend.ir.values import every_lane, poison
 from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
@@ -184,21 +186,22 @@ def _parts(w: Writer, x: Value) -> list[Value]:
     return [w.extract_value(triple, i, k) for i, k in enumerate(("double", "double", "i64"))]
 
 
-_SYMBOL = "hlo.payne_hanek"
+_SYMBOL, _BITS = "hlo.payne_hanek", "hlo.payne_hanek.bits"
 _TRIPLE = "{double, double, i64}"
+_X = Value("%x", "double")
+_IMPLICIT = 1 << 52  # the bit of a mantissa that is not written
 
 
 def _define_payne_hanek(w: Writer) -> None:
     """Put the scalar function and its table of 2/pi into the module."""
     words = two_over_pi_words()
     table = ", ".join(f"i64 {word}" for word in words)
-    name = f"{_SYMBOL}.bits"
-    w.enter_data(name, f"@{name} = internal constant [{len(words)} x i64] [{table}]")
-    half_pi, low = (float_bits(v, "double") for v in (_HALF_PI, _HALF_PI_LOW))
-    text = _PAYNE_HANEK.replace("HALF_PI_LOW", low).replace("HALF_PI", half_pi)
-    w.globals[_SYMBOL] = OpaqueFunction(
-        parameters=(Value("%x", "double"),),
-        body=text.replace("@BITS", f"@{name}"),
+    w.enter_data(_BITS, f"@{_BITS} = internal constant [{len(words)} x i64] [{table}]")
+    inner = Writer()
+    _payne_hanek(inner, _X)
+    w.globals[_SYMBOL] = Function(
+        parameters=(_X,),
+        records=inner.records,
         result=_TRIPLE,
         symbol=_SYMBOL,
         attributes="nounwind",
@@ -208,6 +211,99 @@ def _define_payne_hanek(w: Writer) -> None:
     w.declare("i64", "llvm.fshl.i64", ["i64", "i64", "i64"])
     w.declare("i128", "llvm.ctlz.i128", ["i128", "i1"])
     w.declare("double", "llvm.fma.f64", ["double", "double", "double"])
+
+
+def _payne_hanek(w: Writer, x: Value) -> None:
+    """x = m 2^E; of 2/pi only the bits from 2^(1-E) on count modulo 4: the window (v0, v1, v2)
+    starts there, and the 192 low bits of m * window are x 2/pi / 4 modulo 1. f: its distance from
+    the nearest quadrant, normalised by the leading zeros so that two doubles hold 106 bits of it.
+    """
+    n = Named(w)
+    m64, m, window = _mantissa_and_window(n, x)
+    q, f = _product(n, m64, m, window)
+    is_negative = n.compare("negative", "icmp slt", f, w.int(0, "i128"))
+    minus = n.binary("minus", "sub", w.int(0, "i128"), f)
+    a = n.select("a", is_negative, minus, f)
+    high, low = _times_half_pi(n, *_doubles(n, a))
+    minus_high, minus_low = n.unary("nh", "fneg", high), n.unary("nl", "fneg", low)
+    whole = poison(_TRIPLE)
+    parts = (
+        n.select("oh", is_negative, minus_high, high),
+        n.select("ol", is_negative, minus_low, low),
+        q,
+    )
+    for place, part in enumerate(parts):
+        operands = (whole, part)
+        whole = w.append(Instruction(f"%r{place}", _TRIPLE, "insertvalue", operands, f", {place}"))
+    w.ret(whole)
+
+
+def _mantissa_and_window(n: Named, x: Value) -> tuple[Value, Value, list[Value]]:
+    """The mantissa's 53 bits, in i64 and in i128, and three words of 2/pi that begin where the
+    exponent says.
+    """
+    w = n.w
+    b = n.cast("b", "bitcast", x, "i64")
+    e = n.binary("e", "lshr", b, w.int(52))
+    fraction = n.binary("fraction", "and", b, w.int(_IMPLICIT - 1))
+    m64 = n.binary("m64", "or", fraction, w.int(_IMPLICIT))
+    m = n.cast("m", "zext", m64, "i128")
+    start = n.binary("start", "sub", e, w.int(1013))
+    word = n.binary("word", "lshr", start, w.int(6))
+    shift = n.binary("shift", "and", start, w.int(63))
+    first = n.address("a0", Value(f"@{_BITS}", "ptr"), word, "i64")
+    places = [first, *(n.address(f"a{k}", first, w.int(k), "i64") for k in (1, 2, 3))]
+    words = [n.load(f"w{k}", "i64", place) for k, place in enumerate(places)]
+    pairs = enumerate(itertools.pairwise(words))
+    window = [n.call(f"v{k}", "i64", "llvm.fshl.i64", *pair, shift) for k, pair in pairs]
+    return m64, m, window
+
+
+def _product(n: Named, m64: Value, m: Value, window: list[Value]) -> tuple[Value, Value]:
+    """The nearest quadrant of mantissa times window, and the signed distance from it."""
+    w, (v0, v1, v2) = n.w, window
+    bits64 = w.int(64, "i128")
+    v1_wide, v2_wide = n.cast("v1w", "zext", v1, "i128"), n.cast("v2w", "zext", v2, "i128")
+    p0 = n.binary("p0", "mul", m64, v0)
+    p1, p2 = n.binary("p1", "mul", m, v1_wide), n.binary("p2", "mul", m, v2_wide)
+    s = n.binary("s", "add", p1, n.binary("p2h", "lshr", p2, bits64))
+    p0_high = n.binary("p0s", "shl", n.cast("p0w", "zext", p0, "i128"), bits64)
+    v = n.binary("v", "add", p0_high, s)
+    high = n.cast("hi", "trunc", n.binary("vh", "lshr", v, bits64), "i64")
+    near = n.binary("near", "add", high, w.int(1 << 61))
+    q = n.binary("q", "lshr", near, w.int(62))
+    return q, n.binary("f", "shl", v, w.int(2, "i128"))
+
+
+def _doubles(n: Named, a: Value) -> tuple[Value, Value]:
+    """A fraction of 128 bits as the sum of two doubles."""
+    w = n.w
+    zeros = n.call("zeros", "i128", "llvm.ctlz.i128", a, Value("false", "i1"))
+    normal = n.binary("normal", "shl", a, zeros)
+    top = n.cast("top", "trunc", n.binary("th", "lshr", normal, w.int(64, "i128")), "i64")
+    bottom = n.cast("bottom", "trunc", normal, "i64")
+    high = n.binary("high", "and", top, w.int(-(1 << 11)))
+    low = n.call("low", "i64", "llvm.fshl.i64", top, bottom, w.int(53))
+    high, low = n.cast("dh", "uitofp", high, "double"), n.cast("dl", "uitofp", low, "double")
+    exponent = n.binary("zs", "sub", w.int(959), n.cast("z", "trunc", zeros, "i64"))
+    scale_bits = n.binary("zb", "shl", exponent, w.int(52))
+    scale = n.cast("scale", "bitcast", scale_bits, "double")
+    first = n.binary("fh", "fmul", high, scale)
+    scaled = n.binary("dls", "fmul", low, w.float(2.0**-53, "double"))
+    return first, n.binary("fl", "fmul", scaled, scale)
+
+
+def _times_half_pi(n: Named, high: Value, low: Value) -> tuple[Value, Value]:
+    """pi/2 times a sum of two doubles, as one."""
+    half_pi, half_pi_low = (n.w.float(v, "double") for v in (_HALF_PI, _HALF_PI_LOW))
+
+    def fused(name: str, a: Value, b: Value, c: Value) -> Value:
+        return n.call(name, "double", "llvm.fma.f64", a, b, c)
+
+    product = n.binary("rh", "fmul", high, half_pi)
+    error = fused("er", high, half_pi, n.unary("mrh", "fneg", product))
+    error = fused("e1", high, half_pi_low, error)
+    return product, fused("rl", low, half_pi, error)
 
 
 @once
@@ -233,75 +329,3 @@ def _pi(bits: int) -> int:
         return total
 
     return 4 * (4 * arctan_inverse(5) - arctan_inverse(239)) >> 32
-
-
-# x = m 2^E; of 2/pi only the bits from 2^(1-E) on count modulo 4: the window (v0, v1, v2) starts
-# there, and the 192 low bits of m * window are x 2/pi / 4 modulo 1. f: its distance from the
-# nearest quadrant, normalised by the leading zeros so that two doubles hold 106 bits of it.
-_PAYNE_HANEK = """\
-  %b = bitcast double %x to i64
-  %e = lshr i64 %b, 52
-  %fraction = and i64 %b, 4503599627370495
-  %m64 = or i64 %fraction, 4503599627370496
-  %m = zext i64 %m64 to i128
-  %start = sub i64 %e, 1013
-  %word = lshr i64 %start, 6
-  %shift = and i64 %start, 63
-  %a0 = getelementptr i64, ptr @BITS, i64 %word
-  %a1 = getelementptr i64, ptr %a0, i64 1
-  %a2 = getelementptr i64, ptr %a0, i64 2
-  %a3 = getelementptr i64, ptr %a0, i64 3
-  %w0 = load i64, ptr %a0
-  %w1 = load i64, ptr %a1
-  %w2 = load i64, ptr %a2
-  %w3 = load i64, ptr %a3
-  %v0 = call i64 @llvm.fshl.i64(i64 %w0, i64 %w1, i64 %shift)
-  %v1 = call i64 @llvm.fshl.i64(i64 %w1, i64 %w2, i64 %shift)
-  %v2 = call i64 @llvm.fshl.i64(i64 %w2, i64 %w3, i64 %shift)
-  %v1w = zext i64 %v1 to i128
-  %v2w = zext i64 %v2 to i128
-  %p0 = mul i64 %m64, %v0
-  %p1 = mul i128 %m, %v1w
-  %p2 = mul i128 %m, %v2w
-  %p2h = lshr i128 %p2, 64
-  %s = add i128 %p1, %p2h
-  %p0w = zext i64 %p0 to i128
-  %p0s = shl i128 %p0w, 64
-  %v = add i128 %p0s, %s
-  %vh = lshr i128 %v, 64
-  %hi = trunc i128 %vh to i64
-  %near = add i64 %hi, 2305843009213693952
-  %q = lshr i64 %near, 62
-  %f = shl i128 %v, 2
-  %negative = icmp slt i128 %f, 0
-  %minus = sub i128 0, %f
-  %a = select i1 %negative, i128 %minus, i128 %f
-  %zeros = call i128 @llvm.ctlz.i128(i128 %a, i1 false)
-  %normal = shl i128 %a, %zeros
-  %th = lshr i128 %normal, 64
-  %top = trunc i128 %th to i64
-  %bottom = trunc i128 %normal to i64
-  %high = and i64 %top, -2048
-  %low = call i64 @llvm.fshl.i64(i64 %top, i64 %bottom, i64 53)
-  %dh = uitofp i64 %high to double
-  %dl = uitofp i64 %low to double
-  %z = trunc i128 %zeros to i64
-  %zs = sub i64 959, %z
-  %zb = shl i64 %zs, 52
-  %scale = bitcast i64 %zb to double
-  %fh = fmul double %dh, %scale
-  %dls = fmul double %dl, 0x3CA0000000000000
-  %fl = fmul double %dls, %scale
-  %rh = fmul double %fh, HALF_PI
-  %mrh = fneg double %rh
-  %er = call double @llvm.fma.f64(double %fh, double HALF_PI, double %mrh)
-  %e1 = call double @llvm.fma.f64(double %fh, double HALF_PI_LOW, double %er)
-  %rl = call double @llvm.fma.f64(double %fl, double HALF_PI, double %e1)
-  %nh = fneg double %rh
-  %nl = fneg double %rl
-  %oh = select i1 %negative, double %nh, double %rh
-  %ol = select i1 %negative, double %nl, double %rl
-  %r0 = insertvalue {double, double, i64} poison, double %oh, 0
-  %r1 = insertvalue {double, double, i64} %r0, double %ol, 1
-  %r2 = insertvalue {double, double, i64} %r1, i64 %q, 2
-  ret {double, double, i64} %r2"""

@@ -327,3 +327,57 @@ def test_tiles_of_amx_do_not_outlive_a_question() -> None:
         assert "ldtilecfg" in lines[n + 1]
         before = "\n".join(lines[:n])
         assert before.rfind("tilestored") > before.rfind("tdpbf16ps") or "tilezero" not in before
+
+
+# Counts how often the native call asks the system for memory, and stops runs of many arguments.
+_COUNTED = """
+import ctypes
+import numpy as np
+from hlo.backend.linking import jit, native
+
+allocate, sizes = ctypes.CDLL(None).posix_memalign, []
+allocate.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+
+@ctypes.CFUNCTYPE(ctypes.c_int, *allocate.argtypes)
+def counted(place, alignment, size):
+    sizes.append(size)
+    return allocate(place, alignment, size)
+
+def define(name, address):
+    own = ctypes.cast(counted, ctypes.c_void_p).value
+    jit.define_symbol(name, own if name == "posix_memalign" else address)
+
+native.define_symbol = define
+import hlo
+from hlo.errors import HloError
+
+COUNT = 200
+rest = "".join(f"  p{k} = s32[] parameter({k})\\n" for k in range(1, COUNT))
+program = hlo.compile(hlo.parse('''HloModule m
+c {
+  s = s32[] parameter(0)
+  z = s32[] constant(0)
+  ROOT r = pred[] compare(s, z), direction=GE
+}
+b {
+  s = s32[] parameter(0)
+  m = s32[] constant(7)
+  ROOT r = s32[] and(s, m)
+}
+ENTRY e {
+  p0 = s32[] parameter(0)
+''' + rest + '''  ROOT w = s32[] while(p0), condition=c, body=b
+}'''), passes="")
+for _ in range(3):
+    try:
+        program(*[np.int32(3)] * COUNT, timeout=0.05)
+    except HloError:
+        pass
+print(len(sizes))
+"""
+
+
+def test_a_stopped_call_gives_its_own_memory_back() -> None:
+    """Lists of many arguments lie in a block of the free list: the next call finds it there."""
+    command = [sys.executable, "-c", _COUNTED]
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "1\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
@@ -12,8 +13,6 @@ from hlo.backend.kernels.contraction.loops import (
     advanced,
     buffer_address,
     kernel_function,
-    loop,
-    ranged,
     split_index,
     strided,
     times,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo.backend.ir.control import loop, ranged, remembering, when
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
@@ -14,14 +15,10 @@ from hlo.backend.kernels.contraction.loops import (
     buffer_address,
     clipped,
     kernel_function,
-    loop,
-    ranged,
-    remembering,
     shared,
     split_index,
     strided,
     times,
-    when,
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import element_address

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo.backend.ir.control import when
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
-from hlo.backend.kernels.contraction.loops import buffer_address, kernel_function, when
+from hlo.backend.kernels.contraction.loops import buffer_address, kernel_function
 from hlo.backend.kernels.contraction.not_finite import note_not_finite, note_number, vectors_of
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
 from hlo.backend.kernels.contraction.ring import Parts, Ring, narrowed

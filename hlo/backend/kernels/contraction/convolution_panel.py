@@ -12,11 +12,12 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.backend.ir.control import each
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution_form import Form
-from hlo.backend.kernels.contraction.loops import add, advanced, each, times
+from hlo.backend.kernels.contraction.loops import add, advanced, times
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
 from hlo.backend.kernels.contraction.transpose import transposed
 

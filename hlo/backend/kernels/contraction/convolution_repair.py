@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo.backend.ir.control import ranged, when
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
@@ -22,9 +23,7 @@ from hlo.backend.kernels.contraction.loops import (
     advanced,
     buffer_address,
     kernel_function,
-    ranged,
     times,
-    when,
 )
 
 

@@ -12,20 +12,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from hlo.backend.ir.control import loop, when_rest
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa import assembly
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.kernels.contraction.assembly import REACH, tile_assembly
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    divided,
-    loop,
-    times,
-    when_rest,
-)
+from hlo.backend.kernels.contraction.loops import add, advanced, divided, times
 from hlo.backend.kernels.contraction.packing import each_vector, pack
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address, is_plain

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.kernel import Kernel, Sums
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
@@ -25,8 +26,6 @@ from hlo.backend.kernels.contraction.loops import (
     clipped,
     divided,
     kernel_function,
-    loop,
-    ranged,
     split_index,
     strided,
     times,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.backend.ir.control import loop, looped, void, when_rest
 from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.lane_masks import below, iota
@@ -18,13 +19,9 @@ from hlo.backend.kernels.contraction.loops import (
     advanced,
     copied_bytes,
     divided,
-    loop,
-    looped,
     split_index,
     strided,
     times,
-    void,
-    when_rest,
 )
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import (

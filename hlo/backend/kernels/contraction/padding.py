@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
@@ -17,8 +18,6 @@ from hlo.backend.kernels.contraction.loops import (
     add,
     buffer_address,
     kernel_function,
-    loop,
-    ranged,
     split_index,
     times,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.backend.ir.control import ranged
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, extent
@@ -14,7 +15,6 @@ from hlo.backend.kernels.contraction.loops import (
     buffer_address,
     clipped,
     kernel_function,
-    ranged,
     split_index,
     strided,
     times,

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.ir.control import each, loop, remembering, when
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import (
@@ -38,15 +39,11 @@ from hlo.backend.kernels.contraction.loops import (
     buffer_address,
     clipped,
     divided,
-    each,
     kernel_function,
-    loop,
-    remembering,
     shared,
     split_index,
     strided,
     times,
-    when,
 )
 from hlo.backend.kernels.contraction.microkernel import (
     DepthAxis,

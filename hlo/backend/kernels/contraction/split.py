@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.kernel import Kernel, Sums
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
@@ -21,8 +22,6 @@ from hlo.backend.kernels.contraction.loops import (
     clipped,
     divided,
     kernel_function,
-    loop,
-    ranged,
     times,
 )
 from hlo.backend.kernels.contraction.result import Epilogue, Result

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from hlo.backend.ir.control import when
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.loops import buffer_address, times, when
+from hlo.backend.kernels.contraction.loops import buffer_address, times
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.columns import nan_finding, pairing, turning

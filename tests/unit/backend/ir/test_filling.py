@@ -65,7 +65,7 @@ def test_kernels_share_a_table_and_one_function_fills_all() -> None:
     assert text.count(f"{table} = global [65540 x i16] zeroinitializer") == 1
     declared = ["".join(k.declarations).count(f"{table} = external") for k in program.kernels]
     assert declared == [1, 1]
-    assert text.count("define i32 @hlo_fill(ptr %frame)") == 1
+    assert text.count("define i32 @hlo_fill(") == 1
     assert text.count(f"call void {table}.fill()") == 1
 
 

@@ -1,0 +1,86 @@
+"""Layouts: memory that native code and Python both know, and Python's and NumPy's objects.
+
+What writes native code loads and stores these fields; call_record.py fills the words of the call's,
+and native.py looks whether objects are laid out so. Sources: CPython's and NumPy's headers.
+"""
+
+from __future__ import annotations
+
+from hlo.backend.ir.words import Field
+from hlo.backend.planning.slots import SLOT_DEADLINE, SLOT_FUEL, SLOT_MAIN, SLOT_NEXT, SLOT_STOP
+
+
+class Record:
+    """The call record. frames: a stack of idle frames' addresses, their number first. slow: the
+    Python callable for what is not as expected. waker: 0, or what to call early, before arguments
+    are checked: threads take their time to wake. stopped: the Python callable that raises what a
+    run ends with that stopped for another reason than an exception.
+    """
+
+    nargs = Field(0)
+    nresults = Field(8)
+    frames = Field(16, "ptr")
+    entry = Field(24, "ptr")
+    slow = Field(32, "ptr")
+    flags = Field(40)
+    argument_slots = Field(48, "ptr")
+    argument_count = Field(56)
+    result_slots = Field(64, "ptr")
+    result_count = Field(72)
+    arguments = Field(80, "ptr")
+    results = Field(88, "ptr")
+    waker = Field(96, "ptr")
+    stopped = Field(104, "ptr")
+    words = 14
+
+
+class Row:
+    """An argument or a result in the call record. Of an argument: the kind of number and the type
+    of NumPy's scalars that are taken (scalar_ir); of a result, in the place of the kind: the number
+    of the argument in whose memory it is, plus one. given: whether that memory is given away.
+    """
+
+    dtype = Field(0, "ptr")
+    rank = Field(8)
+    sizes = Field(16, "ptr")
+    bytes = Field(24)
+    kind = Field(32)
+    partner = Field(32)
+    scalar = Field(40, "ptr")
+    given = Field(48)
+    words = 7
+
+
+class Relocation:
+    """An address that goes into a frame's table: the slot, the number of the argument or result."""
+
+    slot = Field(0)
+    number = Field(8)
+    words = 2
+
+
+class Object:
+    """A Python object; numbers begin behind it."""
+
+    type = Field(8, "ptr")
+    content = Field(16, "ptr")
+
+
+class Array:
+    """NumPy's array."""
+
+    data = Field(16, "ptr")
+    rank = Field(24, "i32")
+    sizes = Field(32, "ptr")
+    dtype = Field(56, "ptr")
+    flags = Field(64, "i32")
+
+
+class Frame:
+    """The header of a frame's table (slots.py)."""
+
+    stop = Field(8 * SLOT_STOP)
+    fuel = Field(8 * SLOT_FUEL)
+    next = Field(8 * SLOT_NEXT)
+    deadline = Field(8 * SLOT_DEADLINE)
+    main = Field(8 * SLOT_MAIN, "ptr")
