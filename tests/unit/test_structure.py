@@ -17,7 +17,7 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 LAYERS = (
     ("source", "garbage", "once", "forking"),
     ("errors", "error_codes"),
-    ("memory",),
+    ("memory", "cache"),
     ("ir",),
     ("machine",),
     ("attributes",),
