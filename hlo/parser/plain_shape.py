@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from hlo.ir.dtype import DTYPES
 from hlo.ir.layout import Layout
 from hlo.ir.shape import Shape
-
-_INTS = r"(?:[0-9]{1,18}(?:,[0-9]{1,18})*)?"
-# Without a layout, what follows tells that none is to come.
-PLAIN = re.compile(
-    rf"[a-z0-9]+\[{_INTS}\](?:\{{[0-9]{{1,18}}(?:,[0-9]{{1,18}})*\}}|(?=[,)}}]| [A-Za-z%]))"
-)
-_PARTS = re.compile(rf"([a-z0-9]+)\[({_INTS})\](?:\{{({_INTS})\}})?")
+from hlo.parser.terminals import pattern
 
 
 @lru_cache(maxsize=1 << 15)
 def plain_shape(text: str) -> Shape | None:
-    """The shape, None where the text is another form or not right."""
-    match = _PARTS.fullmatch(text)
-    if match is None:
+    """The shape that a SHAPE says, None where the text is another form or not right."""
+    match = pattern("@SHAPE").match(f"{text},")  # whatever follows a whole text, no layout does
+    if match is None or match.end() != len(text):
         return None
-    name, dims_text, order_text = match.groups()
+    name, _, rest = text.partition("[")
+    sizes, _, order = rest.partition("]")
     dtype = DTYPES.get(name)
     if dtype is None or not dtype.is_array:
         return None
-    dims = tuple(map(int, dims_text.split(","))) if dims_text else ()
-    if order_text is None:
+    dims = tuple(map(int, sizes.split(","))) if sizes else ()
+    if not order:
         return Shape.array(dtype, dims)
-    order = tuple(map(int, order_text.split(","))) if order_text else ()
-    if not order or len(order) != len(dims):
+    minor_to_major = tuple(map(int, order[1:-1].split(",")))
+    if len(minor_to_major) != len(dims):
         return None
-    return Shape.array(dtype, dims, layout=Layout(order))
+    return Shape.array(dtype, dims, layout=Layout(minor_to_major))
