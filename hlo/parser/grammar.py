@@ -22,18 +22,10 @@ FILE = "tables.json"
 FORM = 1  # of the data, and of how they are made
 SOURCES = ("hlo.lark", "attributes.lark")
 STARTS = (
-    "module_text",
-    "computations_text",
-    "instruction_text",
-    "header_prefix",
-    "tables_prefix",
-    "computation_prefix",
-    "instruction_prefix",
-    "operands_text",
-    "attributes_text",
-    "literal_text",
+    "module_text", "computations_text", "instruction_text", "header_prefix", "tables_prefix",
+    "computation_prefix", "instruction_prefix", "operands_text", "attributes_text", "literal_text",
     "shape_text",
-)
+)  # fmt: skip
 _KIND = re.compile(r"^(kind_\w+):", re.MULTILINE)
 
 

@@ -10,12 +10,15 @@ A plain array shape such as `f32[2,3]{1,0}` is one token, SHAPE.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from hlo.attributes.escape import dict_end, unquoted
 from hlo.errors import Violation
+from hlo.ir.dtype import DTYPES
+from hlo.ir.layout import Layout
+from hlo.ir.shape import Shape
 from hlo.once import once
 from hlo.parser.lark_machine import END as END
-from hlo.parser.plain_shape import plain_shape
 from hlo.parser.terminals import pattern, punctuation, words
 
 
@@ -53,11 +56,12 @@ def _token() -> re.Pattern[str]:
 class Lexer:
     """Tokens of one text, one at a time; the caller holds the position."""
 
-    __slots__ = ("_match", "_words", "text")
+    __slots__ = ("_match", "_signs", "_words", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._match = _token().match
+        self._signs = punctuation()
         self._words = words()
 
     def token(self, at: int, previous: str = "") -> Token:
@@ -74,7 +78,7 @@ class Lexer:
                 return Token("TRANSPOSED", value, start, end)  # of an iota
             return self._word(value, start, end)
         if kind == _PUNCTUATION:
-            kind = punctuation()[value]
+            kind = self._signs[value]
             if kind == "LBRACE" and previous == "RSQB" and self._opens_layout(end):
                 kind = "LAYOUT"
         elif kind == "STRING":
@@ -131,6 +135,26 @@ class Lexer:
 
     def _opens_layout(self, at: int) -> bool:
         return self.token(at).type in ("INT", "COLON")
+
+
+@lru_cache(maxsize=1 << 15)
+def plain_shape(text: str) -> Shape | None:
+    """The shape that a SHAPE says, each text read once; None for another form, or a wrong one."""
+    match = pattern("@SHAPE").match(f"{text},")  # whatever follows a whole text, no layout does
+    if match is None or match.end() != len(text):
+        return None
+    name, _, rest = text.partition("[")
+    sizes, _, order = rest.partition("]")
+    dtype = DTYPES.get(name)
+    if dtype is None or not dtype.is_array:
+        return None
+    dims = tuple(map(int, sizes.split(","))) if sizes else ()
+    if not order:
+        return Shape.array(dtype, dims)
+    minor_to_major = tuple(map(int, order[1:-1].split(",")))
+    if len(minor_to_major) != len(dims):
+        return None
+    return Shape.array(dtype, dims, layout=Layout(minor_to_major))
 
 
 def _well_escaped(value: str) -> bool:

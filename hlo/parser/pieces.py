@@ -20,9 +20,8 @@ from hlo.parser.build import ModuleBuilder, Scope
 from hlo.parser.engine import Machine
 from hlo.parser.kinds import attribute_kind
 from hlo.parser.lark_machine import last_part
-from hlo.parser.lexer import Token
+from hlo.parser.lexer import Token, plain_shape
 from hlo.parser.literals import LiteralTokens
-from hlo.parser.plain_shape import plain_shape
 from hlo.parser.printed import METADATA, printed_literal, printed_metadata
 from hlo.parser.terminals import pattern, words
 
@@ -52,7 +51,7 @@ class Declined(Exception):
     """Fast reading meets what it does not read; token by token is the way."""
 
 
-def _read(rule: str, text: str, first: Token | None = None) -> object:
+def read_piece(rule: str, text: str, first: Token | None = None) -> object:
     """The value of the last part of a start rule; raises Fault."""
     with reading(NOWHERE) as (actions, callbacks):
         return last_part(Machine(rule, text, 0, actions, callbacks).run(first=first))
@@ -79,7 +78,7 @@ def shape_piece(text: str) -> Shape:
     """A shape; raises Fault."""
     found = plain_shape(text) or _shapes.get(text)
     if found is None:
-        read = _read("shape_text", text)
+        read = read_piece("shape_text", text)
         assert isinstance(read, Shape), "what the rules of shapes give"
         found = read
         _shapes.keep(text, text, found)
@@ -95,7 +94,7 @@ def literal_piece(text: str, shape: Shape) -> Literal:
     if len(text) > LONG_LITERAL:
         found = printed_literal(text, shape)
     if found is None:
-        tokens = _read("literal_text", text)
+        tokens = read_piece("literal_text", text)
         assert isinstance(tokens, LiteralTokens), "what rule literal gives"
         found = tokens.literal(shape)
     _literals.keep(key, text, found)
@@ -176,7 +175,7 @@ def _attribute(opcode: str, text: str) -> List:
         return metadata, ()
     found = _called(opcode, text)
     if found is None:
-        written = _read("attributes_text", text, Token("IDENT", opcode, 0, 0))
+        written = read_piece("attributes_text", text, Token("IDENT", opcode, 0, 0))
         assert isinstance(written, list), "what rule attributes gives"
         found = _built(opcode, written)
     _lists.keep((opcode, text), text, found)

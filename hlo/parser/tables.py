@@ -73,28 +73,22 @@ class _Rows(dict[int, dict[str, Step]]):
     def __init__(self, lines: Sequence[str], rules: Sequence[PlainRule]) -> None:
         super().__init__()
         self._lines = lines
-        self._reductions = _Reductions(rules)
+        self._rules = rules
+        self._reductions: dict[int, Reduction] = {}
 
     def __missing__(self, state: int) -> dict[str, Step]:
         row: dict[str, Step] = {}
         line = self._lines[state]
         for part in line.split(";") if line else ():  # a text's last state goes nowhere
             code, *kinds = part.split()
-            number = int(code)
-            step = shift(number) if number >= 0 else reduction(self._reductions[-1 - number])
-            row.update(dict.fromkeys(kinds, step))
+            row.update(dict.fromkeys(kinds, self._step(int(code))))
         return self.setdefault(state, row)  # whole: other threads may be looking
 
-
-class _Reductions(dict[int, Reduction]):
-    """Rules by their number, made when first looked up."""
-
-    def __init__(self, rules: Sequence[PlainRule]) -> None:
-        super().__init__()
-        self._rules = rules
-
-    def __missing__(self, number: int) -> Reduction:
-        return self.setdefault(number, Reduction(self._rules[number]))
+    def _step(self, code: int) -> Step:
+        if code >= 0:
+            return shift(code)
+        found = self._reductions.get(code) or Reduction(self._rules[-1 - code])
+        return reduction(self._reductions.setdefault(code, found))
 
 
 class Tables:
