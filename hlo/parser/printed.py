@@ -24,7 +24,7 @@ from hlo.parser.literals import integers, rounded, stored
 from hlo.parser.terminals import SHORT_INT, pattern
 
 METADATA = ", metadata={"
-_FIELD = rf"(@ATTR)(@STRING|{SHORT_INT})"
+_FIELD = rf"(@IDENT)@EQUAL(@STRING|{SHORT_INT})"
 _FIELDS = rf"{re.escape(METADATA)}((?:(?:@COMMA)? ?@ATTR(?:@STRING|{SHORT_INT}))*+)@RBRACE"
 _NAME = rf"(?m)^{SHORT_INT} (@STRING)$"
 _SECTIONS = "".join(
@@ -54,7 +54,7 @@ def printed_metadata(text: str) -> Metadata | None:
             found[key] = unquoted(value) if value[0] in "\"'" else int(value)
     except Violation:
         return None
-    return metadata_of({key[:-1]: value for key, value in found.items()})
+    return metadata_of(found)
 
 
 def printed_tables(text: str, at: int) -> tuple[StackFrames, int] | None:
