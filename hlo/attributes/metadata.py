@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -55,6 +55,14 @@ def build_metadata(tree: Tree) -> Metadata:
     """From rule kind_metadata."""
     found = {key: _field(key, field) for key, field in fields(tree, "metadata_field")}
     return Metadata(**found)  # type: ignore[arg-type]  # _field gives each its type
+
+
+def metadata_of(fields: Mapping[str, str | int]) -> Metadata | None:
+    """From strings and 32-bit numbers; None where a field is another one."""
+    for key, value in fields.items():
+        if key not in (_STRINGS if isinstance(value, str) else _NUMBERS):
+            return None
+    return Metadata(**fields)  # type: ignore[arg-type]  # each key with a value of its own type
 
 
 def _field(key: str, field: Tree) -> object:

@@ -5,7 +5,7 @@ Frames are numbered from 1 by position; a metadata's stack_frame_id points at on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -17,8 +17,8 @@ from hlo.attributes.tree import Tree, ints_of, key_of, token_type
 from hlo.errors import Violation
 
 T = TypeVar("T")
-_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
-_FRAME = ("file_location_id", "parent_frame_id")
+LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
+FRAME = ("file_location_id", "parent_frame_id")
 
 
 class FileLocation(Struct, frozen=True):
@@ -51,15 +51,30 @@ class StackFrames(Struct, frozen=True):
 def build_stack_frames(tree: Tree) -> StackFrames:
     """From rule tables: four keywords, each followed by its section."""
     files, functions, locations, frames = (p for p in tree.children if not token_type(p))
-    return StackFrames(
+    return stack_frames(
         _names(files),  # type: ignore[arg-type]  # a tree, as all below
         _names(functions),  # type: ignore[arg-type]  # a tree
-        tuple(FileLocation(*row) for row in _rows(locations, _LOCATION)),  # type: ignore[arg-type]  # a tree
-        tuple(StackFrame(at, parent - 1) for at, parent in _rows(frames, _FRAME)),  # type: ignore[arg-type]  # a tree
+        _rows(locations, LOCATION),  # type: ignore[arg-type]  # a tree
+        _rows(frames, FRAME),  # type: ignore[arg-type]  # a tree
     )
 
 
-def _names(section: Tree) -> tuple[str, ...]:
+def stack_frames(
+    files: Iterable[str],
+    functions: Iterable[str],
+    locations: Iterable[Sequence[int]],
+    frames: Iterable[Sequence[int]],
+) -> StackFrames:
+    """The tables of names and of numbers as the text has them, in the order of their fields."""
+    return StackFrames(
+        tuple(files),
+        tuple(functions),
+        tuple(FileLocation(*row) for row in locations),
+        tuple(StackFrame(at, parent - 1) for at, parent in frames),
+    )
+
+
+def _names(section: Tree) -> list[str]:
     """In order; a number without a string stands for the empty one."""
     names: list[str] = []
     for part in section.children:
@@ -67,7 +82,7 @@ def _names(section: Tree) -> tuple[str, ...]:
             names.append("")
         elif token_type(part) == "STRING":
             names[-1] = unquoted(str(part.value))  # type: ignore[attr-defined]  # a token
-    return tuple(names)
+    return names
 
 
 def _rows(section: Tree, keys: tuple[str, ...]) -> Iterator[list[int]]:

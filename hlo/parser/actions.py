@@ -22,14 +22,15 @@ from hlo.parser.asynchronous import unknown_opcode
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.engine import Fault, callbacks_for
 from hlo.parser.kinds import HEADER, attribute_kind, is_opcode
+from hlo.parser.lark_machine import Callbacks
 from hlo.parser.lexer import Token
 from hlo.parser.literals import LiteralTokens
 from hlo.parser.shapes import number
-from hlo.parser.stacks import Callbacks
 from hlo.source import Source, Span
 
 Place = tuple[int, int]
-_NOTHING = ModuleBuilder(Source("", ""))  # what idle actions hold
+THREAD = "execution_thread="  # the attribute of a computation
+NOWHERE = ModuleBuilder(Source("", ""))  # for what is read alone, in no computation
 
 
 class Written:
@@ -187,7 +188,7 @@ class Actions:
 
     def thread(self, parts: list[Token]) -> str:
         key, value = parts
-        if key.value != "execution_thread=":
+        if key.value != THREAD:
             message = (
                 f"{key.value[:-1]} is not an attribute of a computation, expected execution_thread"
             )
@@ -195,6 +196,8 @@ class Actions:
         return unquoted(value.value)
 
     def body_start(self, parts: list[Token]) -> Scope:
+        if not self.builder.scopes:
+            raise Poisoned
         return self.builder.open("_", parts[0].start_pos)
 
     def computation_body(self, parts: list[object]) -> str:
@@ -422,7 +425,7 @@ def reading(builder: ModuleBuilder) -> Iterator[tuple[Actions, Callbacks]]:
     try:
         yield actions, callbacks
     finally:
-        actions.begin(_NOTHING)
+        actions.begin(NOWHERE)
         _idle.append((actions, callbacks))
 
 

@@ -4,7 +4,7 @@
 
 References are resolved at once: an operand, a control predecessor, a computation must be complete
 before it is named (HLO_TEXT.md 2.4, 2.5). What is wrong raises Violation, its role saying where;
-both readers of text (actions.py, outline.py) stand above this file and know the places.
+both readers of text (actions.py, lines.py) stand above this file and know the places.
 """
 
 from __future__ import annotations

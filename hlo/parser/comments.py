@@ -7,10 +7,9 @@ import re
 from msgspec import Struct
 
 from hlo.parser.lexer import END, Lexer
+from hlo.parser.terminals import pattern
 
-# `/*index=5*/` and `/*i0=0*/` are left out: the printer writes those itself.
-_COMMENT = re.compile(r"/\*(?!index=\d+\*/|i\d+=\d+\*/)(?s:.*?)\*/|//[^\r\n]*")
-_PRINTED = re.compile(r"/\*(?:index|i\d+)=\d+\*/")
+_PRINTED = re.compile(r"/\*(?:index|i\d+)=\d+\*/")  # `/*index=5*/`, `/*i0=0*/`
 
 
 class Comment(Struct, frozen=True):
@@ -30,7 +29,9 @@ def comments(text: str) -> list[Comment]:
     lexer, at, previous = Lexer(text), 0, ""
     while True:
         token = lexer.token(at, previous)
-        for match in _COMMENT.finditer(text, at, token.start_pos):
+        for match in pattern("@COMMENT").finditer(text, at, token.start_pos):
+            if _PRINTED.fullmatch(match[0]):
+                continue
             line = text.rfind("\n", 0, match.start()) + 1
             found.append(Comment(match[0], *match.span(), line >= at))
         if token.type == END:

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lark.exceptions import UnexpectedToken
-
-from hlo.once import once
 from hlo.ops.table import OPS
-from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode, marker
+from hlo.parser.grammar import marker
+from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
+from hlo.parser.lark_machine import Action, Callbacks, Reduction, UnexpectedToken, action, stacks
 from hlo.parser.lexer import END, Lexer, Token
-from hlo.parser.stacks import Callbacks, Reduce, reduce, stacks
-from hlo.parser.tables import Reduction, Tables, kept
+from hlo.parser.tables import tables
 from hlo.parser.wording import described, misread, near, no_shape, reserved, spelled
 
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
@@ -154,13 +152,7 @@ def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
     return Fault("unknown-opcode", message, *place, help=near(opcode, OPS))
 
 
-@once
-def tables() -> Tables:
-    """The tables, read when the first text is."""
-    return Tables(kept())
-
-
-class _Bound(dict[object, Reduce]):
+class _Bound(dict[object, Action]):
     """What reductions call, made when the machine first reduces by a rule."""
 
     def __init__(self, actions: object) -> None:
@@ -170,8 +162,8 @@ class _Bound(dict[object, Reduce]):
     def __bool__(self) -> bool:
         return True  # Lark would call nothing
 
-    def __missing__(self, reduction: Reduction) -> Reduce:
-        made = self[reduction] = reduce(reduction.rule(), self._actions)
+    def __missing__(self, reduction: Reduction) -> Action:
+        made = self[reduction] = action(reduction.rule(), self._actions)
         return made
 
 

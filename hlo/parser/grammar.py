@@ -1,129 +1,67 @@
-"""The grammar, and what Lark makes of it: `python -m hlo.parser.grammar` writes tables.json.
+"""The grammar as one text, its digest, and what Lark makes of it as data.
 
-    hlo.lark + outline.lark + attributes.lark + one `value` alternative per attribute kind
-        --Lark--> LALR tables --plain--> tables.json
+    hlo.lark + attributes.lark + one `value` alternative per attribute kind --Lark--> tables
 
-A process that parses reads the file alone (tables.py). States and rules are numbered in an order
-that follows from the grammar, so that every version of Lark gives the same bytes.
+The data begin with a digest of the text and of what compiled it: tables.py takes them by it, from
+the package (a build puts them there, and `python -m hlo.parser.grammar`, for a source tree) or from
+the cache, and has them made where neither has them. Imports no other third party: a build loads it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from importlib import resources
+import hashlib
+import pkgutil
+import re
+from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from lark import Lark
-from lark.grammar import Rule, RuleOptions, Symbol, Terminal
-from msgspec.structs import astuple, fields
+from hlo.parser.lark_machine import VERSION, compiled
 
-from hlo.parser.kinds import all_kinds, marker
-from hlo.parser.lexer import END
-from hlo.parser.tables import DROPPED, FILE, Plain, PlainRule
-
+FILE = "tables.json"
+FORM = 1  # of the data, and of how they are made
+SOURCES = ("hlo.lark", "attributes.lark")
 STARTS = (
-    "module_text",
-    "computations_text",
-    "instruction_text",
-    "header_prefix",
-    "tables_prefix",
-    "computation_prefix",
-    "instruction_prefix",
-    "operands_text",
-    "attributes_text",
-    "literal_text",
+    "module_text", "computations_text", "instruction_text", "header_prefix", "tables_prefix",
+    "computation_prefix", "instruction_prefix", "operands_text", "attributes_text", "literal_text",
     "shape_text",
-    "outline",
-)
+)  # fmt: skip
+_KIND = re.compile(r"^(kind_\w+):", re.MULTILINE)
+
+
+def packaged(name: str) -> bytes:
+    """A file of this package; b"" where it is not there."""
+    try:
+        return pkgutil.get_data("hlo.parser", name) or b""
+    except OSError:
+        return b""
 
 
 def grammar_text() -> str:
-    """The whole grammar: the files, and `value` with an alternative for every kind."""
-    folder = resources.files("hlo.parser")
-    parts = [(folder / f).read_text() for f in ("hlo.lark", "outline.lark", "attributes.lark")]
-    rules = sorted({kind.rule for kind in all_kinds()})
+    """The whole grammar: the files, and `value` with an alternative for each rule of a kind."""
+    text = "\n".join(packaged(name).decode() for name in SOURCES)
+    rules = sorted(_KIND.findall(text))
     values = "\n     | ".join(f"{marker(rule)} {rule}" for rule in rules)
-    parts.append(f"value: {values}\n")
-    parts += [f"{marker(rule)}: /as {rule}/\n" for rule in rules]
-    return "\n".join(parts)
+    markers = "".join(f"{marker(rule)}: /as {rule}/\n" for rule in rules)
+    return f"{text}\nvalue: {values}\n{markers}"
 
 
-def compiled(text: str, starts: Sequence[str] = STARTS) -> Plain:
-    """The tables of a grammar, from Lark."""
-    return plain(
-        Lark(text, parser="lalr", lexer="basic", start=list(starts), maybe_placeholders=False)
-    )
+def marker(rule: str) -> str:
+    """The terminal that the machine puts in front of a value, to say which rule it follows."""
+    return "AS_" + rule.upper()
 
 
-def plain(grammar: Lark) -> Plain:
-    """What the machine needs of a grammar."""
-    table: Any = grammar.parser.parser._parse_table  # Lark offers no public door to its tables
-    rows = {s: {str(k): aim for k, (_, aim) in row.items()} for s, row in table.states.items()}
-    order = _reached(rows, table.start_states)
-    states = {state: number for number, state in enumerate(order)}
-    written = {id(rule): _plain_rule(rule) for r in rows.values() for rule in _reduced_by(r)}
-    rules = sorted(set(written.values()), key=astuple)
-    codes = {rule: -1 - number for number, rule in enumerate(rules)}
-    asks, finals, lines = [], [], []
-    for state in order:
-        kinds: dict[int, list[str]] = {}
-        for kind, aim in sorted(rows[state].items()):
-            code = codes[written[id(aim)]] if isinstance(aim, Rule) else states[aim]
-            kinds.setdefault(code, []).append(kind)
-        lines.append("; ".join(f"{code} {' '.join(kinds[code])}" for code in sorted(kinds)))
-        if any(kind == "DICT" or kind.startswith("AS_") for kind in rows[state]):
-            asks.append(states[state])
-        if rows[state].keys() == {END}:
-            finals.append(states[state])
-    starts = {name: states[state] for name, state in sorted(table.start_states.items())}
-    ends = {name: states[state] for name, state in sorted(table.end_states.items())}
-    return Plain(starts, ends, asks, finals, rules, lines)
+def digest(text: str) -> str:
+    """What the tables of a grammar are named by."""
+    return hashlib.sha256(f"{FORM} {VERSION}\n{text}".encode()).hexdigest()
 
 
-def _reached(rows: dict[int, dict[str, Any]], starts: dict[str, int]) -> list[int]:
-    """The states in the order in which a walk from the starts, by name, meets them."""
-    order = dict.fromkeys(state for _, state in sorted(starts.items()))
-    waiting = list(order)
-    for state in waiting:  # it grows meanwhile
-        for _, aim in sorted(rows[state].items(), key=lambda entry: entry[0]):
-            if not isinstance(aim, Rule) and aim not in order:
-                order[aim] = None
-                waiting.append(aim)
-    return waiting
-
-
-def _reduced_by(row: dict[str, Any]) -> list[Rule]:
-    return [aim for aim in row.values() if isinstance(aim, Rule)]
-
-
-def _plain_rule(rule: Rule) -> PlainRule:
-    options = rule.options
-    known = RuleOptions(options.keep_all_tokens, options.expand1)
-    assert vars(options) == vars(known), f"{rule}: options that tables.json cannot say"
-    words = " ".join(map(_word, rule.expansion))
-    name, alias = str(rule.origin.name), str(rule.alias or "")
-    return PlainRule(name, words, alias, options.keep_all_tokens, options.expand1)
-
-
-def _word(symbol: Symbol) -> str:
-    dropped = isinstance(symbol, Terminal) and symbol.filter_out
-    return f"{DROPPED if dropped else ''}{symbol.name}"
-
-
-def file_text(tables: Plain) -> str:
-    """The file's text: JSON, a line for each rule and each state."""
-    parts = []
-    for field in fields(Plain):
-        value = getattr(tables, field.name)
-        if field.name in ("rules", "states"):
-            rows = [json.dumps(row if isinstance(row, str) else astuple(row)) for row in value]
-            parts.append(f'"{field.name}": [\n' + ",\n".join(rows) + "\n]")
-        else:
-            parts.append(f'"{field.name}": {json.dumps(value)}')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+def made(text: str, starts: Iterable[str] = STARTS) -> bytes:
+    """The tables of a grammar, as JSON; a third of a second."""
+    data = {"digest": digest(text), **compiled(text, starts)}
+    json = import_module("json")  # that they are read by is quicker, and no part of a build
+    return str(json.dumps(data, separators=(",", ":"))).encode()
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name(FILE).write_text(file_text(compiled(grammar_text())))
+    Path(__file__).with_name(FILE).write_bytes(made(grammar_text()))

@@ -11,14 +11,12 @@ import pkgutil
 from collections.abc import Mapping
 from functools import lru_cache
 
-import hlo.attributes
 import hlo.ops
 from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.names import COMPUTATION
 from hlo.attributes.result_accuracy import RESULT_ACCURACY
 from hlo.attributes.scalars import STRING
-from hlo.once import once
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS, TAKES_RESULT_ACCURACY
 from hlo.ops.module_attributes import MODULE_ATTRS
 from hlo.ops.table import OPS
@@ -52,22 +50,6 @@ _ASYNC: Mapping[str, Mapping[str, AttributeKind]] = {
 for _module in pkgutil.iter_modules(hlo.ops.__path__):
     if _module.name not in READERS:
         importlib.import_module(f"hlo.ops.{_module.name}")  # each enters its rows
-
-
-def marker(rule: str) -> str:
-    """The terminal that the lexer puts in front of a value, to say which rule it follows."""
-    return "AS_" + rule.upper()
-
-
-@once
-def all_kinds() -> tuple[AttributeKind, ...]:
-    """Every kind that hlo.attributes defines."""
-    found: dict[str, AttributeKind] = {}
-    for info in pkgutil.iter_modules(hlo.attributes.__path__, "hlo.attributes."):
-        for value in vars(importlib.import_module(info.name)).values():
-            if isinstance(value, AttributeKind):
-                found[value.name] = value
-    return tuple(found[name] for name in sorted(found))
 
 
 def is_async(opcode: str) -> bool:

@@ -10,11 +10,16 @@ A plain array shape such as `f32[2,3]{1,0}` is one token, SHAPE.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from hlo.attributes.escape import dict_end, unquoted
 from hlo.errors import Violation
 from hlo.ir.dtype import DTYPES
-from hlo.parser.plain_shape import PLAIN, plain_shape
+from hlo.ir.layout import Layout
+from hlo.ir.shape import Shape
+from hlo.once import once
+from hlo.parser.lark_machine import END as END
+from hlo.parser.terminals import pattern, punctuation, words
 
 
 class Token:
@@ -32,93 +37,36 @@ class Token:
         return f"<{self.type} {self.value!r}>"
 
 
-KEYWORDS = {
-    "true": "TRUE",
-    "false": "FALSE",
-    "inf": "INF",
-    "HloModule": "HLO_MODULE",
-    "ENTRY": "ENTRY",
-    "ROOT": "ROOT",
-    "FileNames": "FILE_NAMES",
-    "FunctionNames": "FUNCTION_NAMES",
-    "FileLocations": "FILE_LOCATIONS",
-    "StackFrames": "STACK_FRAMES",
-    "maximal": "MAXIMAL",
-    "replicated": "REPLICATED",
-    "manual": "MANUAL",
-    "unknown": "UNKNOWN",
-    "unreduced": "UNREDUCED",
-    "last_tile_dim_replicate": "LAST_TILE_DIM_REPLICATE",
-    "shard_as": "SHARD_AS",
-    "shard_like": "SHARD_LIKE",
-}
-WORDS = {
-    **KEYWORDS,
-    **dict.fromkeys(DTYPES, "TYPE"),
-    "nan": "DECIMAL",
-}  # identifiers that are no IDENT
-
-PUNCTUATION = {
-    "=": "EQUAL",
-    ",": "COMMA",
-    ":": "COLON",
-    "[": "LSQB",
-    "]": "RSQB",
-    "{": "LBRACE",
-    "}": "RBRACE",
-    "(": "LPAR",
-    ")": "RPAR",
-    "*": "STAR",
-    "#": "HASH",
-    "+": "PLUS",
-    "~": "TILDE",
-    "->": "ARROW",
-    "<=": "LESS_EQUAL",
-    "?": "QUESTION",
-    "...": "ELLIPSIS",
-}
-
-BLANK = r"(?:[ \t\r\n]++|/\*[^\0]*?\*/|//[^\r\n\0]*+)*+"
-_DIM_LABELS = r"[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,}"
-_PAD = r"-?[0-9]+_-?[0-9]+(?:_[0-9]+)?"
-_PAYLOAD = r"\(0x[0-9a-fA-F]+\)"
-_TOKEN = re.compile(
-    BLANK
-    + r"(?:"
-    + r"(?P<WORD>[A-Za-z_][A-Za-z0-9_.\-]*+)"
-    + r"|(?P<NAME>%[A-Za-z_][A-Za-z0-9_.\-]*+)"
-    + r"|(?P<PUNCTUATION>->|[=,:\[\]{}()*#+~]|<=|\.\.\.)"
-    + r'|(?P<STRING>"(?:[^"\\]++|\\(?s:.))*+"|'
-    + r"'(?:[^'\\]++|\\(?s:.))*+')"
-    + r"|(?P<DECIMAL>(?=[-0-9])(?:-?(?:[0-9]+\.[0-9]*|[0-9]*\.[0-9]+|[0-9]+)[eE][+-]?[0-9]+"
-    + r"|-?(?:[0-9]+\.[0-9]*|[0-9]*\.[0-9]+)))"
-    + rf"|(?P<DIM_LABELS>{_DIM_LABELS})"
-    + r"|(?P<DXD>[0-9]+(?:x[0-9]+)+)"
-    + rf"|(?P<PAD>{_PAD}(?:x{_PAD})*)"
-    + r"|(?P<INT>-?[0-9]+)"
-    + r"|(?P<NEG_INF>-inf)"
-    + rf"|(?P<NAN>-nan(?:{_PAYLOAD})?)"
-    + r"|(?P<QUESTION>\?)"
-    + r"|(?P<ERROR>(?s:.))"
-    + r")?"
-)
-_LABELS = re.compile(_DIM_LABELS)
-_NAN = re.compile(rf"nan(?:{_PAYLOAD})?")
+_PUNCTUATION, _QUESTION = "PUNCTUATION", "QUESTION"
+# In the order in which they are tried: an INT is the beginning of most of those before it, and
+# DIM_LABELS may begin with a QUESTION.
+_TRIED = ("STRING", "DECIMAL", "DIM_LABELS", "DXD", "PAD", "INT", "NEG_INF", _QUESTION)
 _DIGITS = re.compile(r"-?[0-9]{19,}")
-END = "$END"
+
+
+@once
+def _token() -> re.Pattern[str]:
+    """Blanks, then one token, in a group named after what is known of it."""
+    signs = "|".join(f"@{kind}" for kind in punctuation().values() if kind != _QUESTION)
+    others = "".join(f"|(?P<{kind}>@{kind})" for kind in _TRIED)
+    word = f"(?P<WORD>@IDENT)|(?P<NAME>%@IDENT)|(?P<{_PUNCTUATION}>{signs})"
+    return pattern(rf"@BLANK(?:{word}{others}|(?P<ERROR>(?s:.)))?")
 
 
 class Lexer:
     """Tokens of one text, one at a time; the caller holds the position."""
 
-    __slots__ = ("text",)
+    __slots__ = ("_match", "_signs", "_words", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._match = _token().match
+        self._signs = punctuation()
+        self._words = words()
 
     def token(self, at: int, previous: str = "") -> Token:
         """The token at or after a place; `previous` is the type of the one before it."""
-        match = _TOKEN.match(self.text, at)
+        match = self._match(self.text, at)
         assert match is not None, "blanks and nothing always match"
         kind = match.lastgroup
         if kind is None:
@@ -129,8 +77,8 @@ class Lexer:
             if value == "T" and previous == "RSQB" and self._opens_parenthesis(end):
                 return Token("TRANSPOSED", value, start, end)  # of an iota
             return self._word(value, start, end)
-        if kind == "PUNCTUATION":
-            kind = PUNCTUATION[value]
+        if kind == _PUNCTUATION:
+            kind = self._signs[value]
             if kind == "LBRACE" and previous == "RSQB" and self._opens_layout(end):
                 kind = "LAYOUT"
         elif kind == "STRING":
@@ -141,15 +89,15 @@ class Lexer:
                 kind = "ERROR"
             elif kind == "INT" and len(value) > 20:
                 value = str(_number(value))  # zeros in front: Python converts no endless digits
-        return Token("DECIMAL" if kind == "NAN" else kind, value, start, end)
+        return Token(kind, value, start, end)
 
     def dict(self, at: int) -> Token | None:
         """The raw JSON dict at or after a place, if the next character is `{`."""
-        match = _TOKEN.match(self.text, at)
+        match = self._match(self.text, at)
         assert match is not None, "blanks and nothing always match"
-        if match["PUNCTUATION"] != "{":
+        if match[_PUNCTUATION] != "{":
             return None
-        start = match.start("PUNCTUATION")
+        start = match.start(_PUNCTUATION)
         end = dict_end(self.text, start)
         if end < 0:
             return Token("ERROR", "{", start, start + 1)
@@ -163,30 +111,50 @@ class Lexer:
             return Token("NAME", text[start : end + 1], start, end + 1)
         if following == "=":
             return Token("ATTR", text[start : end + 1], start, end + 1)
-        kind = WORDS.get(value)
+        kind = self._words.get(value)
         if kind == "DECIMAL":
-            match = _NAN.match(text, start)
+            match = pattern("@DECIMAL").match(text, start)
             assert match is not None, "it starts with nan"
-            kind = kind if _is_in_range("NAN", match[0]) else "ERROR"
+            kind = kind if _is_in_range("DECIMAL", match[0]) else "ERROR"
             return Token(kind, match[0], start, match.end())
         if kind is not None:
             if kind == "TYPE" and following == "[":
-                plain = PLAIN.match(text, start)
+                plain = pattern("@SHAPE").match(text, start)
                 if plain is not None and plain_shape(plain[0]) is not None:
                     return Token("SHAPE", plain[0], start, plain.end())
             return Token(kind, value, start, end)
-        if following in (">", "?") and (match := _LABELS.match(text, start)):
+        if following in (">", "?") and (match := pattern("@DIM_LABELS").match(text, start)):
             return Token("DIM_LABELS", match[0], start, match.end())
         if value == "b" and self._opens_parenthesis(end):
             return Token("BUFFER", value, start, end)
         return Token("IDENT", value, start, end)
 
     def _opens_parenthesis(self, at: int) -> bool:
-        match = _TOKEN.match(self.text, at)
-        return match is not None and match["PUNCTUATION"] == "("
+        match = self._match(self.text, at)
+        return match is not None and match[_PUNCTUATION] == "("
 
     def _opens_layout(self, at: int) -> bool:
         return self.token(at).type in ("INT", "COLON")
+
+
+@lru_cache(maxsize=1 << 15)
+def plain_shape(text: str) -> Shape | None:
+    """The shape that a SHAPE says, each text read once; None for another form, or a wrong one."""
+    match = pattern("@SHAPE").match(f"{text},")  # whatever follows a whole text, no layout does
+    if match is None or match.end() != len(text):
+        return None
+    name, _, rest = text.partition("[")
+    sizes, _, order = rest.partition("]")
+    dtype = DTYPES.get(name)
+    if dtype is None or not dtype.is_array:
+        return None
+    dims = tuple(map(int, sizes.split(","))) if sizes else ()
+    if not order:
+        return Shape.array(dtype, dims)
+    minor_to_major = tuple(map(int, order[1:-1].split(",")))
+    if len(minor_to_major) != len(dims):
+        return None
+    return Shape.array(dtype, dims, layout=Layout(minor_to_major))
 
 
 def _well_escaped(value: str) -> bool:
@@ -201,7 +169,7 @@ def _is_in_range(kind: str, value: str) -> bool:
     """Whether a number is one that the language can store (section 1.5)."""
     if kind == "INT":
         return len(value) < 19 or _int_fits(value)
-    if kind == "NAN" and "(" in value:
+    if kind == "DECIMAL" and "(" in value:
         digits = value[value.index("x") + 1 : -1].lstrip("0")
         return 0 < len(digits) <= 13
     if kind in ("PAD", "DXD"):

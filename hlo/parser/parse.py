@@ -10,11 +10,11 @@ from hlo.ir.shape import Shape
 from hlo.parser.actions import Actions, reading
 from hlo.parser.build import ModuleBuilder
 from hlo.parser.engine import Fault, Machine
+from hlo.parser.lark_machine import Callbacks
 from hlo.parser.lexer import Lexer
-from hlo.parser.outline import outlined
-from hlo.parser.pieces import Declined
+from hlo.parser.lines import read_lines
+from hlo.parser.pieces import Declined, read_piece
 from hlo.parser.recovery import next_head, resume
-from hlo.parser.stacks import Callbacks, last_part
 from hlo.source import Source, Span
 
 MOST_ERRORS = 20
@@ -41,12 +41,10 @@ def _read(source: Source, start: str) -> Module:
 
 def parse_shape(text: str) -> Shape:
     """One shape; raises HloErrors."""
-    source = Source("<shape>", text)
     try:
-        with reading(ModuleBuilder(source)) as (actions, callbacks):
-            shape = last_part(Machine("shape_text", text, 0, actions, callbacks).run())
+        shape = read_piece("shape_text", text)
     except Fault as fault:
-        raise HloErrors([_error(source, fault)]) from None
+        raise HloErrors([_error(Source("<shape>", text), fault)]) from None
     assert isinstance(shape, Shape), "what the rules of shapes give"
     return shape
 
@@ -64,7 +62,7 @@ def start_rule(text: str) -> str:
 
 def fast(source: Source, start: str) -> Module:
     """Reading line by line; raises Declined where the text is not plain or not right."""
-    builder = outlined(source, header=start == "module_text")
+    builder = read_lines(source, header=start == "module_text")
     try:
         return _finished(builder, start)
     except Violation as error:

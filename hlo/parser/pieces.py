@@ -8,7 +8,6 @@ memories are bounded: a full one is emptied.
 
 from __future__ import annotations
 
-import re
 from typing import TypeVar
 
 from hlo.attributes.kind import AttributeKind
@@ -16,57 +15,46 @@ from hlo.attributes.names import COMPUTATION
 from hlo.ir.instruction import NO_ATTRIBUTES, Attributes
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
-from hlo.parser.actions import Actions, Call, Operand, Written, check_form
+from hlo.parser.actions import NOWHERE, Written, check_form, reading
 from hlo.parser.build import ModuleBuilder, Scope
-from hlo.parser.engine import Machine, callbacks_for
+from hlo.parser.engine import Machine
 from hlo.parser.kinds import attribute_kind
-from hlo.parser.lexer import WORDS, Token
+from hlo.parser.lark_machine import last_part
+from hlo.parser.lexer import Token, plain_shape
 from hlo.parser.literals import LiteralTokens
-from hlo.parser.plain_literal import plain_literal
-from hlo.parser.plain_metadata import plain_metadata
-from hlo.parser.plain_shape import plain_shape
-from hlo.parser.stacks import Callbacks, last_part
-from hlo.source import Source
+from hlo.parser.printed import METADATA, printed_literal, printed_metadata
+from hlo.parser.terminals import pattern, words
 
 LARGEST = 1 << 15  # entries of a memory
 LONG_LITERAL = 40  # characters: shorter ones go through the grammar
 LONGEST = 4096  # characters of a text that is worth remembering
-_METADATA = ", metadata={"
-_LAST_NAME = re.compile(r"((?:, .*)?), ([a-z_]+)=(%?[A-Za-z_][A-Za-z0-9_.\-]*+)")
+# An attribute with its value: cut where a comma stands in no brackets and in no string.
+_FLAT = r"[^(){}\[\],\n\r\"'/]"
+_DEEP = r"[^(){}\[\]\n\r\"'/]"
+
+
+def _bracketed(depth: int) -> str:
+    """What stands in brackets, whichever, with strings and without comments."""
+    inner = f"|{_bracketed(depth - 1)}" if depth else ""
+    return rf"[({{\[](?:{_DEEP}++|@STRING{inner})*+[)}}\]]"
+
+
+_ATTRIBUTE = rf"@COMMA @ATTR(?:{_FLAT}++|@STRING|{_bracketed(3)})++"
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 Reference = tuple[str, AttributeKind, object]  # attribute, kind, names
+List = tuple[Attributes, tuple[Reference, ...]]  # values, and what is to be resolved
 
 
 class Declined(Exception):
     """Fast reading meets what it does not read; token by token is the way."""
 
 
-class _PieceActions(Actions):
-    """Reading outside any computation: inline bodies and nested instructions have no place."""
-
-    def body_start(self, parts: list[Token]) -> Scope:
-        raise Declined
-
-    def nested_operand(self, parts: list[Call]) -> Operand:
-        raise Declined
-
-
-_idle: list[tuple[Actions, Callbacks]] = []  # one for each thread that reads at a time
-
-
-def _read(rule: str, text: str, first: Token | None = None) -> object:
+def read_piece(rule: str, text: str, first: Token | None = None) -> object:
     """The value of the last part of a start rule; raises Fault."""
-    try:
-        actions, callbacks = _idle.pop()
-    except IndexError:
-        actions = _PieceActions(ModuleBuilder(Source("", "")))
-        callbacks = callbacks_for(actions)
-    try:
+    with reading(NOWHERE) as (actions, callbacks):
         return last_part(Machine(rule, text, 0, actions, callbacks).run(first=first))
-    finally:
-        _idle.append((actions, callbacks))
 
 
 class _Memory(dict[_Key, _Value]):
@@ -81,8 +69,8 @@ class _Memory(dict[_Key, _Value]):
 
 
 _shapes: _Memory[str, Shape] = _Memory()
-_lists: _Memory[tuple[str, str], tuple[Attributes, tuple[Reference, ...]]] = _Memory()
-_sources: _Memory[str, Attributes] = _Memory()
+_lists: _Memory[tuple[str, str], List] = _Memory()
+_metadata: _Memory[str, Attributes] = _Memory()
 _literals: _Memory[tuple[str, Shape], Literal] = _Memory()
 
 
@@ -90,7 +78,7 @@ def shape_piece(text: str) -> Shape:
     """A shape; raises Fault."""
     found = plain_shape(text) or _shapes.get(text)
     if found is None:
-        read = _read("shape_text", text)
+        read = read_piece("shape_text", text)
         assert isinstance(read, Shape), "what the rules of shapes give"
         found = read
         _shapes.keep(text, text, found)
@@ -101,10 +89,12 @@ def literal_piece(text: str, shape: Shape) -> Literal:
     """The value of a constant; raises Fault and Violation."""
     key = (text, shape)
     found = _literals.get(key)
+    if found is not None:
+        return found
+    if len(text) > LONG_LITERAL:
+        found = printed_literal(text, shape)
     if found is None:
-        found = plain_literal(text, shape) if len(text) > LONG_LITERAL else None
-    if found is None:
-        tokens = _read("literal_text", text)
+        tokens = read_piece("literal_text", text)
         assert isinstance(tokens, LiteralTokens), "what rule literal gives"
         found = tokens.literal(shape)
     _literals.keep(key, text, found)
@@ -116,21 +106,23 @@ def attributes_piece(
 ) -> tuple[Attributes, bool]:
     """The attributes of an instruction, and whether the mapping may be shared with other ones.
 
-    Raises Fault and Violation.
+    Raises Fault and Violation. Hot: metadata, which differ most, are looked up on their own.
     """
-    split = text.rfind(_METADATA)
-    if split < 0 or (split and "//" in text):  # perhaps a comment up to the end
+    split = text.rfind(METADATA)
+    metadata = None
+    if split >= 0 and not (split and "//" in text):  # perhaps a comment up to the end
+        metadata = _printed(text[split:])
+    if metadata is None:
         values, references = _list(opcode, text)
     elif split:
         values, references = _list(opcode, text[:split])
-        metadata = _metadata(opcode, text[split:])
-        if not values.keys().isdisjoint(metadata):
+        if "metadata" in values:
             raise Declined
         values = {**values, **metadata}
         if not references:
             return values, False
     else:
-        return _metadata(opcode, text), True
+        return metadata, True
     if not references:
         return values, True
     resolved = dict(values)
@@ -141,51 +133,67 @@ def attributes_piece(
     return resolved, False
 
 
-def _metadata(opcode: str, text: str) -> Attributes:
-    """What begins with `, metadata={`; attributes may follow. Raises Fault and Violation."""
-    found = _sources.get(text)
+def _printed(text: str) -> Attributes | None:
+    """What `, metadata={...}` says; None where it is written otherwise or more follows."""
+    found = _metadata.get(text)
     if found is None:
-        plain = plain_metadata(text)
-        if plain is None:
-            found, references = _list(opcode, text)
-            if references:
-                raise Declined
-            return found
-        found = {"metadata": plain}
-        _sources.keep(text, text, found)
+        metadata = printed_metadata(text)
+        if metadata is not None:
+            found = {"metadata": metadata}
+            _metadata.keep(text, text, found)
     return found
 
 
-def _list(opcode: str, text: str) -> tuple[Attributes, tuple[Reference, ...]]:
-    """The attributes of a list: values, and what is to be resolved."""
-    key = (opcode, text)
-    found = _lists.get(key)
-    if found is None:
-        found = _called(opcode, text)
-        if found is None:
-            first = Token("IDENT", opcode, 0, 0)
-            written = _read("attributes_text", text, first)
-            assert isinstance(written, list), "what rule attributes gives"
-            found = _built(opcode, written)
-        _lists.keep(key, text, found)
+def _list(opcode: str, text: str) -> List:
+    """The attributes of a list, each distinct one read once."""
+    found = _lists.get((opcode, text))
+    if found is not None:
+        return found
+    parts = pattern(_ATTRIBUTE).findall(text)
+    if len(parts) < 2 or "".join(parts) != text:
+        return _attribute(opcode, text)
+    values: dict[str, object] = {}
+    references: list[Reference] = []
+    for part in parts:
+        some, others = _attribute(opcode, part)
+        if not values.keys().isdisjoint(some):
+            raise Declined
+        values.update(some)
+        references += others
+    found = values, tuple(references)
+    _lists.keep((opcode, text), text, found)
     return found
 
 
-def _called(opcode: str, text: str) -> tuple[Attributes, tuple[Reference, ...]] | None:
-    """A list that ends with `, to_apply=%name` or the like: few lists, with many names."""
-    match = _LAST_NAME.fullmatch(text)
-    if match is None or "//" in text:  # perhaps a comment up to the end
-        return None
-    before, attribute, name = match.groups()
-    if attribute_kind(opcode, attribute) is not COMPUTATION or name in WORDS:
-        return None
-    values, references = _list(opcode, before) if before else (NO_ATTRIBUTES, ())
-    if attribute in values:
-        raise Declined
-    return values, (*references, (attribute, COMPUTATION, name.removeprefix("%")))
+def _attribute(opcode: str, text: str) -> List:
+    """One attribute, or a list that cannot be cut."""
+    found = _lists.get((opcode, text))
+    if found is not None:
+        return found
+    metadata = _printed(text) if text.startswith(METADATA) else None
+    if metadata is not None:
+        return metadata, ()
+    found = _called(opcode, text)
+    if found is None:
+        written = read_piece("attributes_text", text, Token("IDENT", opcode, 0, 0))
+        assert isinstance(written, list), "what rule attributes gives"
+        found = _built(opcode, written)
+    _lists.keep((opcode, text), text, found)
+    return found
 
 
-def _built(opcode: str, written: list[Written]) -> tuple[Attributes, tuple[Reference, ...]]:
+def _called(opcode: str, text: str) -> List | None:
+    """`to_apply=%name` or the like: there are as many as computations."""
+    match = pattern(r"@COMMA (@ATTR)(%?@IDENT)").fullmatch(text)
+    if match is None or match[2] in words():
+        return None
+    attribute = match[1][:-1]
+    if attribute_kind(opcode, attribute) is not COMPUTATION:
+        return None
+    return NO_ATTRIBUTES, ((attribute, COMPUTATION, match[2].removeprefix("%")),)
+
+
+def _built(opcode: str, written: list[Written]) -> List:
     values: dict[str, object] = {}
     references: list[Reference] = []
     for attribute in written:

@@ -8,19 +8,18 @@ like a computation's head.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
-
-from lark import Tree
 
 from hlo.parser.actions import Actions
 from hlo.parser.build import Scope
 from hlo.parser.engine import Machine
+from hlo.parser.lark_machine import parts_of
 from hlo.parser.lexer import END, Lexer, Token
+from hlo.parser.terminals import pattern
 
-_HEAD = re.compile(
-    r"^[ \t]*(?:ENTRY[ \t]+)?%?[A-Za-z_][\w.\-]*[ \t]*(?:\([^\n]*\)[ \t]*->[^\n]*)?\{[ \t\r]*$",
-    re.MULTILINE | re.ASCII,
+_HEAD = (
+    r"(?m)^[ \t]*(?:@ENTRY[ \t]+)?%?@IDENT[ \t]*(?:@LPAR[^\n]*@RPAR[ \t]*@ARROW[^\n]*)?"
+    r"@LBRACE[ \t\r]*$"
 )
 
 
@@ -52,7 +51,7 @@ def resume(machine: Machine, actions: Actions, fault_start: int) -> bool:
 def next_head(text: str, at: int) -> int | None:
     """Where the next computation seems to begin."""
     line = text.find("\n", at)
-    match = _HEAD.search(text, line) if line >= 0 else None
+    match = pattern(_HEAD).search(text, line) if line >= 0 else None
     return None if match is None else match.start()
 
 
@@ -74,7 +73,7 @@ def _defined(forgotten: list[object]) -> Iterator[str]:
     """The names left of `=`, whether the machine has reduced them to a `left` yet or not."""
     for value, after in itertools.zip_longest(forgotten, forgotten[1:]):
         is_left = isinstance(value, tuple) or (isinstance(after, Token) and after.type == "EQUAL")
-        parts = value.children if isinstance(value, Tree) else value
+        parts = parts_of(value)
         token = parts[0] if isinstance(parts, tuple | list) and parts else parts
         if is_left and isinstance(token, Token):
             yield token.value.removeprefix("%").removesuffix(":")

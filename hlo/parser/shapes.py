@@ -14,8 +14,7 @@ from hlo.ir.layout import COMBINE, Layout, SplitConfig
 from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.parser.engine import Fault
 from hlo.parser.layout_rules import layout_problem
-from hlo.parser.lexer import Token
-from hlo.parser.plain_shape import plain_shape
+from hlo.parser.lexer import Token, plain_shape
 
 DEEPEST_TUPLE = 100
 

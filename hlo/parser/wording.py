@@ -8,7 +8,9 @@ from importlib import import_module
 from hlo.ir.dtype import DTYPES
 from hlo.ir.names import sanitised
 from hlo.parser.kinds import is_opcode
-from hlo.parser.lexer import END, KEYWORDS, PUNCTUATION, WORDS, Token
+from hlo.parser.lexer import END, Token
+from hlo.parser.tables import tables
+from hlo.parser.terminals import words
 
 _NAMED = {
     "NAME": "a name",
@@ -29,14 +31,14 @@ _NAMED = {
     "LAYOUT": "a layout",
     END: "the end of the text",
 }
-_SPELLED = {kind: f"'{text}'" for text, kind in (*PUNCTUATION.items(), *KEYWORDS.items())}
 
 
 def described(kinds: Iterable[str]) -> str:
     """A list of terminals in words."""
-    words = dict.fromkeys(_NAMED.get(k) or _SPELLED.get(k, "") for k in kinds)
-    words.pop("", None)
-    named = list(words)
+    signs = {kind: f"'{text}'" for kind, text in tables().words.items()}
+    found = dict.fromkeys(_NAMED.get(k) or signs.get(k, "") for k in kinds)
+    found.pop("", None)
+    named = list(found)
     if not named:
         return "something else"
     if len(named) == 1:
@@ -66,7 +68,7 @@ def near(word: str, words: Iterable[str]) -> str:
 def reserved(token: Token) -> str:
     """A suggestion for a word of the language where a name should stand."""
     word = token.value
-    if word not in WORDS:
+    if word not in words():
         return ""
     legal = sanitised(word)  # the names of element types stay forbidden behind a `%`
     return f"{word} is a reserved word; as a name write {'%' if legal == word else ''}{legal}"

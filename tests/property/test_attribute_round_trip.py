@@ -45,8 +45,8 @@ from hlo.attributes.window import WINDOW, Window, WindowDim
 from hlo.ir.layout import Layout
 from hlo.ir.literal import Literal
 from hlo.ir.shape import ProgramShape, Shape
-from hlo.parser.kinds import all_kinds
 from hlo.parser.parse import parse
+from tests.support.attribute_kinds import all_kinds
 
 int64s = st.integers(-(2**63), 2**63 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)

@@ -23,8 +23,8 @@ CHANGES = {
 # Module-level values that functions change, each with the reason why threads may do so at once.
 CHANGED = {
     "backend/emitters/elemental.py EMITTERS": "entered while modules are imported",
-    "backend/linking/cache.py _refused": "folders that a warning named; at worst twice",
-    "backend/linking/cache.py _writes": "a count that says when to look at the folder",
+    "cache.py _refused": "folders that a warning named; at worst twice",
+    "cache.py _writes": "a count that says when to look at the folder",
     "backend/linking/compile.py _memory": "under a lock",
     "backend/linking/jit.py _defined": "one entry at a time, always the same for a name",
     "backend/linking/toolchain.py _machines": "under a lock",
@@ -38,7 +38,6 @@ CHANGED = {
     "ops/custom_call.py TARGETS": "the user's, one entry at a time",
     "ops/table.py OPS": "entered while modules are imported",
     "parser/actions.py _idle": "a stack: what is taken from it is one thread's",
-    "parser/pieces.py _idle": "a stack: what is taken from it is one thread's",
     "passes/rewriting.py RULES": "entered while modules are imported",
     "passes/rewriting.py _BY_OPCODE": "entered while modules are imported",
     "analysis/selections.py _known": "an answer, the same whoever asks",

@@ -106,7 +106,7 @@ ALLOWED = {
         analysis.legality._stays_on_device*2
         backend.planning.update_order._updated_by_fusion*2 parser.asynchronous._start*4
         parser.kinds.attribute_kinds parser.lexer.Lexer._opens_layout*2
-        parser.outline._nested parser.pieces._called*2 passes.cse._attribute_key
+        parser.lines._nested parser.pieces._bracketed passes.cse._attribute_key
         passes.patterns.movement._steps_along
         printer.writer.Writer._own*3
         backend.loops_text._inner

@@ -24,7 +24,7 @@ READERS = {
     "hlo/tools/writing.py": "writes",
     "hlo/cli/bug_report.py": "copies inputs of limited size, when the command has failed",
     "hlo/cli/streams.py": "the null device, for closed streams",
-    "hlo/backend/linking/cache.py": "files of our own",
+    "hlo/cache.py": "files of our own",
     "hlo/backend/linking/identity.py": "the system's list of features",
     "hlo/backend/isa/arm_features.py": "the system's list of features",
     "hlo/runtime/threads.py": "the system's limit of processors",

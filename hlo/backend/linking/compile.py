@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hlo.backend.linking import cache as disk
+from hlo import cache as disk
 from hlo.backend.linking.identity import identity
 from hlo.backend.linking.recall import sources_digest
 from hlo.once import lock

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import hlo
-from hlo.backend.linking import cache
+from hlo import cache
 from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.computation import Computation
 from hlo.ir.literal import Literal

@@ -8,10 +8,14 @@ import pytest
 
 import hlo.garbage
 from hlo.attributes.metadata import Metadata
+from hlo.errors import Violation
 from hlo.garbage import uncollected
-from hlo.parser.parse import fast, precise
-from hlo.parser.pieces import Declined
-from hlo.parser.plain_metadata import plain_metadata
+from hlo.parser.actions import reading
+from hlo.parser.build import ModuleBuilder
+from hlo.parser.engine import Fault, Machine
+from hlo.parser.parse import fast, parse_shape, precise
+from hlo.parser.pieces import Declined, literal_piece
+from hlo.parser.printed import printed_literal, printed_metadata, printed_tables
 from hlo.printer.options import PrintOptions
 from hlo.printer.printer import print_module
 from hlo.source import Source
@@ -76,6 +80,17 @@ METADATA = ', metadata={op_name="a/b" source_line=3}'
         CALL + ', metadata={source_line=3 op_name="b"}',
         CALL + ', metadata={op_name="\\q"}',
         CALL + ", metadata={op_name='a'}",
+        METADATA + ', backend_config={"a":"}, b=1"}',
+        METADATA + ', backend_config={"a":1}, to_apply=%sum, dimensions={1}',
+        ", backend_config={a's}, dimensions={1}, to_apply=%sum",
+        ", backend_config={a's}, dimensions={1}, to_apply=%sum, frontend_attributes={b='x'}",
+        ", dimensions={1}, dimensions={1}, to_apply=%sum",
+        ", dimensions={1 /* , to_apply=%sum */}, to_apply=%sum",
+        ", dimensions={1},\n  to_apply=%sum",
+        ", dimensions={1} , to_apply=%sum",
+        ", dimensions={(1)}, to_apply=%sum",
+        ", dimensions={1], to_apply=%sum",
+        ", dimensions=[1}, to_apply=%sum",
     ],
 )
 def test_a_list_of_attributes_reads_the_same_both_ways(listed: str) -> None:
@@ -94,16 +109,82 @@ FIELDS = 'op_type="Add", op_name="a/b", source_file="/x.py" source_line=3 source
         (' op_name="a" ', None),
         ('op_name="a\\"b\\\'c"', Metadata(op_name="a\"b'c")),
         ('op_name="a\\"', None),
+        ('op_name="\\q"', None),
+        (FIELDS, Metadata("Add", "a/b", "/x.py", 3, 4)),
         (FIELDS.replace(",", ""), Metadata("Add", "a/b", "/x.py", 3, 4)),
-        (FIELDS, None),
         ('scheduling_name="s" stack_frame_id=7', Metadata(scheduling_name="s", stack_frame_id=7)),
+        ('stack_frame_id=7 op_name="late"', Metadata(op_name="late", stack_frame_id=7)),
         ("stack_frame_id=1234567890", None),
-        ("source_line=-1", None),
-        ('stack_frame_id=7 op_name="late"', None),
+        ("source_line=1e5=3", None),
+        ("source_line=-1", Metadata(source_line=-1)),
+        ('source_line="1"', None),
+        ('op_name="a" op_name="b"', None),
+        ("op_name=3", None),
+        ("profile_type={1}", None),
     ],
 )
-def test_plain_metadata_reads_the_printed_form_only(inside: str, found: Metadata | None) -> None:
-    assert plain_metadata(f", metadata={{{inside}}}") == found
+def test_metadata_by_a_pattern(inside: str, found: Metadata | None) -> None:
+    assert printed_metadata(f", metadata={{{inside}}}") == found
+
+
+TABLES = """FileNames
+1 "a.py"
+2 "b\\".py"
+FunctionNames
+1 "f"
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=1 end_column=9}
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ('1 "a.py"', '1 2 "a.py"'),
+        ('1 "a.py"', '"a.py"'),
+        ('"a.py"', '"a\n.py"'),
+        ('"a.py"', '"\\q"'),
+        ("line=3 end_line", "end_line=3 line"),
+        ("line=3", "line=12345678901"),
+        ("line=3", "line=1e5=3"),
+        ("1 {file_l", "1 1 {file_l"),
+        ("=9}", "=9} 2 {}"),
+        ("FunctionNames", "FunctionName"),
+    ],
+)
+def test_tables_by_patterns_say_what_the_grammar_says(old: str, new: str) -> None:
+    tables = TABLES.replace(old, new, 1) if old else TABLES
+    found = printed_tables(tables, 0)
+    text = f"HloModule m\n\n{tables}\nENTRY e {{\n  ROOT r = f32[] parameter(0)\n}}\n"
+    builder = ModuleBuilder(Source("tables", text))
+    try:
+        with reading(builder) as (actions, callbacks):
+            Machine("module_text", text, 0, actions, callbacks).run()
+            exact = None if actions.errors else builder.tables
+    except Fault:
+        exact = None
+    assert found is None or found == (exact, len(tables))
+    assert found is not None or old
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{1, 2, -0}", "{ 1., 2e5, 1E+2 }", "{-.5, 007, 123456789012345678}", "{1, 2}", "{1, 2 3}",
+     "{1, nan, 2}", "{nan(0x5), 1, 2}", "{1,, 2, 3}", "{+1, 2, 3}", "{.5, 1, 2}", "{1e999, 1, 2}",
+     "{12345678901234567890, 1, 2}", "{1_0, 2, 3}", "{1x2, 2, 3}"],
+)  # fmt: skip
+def test_literals_by_a_pattern_say_what_the_grammar_says(text: str) -> None:
+    shape = parse_shape("f64[3]{0}")
+    quick = printed_literal(text, shape)
+    try:
+        exact = literal_piece(text, shape)
+    except (Fault, Violation):
+        exact = None
+    assert quick is None or (exact is not None and quick.array.tobytes() == exact.array.tobytes())
+    assert quick is not None or text not in ("{1, 2, -0}", "{ 1., 2e5, 1E+2 }")
 
 
 def test_dead_graphs_of_many_readings_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:

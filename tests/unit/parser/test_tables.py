@@ -1,18 +1,22 @@
-"""The tables beside the grammar say what Lark's say."""
+"""The grammar's tables say what Lark's say, and are those of this grammar and this Lark."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 from lark import Lark  # noqa: TID251  # whose tables are compared
 from lark.grammar import Rule  # noqa: TID251
 
-import hlo.parser
+from hlo import cache
 from hlo.parser import grammar, tables
-from hlo.parser.tables import Plain, Reduction, Tables
+from hlo.parser.lark_machine import Reduction, check_version
+from hlo.parser.tables import Plain, Tables
+from tests.support.attribute_kinds import all_kinds
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = """
@@ -22,7 +26,10 @@ item: "B" | "C" start
 AS_X: "x"
 """
 STARTS = ("start", "item")
-FOLDER = Path(hlo.parser.__file__).parent
+
+
+def decoded(data: bytes) -> Plain:
+    return msgspec.json.decode(data, type=Plain)
 
 
 def lark(text: str, starts: tuple[str, ...]) -> Lark:
@@ -36,7 +43,7 @@ def test_each_step_is_larks(text: str, starts: tuple[str, ...]) -> None:
     """Walks both machines from each start: the same kinds, steps and rules at every state."""
     made = lark(text, starts)
     larks = made.parser.parser._parse_table  # type: ignore[attr-defined]  # Lark says no more
-    ours = Tables(grammar.plain(made))
+    ours = Tables(decoded(grammar.made(text, starts)))
     pairs = {larks.start_states[name]: ours.start_states[name] for name in starts}
     waiting = list(pairs)
     for state in waiting:
@@ -76,19 +83,118 @@ def same_rule(ours: Reduction, larks: Rule) -> None:
     assert vars(rule.options) == vars(larks.options)
 
 
-def test_the_file_is_the_grammars() -> None:
-    """What is committed is what `python -m hlo.parser.grammar` writes."""
-    text = grammar.file_text(grammar.compiled(grammar.grammar_text()))
-    is_same = (FOLDER / tables.FILE).read_text() == text
-    assert is_same, "run python -m hlo.parser.grammar"
-    assert isinstance(tables.kept(), Plain)
+def test_lark_numbers_its_states_otherwise_each_time_and_the_walk_finds_them_all() -> None:
+    made = lark(SMALL, STARTS)
+    states = made.parser.parser._parse_table.states  # type: ignore[attr-defined]  # Lark says no more
+    assert len(decoded(grammar.made(SMALL, STARTS)).states) == len(states)
 
 
-def test_the_file_is_the_same_for_every_order_of_sets() -> None:
+def test_every_kind_has_its_rule_among_the_values() -> None:
+    values = tables.tables().states
+    markers = {k for state in tables.tables().asks for k in values[state] if k.startswith("AS_K")}
+    assert markers == {grammar.marker(kind.rule) for kind in all_kinds()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, no file in the package, and nothing remembered."""
+    monkeypatch.setenv("HLO_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(tables, "FILE", "no tables.json")
+    tables.tables.cache_clear()
+    yield tmp_path / "kept"
+    tables.tables.cache_clear()
+
+
+def making(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of Lark from here on."""
+    asked: list[str] = []
+
+    def made(text: str) -> bytes:
+        asked.append(text)
+        return grammar.made(text)
+
+    monkeypatch.setattr(tables, "made", made)
+    return asked
+
+
+def test_tables_are_made_once_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = making(monkeypatch)
+    first = tables.tables()
+    tables.tables.cache_clear()
+    assert tables.tables().end_states == first.end_states
+    assert len(asked) == 1
+    (kept,) = folder.iterdir()
+    assert kept.name == grammar.digest(grammar.grammar_text())
+
+
+def test_tables_that_others_may_write_are_made_anew(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = making(monkeypatch)
+    tables.tables()
+    folder.chmod(0o777)
+    tables.tables.cache_clear()
+    tables.tables()
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("old", [b"", b"{}", b"\xff", grammar.made(SMALL, STARTS)])
+def test_a_file_of_another_grammar_is_not_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, old: bytes
+) -> None:
+    asked = making(monkeypatch)
+    monkeypatch.setattr(tables, "packaged", lambda name: old)
+    cache.store(grammar.digest(grammar.grammar_text()), old)
+    assert "module_text" in tables.tables().start_states
+    assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_of_this_grammar_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = making(monkeypatch)
+    data = grammar.made(grammar.grammar_text())
+    monkeypatch.setattr(tables, "packaged", lambda name: data)
+    assert "module_text" in tables.tables().start_states
+    assert asked == []
+
+
+def test_another_lark_makes_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = grammar.digest(SMALL)
+    monkeypatch.setattr(grammar, "VERSION", "1.2.0")
+    assert grammar.digest(SMALL) != before
+
+
+@pytest.mark.parametrize(
+    ("version", "missing"),
+    [("1.1.9", None), ("1.20.0", None), ("2.0", None), ("1.3.1", ImportError("no Shift"))],
+)
+def test_an_unknown_lark_is_named(version: str, missing: ImportError | None) -> None:
+    with pytest.raises(ImportError, match=f"lark is {version}, expected 1.2 or 1.3"):
+        check_version(version, missing)
+
+
+def test_a_build_makes_the_tables(tmp_path: Path) -> None:
+    """Of a tree as bare as its files need; no other third party than Lark is there."""
+    pytest.importorskip("setuptools")
+    shutil.copytree(ROOT / "hlo" / "parser", tmp_path / "hlo" / "parser")
+    (tmp_path / "hlo" / "parser" / grammar.FILE).unlink(missing_ok=True)
+    (tmp_path / "hlo" / "__init__.py").write_text("raise ImportError")
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    data = (tmp_path / "built" / "hlo" / "parser" / grammar.FILE).read_bytes()
+    assert decoded(data).digest == grammar.digest(grammar.grammar_text())
+
+
+def test_the_data_are_the_same_for_every_order_of_sets() -> None:
     """Lark walks through sets: another seed of hashes, another numbering of its states."""
     code = (
         "import sys; from hlo.parser import grammar as g; "
-        f"sys.stdout.write(g.file_text(g.compiled({SMALL!r}, {STARTS!r})))"
+        f"sys.stdout.buffer.write(g.made({SMALL!r}, {STARTS!r}))"
     )
     texts = {
         subprocess.run(
@@ -101,11 +207,6 @@ def test_the_file_is_the_same_for_every_order_of_sets() -> None:
         for seed in ("1", "2")
     }
     assert len(texts) == 1
-
-
-def test_reductions_by_a_word_of_their_names() -> None:
-    found = Tables(grammar.compiled(SMALL, STARTS)).reductions("other")
-    assert [r.name for r in found] == ["other"]
 
 
 def test_wheels_hold_all_that_the_package_reads() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlo.backend.linking import cache
+from hlo import cache
 from hlo.backend.linking import compile as code
 from tests.support.tiny_kernels import compiled, f32
 
@@ -120,7 +120,7 @@ def test_store_and_load(folder: Path) -> None:
 
 WRITER = """
 import sys
-from hlo.backend.linking import cache
+from hlo import cache
 for n in range(60):
     cache.store(f"k{n % 7}", bytes([n % 7]) * 20000)
     body = cache.load(f"k{(n * 3) % 7}")
@@ -140,7 +140,7 @@ def test_keys_tell_texts_apart() -> None:
 
 KILLED = """
 import os
-from hlo.backend.linking import cache
+from hlo import cache
 os.replace = lambda *a, **k: os.kill(os.getpid(), 9)
 cache.store("k", b"body" * 1000)
 """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hlo.backend.linking import cache
+from hlo import cache
 
 ROOT = Path(__file__).resolve().parents[4]
 # Enough work to wake the pool of threads, whose code is kept as well.

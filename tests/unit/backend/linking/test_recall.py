@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlo import driver
+from hlo import cache, driver
 from hlo.backend import backend
-from hlo.backend.linking import cache, installing, recall
+from hlo.backend.linking import installing, recall
 from hlo.errors import HloErrors
 from hlo.parser.parse import parse
 

@@ -1,13 +1,13 @@
-"""Object cache: object files on disk, keyed by IR, LLVM, CPU features and options.
+"""Object cache: files on disk, named by a digest of all that determines what they hold.
 
     name, bytes --store--> a file of our own folder --load--> the same bytes, or None
 
-What is loaded is run as machine code, so that only a folder which belongs to this user and which
-nobody else may write is used, and in it only regular files of the same kind; links are not
-followed. A file is a digest of its name and of what follows, then the bytes. It is written under a
-temporary name and renamed, so that a reader sees all or nothing; whatever cannot be read, is
-damaged or cannot be written counts as absent. When the files pass LIMIT_BYTES, those used longest
-ago go; what the cache did not write stays.
+Among them are objects that are run as machine code, so that only a folder which belongs to this
+user and which nobody else may write is used, and in it only regular files of the same kind; links
+are not followed. A file is a digest of its name and of what follows, then the bytes. It is written
+under a temporary name and renamed, so that a reader sees all or nothing; whatever cannot be read,
+is damaged or cannot be written counts as absent. When the files pass LIMIT_BYTES, those used
+longest ago go; what the cache did not write stays.
 """
 
 from __future__ import annotations

@@ -1,69 +1,89 @@
-"""Fast reading: an outline of lines, and each distinct piece of text in them read once.
+"""Fast reading: line by line, and each distinct piece of text in a line read once.
 
-    text --one pattern a line--> OUTLINE_ tokens --Lark, rule outline--> ModuleBuilder
-    pieces of a line (shape, attributes, literal) --the grammar's own rules, remembered--> values
+    text --one pattern a line--> pieces: shape, operands, attributes, literal
+    piece --the grammar's own rules, remembered (pieces.py)--> value --ModuleBuilder--> instruction
 
-A line that the pattern does not know (comments inside, nested operands, inline bodies, ...) is read
-alone by the rule instruction_prefix. Where anything is wrong, fast reading gives up (Declined)
-and the whole text is read token by token, which finds the places of the errors. It accepts a line
-only when its pieces, each a complete run of tokens, follow the grammar; so both readings agree.
+The patterns only cut: they say where pieces end, and the grammar what a piece may be. A line that
+they do not know (comments inside, nested operands, inline bodies, ...) is read alone by the rule
+instruction_prefix. Where anything is wrong, fast reading gives up (Declined) and the whole text is
+read token by token, which finds the places of the errors. It accepts a line only when its pieces,
+each a complete run of tokens, follow the grammar; so both readings agree.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from lark.exceptions import UnexpectedToken
-
+from hlo.attributes.escape import unquoted
 from hlo.errors import Violation
 from hlo.ir.instruction import NO_ATTRIBUTES, Instruction
 from hlo.ir.shape import Shape, compatible
+from hlo.once import once
 from hlo.ops.table import OPS
-from hlo.parser.actions import Actions, reading
+from hlo.parser.actions import THREAD, Actions, reading
 from hlo.parser.build import ModuleBuilder, Poisoned, Scope
 from hlo.parser.checks import CHECKS
-from hlo.parser.engine import Fault, Machine, tables
+from hlo.parser.engine import Fault, Machine
 from hlo.parser.kinds import PAYLOADS, is_async
-from hlo.parser.lexer import BLANK, END, WORDS, Token
+from hlo.parser.lark_machine import Callbacks
 from hlo.parser.pieces import Declined, attributes_piece, literal_piece, shape_piece
-from hlo.parser.plain_tables import plain_tables
-from hlo.parser.stacks import Callbacks, Terminal, stacks
+from hlo.parser.printed import printed_tables
+from hlo.parser.terminals import SHORT_INT, pattern, words
 from hlo.source import Source
+
+_INDEX = r"/\*index=[0-9]++\*/"  # the only comment that the printer writes
 
 
 def _nested(depth: int) -> str:
     """Parentheses up to some depth; no strings, no comments but the printer's own."""
     inner = rf"|{_nested(depth - 1)}" if depth else ""
-    return rf"\((?:[^()\n\r\"'/]++|/\*index=[0-9]++\*/{inner})*+\)"
+    return rf"\((?:[^()\n\r\"'/]++|{_INDEX}{inner})*+\)"
 
 
-_INSIDE = rf"(?:[^()\n\r\"'/]++|/\*index=[0-9]++\*/|{_nested(3)})*+"
-_NAME = r"%?[A-Za-z_][A-Za-z0-9_.\-]*+"
-_ARRAY = r"[a-z][a-z0-9]*+\[[^\[\]\n\r\"'/]*+\](?:\{[^{}\n\r\"'/]*+\})?"
-_SHAPE = rf"(?:{_ARRAY}|{_nested(3)})"
-_LINE = re.compile(
-    rf"{BLANK}(ROOT )?({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*+)"
-    rf"\(({_INSIDE})\)((?:, [^\n\r]*+)?)[\n\r]"
+_INSIDE = rf"(?:[^()\n\r\"'/]++|{_INDEX}|{_nested(3)})*+"
+_NAME = "%?@IDENT"
+_SHAPE = (
+    r"(?:[^()\[\]{}, \n\r\"'/]++|\[[^\[\]\n\r\"'/]*+\]|\{[^{}\n\r\"'/]*+\}|" + _nested(3) + ")++"
 )
-_OPEN = re.compile(rf"{BLANK}(ENTRY )?({_NAME}) (?:\(({_INSIDE})\) -> ({_SHAPE}) )?\{{[ ]*+[\n\r]")
-_CLOSE = re.compile(
-    rf'{BLANK}\}}(?:, execution_thread="([^"\\\n\r]*+)")?(?=[ \t\r\n]*+([^ \t\r\n,]|\Z))'
-)
-_PARAMETER = re.compile(rf"[A-Za-z_][A-Za-z0-9_.\-]*+: ({_SHAPE})(?:, (?=[A-Za-z_])|\Z)")
-_INDEX = re.compile(r"/\*index=[0-9]++\*/")
-_BLANK = re.compile(BLANK)
-_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-def outlined(source: Source, *, header: bool) -> ModuleBuilder:
+class _Cuts:
+    """The patterns of lines and of what stands in them."""
+
+    def __init__(self) -> None:
+        self.line = pattern(
+            rf"@BLANK(@ROOT )?({_NAME}) @EQUAL ({_SHAPE}) (@IDENT)"
+            rf"@LPAR({_INSIDE})@RPAR((?:@COMMA [^\n\r]*+)?)[\n\r]"
+        ).match
+        self.open = pattern(
+            rf"@BLANK(@ENTRY )?({_NAME}) (?:@LPAR({_INSIDE})@RPAR @ARROW ({_SHAPE}) )?"
+            r"@LBRACE[ ]*+[\n\r]"
+        ).match
+        self.parameter = pattern(rf"@IDENT@COLON ({_SHAPE})(?:@COMMA (?=@IDENT)|\Z)").match
+        self.close = pattern(
+            r"@BLANK@RBRACE(?:@COMMA (@ATTR)(@STRING))?(?=[ \t\r\n]*+([^ \t\r\n,]|\Z))"
+        ).match
+        self.blank = pattern("@BLANK").match
+        self.index = re.compile(_INDEX)
+        self.number = pattern(SHORT_INT).fullmatch
+        self.words = words()
+
+
+@once
+def _cuts() -> _Cuts:
+    """Made when the first text is long enough."""
+    return _Cuts()
+
+
+def read_lines(source: Source, *, header: bool) -> ModuleBuilder:
     """The builder of a whole text, not finished; or Declined."""
     builder = ModuleBuilder(source)
     try:
         with reading(builder) as (actions, callbacks):
-            return _Reader(builder, actions, callbacks).read(header=header)
-    except (Fault, Violation, Poisoned, UnexpectedToken) as reason:
+            _Reader(builder, actions, callbacks).read(header=header)
+    except (Fault, Violation, Poisoned) as reason:
         raise Declined from reason
+    return builder
 
 
 class _Reader:
@@ -74,30 +94,21 @@ class _Reader:
         self.builder = builder
         self.actions = actions
         self.callbacks = callbacks
+        self.cuts = _cuts()
         self.at = 0
         self.scope: Scope | None = None
         self.written: dict[str, Instruction] = {}  # by the name as the text spells it, `%` and all
 
-    def read(self, *, header: bool) -> ModuleBuilder:
-        """Feed the outline's tokens to Lark; the callback of lines builds their instructions."""
-        callbacks: Callbacks = {"OUTLINE_LINES": self._lines}
-        callbacks.update(dict.fromkeys(tables().reductions("outline"), _nothing))
-        feed = stacks(tables(), callbacks, "outline").feed_token
+    def read(self, *, header: bool) -> None:
+        """Header, tables, computations: of these at least one."""
         if header:
             self._slow("header_prefix")
             self._tables()
-            feed(Token("OUTLINE_HEADER", "", 0, self.at))
-        for token in self._tokens():
-            feed(token)
-        feed(Token(END, "", self.at, self.at), True)
-        return self.builder
-
-    def _tokens(self) -> Iterator[Terminal]:
-        """The outline."""
+        if not self._open():
+            raise Declined
+        self._lines()
         while self._open():
-            yield Token("OUTLINE_OPEN", "", self.at, self.at)
-            yield Token("OUTLINE_LINES", "", self.at, self.at)  # read in the callback
-            yield Token("OUTLINE_CLOSE", "", self.at, self.at)
+            self._lines()
 
     def _slow(self, rule: str) -> None:
         """Read one part token by token."""
@@ -109,9 +120,9 @@ class _Reader:
 
     def _tables(self) -> None:
         """Read the stack frame tables, where there are any."""
-        if not self.text.startswith("FileNames", self.at):
+        if pattern("@FILE_NAMES").match(self.text, self.at) is None:
             return
-        found = plain_tables(self.text, self.at)
+        found = printed_tables(self.text, self.at)
         if found is None:
             self._slow("tables_prefix")
         else:
@@ -119,9 +130,9 @@ class _Reader:
 
     def _open(self) -> bool:
         """Read a computation's head; False at the end of the text."""
-        match = _OPEN.match(self.text, self.at)
-        if match is None or match[2] in WORDS or not _are_parameters(match[3] or ""):
-            blank = _BLANK.match(self.text, self.at)
+        match = self.cuts.open(self.text, self.at)
+        if match is None or match[2] in self.cuts.words or not self._are_plain(match[3] or ""):
+            blank = self.cuts.blank(self.text, self.at)
             assert blank is not None, "blanks always match"
             if blank.end() == len(self.text):
                 return False
@@ -138,21 +149,34 @@ class _Reader:
         self.written = {}
         return True
 
-    def _lines(self, token: Token) -> None:
+    def _are_plain(self, parameters: str) -> bool:
+        """Whether a signature's parameters are plain; they say nothing, but have to be right."""
+        at = 0
+        while at < len(parameters):
+            match = self.cuts.parameter(parameters, at)
+            if match is None:
+                return False
+            shape_piece(match[1])
+            at = match.end()
+        return True
+
+    def _lines(self) -> None:
         """Build the instructions of a computation, to its end and over it.
 
         Hot, with ModuleBuilder.instruction: most of a dump is lines.
         """
-        text, line, closing = self.text, _LINE.match, _CLOSE.match
+        text, line, closing, reserved = self.text, self.cuts.line, self.cuts.close, self.cuts.words
         while True:
             match = line(text, self.at)
-            if match is not None and match[4] in OPS and match[2] not in WORDS:
+            if match is not None and match[4] in OPS and match[2] not in reserved:
                 self._line(match)
                 continue
             close = closing(text, self.at)
             if close is not None:
-                self.builder.close(thread="main" if close[1] is None else close[1])
-                self.at = close.start(2)
+                if close[1] is not None and close[1] != THREAD:
+                    raise Declined
+                self.builder.close(thread="main" if close[1] is None else unquoted(close[2]))
+                self.at = close.start(3)
                 return
             self._slow_line()
 
@@ -180,7 +204,7 @@ class _Reader:
                 self._slow_line()
                 return
         if opcode in PAYLOADS:
-            attributes = {**attributes, **_payload(opcode, inside, shape)}
+            attributes = {**attributes, **self._payload(opcode, inside, shape)}
         elif is_shared and (opcode in CHECKS or shape.elements or is_async(opcode)):
             attributes = dict(attributes)  # the builder may complete it
         made = builder.instruction(
@@ -203,13 +227,13 @@ class _Reader:
         self._slow("instruction_prefix")
         name = next(reversed(scope.names))
         self.written["%" + name] = scope.names[name]
-        if name not in WORDS:
+        if name not in self.cuts.words:
             self.written[name] = scope.names[name]
 
     def _operands(self, inside: str) -> tuple[Instruction, ...] | None:
         """Operands with shapes, with index comments, without blanks; None: another form."""
         if "/*" in inside:
-            inside = _INDEX.sub("", inside)
+            inside = self.cuts.index.sub("", inside)
         parts = inside.split(", " if "[" in inside or ", " in inside else ",")
         found: list[Instruction] = []
         for part in parts:
@@ -228,27 +252,10 @@ class _Reader:
             found.append(instruction)
         return tuple(found)
 
-
-def _are_parameters(parameters: str) -> bool:
-    """Whether a signature's parameters are plain; they say nothing, but have to be right."""
-    at = 0
-    while at < len(parameters):
-        match = _PARAMETER.match(parameters, at)
-        if match is None:
-            return False
-        shape_piece(match[1])
-        at = match.end()
-    return True
-
-
-def _payload(opcode: str, inside: str, shape: Shape) -> dict[str, object]:
-    """What the parentheses of a constant or a parameter say."""
-    if opcode == "constant":
-        return {"literal": literal_piece(inside, shape)}
-    if _NUMBER.fullmatch(inside) is None:
-        raise Declined
-    return {"parameter_number": int(inside)}
-
-
-def _nothing(children: object) -> None:
-    return None
+    def _payload(self, opcode: str, inside: str, shape: Shape) -> dict[str, object]:
+        """What the parentheses of a constant or a parameter say."""
+        if opcode == "constant":
+            return {"literal": literal_piece(inside, shape)}
+        if self.cuts.number(inside) is None:
+            raise Declined
+        return {"parameter_number": int(inside)}

@@ -1,0 +1,45 @@
+"""The grammar's terminals as regular expressions, alone and joined to larger ones.
+
+    "@IDENT = (@INT)" --pattern--> the compiled expression, with what hlo.lark says in their places
+
+Nothing else in this package says what a token looks like.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hlo.ir.dtype import DTYPES
+from hlo.once import once
+from hlo.parser.tables import tables
+
+BLANK = "BLANK"  # in a template: what may stand between two tokens
+SHORT_INT = "(?!-?[0-9]{10})@INT"  # a template: it fits 32 bits
+_PLACE = re.compile("@([A-Z_]+)")
+
+
+@once
+def pattern(template: str) -> re.Pattern[str]:
+    """A regular expression in which `@NAME` stands for a terminal."""
+    return re.compile(_PLACE.sub(lambda place: f"(?:{_expression(place[1])})", template))
+
+
+def _expression(name: str) -> str:
+    patterns = tables().patterns
+    if name == BLANK:
+        return f"(?:{'|'.join(patterns[ignored] for ignored in tables().ignored)})*+"
+    return patterns[name]
+
+
+@once
+def words() -> dict[str, str]:
+    """Identifiers that are no IDENT, with their terminals."""
+    found = {text: kind for kind, text in tables().words.items() if text.isidentifier()}
+    return {**found, **dict.fromkeys(DTYPES, "TYPE"), "nan": "DECIMAL"}
+
+
+@once
+def punctuation() -> dict[str, str]:
+    """Signs with their terminals, the longer ones first."""
+    signs = [(text, kind) for kind, text in tables().words.items() if not text.isidentifier()]
+    return dict(sorted(signs, key=lambda sign: -len(sign[0])))
