@@ -52,18 +52,23 @@ def tile_packing_kernel(plan: TilePlan) -> tuple[Kernel, int]:
 
 def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value) -> None:
     """One tile of columns that lie along depth: groups are words, and these are transposed."""
+    packing = columns_packing(plan)
+    exists = w.compare("icmp ult", tile, w.int(packing.panels.count))
+    some = w.cast("zext", exists, "i64")
+    target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
+    block = Block(base, target, tile, w.int(1), w.int(0), w.int(packing.source.depth_size))
+    ranged(w, w.int(0), some, lambda _: pack(w, packing, block))
+
+
+def columns_packing(plan: TilePlan) -> Packing:
+    """Columns that lie along depth as panels of words."""
     c, group = plan.c, plan.group
     words = ring_of(dt.S32, plan.ring.target)
     free = tuple((a.size, a.rhs // group) for a in c.columns)
     inner = c.depth[-1].size // group
     depth = (*((a.size, a.rhs // group) for a in c.depth[:-1]), (inner, 1))
     count = -(-c.n // TILE)
-    packing = Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count * TILE))
-    exists = w.compare("icmp ult", tile, w.int(count))
-    some = w.cast("zext", exists, "i64")
-    target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
-    block = Block(base, target, tile, w.int(1), w.int(0), w.int(c.k // group))
-    ranged(w, w.int(0), some, lambda _: pack(w, packing, block))
+    return Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count * TILE))
 
 
 def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -> None:

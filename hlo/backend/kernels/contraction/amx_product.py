@@ -26,16 +26,10 @@ from hlo.backend.kernels.contraction.transpose import transposed
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.types import storage_scalar
 
-
-def tile_product_kernel(plan: TilePlan, epilogue: Epilogue | None = None) -> Kernel:
-    """buffers: lhs, the blocks of rhs, result, what the epilogue reads, scratch."""
-    return _TileProduct(plan, epilogue).kernel()
-
-
 SQUARE_BYTES = 4 * TILE * TILE * 4  # of 2 x 2 tiles of sums
 
 
-class _TileProduct:
+class TileProduct:
     """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
 
     def __init__(self, plan: TilePlan, epilogue: Epilogue | None) -> None:
@@ -51,6 +45,7 @@ class _TileProduct:
         self.scratch_bytes = self.totals_at + (SQUARE_BYTES if plan.blocks > 1 else 0)
 
     def kernel(self) -> Kernel:
+        """buffers: lhs, the blocks of rhs, result, what the epilogue reads, scratch."""
         w, c, plan = self.w, self.c, self.plan
         lhs, self.blocks = (buffer_address(w, i) for i in range(2))
         self.result = Result(w, plan.ring, c.out, 2, self.epilogue)

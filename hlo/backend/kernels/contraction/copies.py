@@ -29,14 +29,14 @@ CHUNK = 64  # rows of memory that are met again by the next panel: their pages s
 
 def is_assembly(packing: Packing) -> bool:
     """Whether `packed` leaves no loop to LLVM."""
-    return _is_along(packing) or _is_across(packing) or _is_copy(packing)
+    return is_along(packing) or is_across(packing) or _is_copy(packing)
 
 
 def packed(w: Writer, packing: Packing, block: Block) -> None:
     """Like `pack`, as assembly where that serves."""
-    if _is_along(packing):
+    if is_along(packing):
         _along(w, packing, block)
-    elif _is_across(packing):
+    elif is_across(packing):
         _across(w, packing, block)
     else:
         pack(w, packing, block)
@@ -72,11 +72,13 @@ def _serves(packing: Packing) -> bool:
     return is_plain(source.dtype, ring) and len(source.depth) <= 1
 
 
-def _is_along(packing: Packing) -> bool:
+def is_along(packing: Packing) -> bool:
+    """Whether rows of memory are copied to rows of panels."""
     return _serves(packing) and packing.source.is_free_contiguous
 
 
-def _is_across(packing: Packing) -> bool:
+def is_across(packing: Packing) -> bool:
+    """Whether squares along depth are turned."""
     source = packing.source
     if not _serves(packing) or source.is_free_contiguous or not source.is_depth_contiguous:
         return False

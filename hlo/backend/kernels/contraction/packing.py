@@ -42,7 +42,7 @@ def pack(w: Writer, packing: Packing, block: Block) -> None:
         _pack_rows(w, packing, block)
     elif source.is_free_contiguous:
         _pack_along_free(w, packing, block)
-    elif source.is_depth_contiguous and source.depth[-1][0] >= 4 and packing.is_in_runs:
+    elif packing.is_turned:
         _pack_transposed(w, packing, block)
     else:
         _pack_gathered(w, packing, block)
@@ -89,7 +89,6 @@ def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
     """for panel: for row: for run of depth: a copy. Rows go to the block's target as they come."""
     source, panels = packing.source, packing.panels
     run = source.depth[-1][0]
-    is_part = packing.is_in_one_run or (len(source.depth) == 1 and bool(packing.panel_depth))
 
     def at_row(i: Value, _: list[Value]) -> list[Value]:
         p, r = split_index(w, i, (1 << 40, panels.step))
@@ -105,7 +104,7 @@ def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
             _copy_run(w, packing, begin, moved, w.int(run))
             return []
 
-        if is_part:
+        if packing.is_part_of_run:
             offset = strided(w, block.depth_begin, source.depth)
             begin = element_address(w, at, offset, source.dtype)
             moved = advanced(w, to, block.depth_begin, packing.ring.scalar)

@@ -134,6 +134,17 @@ class Packing(Struct, frozen=True):
         return bool(self.panel_depth) and self.source.depth[-1][0] % self.panel_depth == 0
 
     @property
+    def is_part_of_run(self) -> bool:
+        """The same, where a run may be all of depth and its last part short."""
+        return self.is_in_one_run or (len(self.source.depth) == 1 and bool(self.panel_depth))
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether squares along depth go through registers, where the free set has no runs."""
+        source = self.source
+        return source.is_depth_contiguous and source.depth[-1][0] >= 4 and self.is_in_runs
+
+    @property
     def square(self) -> int:
         """Depths that are transposed at once: 128 bits of ring scalars."""
         return 16 // self.ring.scalar_bytes

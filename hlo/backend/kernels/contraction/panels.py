@@ -27,10 +27,8 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
     """buffers: source, panels. batch: the axes that move the factor, in the panels' order."""
     w = Writer()
     ring, source, panels = packing.ring, packing.source, packing.panels
-    group = -(-panels.count // max(1, min(8, panels.count // 4)))
-    groups = -(-panels.count // group)
-    depth = source.depth_size
-    chunks = -(-depth // CHUNK) if source.is_free_contiguous and len(source.depth) == 1 else 1
+    group, chunks = shares(packing)
+    groups, depth = -(-panels.count // group), source.depth_size
     units = extent(batch) * groups * chunks
     memory, target = (buffer_address(w, i) for i in (0, 1))
     memory = element_address(w, memory, w.int(offset), source.dtype)
@@ -54,6 +52,14 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
     declarations = tuple(w.declarations.values())
     is_glue = is_assembly(packing)
     return Kernel(kernel_function(w), units, declarations, bytes_moved=bytes_moved, is_glue=is_glue)
+
+
+def shares(packing: Packing) -> tuple[int, int]:
+    """Panels of a unit; in how many chunks units share depth."""
+    count, source = packing.panels.count, packing.source
+    group = -(-count // max(1, min(8, count // 4)))
+    is_along = source.is_free_contiguous and len(source.depth) == 1
+    return group, -(-source.depth_size // CHUNK) if is_along else 1
 
 
 def packed_strides(batch: Sequence[tuple[int, int]], packing: Packing) -> list[tuple[int, int]]:

@@ -14,7 +14,6 @@ from hlo.backend.ir.control import loop, ranged
 from hlo.backend.ir.kernel import Kernel, Sums
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
-from hlo.backend.kernels.contraction.gemv import CHUNK, LEAST_UNITS, streams_columns
 from hlo.backend.kernels.contraction.lane_masks import below
 from hlo.backend.kernels.contraction.loops import (
     add,
@@ -24,8 +23,12 @@ from hlo.backend.kernels.contraction.loops import (
     kernel_function,
     times,
 )
+from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, around, schedule_of, stored
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
+from hlo.backend.kernels.contraction.vector_plan import CHUNK, LEAST_UNITS, streams_columns
+from hlo.backend.loops.schedule import Axis as LoopAxis
+from hlo.backend.loops.schedule import Loop, LoopSchedule, Reduction, Role, Tail
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
@@ -101,6 +104,30 @@ def _block_sizes(parts: int) -> list[int]:
     return [BLOCK_OF_PARTS**k for k in levels if BLOCK_OF_PARTS**k < parts][::-1]
 
 
+def _rows(c: Contraction) -> tuple[int, int, int]:
+    """Results within which lanes stay, how many such rows there are, and how many in a unit."""
+    size = c.batches * c.m * c.n
+    run = c.n if c.columns and c.columns[-1].out == 1 else size
+    return run, size // run, max(1, UNIT // run)
+
+
+def parts_schedule(
+    c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
+) -> LoopSchedule:
+    """The loops of `sum_kernel`."""
+    (run, rows, step), lanes = _rows(c), ring.lanes
+    tail = Tail.PREDICATED if run % lanes else Tail.NONE
+    vectors = LoopAxis("j", run, Role.VECTOR, lanes, lanes, tail)
+    depth = LoopAxis(DEPTH, parts, Role.REDUCED, blocks=tuple(_block_sizes(parts)))
+    made = Reduction(SUMS, "add", (depth,), lanes, reads=("parts",))
+    own = LoopAxis("i", min(step, rows), Role.SERIAL, of=rows if rows % step else 0)
+    body = around((own,), (Loop(vectors, (made, stored(c, epilogue))),))
+    axes = (
+        LoopAxis("i", rows, Role.PARALLEL, step, tail=Tail.SHORT if rows % step else Tail.NONE),
+    )
+    return schedule_of(axes, around(axes, body), (f"sums: of {parts} parts of depth",))
+
+
 def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None = None) -> Kernel:
     """buffers: the parts, result, what the epilogue reads."""
     w = Writer()
@@ -109,9 +136,7 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
     partials = buffer_address(w, 0)
     result = Result(w, ring, c.out, 1, epilogue)
     size, lanes = c.batches * c.m * c.n, ring.lanes
-    run = c.n if c.columns and c.columns[-1].out == 1 else size  # lanes stay within it
-    rows = size // run
-    rows_per_unit = max(1, UNIT // run)
+    run, rows, rows_per_unit = _rows(c)
     units = -(-rows // rows_per_unit)
 
     def at_row(row: Value) -> None:

@@ -36,6 +36,7 @@ from hlo.backend.kernels.fourier.plan import (
 from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
+from hlo.backend.loops.schedule import Plan
 
 Fetch = Callable[[Value], Parts]
 Put = Callable[[Value, Parts], None]
@@ -59,7 +60,7 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
         bytes_moved=2 * count * lines.complex.item_bytes,
         flops=5 * count * max(1, lines.size.bit_length()),
     )
-    return target.shown(made, lines.text)
+    return target.shown(made, lambda: Plan((lines.text,)))
 
 
 def scratch_bytes(lines: Lines, target: Target) -> int:

@@ -24,6 +24,7 @@ from hlo.backend.kernels.contraction.loops import add, buffer_address, times
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, written
 from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -76,7 +77,8 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
         bytes_moved=2 * factor.batch * n * n * item,
         flops=factor.batch * n * n * n * build.numbers.parts**2 // 3,
     )
-    return target.shown(made, f"Cholesky: {n} x {n}, batch of {factor.batch}, rows in groups")
+    lines = (f"Cholesky: {n} x {n}, batch of {factor.batch}, rows in groups",)
+    return target.shown(made, lambda: Plan(lines))
 
 
 Body = Callable[[Value, list[Value]], list[Value]]

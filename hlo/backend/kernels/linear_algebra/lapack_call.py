@@ -22,6 +22,7 @@ from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.columns import nan_finding, pairing, turning
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -95,7 +96,7 @@ class LapackCall:
             flops=STEPS * largest.size * max(largest.dims, default=1),
             functions=tuple(self.functions.values()),
         )
-        return self.target.shown(made, "call of LAPACK, a unit a problem")
+        return self.target.shown(made, lambda: Plan(("call of LAPACK, a unit a problem",)))
 
     # -- arguments -------------------------------------------------------------------------------
 

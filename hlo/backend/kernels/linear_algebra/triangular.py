@@ -32,6 +32,7 @@ from hlo.backend.kernels.contraction.ring import (
 )
 from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -128,11 +129,11 @@ def solve_kernel(system: System, target: Target) -> Kernel | None:
         bytes_moved=system.batch * system.size * (system.size + 2 * system.count) * item,
         flops=work * solve.numbers.parts**2,
     )
-    return target.shown(
-        made,
+    lines = (
         f"triangular solve: {system.size} unknowns, batch of {system.batch}",
         f"{system.count} right-hand sides, panels: {solve.panels}",
     )
+    return target.shown(made, lambda: Plan(lines))
 
 
 class _Solve:

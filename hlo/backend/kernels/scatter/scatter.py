@@ -24,6 +24,7 @@ from hlo.backend.kernels.control import when
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, parts
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -50,7 +51,7 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
         bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
         flops=sum(u.shape.size for u in updates),
     )
-    return target.shown(made, plan.text)
+    return target.shown(made, lambda: Plan((plan.text,)))
 
 
 class _Loop(Struct, frozen=True):

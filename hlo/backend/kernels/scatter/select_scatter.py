@@ -27,6 +27,7 @@ from hlo.backend.kernels.fused_loops import function_of, lanes_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.schedule import Plan as LoopPlan
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.windows import trimmed
@@ -53,7 +54,8 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
         bytes_moved=2 * x.size_bytes + source.size_bytes,
         flops=2 * source.size * prod(d.size for d in window.dims),
     )
-    return target.shown(made, f"select, then scatter: {plan.source_size} windows a unit, in order")
+    lines = (f"select, then scatter: {plan.source_size} windows a unit, in order",)
+    return target.shown(made, lambda: LoopPlan(lines))
 
 
 class Axis(Struct, frozen=True):

@@ -25,6 +25,7 @@ from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.expression import unsupported
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
@@ -58,7 +59,7 @@ def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
         bytes_moved=2 * moved,
         flops=row.rows * row.count * max(1, row.count.bit_length()) * 2,
     )
-    return target.shown(made, build.plan)
+    return target.shown(made, lambda: Plan((build.plan,)))
 
 
 class _Build:
