@@ -55,6 +55,21 @@ def store(w: Writer, value: Value, address: Value, align: int, mask: Value | Non
     w.call(symbol, value, address, mask, attributes=("", f"align {align}", ""))
 
 
+def below(w: Writer, start: Value, total: int, lanes: int) -> Value:
+    """Which of `lanes` indices from start are less than total."""
+    first = start.integer
+    if first is None:
+        return w.compare("icmp ult", w.counting(start, lanes), w.int(total, f"<{lanes} x i64>"))
+    if lanes == 1:
+        return w.int(first < total, "i1")
+    return first_of(total - first, lanes)
+
+
+def first_of(count: int, lanes: int) -> Value:
+    """The mask with the first so many lanes of two or more."""
+    return constant_mask([lane < count for lane in range(lanes)])
+
+
 def doubled(w: Writer, mask: Value) -> Value:
     """Each lane of a mask twice: an element is a pair."""
     return _rearranged(w, mask, [lane // 2 for lane in range(2 * mask.lanes)])

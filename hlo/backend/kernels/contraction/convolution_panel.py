@@ -12,12 +12,12 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import add, advanced, times
 from hlo.backend.ir.control import each
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution_form import Form
-from hlo.backend.kernels.contraction.loops import add, advanced, times
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
 from hlo.backend.kernels.contraction.transpose import transposed
 
@@ -110,7 +110,7 @@ class Panel(Struct, frozen=True):
         each(w, w.int(0), w.int(self.rows // stride), rows_before)
         w.ret()
         code = w.function((factor, panel, Value("%chunk", "i64")))
-        return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        return Kernel(code, 0, *w.beside)
 
     def _square(self, w: Writer, factor: Value, at: Value, depth: int) -> list[Parts]:
         """Vectors of features at neighbouring places of the other dimensions."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hlo.backend.ir.arithmetic import add, advanced, times
 from hlo.backend.ir.control import loop, ranged, when
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
 from hlo.backend.kernels.contraction.convolution_panel import Panel
-from hlo.backend.kernels.contraction.loops import add, advanced, times
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     element_address,
@@ -38,7 +38,7 @@ def resum_function(form: Form) -> Kernel:
     w.ret()
     parameters = (*function.memory, Value("%entries", "ptr"), Value("%chunk", "i64"))
     code = w.function(parameters)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    return Kernel(code, 0, *w.beside)
 
 
 class _Resum:

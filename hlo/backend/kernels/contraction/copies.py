@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, advanced, divided, times
 from hlo.backend.ir.control import loop, when_rest
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
@@ -19,7 +20,6 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa import assembly
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.kernels.contraction.assembly import REACH, tile_assembly
-from hlo.backend.kernels.contraction.loops import add, advanced, divided, times
 from hlo.backend.kernels.contraction.packing import each_vector, pack
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
@@ -51,8 +51,7 @@ def called(w: Writer, packing: Packing, block: Block) -> Kernel:
     inner = Writer()
     packed(inner, packing, replace(block, **names))
     inner.ret()
-    beside = tuple(inner.declarations.values()), tuple(inner.globals.values())
-    function = Kernel(inner.function(names.values()), 0, *beside)
+    function = Kernel(inner.function(names.values()), 0, *inner.beside)
     name = symbol(function)
     w.call_declared(name, *moved.values())
     return function

@@ -12,23 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, split_index, strided, times
 from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
-from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.lane_sums import across
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    clipped,
-    divided,
-    kernel_function,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
@@ -42,7 +33,7 @@ from hlo.backend.kernels.contraction.vector_plan import (
     is_dots,
     streams_columns,
 )
-from hlo.backend.lanes.masked import constant_mask
+from hlo.backend.lanes.masked import below, first_of
 from hlo.ir.dtype import DType
 
 UNIT_BYTES = 64 << 10  # of the matrix: less is not worth a unit
@@ -80,10 +71,10 @@ class _Streaming:
     def _kernel(self, body: Callable[[Value], None]) -> Kernel:
         """A unit is (batch, block); body(block) runs with the batch's addresses set."""
         w, c, blocks, scratch_bytes = self.w, self.c, self.blocks, self.scratch_bytes
-        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, self.ring, c.out, 2, self.epilogue)
         if scratch_bytes:
-            self.scratch = buffer_address(w, 2 + self.result.buffers)
+            self.scratch = w.buffer_address(2 + self.result.buffers)
         lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
         rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
 
@@ -95,13 +86,12 @@ class _Streaming:
             self.out_index = strided(w, b, moved["out"])
             body(block)
 
-        ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+        ranged(w, BEGIN, END, unit)
         matrix = c.batches * c.k * c.n * c.rhs.dtype.item_bytes
         return Kernel(
-            kernel_function(w),
+            w.kernel_function(),
             c.batches * blocks,
-            tuple(w.declarations.values()),
-            tuple(w.globals.values()),
+            *w.beside,
             scratch_bytes=scratch_bytes,
             bytes_moved=matrix,
             flops=c.flops,
@@ -256,7 +246,7 @@ class Dots(_Streaming):
         for chain in range(left + (rest > 0)):
             mask = None
             if chain == left:
-                mask = constant_mask([i < rest for i in range(lanes)])
+                mask = first_of(rest, lanes)
             at = w.int((whole * chains + chain) * lanes)
             own = self._step(at, mask, chain, rows, columns, own)
         return self._added(sums, own) if rounds else own
@@ -359,7 +349,7 @@ class Axpys(_Streaming):
         rest = w.binary("urem", self.count, w.int(lanes))
         some = w.intrinsic("llvm.umin", "i64", rest, w.int(1))
         at = times(w, whole, lanes)
-        mask = w.compare("icmp ult", iota(lanes, "i64"), w.splat(rest, lanes))
+        mask = w.compare("icmp ult", counted("i64", lanes), w.splat(rest, lanes))
         ranged(w, w.int(0), some, lambda _: body(at, mask))
 
     def _sum_addresses(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:

@@ -14,9 +14,9 @@ from math import gcd
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, advanced, divided, times
 from hlo.backend.ir.control import loop
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import add, advanced, divided, times
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.sum_blocks import Cut
 from hlo.ir.dtype import DType

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import times
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import times
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir.dtype import DType
 

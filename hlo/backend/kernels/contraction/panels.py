@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.backend.ir.arithmetic import add, advanced, clipped, split_index, strided, times
 from hlo.backend.ir.control import ranged
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.copies import CHUNK, is_assembly, packed
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    clipped,
-    kernel_function,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address
 
@@ -30,7 +22,7 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
     group, chunks = shares(packing)
     groups, depth = -(-panels.count // group), source.depth_size
     units = extent(batch) * groups * chunks
-    memory, target = (buffer_address(w, i) for i in (0, 1))
+    memory, target = (w.buffer_address(i) for i in (0, 1))
     memory = element_address(w, memory, w.int(offset), source.dtype)
 
     def unit(u: Value) -> None:
@@ -47,11 +39,10 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
         )  # fmt: skip
         packed(w, packing, block)
 
-    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    ranged(w, BEGIN, END, unit)
     bytes_moved = 2 * extent(batch) * packing.size_bytes
-    declarations = tuple(w.declarations.values())
-    is_glue = is_assembly(packing)
-    return Kernel(kernel_function(w), units, declarations, bytes_moved=bytes_moved, is_glue=is_glue)
+    code, is_glue = w.kernel_function(), is_assembly(packing)
+    return Kernel(code, units, *w.beside, bytes_moved=bytes_moved, is_glue=is_glue)
 
 
 def shares(packing: Packing) -> tuple[int, int]:

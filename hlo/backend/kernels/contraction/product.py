@@ -20,26 +20,24 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import (
+    add,
+    advanced,
+    clipped,
+    divided,
+    shared,
+    split_index,
+    strided,
+    times,
+)
 from hlo.backend.ir.control import each, loop, remembering, when
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import (
     write_tile,
 )
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
-from hlo.backend.kernels.contraction.lane_masks import below
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    clipped,
-    divided,
-    kernel_function,
-    shared,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.microkernel import (
     Tile,
     product,
@@ -52,6 +50,7 @@ from hlo.backend.kernels.contraction.product_form import ProductForm
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, element_address
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
+from hlo.backend.lanes.masked import below
 
 
 class Columns(Struct, frozen=True):
@@ -95,11 +94,11 @@ class _Product:
 
     def kernel(self) -> Kernel:
         w, c, plan = self.w, self.c, self.plan
-        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, self.ring, c.out, 2, self.epilogue)
         scratch = lhs
         if self.scratch_bytes:
-            scratch = buffer_address(w, 2 + self.result.buffers)
+            scratch = w.buffer_address(2 + self.result.buffers)
         places = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
         lhs_scratch, rhs_scratch, stage, self.aside = places
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
@@ -112,12 +111,11 @@ class _Product:
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}
         self.waiting.place(stage)
         packed_before = [w.int(-1), w.int(-1)]
-        remembering(w, Value("%begin", "i64"), Value("%end", "i64"), packed_before, self._unit)
+        remembering(w, BEGIN, END, packed_before, self._unit)
         return Kernel(
-            kernel_function(w),
+            w.kernel_function(),
             plan.units,
-            tuple(w.declarations.values()),
-            tuple(w.globals.values()),
+            *w.beside,
             functions=tuple(self.functions.values()),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=self._bytes_moved(),

@@ -10,23 +10,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, clipped, divided, times
 from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Sums
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
-from hlo.backend.kernels.contraction.lane_masks import below
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    buffer_address,
-    clipped,
-    divided,
-    kernel_function,
-    times,
-)
 from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, around, schedule_of, stored
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
 from hlo.backend.kernels.contraction.vector_plan import CHUNK, LEAST_UNITS, streams_columns
+from hlo.backend.lanes.masked import below
 from hlo.backend.loops.schedule import Axis as LoopAxis
 from hlo.backend.loops.schedule import Loop, LoopSchedule, Reduction, Role, Tail
 from hlo.ir import dtype as dt
@@ -133,7 +127,7 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
     w = Writer()
     held = partial_type(ring)
     words = replace(ring_of(held, ring.target), result=ring.result)
-    partials = buffer_address(w, 0)
+    partials = w.buffer_address(0)
     result = Result(w, ring, c.out, 1, epilogue)
     size, lanes = c.batches * c.m * c.n, ring.lanes
     run, rows, rows_per_unit = _rows(c)
@@ -180,7 +174,6 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
         count = clipped(w, first, rows_per_unit, rows)
         ranged(w, first, add(w, first, count), at_row)
 
-    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    ranged(w, BEGIN, END, unit)
     moved = (parts + 1) * size * ring.scalar_bytes * ring.parts
-    beside = tuple(w.declarations.values()), tuple(w.globals.values())
-    return Kernel(kernel_function(w), units, *beside, bytes_moved=moved)
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=moved)

@@ -15,11 +15,12 @@ from collections.abc import Callable
 import numpy as np
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, split_index, times
 from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import Parts, loaded, written
 from hlo.backend.kernels.fourier.butterflies import Complex, conjugated, exchanged
 from hlo.backend.kernels.fourier.passes import call_pass, call_square
@@ -33,7 +34,7 @@ from hlo.backend.kernels.fourier.plan import (
     is_smooth,
     roots,
 )
-from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
+from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
 from hlo.backend.loops.schedule import Plan
@@ -53,8 +54,7 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
     made = Kernel(
         w.function(has_entry=True),
         lines.outer * build.groups,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         scratch_bytes=build.scratch_bytes,
         functions=tuple(build.functions.values()),
         bytes_moved=2 * count * lines.complex.item_bytes,
@@ -88,7 +88,7 @@ class _Build:
 
     def write(self) -> None:
         w, n = self.w, self.lines
-        source, target, scratch = (buffer_address(w, k) for k in range(3))
+        source, target, scratch = (w.buffer_address(k) for k in range(3))
         self._set_scratch(scratch)
 
         def unit(u: Value, _: list[Value]) -> list[Value]:
@@ -97,7 +97,7 @@ class _Build:
             self._run(self._moved(source, outer, n.source), self._moved(target, outer, n.target))
             return []
 
-        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], unit)
+        self.nest.loop(BEGIN, END, 1, [], unit)
 
     def _set_scratch(self, scratch: Value) -> None:
         self.buffers = (scratch, self._scalar(scratch, self.w.int(self.slots * 2 * self.lanes)))
@@ -107,7 +107,7 @@ class _Build:
         w = self.w
         self.first, self.valid = first, None
         if self.lines.lanes % self.lanes:
-            number = counting(w, first, self.lanes)
+            number = w.counting(first, self.lanes)
             self.valid = w.compare("icmp slt", number, w.splat(w.int(self.lines.lanes), self.lanes))
 
     def _apart(self, base: Value, body: Callable[[_Build, Value], None]) -> None:
@@ -124,7 +124,7 @@ class _Build:
         w = build.w
         w.ret()
         code = w.function((scratch, memory, first), has_entry=True)
-        function = Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        function = Kernel(code, 0, *w.beside)
         name = symbol(function)
         self.functions[name] = function
         self.w.call_declared(name, *arguments)
@@ -224,7 +224,7 @@ class _Build:
             mask = None
             if scalars % self.lanes:
                 limit = w.splat(w.int(scalars), self.lanes)
-                mask = w.compare("icmp slt", counting(w, c, self.lanes), limit)
+                mask = w.compare("icmp slt", w.counting(c, self.lanes), limit)
             body(c, mask)
             return []
 

@@ -43,7 +43,7 @@ def _function(target: Target, complex: DType, radix: int, *, is_last: bool) -> K
     _Pass(Nest(w, target), complex, radix, is_last=is_last).write()
     w.ret()
     code = w.function(PARAMETERS, has_entry=True)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    return Kernel(code, 0, *w.beside)
 
 
 def call_square(
@@ -77,7 +77,7 @@ def _square(target: Target, complex: DType) -> Kernel:
         y = w.address(y, Y_GAP, ring.scalar)
     w.ret()
     code = w.function((X, X_GAP, Y, Y_GAP, factor), has_entry=True)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    return Kernel(code, 0, *w.beside)
 
 
 class _Pass:

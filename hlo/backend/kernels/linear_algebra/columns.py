@@ -138,4 +138,4 @@ def _function(
 ) -> Kernel:
     w.ret(value)
     code = w.function(parameters, result=result, has_entry=True)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    return Kernel(code, 0, *w.beside)

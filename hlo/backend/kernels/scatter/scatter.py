@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
@@ -45,8 +46,7 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     made = Kernel(
         w.function(has_entry=True),
         plan.units,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         must_alias=frozenset((k, k) for k in range(count)),
         bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
         flops=sum(u.shape.size for u in updates),
@@ -188,20 +188,16 @@ class _Build:
         self.lanes = lanes if plain and dense else 1
         self.elemental = Elemental(nest, self.lanes)
         leaves = len(instruction.operands)
-        self.operands = [self._buffer(leaves + k) for k in range(self.count)]
-        self.indices = self._buffer(self.count)
-        self.updates = [self._buffer(self.count + 1 + k) for k in range(self.count)]
-
-    def _buffer(self, k: int) -> Value:
-        w = self.nest.w
-        return w.load(w.address(Value("%buffers", "ptr"), w.int(k), "ptr"), "ptr", 8)
+        self.operands = [nest.w.buffer_address(leaves + k) for k in range(self.count)]
+        self.indices = nest.w.buffer_address(self.count)
+        self.updates = [nest.w.buffer_address(self.count + 1 + k) for k in range(self.count)]
 
     def emit(self) -> None:
         """Units, positions, then the window."""
         plan = self.plan
         if not plan.window:
             w = self.nest.w
-            begin, end = Value("%begin", "i64"), Value("%end", "i64")
+            begin, end = BEGIN, END
             some = w.compare("icmp slt", begin, end)
             when(self.nest, some, lambda: self._unit(None))
             return
@@ -217,7 +213,7 @@ class _Build:
             capped = w.intrinsic("llvm.umin", "i64", reached, w.int(size))
             return w.select(last, w.int(size), capped)
 
-        self._unit((bound(Value("%begin", "i64")), bound(Value("%end", "i64"))))
+        self._unit((bound(BEGIN), bound(END)))
 
     def _unit(self, span: tuple[Value, Value] | None) -> None:
         w = self.nest.w
