@@ -12,9 +12,9 @@ from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, Ti
 from hlo.backend.kernels.contraction.amx_packing import group_words
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import element_address
-from hlo.backend.kernels.contraction.transpose import transposed
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.masked import below
+from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
 
 SQUARE_BYTES = 4 * TILE * TILE * 4  # of 2 x 2 tiles of sums
@@ -155,7 +155,7 @@ class TileProduct:
             ]
             target = advanced(w, to, times(w, step, TILE_BYTES), "i8")
             target = advanced(w, target, times(w, quarter, 16), "i8")
-            for j, vector in enumerate(transposed(w, words)):
+            for j, vector in enumerate(turned_parts(w, words)):
                 for part in range(4):
                     piece = w.shuffle(vector, None, range(4 * part, 4 * part + 4))
                     w.store(piece, advanced(w, target, (4 * part + j) * STEP_BYTES, "i8"), 4)

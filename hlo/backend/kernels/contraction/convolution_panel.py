@@ -19,7 +19,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
-from hlo.backend.kernels.contraction.transpose import transposed
+from hlo.backend.lanes.transposed import turned_parts
 
 FEWEST = 2  # positions for which a panel of the kernel is made
 FEWEST_READS = 0.5  # of a row of a base's panel: gathering fewer takes less than packing
@@ -123,5 +123,5 @@ class Panel(Struct, frozen=True):
         for lane in range(form.lanes):
             place = element_address(w, factor, add(w, at, w.int(lane * stride)), dtype)
             columns.append(loaded(w, form.ring, dtype, place, depth))
-        parts = [transposed(w, list(column)) for column in zip(*columns, strict=True)]
+        parts = [turned_parts(w, list(column)) for column in zip(*columns, strict=True)]
         return list(zip(*parts, strict=True))

@@ -22,8 +22,8 @@ from hlo.backend.kernels.contraction.ring import (
     is_plain,
     loaded,
 )
-from hlo.backend.kernels.contraction.transpose import end_to_end, transposed
 from hlo.backend.lanes.masked import below, first_of
+from hlo.backend.lanes.transposed import end_to_end, turned_parts
 
 
 def pack(w: Writer, packing: Packing, block: Block) -> None:
@@ -250,7 +250,7 @@ def _pack_square(
     for i in range(ring.parts):
         parts = [numbers[i] for numbers in read]
         joined = [end_to_end(w, parts[r::square]) for r in range(square)]
-        columns.append(transposed(w, joined))
+        columns.append(turned_parts(w, joined))
     to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
     for i in range(count):
         at = advanced(w, to, i * packing.k_step, ring.scalar)
