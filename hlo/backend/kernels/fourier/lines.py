@@ -11,6 +11,7 @@ lines never meet: any split of the units gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,21 +24,19 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.ring import Parts, loaded, written
 from hlo.backend.kernels.fourier.butterflies import Complex, conjugated, exchanged
+from hlo.backend.kernels.fourier.lines_nest import lines_schedule
 from hlo.backend.kernels.fourier.passes import call_pass, call_square
 from hlo.backend.kernels.fourier.plan import (
     Lines,
     Side,
     chirp,
     chirp_spectrum,
-    convolution_length,
     factors,
-    is_smooth,
     roots,
 )
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
-from hlo.backend.loops.schedule import Plan
 
 Fetch = Callable[[Value], Parts]
 Put = Callable[[Value, Parts], None]
@@ -60,7 +59,8 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
         bytes_moved=2 * count * lines.complex.item_bytes,
         flops=5 * count * max(1, lines.size.bit_length()),
     )
-    return target.shown(made, lambda: Plan((lines.text,)))
+    sizes = build.lanes, build.slots, build.scratch_bytes
+    return target.shown(made, partial(lines_schedule, lines, *sizes))
 
 
 def scratch_bytes(lines: Lines, target: Target) -> int:
@@ -81,7 +81,7 @@ class _Build:
         self.lanes = self.numbers.lanes
         self.groups = -(-lines.lanes // self.lanes)
         self.folds, self.inner = lines.folds, lines.inner
-        self.passed = self.inner if is_smooth(self.inner) else convolution_length(self.inner)
+        self.passed = lines.passed
         self.slots = max(self.passed, self.inner + 1) + self.lanes
         scalar = self.numbers.ring.scalar_bytes
         self.scratch_bytes = 2 * self.slots * 2 * self.lanes * scalar
@@ -151,13 +151,9 @@ class _Build:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _is_beside(self, side: Side) -> bool:
-        """Whether lines are neighbours in memory."""
-        return side.lane == side.parts == 2
-
     def _load(self, base: Value, side: Side, count: int) -> None:
         """Elements of the lines into the first buffer."""
-        if not self._is_beside(side):
+        if not side.is_beside:
             self._load_turned(base, side, count)
             return
         start = self._scalar(base, times(self.w, self.first, side.lane))
@@ -172,7 +168,7 @@ class _Build:
 
     def _store(self, base: Value, side: Side, count: int, buffer: int) -> None:
         """Elements of the lines from a buffer, scaled."""
-        if not self._is_beside(side):
+        if not side.is_beside:
             self._store_turned(base, side, count, buffer)
             return
         start = self._scalar(base, times(self.w, self.first, side.lane))
