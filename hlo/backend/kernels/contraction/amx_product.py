@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hlo.backend.ir.arithmetic import add, advanced, clipped, shared, split_index, strided, times
+from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, ranged, remembering, when
-from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
@@ -96,11 +96,9 @@ class TileProduct:
         self.w, self.scratch = w, _ = (Writer(), names[1])
         self._pack_rows(names[0], (names[2], names[3]))
         self.w, self.scratch = product, scratch
-        w.ret()
-        code = w.function(names)
-        packing = Kernel(code, 0, *w.beside)
+        packing = as_function(w, names, has_entry=False)
         self.functions.append(packing)
-        product.call_declared(symbol(packing), *parameters)
+        call(product, packing, *parameters)
 
     def _pack_rows(self, base: Value, pairs: tuple[Value, Value]) -> None:
         """Rows of the unit to their tiles."""

@@ -17,7 +17,6 @@ from hlo.backend.ir.arithmetic import add, split_index, times
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution import is_swapped
 from hlo.backend.kernels.contraction.ring import (
     Parts,
@@ -27,6 +26,7 @@ from hlo.backend.kernels.contraction.ring import (
     loaded,
     ring_of,
 )
+from hlo.indexing.affine import row_major_strides
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape

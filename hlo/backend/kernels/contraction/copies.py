@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, advanced, divided, times
+from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, when_rest
-from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa import assembly
@@ -50,10 +50,8 @@ def called(w: Writer, packing: Packing, block: Block) -> Kernel:
     names = {name: Value(f"%{name}", value.type) for name, value in moved.items()}
     inner = Writer()
     packed(inner, packing, replace(block, **names))
-    inner.ret()
-    function = Kernel(inner.function(names.values()), 0, *inner.beside)
-    name = symbol(function)
-    w.call_declared(name, *moved.values())
+    function = as_function(inner, names.values(), has_entry=False)
+    call(w, function, *moved.values())
     return function
 
 

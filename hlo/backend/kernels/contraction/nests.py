@@ -1,11 +1,10 @@
-"""What the schedules of all contraction kernels have in common: names, caches, stores, one nest.
+"""What the schedules of all contraction kernels have in common: names, caches, stores.
 
 i counts rows, j columns, b batches, r, s, .. depths; p0 is the first operand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from hlo.backend.kernels.contraction.axes import Contraction
@@ -14,10 +13,6 @@ from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.loops.schedule import (
     Axis,
     Cache,
-    Loop,
-    LoopNest,
-    LoopSchedule,
-    Node,
     Place,
     Role,
     Store,
@@ -29,7 +24,6 @@ DEPTH = axis_name(0, "r")
 SUMS = "sums"
 _SCALARS = {"float": "f32", "double": "f64", "i32": "s32", "i64": "s64"}
 _RESULT = 2  # its place in a product's table
-Nodes = tuple[Node, ...]
 
 
 def cached(name: str, dims: tuple[int, ...], ring: Ring) -> Cache:
@@ -46,22 +40,6 @@ def stored(c: Contraction, epilogue: Epilogue | None, sums: str = SUMS) -> Store
         return Store("result", _RESULT, index, sums)
     reads = tuple(f"p{n}" for n in epilogue.others)
     return Store("result", _RESULT, index, f"epilogue of {sums}", reads=reads)
-
-
-def schedule_of(
-    axes: Sequence[Axis], body: Nodes, remarks: Sequence[str], *, scratch_bytes: int = 0
-) -> LoopSchedule:
-    """The schedule of a kernel that is one nest. axes: the parallel ones, outermost first."""
-    units, dims = prod(axis.rounds for axis in axes), tuple(axis.extent for axis in axes)
-    nest = LoopNest((0,) * len(dims), dims, units, 0, units, body, remarks=tuple(remarks))
-    return LoopSchedule(units, scratch_bytes, (nest,))
-
-
-def around(axes: Sequence[Axis], body: Nodes) -> Nodes:
-    """Loops around a body; those of one round are none, unless there may be none."""
-    for axis in reversed(axes):
-        body = (Loop(axis, body),) if axis.rounds > 1 or axis.of else body
-    return body
 
 
 def batches(c: Contraction) -> Axis:

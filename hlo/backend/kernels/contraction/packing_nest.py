@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.copies import CHUNK, is_across, is_along
-from hlo.backend.kernels.contraction.nests import DEPTH, FREE, Nodes, around, schedule_of
+from hlo.backend.kernels.contraction.nests import DEPTH, FREE
 from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.panels import shares
 from hlo.backend.kernels.contraction.ring import is_plain
+from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
     Fill,

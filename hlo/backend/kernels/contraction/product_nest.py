@@ -10,22 +10,13 @@ from collections.abc import Iterator
 
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.microkernel import UNKNOWN, unrolled
-from hlo.backend.kernels.contraction.nests import (
-    DEPTH,
-    FREE,
-    SUMS,
-    Nodes,
-    around,
-    batches,
-    cached,
-    schedule_of,
-    stored,
-)
+from hlo.backend.kernels.contraction.nests import DEPTH, FREE, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.packing_form import Panels
 from hlo.backend.kernels.contraction.packing_nest import Share, packing_nodes
 from hlo.backend.kernels.contraction.plan import Plan, Reading
 from hlo.backend.kernels.contraction.product_form import ProductForm
 from hlo.backend.kernels.contraction.result import Epilogue
+from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
     Cache,

@@ -16,11 +16,12 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Sums
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
-from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, around, schedule_of, stored
+from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, stored
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
 from hlo.backend.kernels.contraction.vector_plan import CHUNK, LEAST_UNITS, streams_columns
 from hlo.backend.lanes.masked import below
+from hlo.backend.loops.one_nest import around, schedule_of
 from hlo.backend.loops.schedule import Axis as LoopAxis
 from hlo.backend.loops.schedule import Loop, LoopSchedule, Reduction, Role, Tail
 from hlo.ir import dtype as dt

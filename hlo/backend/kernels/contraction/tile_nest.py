@@ -9,17 +9,9 @@ from hlo.backend.kernels.contraction.amx import TILE, TilePlan
 from hlo.backend.kernels.contraction.amx_packing import columns_packing
 from hlo.backend.kernels.contraction.amx_product import TileProduct
 from hlo.backend.kernels.contraction.axes import extent
-from hlo.backend.kernels.contraction.nests import (
-    DEPTH,
-    SUMS,
-    Nodes,
-    around,
-    batches,
-    cached,
-    schedule_of,
-    stored,
-)
+from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.packing_nest import Share, packing_nodes
+from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
     Cache,

@@ -8,18 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots
-from hlo.backend.kernels.contraction.nests import (
-    DEPTH,
-    SUMS,
-    Nodes,
-    around,
-    batches,
-    cached,
-    schedule_of,
-    stored,
-)
+from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
 from hlo.backend.kernels.contraction.vector_plan import vector_sums
+from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
     Fill,

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hlo.backend.ir.arithmetic import add, split_index, times
-from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
@@ -121,13 +121,9 @@ class _Build:
         build._set_scratch(scratch)
         build._set_lines(first)
         body(build, memory)
-        w = build.w
-        w.ret()
-        code = w.function((scratch, memory, first), has_entry=True)
-        function = Kernel(code, 0, *w.beside)
-        name = symbol(function)
-        self.functions[name] = function
-        self.w.call_declared(name, *arguments)
+        function = as_function(build.w, (scratch, memory, first))
+        self.functions[function.text] = function
+        call(self.w, function, *arguments)
 
     def _moved(self, base: Value, outer: Value, side: Side) -> Value:
         return self._scalar(base, times(self.w, outer, side.outer))

@@ -9,12 +9,12 @@ turned), p and q the two loops of a pass: passes.py.
 from __future__ import annotations
 
 from hlo.backend.kernels.fourier.plan import Lines, factors, is_smooth
+from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
     Cache,
     Fill,
     Loop,
-    LoopNest,
     LoopSchedule,
     Node,
     Place,
@@ -26,7 +26,6 @@ from hlo.backend.loops.schedule import (
 
 BUFFERS = ("x", "y")  # between which passes go to and fro
 ELEMENT = axis_name(0, "r")
-Nodes = tuple[Node, ...]
 
 
 def lines_schedule(lines: Lines, lanes: int, slots: int, scratch_bytes: int) -> LoopSchedule:
@@ -38,13 +37,12 @@ def lines_schedule(lines: Lines, lanes: int, slots: int, scratch_bytes: int) -> 
         *made.unit(),
     )
     tail = Tail.MASKED if lines.lanes % lanes else Tail.NONE
-    body = (Loop(Axis("j", lines.lanes, Role.PARALLEL, lanes, lanes, tail), body),)
-    if lines.outer > 1:
-        body = (Loop(Axis("b", lines.outer, Role.PARALLEL), body),)
-    units = lines.outer * -(-lines.lanes // lanes)
-    whole = (lines.outer, lines.lanes, lines.size)
-    nest = LoopNest((0, 0, 0), whole, units, 0, units, body, remarks=(lines.text,))
-    return LoopSchedule(units, scratch_bytes, (nest,))
+    axes = (
+        Axis("b", lines.outer, Role.PARALLEL),
+        Axis("j", lines.lanes, Role.PARALLEL, lanes, lanes, tail),
+    )
+    found = around(axes, body)
+    return schedule_of(axes, found, (lines.text,), scratch_bytes=scratch_bytes)
 
 
 class _Loops:

@@ -17,7 +17,7 @@ from math import prod
 from msgspec import Struct
 
 from hlo.backend.ir.arithmetic import add, times
-from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
@@ -132,12 +132,9 @@ class _Build:
         """A part of the work as a function of its own: LLVM's time grows faster than a function."""
         w = Writer()
         build = _Build(Nest(w, self.nest.target), self.factor)
-        w.ret(part(build))
-        code = w.function(PARAMETERS, result="i32", has_entry=True)
-        function = Kernel(code, 0, *w.beside)
+        function = as_function(w, PARAMETERS, part(build))
         self.functions.append(function)
-        name = symbol(function)
-        return self.w.call_declared(name, *arguments, type="i32")
+        return call(self.w, function, *arguments, type="i32")
 
     def _loading(self) -> Value:
         self._clear()
