@@ -334,6 +334,22 @@ class Writer(Struct):
         second = poison(a.type) if b is None else b
         return self.pure(Instruction, type, "shufflevector", a, second, mask)
 
+    def end_to_end(self, parts: Sequence[Value]) -> Value:
+        """1, 2, 4, ... vectors, one after the other in one."""
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
+        return parts[0]
+
+    def interleaved(self, a: Value, b: Value) -> Value:
+        """Lanes of two vectors turn by turn."""
+        count = a.lanes
+        return self.shuffle(a, b, (k // 2 + k % 2 * count for k in range(2 * count)))
+
+    def every_second(self, a: Value, first: Count) -> Value:
+        """Lanes first, first + 2, ..."""
+        return self.shuffle(a, None, range(first, a.lanes, 2))
+
     # -- structures --------------------------------------------------------------------------
 
     def extract_value(self, a: Value, member: Count, type: str) -> Value:

@@ -148,7 +148,7 @@ def _columns(nest: Nest, memory: Memory, part: Sequence[Expr]) -> list[Value]:
         w.load(w.address(pointer, w.int(lane * step), element) if lane else pointer, type, 1)
         for lane in range(lanes)
     ]
-    registers = [end_to_end(w, rows[k::words]) for k in range(words)]
+    registers = [nest.w.end_to_end(rows[k::words]) for k in range(words)]
     for _ in range(words.bit_length() - 1):
         registers = _interleaved(nest, registers, words)
     if packed == 1:
@@ -167,15 +167,6 @@ def _unpacked(nest: Nest, words: Value, shift: int, element: str) -> Value:
     shifted = w.binary("lshr", words, w.int(shift, words.type)) if shift else words
     low = w.cast("trunc", shifted, vector_of(bits, words.lanes))
     return w.cast("bitcast", low, vector_of(element, words.lanes))
-
-
-def end_to_end(w: Writer, pieces: list[Value]) -> Value:
-    """One after the other in one register."""
-    while len(pieces) > 1:
-        order = range(2 * pieces[0].lanes)
-        pairs = zip(pieces[::2], pieces[1::2], strict=True)
-        pieces = [w.shuffle(a, b, order) for a, b in pairs]
-    return pieces[0]
 
 
 def _scalar(atom: Atom) -> Atom:

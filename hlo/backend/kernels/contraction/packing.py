@@ -23,7 +23,7 @@ from hlo.backend.kernels.contraction.ring import (
     loaded,
 )
 from hlo.backend.lanes.masked import below, first_of
-from hlo.backend.lanes.transposed import end_to_end, turned_parts
+from hlo.backend.lanes.transposed import turned_parts
 
 
 def pack(w: Writer, packing: Packing, block: Block) -> None:
@@ -249,7 +249,7 @@ def _pack_square(
     columns = []
     for i in range(ring.parts):
         parts = [numbers[i] for numbers in read]
-        joined = [end_to_end(w, parts[r::square]) for r in range(square)]
+        joined = [w.end_to_end(parts[r::square]) for r in range(square)]
         columns.append(turned_parts(w, joined))
     to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
     for i in range(count):
