@@ -227,7 +227,8 @@ def _reduced(axes: Sequence[Axis]) -> list[Counted]:
 
 
 def agree(told: Sequence[Counted], seen: Sequence[Counted]) -> bool:
-    """Whether these loops are those; one that runs once is none."""
+    """Whether these loops are those; one that runs once is none, and so is one that never does."""
+    told, seen = ([x for x in loops if x.count != 0] for loops in (told, seen))
     if seen and (seen[0].is_flag or seen[0].count == 1):
         return agree(told, [*seen[0].inner, *seen[1:]])
     if told and told[0].count == 1:

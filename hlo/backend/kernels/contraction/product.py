@@ -34,15 +34,9 @@ from hlo.backend.ir.control import each, loop, remembering, when
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.assembly import (
-    write_tile,
-)
+from hlo.backend.kernels.contraction.assembly import write_tile
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
-from hlo.backend.kernels.contraction.microkernel import (
-    Tile,
-    product,
-    zero_tile,
-)
+from hlo.backend.kernels.contraction.microkernel import Tile, product, zero_tile
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.panels import packed_strides
 from hlo.backend.kernels.contraction.plan import Plan, Reading

@@ -170,9 +170,8 @@ class _Loops:
     def _inner(self) -> Nodes:
         plan, form = self.plan, self.form
         if plan.depth_first:
-            inner = (
-                self._grouped() if plan.group else self._over("j", self._over("i", self._tile()))
-            )
+            tiles = self._over("j", self._over("i", self._tile()))
+            inner = self._grouped() if plan.group else tiles
             blocks = Loop(self._depth_blocks(), (*self._packed("rhs"), *inner))
             return (*self._over("j", self._cleared()), blocks, *self._over("j", self._finished()))
         if plan.group:
@@ -258,8 +257,7 @@ class _Loops:
         blocks, count = self._blocks(name)
         total = self._panels(name).count
         if plan.lhs is Reading.IN_TILE and side == "lhs":
-            is_part = blocks > 1 or plan.group < count
-            count = plan.group
+            is_part, count = True, plan.group
         else:
             is_part = total % blocks > 0
         depth = packing.panel_depth or self.c.k

@@ -54,3 +54,12 @@ def test_kernels_have_the_loops_that_their_schedules_say(machine: str) -> None:
         for number, text in enumerate(file.read_text(errors="surrogateescape").split("// -----\n")):
             count += check(text, f"{file.relative_to(ROOT)}:{number}", machine)
     assert count > 70
+
+
+@pytest.mark.slow
+def test_kernels_of_the_suites_have_the_loops_that_their_schedules_say() -> None:
+    """`pytest -m slow tests/unit/backend/loops`: one or two minutes."""
+    given = dict([*program_texts.shared(), *program_texts.written()])
+    for name, _ in program_texts.verified(given.items()):
+        for machine in ("sapphirerapids", "x86-64-v3"):
+            check(given[name], name, machine)
