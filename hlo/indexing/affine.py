@@ -396,6 +396,11 @@ def linear(index: Sequence[Expr], dims: Sequence[int]) -> Expr:
     return total
 
 
+def row_major_strides(dims: Sequence[int]) -> tuple[int, ...]:
+    """Elements to the next index of each dimension of a dense array."""
+    return tuple(math.prod(dims[d + 1 :]) for d in range(len(dims)))
+
+
 def delinearized(position: Expr, dims: Sequence[int]) -> Index:
     """The index of a row-major position that lies in the array."""
     index: list[Expr] = []

@@ -71,13 +71,13 @@ ALLOWED = {
     """,
     "a call for each dimension of an array, of which what runs has 64, or loop of our own plan": """
         backend.emitters.blocked_sums.BlockedSums._blocks*2
-        backend.kernels.contraction.gemv._Dots._run.added*2
+        backend.kernels.contraction.gemv.Dots._run.added*2
         backend.kernels.contraction.split.sum_kernel.at_row.at_vector.added*2
         backend.emitters.blocked_sums.BlockedSums._over*2
         backend.emitters.blocked_sums.looped.over*2
         backend.kernels.contraction.assembly._Text.nest
         backend.kernels.contraction.convolution_resum._Resum._taps*3
-        backend.kernels.contraction.gemv._Dots._over_depth*3
+        backend.kernels.contraction.gemv.Dots._over_depth*3
         backend.kernels.contraction.microkernel._in_blocks*2
         backend.kernels.contraction.microkernel._over_depth*3
         backend.loops.domain._boxes*2 backend.kernels.scatter.scatter._Build._positions*2

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from hlo.backend.emitters import constants
 from hlo.backend.emitters.applied import apply
 from hlo.backend.ir import filling
-from hlo.backend.ir.values import listed, poison
+from hlo.backend.ir.values import counted, poison
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
@@ -61,7 +61,7 @@ def _filling(target: Target, expression: Expression, chain: Chain, entries: int)
     nest = Nest(w, target)
     source = chain.source[0].shape.dtype
     scalar = types.storage_scalar(source)
-    counting = listed(scalar, tuple(range(_LANES)))
+    counting = counted(scalar, _LANES)
 
     def round_of(i: Value, _: list[Value]) -> list[Value]:
         first = w.splat(w.cast("trunc", i, scalar), _LANES)

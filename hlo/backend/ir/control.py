@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hlo.backend.ir.arithmetic import add
 from hlo.backend.ir.records import Arithmetic, Label, Phi, is_terminator
 from hlo.backend.ir.words import Word
 from hlo.backend.ir.writer import Value, Writer
@@ -114,18 +115,6 @@ def when_rest(w: Writer, size: Value, step: int, then: Callable[[], None]) -> No
 
 def void(_: object) -> None:
     """Drop a result, where a callable has to return nothing."""
-
-
-def add(w: Writer, a: Value, b: Value) -> Value:
-    """a + b, folded where known."""
-    x, y = a.integer, b.integer
-    if x == 0:
-        return b
-    if y == 0:
-        return a
-    if x is not None and y is not None:
-        return w.int(x + y)
-    return w.binary("add", a, b)
 
 
 class Join:

@@ -19,6 +19,7 @@ from hlo.backend.ir.values import Value
 
 _T = TypeVar("_T")
 PARAMETERS = (Value("%buffers", "ptr"), Value("%begin", "i64"), Value("%end", "i64"))  # a kernel's
+BUFFERS, BEGIN, END = PARAMETERS
 
 
 class Data(Struct, frozen=True):

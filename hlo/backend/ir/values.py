@@ -133,6 +133,13 @@ def _listed(scalar: str, elements: tuple[object, ...]) -> str:
     return f"<{', '.join(f'{scalar} {element}' for element in elements)}>"
 
 
+def counted(scalar: str, lanes: int, first: int = 0) -> Value:
+    """first, first + 1, ... as a constant."""
+    if lanes == 1:
+        return Value(str(first), scalar)
+    return listed(scalar, tuple(range(first, first + lanes)))
+
+
 def every_lane(lanes: int) -> Value:
     """The mask that lets all lanes through."""
     return Value("splat (i1 true)", vector_of("i1", lanes))

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.ir.functions import PARAMETERS, Data, Definition, Function
+from hlo.backend.ir.functions import BUFFERS, PARAMETERS, Data, Definition, Function
 from hlo.backend.ir.records import (
     Alloca,
     Arithmetic,
@@ -30,8 +30,8 @@ from hlo.backend.ir.records import (
     branch_if,
 )
 from hlo.backend.ir.values import Value as Value
+from hlo.backend.ir.values import counted, lane_order, poison, truths_of
 from hlo.backend.ir.values import float_bits as float_bits
-from hlo.backend.ir.values import lane_order, poison, truths_of
 from hlo.backend.ir.values import lanes_of as lanes_of
 from hlo.backend.ir.values import mangled as mangled
 from hlo.backend.ir.values import scalar_of as scalar_of
@@ -110,6 +110,26 @@ class Writer(Struct):
             attributes="nounwind",
             ends_line=ends_line,
         )
+
+    def counting(self, first: Value, lanes: int) -> Value:
+        """first, first + 1, ... in lanes."""
+        steps = counted(first.type, lanes)
+        return self.binary("add", self.splat(first, lanes).of_type(steps.type), steps)
+
+    @property
+    def beside(self) -> tuple[tuple[str, ...], tuple[Definition, ...]]:
+        """What the function needs beside it: declarations, functions and data."""
+        return tuple(self.declarations.values()), tuple(self.globals.values())
+
+    def kernel_function(self) -> Function:
+        """The kernel's function of which this is the body."""
+        self.ret()
+        return self.function(ends_line=True)
+
+    def buffer_address(self, place: int) -> Value:
+        """An address from the kernel's table; called at its head."""
+        slot = self.address(BUFFERS, self.int(place), "ptr") if place else BUFFERS
+        return self.load(slot, "ptr", 8)
 
     def enter_data(self, symbol: str, text: str) -> None:
         """A global variable: `@symbol = ...`."""
@@ -313,6 +333,22 @@ class Writer(Struct):
         type = vector_of(a.scalar_type, mask.lanes)
         second = poison(a.type) if b is None else b
         return self.pure(Instruction, type, "shufflevector", a, second, mask)
+
+    def end_to_end(self, parts: Sequence[Value]) -> Value:
+        """1, 2, 4, ... vectors, one after the other in one."""
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
+        return parts[0]
+
+    def interleaved(self, a: Value, b: Value) -> Value:
+        """Lanes of two vectors turn by turn."""
+        count = a.lanes
+        return self.shuffle(a, b, (k // 2 + k % 2 * count for k in range(2 * count)))
+
+    def every_second(self, a: Value, first: Count) -> Value:
+        """Lanes first, first + 2, ..."""
+        return self.shuffle(a, None, range(first, a.lanes, 2))
 
     # -- structures --------------------------------------------------------------------------
 

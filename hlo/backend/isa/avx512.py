@@ -208,10 +208,8 @@ class _Estimates:
         chunk = min(wanted, 512 // size)
         value = _widened(w, x, wanted)
         parts = [_estimate(w, name, _part(w, value, k, chunk)) for k in range(0, wanted, chunk)]
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [w.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
-        return w.extract(parts[0], 0) if x.lanes == 1 else _part(w, parts[0], 0, x.lanes)
+        whole = w.end_to_end(parts)
+        return w.extract(whole, 0) if x.lanes == 1 else _part(w, whole, 0, x.lanes)
 
 
 _ESTIMATES = _Estimates()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -18,9 +19,6 @@ class Listener(Protocol):
 
     def enter(self, text: str, schedule: Any, record: Any = None) -> None:
         """The schedule of the kernel with a text, and what its emission opened."""
-
-    def enter_plan(self, text: str, lines: tuple[str, ...]) -> None:
-        """The plan of a kernel that is no loop nest, in words."""
 
 
 class Target(Struct, frozen=True):
@@ -42,10 +40,10 @@ class Target(Struct, frozen=True):
         """What the machine's instructions can do."""
         return isa_of(self.machine)
 
-    def shown(self, kernel: Kernel, *lines: str) -> Kernel:
-        """A kernel whose plan these lines say, where somebody asks."""
+    def shown(self, kernel: Kernel, schedule: Callable[[], Any]) -> Kernel:
+        """A kernel of that schedule, which is made where somebody asks."""
         if self.schedules is not None:
-            self.schedules.enter_plan(kernel.text, lines)
+            self.schedules.enter(kernel.text, schedule())
         return kernel
 
     def lanes(self, dtype: DType) -> int:

@@ -19,10 +19,10 @@ from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
     windows,
 )
 from hlo.backend.emitters.elemental import Elemental
-from hlo.backend.ir.functions import Function
+from hlo.backend.ir.functions import BEGIN, END, Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.records import Label
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.lower import lower
 from hlo.backend.kernels.lower_squares import are_fenced
@@ -59,7 +59,7 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     enter_outputs(elemental, outputs)
     elemental.scratch_slot = count + len(leaves_of(instruction.shape))
     record = elemental.nest.begin_record() if target.schedules is not None else None
-    begin, end, units = Value("%begin", "i64"), Value("%end", "i64"), total_of(spans)
+    begin, end, units = BEGIN, END, total_of(spans)
     for schedule, span in zip(schedules, spans, strict=True):
         lower(elemental, schedule, *unit_limits(w, span, begin, end, units))
     assert elemental.nest.depth == 0, "all loops are closed"
@@ -73,8 +73,7 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     return Kernel(
         function,
         units,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         scratch_bytes=elemental.scratch_bytes,
         in_place=with_repeats(in_place_pairs(expression, outputs, schedules, count), instruction),
         must_alias=frozenset(o.alias for o in outputs if o.alias is not None),

@@ -17,6 +17,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.named import Named
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
@@ -46,7 +47,8 @@ def joined_kernel(instruction: Instruction, target: Target) -> Kernel | None:
         bytes_moved=2 * shape.size_bytes,
         is_glue=True,
     )
-    return target.shown(made, f"concatenate: a copy for each of {count} operands, by a table")
+    lines = (f"concatenate: a copy for each of {count} operands, by a table",)
+    return target.shown(made, lambda: Plan(lines))
 
 
 def _function(count: int, rows: int, row_bytes: int) -> Function:

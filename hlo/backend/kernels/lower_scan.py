@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.carried_sums import carried_of
 from hlo.backend.kernels.lower_scan_row import RowFold
@@ -41,7 +42,7 @@ def lower_scan(elemental: Elemental, schedule: ScanSchedule, output: Output) -> 
             _Lowering(elemental, schedule, output).emit(position)
         return []
 
-    nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], unit)
+    nest.loop(BEGIN, END, 1, [], unit)
 
 
 class _Lowering:

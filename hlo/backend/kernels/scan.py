@@ -43,8 +43,7 @@ def scan_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     return Kernel(
         function,
         schedule.units,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         bytes_moved=size_bytes,
         flops=4 * instruction.shape.size,
     )

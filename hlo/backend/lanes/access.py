@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.ir.values import every_lane, listed
-from hlo.backend.ir.writer import Value, mangled, vector_of
+from hlo.backend.ir.values import listed
+from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import masked, strided, types
 from hlo.backend.lanes.nest import Nest, fits
 from hlo.backend.lanes.types import Lanes
@@ -80,7 +80,8 @@ def _load_raw(
     base, offsets = _offsets(nest, memory, position, element)
     if element in _NARROW and nest.target.isa.gathers_words:
         return _gather_narrow(nest, base, offsets, mask, element)
-    return _gather(nest, _addresses(nest, base, offsets, element), mask, element, lanes)
+    addresses = _addresses(nest, base, offsets, element)
+    return masked.gather(nest.w, vector_of(element, lanes), addresses, 1, mask)
 
 
 def _scalar_address(
@@ -166,21 +167,13 @@ def _gather_narrow(
         first = w.cast("trunc", first, offsets.scalar_type)
     index = w.binary("add", offsets, w.splat(first, lanes))
     word = w.binary("ashr", index, w.int(bits, index.type))
-    loaded = _gather(nest, _addresses(nest, words, word, "i32"), mask, "i32", lanes)
+    addresses = _addresses(nest, words, word, "i32")
+    loaded = masked.gather(w, vector_of("i32", lanes), addresses, 1, mask)
     place = w.binary("and", index, w.int((1 << bits) - 1, index.type))
     if offsets.scalar_type != "i32":
         place = w.cast("trunc", place, loaded.type)
     moved = w.binary("shl", place, w.int(5 - bits, loaded.type))
     return w.cast("trunc", w.binary("lshr", loaded, moved), vector_of(element, lanes))
-
-
-def _gather(nest: Nest, addresses: Value, mask: Value | None, element: str, lanes: int) -> Value:
-    type = vector_of(element, lanes)
-    mask = mask or every_lane(lanes)
-    symbol = f"llvm.masked.gather.{mangled(type)}.v{lanes}p0"
-    nest.w.declare(type, symbol, [addresses.type, mask.type, type])
-    operands = (addresses, mask, nest.w.zero(type))
-    return nest.w.call(symbol, *operands, type=type, attributes=("align 1", "", ""))
 
 
 def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | None) -> Lanes:
@@ -197,17 +190,14 @@ def _load_complex(nest: Nest, memory: Memory, position: Expr, guard: Value | Non
         both = None if mask is None else masked.doubled(nest.w, mask)
         pointer = nest.pointer(memory.base, position * 2, element)
         wide = _load_run(nest, pointer, both, element, 2 * lanes)
-        return _every_second(nest, wide, 0), _every_second(nest, wide, 1)
+        return w.every_second(wide, 0), w.every_second(wide, 1)
     addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
     next_addresses = w.offset("getelementptr", addresses, w.int(1), element)
+    type = vector_of(element, lanes)
     return (
-        _gather(nest, addresses, mask, element, lanes),
-        _gather(nest, next_addresses, mask, element, lanes),
+        masked.gather(w, type, addresses, 1, mask),
+        masked.gather(w, type, next_addresses, 1, mask),
     )
-
-
-def _every_second(nest: Nest, value: Value, first: int) -> Value:
-    return nest.w.shuffle(value, None, range(first, value.lanes, 2))
 
 
 def _both(nest: Nest, mask: Value | None, guard: Value | None, lanes: int) -> Value | None:
@@ -238,15 +228,7 @@ def store(nest: Nest, memory: Memory, position: Expr, lanes: Lanes) -> None:
         masked.store(w, raw[0], nest.pointer(memory.base, position, element), 1, mask)
     else:
         addresses = _addresses(nest, *_offsets(nest, memory, position, element), element)
-        _scatter(nest, addresses, raw[0], mask)
-
-
-def _scatter(nest: Nest, addresses: Value, raw: Value, mask: Value | None) -> None:
-    lanes = raw.lanes
-    mask = mask or every_lane(lanes)
-    symbol = f"llvm.masked.scatter.{mangled(raw.type)}.v{lanes}p0"
-    nest.w.declare("void", symbol, [raw.type, addresses.type, mask.type])
-    nest.w.call(symbol, raw, addresses, mask, attributes=("", "align 1", ""))
+        masked.scatter(w, raw[0], addresses, 1, mask)
 
 
 def _store_complex(
@@ -262,12 +244,11 @@ def _store_complex(
         return
     mask = mask_of(position)
     if stride(position) == 1:
-        order = (lane // 2 + lane % 2 * lanes for lane in range(2 * lanes))
-        pairs = w.shuffle(real, imaginary, order)
+        pairs = w.interleaved(real, imaginary)
         both = None if mask is None else masked.doubled(nest.w, mask)
         masked.store(w, pairs, nest.pointer(memory.base, position * 2, element), 1, both)
         return
     addresses = _addresses(nest, *_offsets(nest, memory, position, element, 2), element)
-    _scatter(nest, addresses, real, mask)
+    masked.scatter(w, real, addresses, 1, mask)
     second = w.offset("getelementptr", addresses, w.int(1), element)
-    _scatter(nest, second, imaginary, mask)
+    masked.scatter(w, imaginary, second, 1, mask)

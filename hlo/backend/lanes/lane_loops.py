@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.ir.values import listed
+from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value
+from hlo.backend.lanes import masked
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.loops.vectors import MOST_SHORT
 from hlo.indexing.affine import Expr, Variable
@@ -62,7 +63,7 @@ def fixed(nest: Nest, start: int, lanes: int, high: int) -> Expr:
     left = high - start
     mask = None
     if left < lanes:
-        mask = listed("i1", tuple(int(lane < left) for lane in range(lanes)))
+        mask = masked.first_of(left, lanes)
     last = min(start + lanes, high) - 1
     variable = Variable(str(start), start, last, nest.depth, lanes, nest.w.int(start), mask)
     return Expr({variable: 1}, 0)
@@ -124,7 +125,7 @@ def masked_loop(
         left32 = w.splat(w.cast("trunc", left, "i32"), lanes)
         variables = []
         for first in range(0, step, lanes):
-            counting = listed("i32", tuple(first + lane for lane in range(lanes)))
+            counting = counted("i32", lanes, first)
             mask = w.compare("icmp slt", counting, left32.of_type(counting.type))
             greatest = max(least, limit - 1 - first)
             variables.append(nest.variable(counter, least, greatest, lanes, mask) + first)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.ir.values import lanes_of, listed
+from hlo.backend.ir.values import every_lane, lanes_of, listed
 from hlo.backend.ir.writer import Value, Writer, mangled, scalar_of, vector_of
 
 
@@ -53,6 +53,45 @@ def store(w: Writer, value: Value, address: Value, align: int, mask: Value | Non
     symbol = f"llvm.masked.store.{mangled(value.type)}.p0"
     w.declare("void", symbol, [value.type, "ptr", mask.type])
     w.call(symbol, value, address, mask, attributes=("", f"align {align}", ""))
+
+
+def gather(
+    w: Writer,
+    type: str,
+    addresses: Value,
+    align: int,
+    mask: Value | None,
+    others: Value | None = None,
+) -> Value:
+    """The elements at addresses; lanes that are masked off are those of `others`, or zero."""
+    live = mask or every_lane(addresses.lanes)
+    symbol = f"llvm.masked.gather.{mangled(type)}.v{addresses.lanes}p0"
+    w.declare(type, symbol, [addresses.type, live.type, type])
+    operands = (addresses, live, others or w.zero(type))
+    return w.call(symbol, *operands, type=type, attributes=(f"align {align}", "", ""))
+
+
+def scatter(w: Writer, value: Value, addresses: Value, align: int, mask: Value | None) -> None:
+    """Write elements to addresses, those of masked lanes to none."""
+    live = mask or every_lane(value.lanes)
+    symbol = f"llvm.masked.scatter.{mangled(value.type)}.v{value.lanes}p0"
+    w.declare("void", symbol, [value.type, addresses.type, live.type])
+    w.call(symbol, value, addresses, live, attributes=("", f"align {align}", ""))
+
+
+def below(w: Writer, start: Value, total: int, lanes: int) -> Value:
+    """Which of `lanes` indices from start are less than total."""
+    first = start.integer
+    if first is None:
+        return w.compare("icmp ult", w.counting(start, lanes), w.int(total, f"<{lanes} x i64>"))
+    if lanes == 1:
+        return w.int(first < total, "i1")
+    return first_of(total - first, lanes)
+
+
+def first_of(count: int, lanes: int) -> Value:
+    """The mask with the first so many lanes of two or more."""
+    return constant_mask([lane < count for lane in range(lanes)])
 
 
 def doubled(w: Writer, mask: Value) -> Value:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from msgspec import Struct, field
 
 from hlo.backend.ir.records import Arithmetic, Line
-from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Known, Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.opened import Made, Record, Step, Stored, opened
@@ -277,9 +276,7 @@ class Nest:
         assert isinstance(atom.value, Value), f"{atom} has a value"
         if isinstance(atom, Opaque):
             return self._resized(atom.value, scalar)
-        type = vector_of(scalar, lanes)
-        first = self.w.splat(self._resized(atom.value, scalar), lanes)
-        return self.w.binary("add", first.of_type(type), listed(scalar, tuple(range(lanes))))
+        return self.w.counting(self._resized(atom.value, scalar), lanes)
 
     def _resized(self, value: Value, scalar: str) -> Value:
         """An integer value in another width; indices are signed."""

@@ -7,9 +7,10 @@ Rows shorter than a vector lie in one several at a time, and are turned a few co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import types
 from hlo.backend.lanes.access import Memory, mask_of
@@ -147,7 +148,7 @@ def _columns(nest: Nest, memory: Memory, part: Sequence[Expr]) -> list[Value]:
         w.load(w.address(pointer, w.int(lane * step), element) if lane else pointer, type, 1)
         for lane in range(lanes)
     ]
-    registers = [_joined(nest, rows[k::words]) for k in range(words)]
+    registers = [nest.w.end_to_end(rows[k::words]) for k in range(words)]
     for _ in range(words.bit_length() - 1):
         registers = _interleaved(nest, registers, words)
     if packed == 1:
@@ -166,16 +167,6 @@ def _unpacked(nest: Nest, words: Value, shift: int, element: str) -> Value:
     shifted = w.binary("lshr", words, w.int(shift, words.type)) if shift else words
     low = w.cast("trunc", shifted, vector_of(bits, words.lanes))
     return w.cast("bitcast", low, vector_of(element, words.lanes))
-
-
-def _joined(nest: Nest, pieces: list[Value]) -> Value:
-    """One after the other in one register."""
-    w = nest.w
-    while len(pieces) > 1:
-        order = range(2 * pieces[0].lanes)
-        pairs = zip(pieces[::2], pieces[1::2], strict=True)
-        pieces = [w.shuffle(a, b, order) for a, b in pairs]
-    return pieces[0]
 
 
 def _scalar(atom: Atom) -> Atom:
@@ -213,7 +204,23 @@ def _transposed_halves(nest: Nest, rows: list[Value]) -> list[Value]:
     return turned
 
 
+def turned_parts(w: Writer, rows: list[Value]) -> list[Value]:
+    """Squares of n lanes, side by side in n longer vectors, turned where they are: parts of 128
+    bits, inside of which the machine's own interleaving is cheaper than indices in a register.
+    """
+    n = len(rows)
+    for _ in range(n.bit_length() - 1):
+        rows = _mixed(rows, n, w.shuffle)
+    return rows
+
+
 def _interleaved(nest: Nest, rows: list[Value], width: int) -> list[Value]:
+    return _mixed(rows, width, partial(permuted, nest))
+
+
+def _mixed(
+    rows: list[Value], width: int, shuffle: Callable[[Value, Value, list[int]], Value]
+) -> list[Value]:
     """Row k's lanes between those of row k + n/2, inside of each `width` lanes."""
     n = len(rows)
     lanes = rows[0].lanes
@@ -225,5 +232,5 @@ def _interleaved(nest: Nest, rows: list[Value], width: int) -> list[Value]:
                 for base in range(0, lanes, width)
                 for lane in range(width)
             ]
-            mixed.append(permuted(nest, rows[k], rows[k + n // 2], order))
+            mixed.append(shuffle(rows[k], rows[k + n // 2], order))
     return mixed

@@ -76,10 +76,6 @@ class Schedules:
         if record is not None:
             self.opened.setdefault(text, record.loops)
 
-    def enter_plan(self, text: str, lines: tuple[str, ...]) -> None:
-        """The plan of a kernel that is no loop nest, in words."""
-        self.enter(text, Plan(lines))
-
 
 def opened(low: object, high: object, step: int, inner: Steps) -> Opened:
     """A loop between two bounds, numbers where they are known."""

@@ -92,6 +92,8 @@ def print_axis(axis: Axis) -> str:
     text = f"{axis.name} in {extent}{_step(axis)}"
     if axis.role in (Role.PARALLEL, Role.UNROLLED, Role.SCANNED, Role.REDUCED):
         text += f", {axis.role.value}"
+    if axis.parts:
+        text += f", in {axis.parts} even parts"
     return text + _blocks(axis) + _tail(axis)
 
 

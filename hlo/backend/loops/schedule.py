@@ -109,6 +109,7 @@ class Axis(Struct, frozen=True):
     tail: Tail = Tail.NONE
     tail_step: int = 0
     of: int = 0
+    parts: int = 0
     blocks: tuple[int, ...] = ()
     apart: bool = False
     direction: Direction = Direction.FORWARD
@@ -121,7 +122,7 @@ class Axis(Struct, frozen=True):
 
     @property
     def rounds(self) -> int:
-        return -(-self.extent // self.step)
+        return self.parts or -(-self.extent // self.step)
 
 
 class Cache(Struct, frozen=True):

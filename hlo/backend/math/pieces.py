@@ -72,7 +72,7 @@ def entry(row: tuple[float, ...], index: Term) -> Term:
         return index.of(_part(w, found.value, 0, lanes))
     if lanes > widest:
         parts = [index.of(_part(w, index.value, k, lanes // 2)) for k in (0, lanes // 2)]
-        return index.of(_joined(w, *(entry(row, part).value for part in parts)))
+        return index.of(w.end_to_end([entry(row, part).value for part in parts]))
     if lanes < _HALF:
         return _known(_picked(index, *(_vector(row[k : k + lanes]) for k in range(0, 16, lanes))))
     return _of_halves(row, index) if lanes == _HALF else _of_register(row, index)
@@ -140,8 +140,3 @@ def _part(w: Writer, value: Value, first: int, count: int) -> Value:
 def _stretched(w: Writer, value: Value, count: int) -> Value:
     """The same lanes and others behind them, so many in all."""
     return w.shuffle(value, value, (min(k, value.lanes) for k in range(count)))
-
-
-def _joined(w: Writer, a: Value, b: Value) -> Value:
-    """Two vectors one behind the other."""
-    return w.shuffle(a, b, range(2 * a.lanes))

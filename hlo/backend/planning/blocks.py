@@ -24,6 +24,7 @@ from hlo.backend.ir.named import Named
 from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
+from hlo.backend.loops.schedule import Plan
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import Region
 from hlo.backend.planning.implementations import HostCall, implementations
@@ -65,7 +66,8 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
         return None
     made = _Writer(instruction, block, parameters, program).kernel(target.machine.rates)
     sizes = " x ".join(map(str, block.sizes))
-    return target.shown(made, f"{block.count} blocks of {sizes}, each through all functions")
+    lines = (f"{block.count} blocks of {sizes}, each through all functions",)
+    return target.shown(made, lambda: Plan(lines))
 
 
 def _is_plain(step: Step) -> bool:

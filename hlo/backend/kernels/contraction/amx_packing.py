@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+from hlo.backend.ir.arithmetic import add, advanced, split_index, strided, times
 from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
-from hlo.backend.kernels.contraction.lane_masks import below
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    kernel_function,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.packing import pack
 from hlo.backend.kernels.contraction.packing_form import Block, Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import element_address, ring_of
 from hlo.backend.lanes import masked
+from hlo.backend.lanes.masked import below
 from hlo.ir import dtype as dt
 
 
@@ -29,7 +22,7 @@ def tile_packing_kernel(plan: TilePlan) -> tuple[Kernel, int]:
     c = plan.c
     batch: Axes = tuple(a for a in c.batch if a.rhs)
     w = Writer()
-    source, target = (buffer_address(w, i) for i in (0, 1))
+    source, target = (w.buffer_address(i) for i in (0, 1))
     source = element_address(w, source, w.int(c.rhs.offset), c.rhs.dtype)
     parts = plan.column_tiles if plan.is_rhs_along_depth else plan.steps
 
@@ -43,27 +36,31 @@ def tile_packing_kernel(plan: TilePlan) -> tuple[Kernel, int]:
         else:
             _pack_step(w, plan, base, to, part)
 
-    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    ranged(w, BEGIN, END, unit)
     size = extent(batch) * plan.column_tiles * plan.strip_bytes
     units = extent(batch) * parts
-    declarations = tuple(w.declarations.values())
-    return Kernel(kernel_function(w), units, declarations, bytes_moved=2 * size), size
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size), size
 
 
 def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value) -> None:
     """One tile of columns that lie along depth: groups are words, and these are transposed."""
+    packing = columns_packing(plan)
+    exists = w.compare("icmp ult", tile, w.int(packing.panels.count))
+    some = w.cast("zext", exists, "i64")
+    target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
+    block = Block(base, target, tile, w.int(1), w.int(0), w.int(packing.source.depth_size))
+    ranged(w, w.int(0), some, lambda _: pack(w, packing, block))
+
+
+def columns_packing(plan: TilePlan) -> Packing:
+    """Columns that lie along depth as panels of words."""
     c, group = plan.c, plan.group
     words = ring_of(dt.S32, plan.ring.target)
     free = tuple((a.size, a.rhs // group) for a in c.columns)
     inner = c.depth[-1].size // group
     depth = (*((a.size, a.rhs // group) for a in c.depth[:-1]), (inner, 1))
     count = -(-c.n // TILE)
-    packing = Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count * TILE))
-    exists = w.compare("icmp ult", tile, w.int(count))
-    some = w.cast("zext", exists, "i64")
-    target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
-    block = Block(base, target, tile, w.int(1), w.int(0), w.int(c.k // group))
-    ranged(w, w.int(0), some, lambda _: pack(w, packing, block))
+    return Packing(words, Source(dt.S32, free, depth), Panels(count, TILE, TILE, count * TILE))
 
 
 def _pack_step(w: Writer, plan: TilePlan, base: Value, to: Value, step: Value) -> None:

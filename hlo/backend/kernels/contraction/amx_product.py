@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
+from hlo.backend.ir.arithmetic import add, advanced, clipped, shared, split_index, strided, times
+from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, ranged, remembering, when
-from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.amx_packing import group_words
-from hlo.backend.kernels.contraction.lane_masks import below
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    clipped,
-    kernel_function,
-    shared,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import element_address
-from hlo.backend.kernels.contraction.transpose import transposed
 from hlo.backend.lanes import masked
+from hlo.backend.lanes.masked import below
+from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
-
-
-def tile_product_kernel(plan: TilePlan, epilogue: Epilogue | None = None) -> Kernel:
-    """buffers: lhs, the blocks of rhs, result, what the epilogue reads, scratch."""
-    return _TileProduct(plan, epilogue).kernel()
-
 
 SQUARE_BYTES = 4 * TILE * TILE * 4  # of 2 x 2 tiles of sums
 
 
-class _TileProduct:
+class TileProduct:
     """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
 
     def __init__(self, plan: TilePlan, epilogue: Epilogue | None) -> None:
@@ -51,22 +36,22 @@ class _TileProduct:
         self.scratch_bytes = self.totals_at + (SQUARE_BYTES if plan.blocks > 1 else 0)
 
     def kernel(self) -> Kernel:
+        """buffers: lhs, the blocks of rhs, result, what the epilogue reads, scratch."""
         w, c, plan = self.w, self.c, self.plan
-        lhs, self.blocks = (buffer_address(w, i) for i in range(2))
+        lhs, self.blocks = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, plan.ring, c.out, 2, self.epilogue)
-        self.scratch = buffer_address(w, 2 + self.result.buffers)
+        self.scratch = w.buffer_address(2 + self.result.buffers)
         self.stage = self.finished = advanced(w, self.scratch, self.stage_at, "i8")
         self.lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
         self.tiles.configure(w)
-        begin, end = Value("%begin", "i64"), Value("%end", "i64")
+        begin, end = BEGIN, END
         remembering(w, begin, end, [w.int(-1)], self._unit)
         self.tiles.release(w)
         moved = c.m * c.k + c.k * c.n + 4 * c.m * c.n
         return Kernel(
-            kernel_function(w),
+            w.kernel_function(),
             c.batches * plan.row_blocks * plan.column_blocks,
-            tuple(w.declarations.values()),
-            tuple(w.globals.values()),
+            *w.beside,
             functions=tuple(self.functions),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=c.batches * moved * plan.item_bytes,
@@ -111,11 +96,9 @@ class _TileProduct:
         self.w, self.scratch = w, _ = (Writer(), names[1])
         self._pack_rows(names[0], (names[2], names[3]))
         self.w, self.scratch = product, scratch
-        w.ret()
-        code = w.function(names)
-        packing = Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        packing = as_function(w, names, has_entry=False)
         self.functions.append(packing)
-        product.call_declared(symbol(packing), *parameters)
+        call(product, packing, *parameters)
 
     def _pack_rows(self, base: Value, pairs: tuple[Value, Value]) -> None:
         """Rows of the unit to their tiles."""
@@ -149,7 +132,7 @@ class _TileProduct:
         whole, rest = divmod(c.k, plan.depths)
         loop(w, w.int(whole), [], lambda step, _: copy(step, None))
         if rest:
-            copy(w.int(whole), masked.constant_mask([i < rest for i in range(plan.depths)]))
+            copy(w.int(whole), masked.first_of(rest, plan.depths))
 
     def _transpose_tile(self, base: Value, tile: Value, first: Value) -> None:
         """16 rows that are neighbours: squares of 4 x 4 words in each 128 bits, stored by these."""
@@ -170,7 +153,7 @@ class _TileProduct:
             ]
             target = advanced(w, to, times(w, step, TILE_BYTES), "i8")
             target = advanced(w, target, times(w, quarter, 16), "i8")
-            for j, vector in enumerate(transposed(w, words)):
+            for j, vector in enumerate(turned_parts(w, words)):
                 for part in range(4):
                     piece = w.shuffle(vector, None, range(4 * part, 4 * part + 4))
                     w.store(piece, advanced(w, target, (4 * part + j) * STEP_BYTES, "i8"), 4)

@@ -58,6 +58,20 @@ class AssemblyTile(Struct, frozen=True):
     is_rhs_masked: bool = False
     is_out_masked: bool = False
 
+    @property
+    def unroll(self) -> int:
+        """Depths per round of the inner loop: enough products to hide its own instructions."""
+        count, cut, level = self.loops[-1].count, self.cut, len(self.loops) - 1
+        rounds = cut.rounds if cut and cut.level == level else 0
+        unroll = 1
+        while (
+            isinstance(count, int)
+            and gcd(count, rounds) % (2 * unroll) == 0
+            and unroll * self.rows * self.vectors < UNROLLED
+        ):
+            unroll *= 2
+        return unroll
+
 
 def tile_assembly(ring: Ring) -> Assembly | None:
     """What tiles of the ring may be written in."""
@@ -136,7 +150,7 @@ class _Text:
             return
         words, loop, cut = self.words, loops[level], self.tile.cut
         inner = level + 1 == len(loops)
-        unroll = self._unroll(loop, level) if inner else 1
+        unroll = self.tile.unroll if inner else 1
         left = f"${2 + level}"
         counter = left
         if not isinstance(loop.count, Value):
@@ -180,18 +194,6 @@ class _Text:
         if isinstance(loop.count, Value) or loop.count // unroll % rounds:
             yield from words.at_most(left, self.block)
         yield words.take(self.block, left)
-
-    def _unroll(self, loop: DepthLoop, level: int) -> int:
-        """Depths per round: enough products to hide the loop's own instructions."""
-        unroll, cut = 1, self.tile.cut
-        rounds = cut.rounds if cut and cut.level == level else 0
-        while (
-            isinstance(loop.count, int)
-            and gcd(loop.count, rounds) % (2 * unroll) == 0
-            and unroll * self.first_column < UNROLLED
-        ):
-            unroll *= 2
-        return unroll
 
     def _step(self, lhs: int, rhs: int) -> Iterator[str]:
         """One outer product."""

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.indexing.affine import row_major_strides
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
@@ -125,14 +126,6 @@ def _continues(outer: Axis, inner: Axis) -> bool:
     return (outer.lhs, outer.rhs, outer.out) == tuple(
         stride * inner.size for stride in (inner.lhs, inner.rhs, inner.out)
     )
-
-
-def row_major_strides(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Elements to the next index of each dimension of a dense array."""
-    strides = [1] * len(dims)
-    for d in range(len(dims) - 2, -1, -1):
-        strides[d] = strides[d + 1] * dims[d + 1]
-    return tuple(strides)
 
 
 def normal(contraction: Contraction, lanes: int) -> Contraction:

@@ -9,7 +9,8 @@ own list; without them the list is lhs, rhs, result, temporaries.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.amx import tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
-from hlo.backend.kernels.contraction.amx_product import tile_product_kernel
+from hlo.backend.kernels.contraction.amx_product import TileProduct
 from hlo.backend.kernels.contraction.axes import (
     Axes,
     Contraction,
@@ -37,25 +38,27 @@ from hlo.backend.kernels.contraction.convolution_look import (
     untold_kernel,
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
-from hlo.backend.kernels.contraction.gemv import vector_kernel, vector_sums
+from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
+from hlo.backend.kernels.contraction.packing_nest import packing_schedule
 from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
-from hlo.backend.kernels.contraction.plan import Plan, Reading, in_runs, planned
-from hlo.backend.kernels.contraction.plan_lines import (
-    packing_line,
-    plan_lines,
-    tile_lines,
-    vector_lines,
-)
+from hlo.backend.kernels.contraction.plan import Plan as ProductPlan
+from hlo.backend.kernels.contraction.plan import Reading, in_runs, planned
 from hlo.backend.kernels.contraction.product import product_kernel
+from hlo.backend.kernels.contraction.product_nest import product_schedule
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, ring_of
 from hlo.backend.kernels.contraction.split import (
+    parts_schedule,
     parts_sums,
     split_depth,
     split_stream,
     sum_kernel,
 )
+from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
+from hlo.backend.kernels.contraction.vector_nest import vector_schedule
+from hlo.backend.kernels.contraction.vector_plan import vector_sums
+from hlo.backend.loops.schedule import LoopSchedule, Plan
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
@@ -71,6 +74,9 @@ class Places(Struct, frozen=True):
 
 DOT_PLACES = Places()
 TOLD_BYTES = 1  # of a look's answer
+_LOOK = "look: whether zeros beside the base met what is not finite"
+_REPAIR = "repair: products where they did, with the zeros left out"
+Made = Callable[[], LoopSchedule | Plan]
 
 
 def contraction_kernels(
@@ -147,9 +153,9 @@ class _Sequence:
         self.stores_once = True  # each result
         self.sums: Sums | None = None
 
-    def add_before(self, kernel: Kernel, source: int, size: int, plan: str) -> int:
+    def add_before(self, kernel: Kernel, source: int, size: int, schedule: Made) -> int:
         """A kernel that writes a new temporary from a buffer; the temporary's place."""
-        self.target.shown(kernel, plan)
+        self.target.shown(kernel, schedule)
         place = self._next_place
         self.temporaries.append(size)
         self.calls.append(KernelCall(kernel, (source, place)))
@@ -165,7 +171,8 @@ class _Sequence:
                 source = operand.shape.dtype
                 kernel = padding_kernel(array.padded, source, array.dtype, self.target)
                 size = math.prod(array.dims) * array.dtype.item_bytes
-                place = self.add_before(kernel, factors[n].buffer, size, "padded: between zeros")
+                shown = partial(Plan, ("padded: between zeros",))
+                place = self.add_before(kernel, factors[n].buffer, size, shown)
                 factors[n] = replace(factors[n], buffer=place)
         return replace(c, lhs=factors[0], rhs=factors[1])
 
@@ -178,16 +185,17 @@ class _Sequence:
         others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
         if (split := split_stream(c, ring, self._next_place)) is not None:
             self._add_parts(c, ring, split, others)
-        elif (product := vector_kernel(c, ring, self.epilogue)) is not None:
+        elif (stream := streamed(c, ring, self.epilogue)) is not None:
             self.sums = vector_sums(c, ring)
-            lines = vector_lines(c, self.sums)
-            self._call(product, lines, c.lhs.buffer, c.rhs.buffer, *others)
+            self._stream(stream, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
             self.sums = tiles.sums
             kernel, size = tile_packing_kernel(tiles)
-            blocks = self.add_before(kernel, c.rhs.buffer, size, "packed: rhs in tiles")
-            product = tile_product_kernel(tiles, self.epilogue)
-            self._call(product, tile_lines(tiles), c.lhs.buffer, blocks, *others)
+            packed = partial(tile_packing_schedule, tiles)
+            blocks = self.add_before(kernel, c.rhs.buffer, size, packed)
+            product = TileProduct(tiles, self.epilogue)
+            shown = partial(tile_schedule, product)
+            self._call(product.kernel(), shown, c.lhs.buffer, blocks, *others)
         else:
             self._add_product(c, ring, others)
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
@@ -202,18 +210,29 @@ class _Sequence:
         if reads_factors_first(form, met):
             further: tuple[KernelCall, ...] = (look, repair)
         else:
-            self._call(untold_kernel(), ("told: nothing yet",), told)
+            self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
             self.epilogue = noting(form.ring, form.dtype, told)
             alone = reads_results_alone(form, met)
             further = (repair,) if alone else (replace(look, when=told), repair)
-        self.target.shown(look.kernel, "look: whether zeros beside the base met what is not finite")
-        self.target.shown(repair.kernel, "repair: products where they did, with the zeros left out")
+        self.target.shown(look.kernel, partial(Plan, (_LOOK,)))
+        self.target.shown(repair.kernel, partial(Plan, (_REPAIR,)))
         made = self.finished(c)
         return replace(made, calls=(*made.calls, *further))
 
-    def _call(self, kernel: Kernel, plan: tuple[str, ...], *buffers: int) -> None:
-        self.target.shown(kernel, *plan)
+    def _call(self, kernel: Kernel, schedule: Made, *buffers: int) -> None:
+        self.target.shown(kernel, schedule)
         self.calls.append(KernelCall(kernel, buffers))
+
+    def _stream(self, stream: Dots | Axpys, *others: int) -> None:
+        """A product of few rows, which reads the other factor once."""
+        factors = stream.c.lhs.buffer, stream.c.rhs.buffer
+        self._call(stream.kernel(), partial(vector_schedule, stream), *factors, *others)
+
+    def _product(self, plan: ProductPlan, epilogue: Epilogue | None, *others: int) -> None:
+        """The blocked product, after what packs its factors before it."""
+        factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
+        shown = partial(product_schedule, plan, epilogue)
+        self._call(product_kernel(plan, epilogue), shown, *factors, *others)
 
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
@@ -226,9 +245,8 @@ class _Sequence:
             self._add_parts(c, ring, split, others)
             return
         self.sums = plan.sums
-        factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
         self.stores_once = not plan.columns.overlaps
-        self._call(product_kernel(plan, self.epilogue), plan_lines(plan), *factors, *others)
+        self._product(plan, self.epilogue, *others)
 
     def _add_parts(
         self, c: Contraction, ring: Ring, split: tuple[Contraction, int], others: tuple[int, ...]
@@ -237,24 +255,21 @@ class _Sequence:
         parted, parts = split
         place = self._next_place
         self.temporaries.append(c.batches * parts * c.m * c.n * parted.out.item_bytes)
-        product = vector_kernel(parted, ring)
-        if product is not None:
+        if (stream := streamed(parted, ring)) is not None:
             self.sums = parts_sums(vector_sums(parted, ring), parts)
-            lines = vector_lines(parted, self.sums)
-            self._call(product, lines, c.lhs.buffer, c.rhs.buffer, place)
+            self._stream(stream, place)
         else:
             plan = planned(parted, ring)
             self.sums = parts_sums(plan.sums, parts)
-            factors = self._packed(plan, "lhs"), self._packed(plan, "rhs")
-            self._call(product_kernel(plan), plan_lines(plan), *factors, place)
-        joined = (f"sums of {parts} parts of depth",)
+            self._product(plan, None, place)
+        joined = partial(parts_schedule, c, ring, parts, self.epilogue)
         self._call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
 
     @property
     def _next_place(self) -> int:
         return self.places.temporaries + len(self.temporaries)
 
-    def _packed(self, plan: Plan, side: str) -> int:
+    def _packed(self, plan: ProductPlan, side: str) -> int:
         """Where the product finds a factor: as it is, or packed by a kernel of its own."""
         operand = getattr(plan.contraction, side)
         if getattr(plan, side) is not Reading.PACKED:
@@ -263,4 +278,5 @@ class _Sequence:
         batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
         kernel = packing_kernel(packing, batch, operand.offset, side)
         size_bytes = extent(batch) * packing.size_bytes
-        return self.add_before(kernel, operand.buffer, size_bytes, packing_line(packing, side))
+        shown = partial(packing_schedule, packing, batch, side, f"p{operand.buffer}")
+        return self.add_before(kernel, operand.buffer, size_bytes, shown)

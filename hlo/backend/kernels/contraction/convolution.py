@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window, WindowDim
-from hlo.backend.kernels.contraction.axes import Axis, Contraction, Operand, row_major_strides
+from hlo.backend.kernels.contraction.axes import Axis, Contraction, Operand
 from hlo.backend.kernels.contraction.padding import PaddedDim
 from hlo.errors import HloError
+from hlo.indexing.affine import row_major_strides
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction

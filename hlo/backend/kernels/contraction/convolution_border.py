@@ -11,10 +11,10 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import add, split_index, times
 from hlo.backend.ir.control import loop, ranged, when
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, is_nan
-from hlo.backend.kernels.contraction.loops import add, split_index, times
 from hlo.backend.kernels.contraction.ring import element_address, loaded
 
 

@@ -13,12 +13,11 @@ from msgspec import Struct
 
 from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window, WindowDim
+from hlo.backend.ir.arithmetic import add, split_index, times
+from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution import is_swapped
-from hlo.backend.kernels.contraction.lane_masks import iota
-from hlo.backend.kernels.contraction.loops import add, split_index, times
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     Ring,
@@ -27,6 +26,7 @@ from hlo.backend.kernels.contraction.ring import (
     loaded,
     ring_of,
 )
+from hlo.indexing.affine import row_major_strides
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -200,7 +200,7 @@ class Form(Struct, frozen=True):
         return gathered(w, ring, dtype, address, self.offsets(w, stride))
 
     def offsets(self, w: Writer, stride: int) -> Value:
-        each = iota(self.lanes, "i64")
+        each = counted("i64", self.lanes)
         return w.binary("mul", each, w.int(stride, f"<{self.lanes} x i64>"))
 
 

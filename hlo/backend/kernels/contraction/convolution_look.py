@@ -17,7 +17,6 @@ from hlo.backend.ir.control import when
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
-from hlo.backend.kernels.contraction.loops import buffer_address, kernel_function
 from hlo.backend.kernels.contraction.not_finite import note_not_finite, note_number, vectors_of
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
 from hlo.backend.kernels.contraction.ring import Parts, Ring, narrowed
@@ -61,8 +60,8 @@ def noting(ring: Ring, dtype: DType, told: int) -> Epilogue:
 def untold_kernel() -> Kernel:
     """buffers: the byte, which becomes 0."""
     w = Writer()
-    w.store(w.int(0, "i8"), buffer_address(w, 0), 1)
-    return Kernel(kernel_function(w), 1)
+    w.store(w.int(0, "i8"), w.buffer_address(0), 1)
+    return Kernel(w.kernel_function(), 1)
 
 
 def look_kernel(form: Form, sides: tuple[int, ...]) -> Kernel:
@@ -71,7 +70,7 @@ def look_kernel(form: Form, sides: tuple[int, ...]) -> Kernel:
     sides: the factors that meet zeros.
     """
     w = Writer()
-    memory = [buffer_address(w, place) for place in range(3)]
+    memory = [w.buffer_address(place) for place in range(3)]
     found = w.alloca("i64", 8)
     w.store(w.int(0), found, 8)
     for side in sides:
@@ -85,7 +84,7 @@ def look_kernel(form: Form, sides: tuple[int, ...]) -> Kernel:
         when(w, w.compare("icmp ne", w.load(found, "i64", 8), w.int(0)), number)
     w.store(w.cast("trunc", w.load(found, "i64", 8), "i8"), memory[2], 1)
     read = sum(form.shapes[side].size_bytes for side in sides)
-    return Kernel(kernel_function(w), 1, tuple(w.declarations.values()), bytes_moved=read)
+    return Kernel(w.kernel_function(), 1, *w.beside, bytes_moved=read)
 
 
 def _always_meets(form: Form, s: Spatial) -> bool:

@@ -12,14 +12,15 @@ from math import prod
 
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import add, advanced, times
+from hlo.backend.ir.called import as_function
 from hlo.backend.ir.control import each
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.axes import row_major_strides
 from hlo.backend.kernels.contraction.convolution_form import Form
-from hlo.backend.kernels.contraction.loops import add, advanced, times
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
-from hlo.backend.kernels.contraction.transpose import transposed
+from hlo.backend.lanes.transposed import turned_parts
+from hlo.indexing.affine import row_major_strides
 
 FEWEST = 2  # positions for which a panel of the kernel is made
 FEWEST_READS = 0.5  # of a row of a base's panel: gathering fewer takes less than packing
@@ -108,9 +109,7 @@ class Panel(Struct, frozen=True):
             each(w, w.int(0), w.int(blocks), lambda b: block(before, b))
 
         each(w, w.int(0), w.int(self.rows // stride), rows_before)
-        w.ret()
-        code = w.function((factor, panel, Value("%chunk", "i64")))
-        return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+        return as_function(w, (factor, panel, Value("%chunk", "i64")), has_entry=False)
 
     def _square(self, w: Writer, factor: Value, at: Value, depth: int) -> list[Parts]:
         """Vectors of features at neighbouring places of the other dimensions."""
@@ -123,5 +122,5 @@ class Panel(Struct, frozen=True):
         for lane in range(form.lanes):
             place = element_address(w, factor, add(w, at, w.int(lane * stride)), dtype)
             columns.append(loaded(w, form.ring, dtype, place, depth))
-        parts = [transposed(w, list(column)) for column in zip(*columns, strict=True)]
+        parts = [turned_parts(w, list(column)) for column in zip(*columns, strict=True)]
         return list(zip(*parts, strict=True))

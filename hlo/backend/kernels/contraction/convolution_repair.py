@@ -10,21 +10,16 @@ from __future__ import annotations
 
 from math import prod
 
+from hlo.backend.ir.arithmetic import add, advanced, times
 from hlo.backend.ir.control import ranged, when
 from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolution_border import Border, Position
 from hlo.backend.kernels.contraction.convolution_form import Form
 from hlo.backend.kernels.contraction.convolution_panel import Panel
 from hlo.backend.kernels.contraction.convolution_resum import resum_function
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    kernel_function,
-    times,
-)
 
 
 def repair_kernel(form: Form) -> Kernel:
@@ -42,7 +37,7 @@ class _Repair:
         self.form = form
         self.panels = [Panel.of(form, side) for side in (0, 1)]
         buffers = 4 if any(self.panels) else 3
-        self.memory = [buffer_address(self.w, k) for k in range(buffers)]
+        self.memory = [self.w.buffer_address(k) for k in range(buffers)]
         self.resum = resum_function(form)
         self.packings = [panel.packing() if panel else None for panel in self.panels]
 
@@ -51,9 +46,9 @@ class _Repair:
         packed = sum(p.size_bytes for p in self.panels if p)
         terms = prod(form.shapes[1].dims) // form.features  # of a sum
         return Kernel(
-            kernel_function(w),
+            w.kernel_function(),
             self.border.units,
-            tuple(w.declarations.values()),
+            *w.beside,
             functions=(self.resum, *(p for p in self.packings if p)),
             bytes_moved=form.border * form.features * form.dtype.item_bytes,
             flops=2 * form.border * form.features * terms,
@@ -74,7 +69,7 @@ class _Repair:
             w.store(w.int(number), memory, 8)
         self.border = Border(w, self.form, self.memory[2], found)
         after = self._flush_waiting if self.form.is_uniform else None
-        begin, end = Value("%begin", "i64"), Value("%end", "i64")
+        begin, end = BEGIN, END
         ranged(w, begin, end, lambda unit: self.border.each_nan(unit, self._wait, after))
         self._flush_waiting()
 

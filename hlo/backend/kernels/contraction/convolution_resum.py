@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hlo.backend.ir.arithmetic import add, advanced, times
+from hlo.backend.ir.called import as_function
 from hlo.backend.ir.control import loop, ranged, when
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.convolution_form import Form, Spatial, is_nan
 from hlo.backend.kernels.contraction.convolution_panel import Panel
-from hlo.backend.kernels.contraction.loops import add, advanced, times
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     element_address,
@@ -33,12 +34,9 @@ def resum_function(form: Form) -> Kernel:
     """A function of lhs, the kernel (of each a chunk's panel where that is packed), result, the
     entries of as many positions as go side by side, and the chunk of features."""
     function = _Resum(form)
-    w = function.w
     function.write()
-    w.ret()
     parameters = (*function.memory, Value("%entries", "ptr"), Value("%chunk", "i64"))
-    code = w.function(parameters)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    return as_function(function.w, parameters, has_entry=False)
 
 
 class _Resum:

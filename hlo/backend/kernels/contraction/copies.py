@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, advanced, divided, times
+from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.control import loop, when_rest
-from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa import assembly
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.kernels.contraction.assembly import REACH, tile_assembly
-from hlo.backend.kernels.contraction.loops import add, advanced, divided, times
 from hlo.backend.kernels.contraction.packing import each_vector, pack
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
@@ -29,14 +29,14 @@ CHUNK = 64  # rows of memory that are met again by the next panel: their pages s
 
 def is_assembly(packing: Packing) -> bool:
     """Whether `packed` leaves no loop to LLVM."""
-    return _is_along(packing) or _is_across(packing) or _is_copy(packing)
+    return is_along(packing) or is_across(packing) or _is_copy(packing)
 
 
 def packed(w: Writer, packing: Packing, block: Block) -> None:
     """Like `pack`, as assembly where that serves."""
-    if _is_along(packing):
+    if is_along(packing):
         _along(w, packing, block)
-    elif _is_across(packing):
+    elif is_across(packing):
         _across(w, packing, block)
     else:
         pack(w, packing, block)
@@ -50,11 +50,8 @@ def called(w: Writer, packing: Packing, block: Block) -> Kernel:
     names = {name: Value(f"%{name}", value.type) for name, value in moved.items()}
     inner = Writer()
     packed(inner, packing, replace(block, **names))
-    inner.ret()
-    beside = tuple(inner.declarations.values()), tuple(inner.globals.values())
-    function = Kernel(inner.function(names.values()), 0, *beside)
-    name = symbol(function)
-    w.call_declared(name, *moved.values())
+    function = as_function(inner, names.values(), has_entry=False)
+    call(w, function, *moved.values())
     return function
 
 
@@ -72,11 +69,13 @@ def _serves(packing: Packing) -> bool:
     return is_plain(source.dtype, ring) and len(source.depth) <= 1
 
 
-def _is_along(packing: Packing) -> bool:
+def is_along(packing: Packing) -> bool:
+    """Whether rows of memory are copied to rows of panels."""
     return _serves(packing) and packing.source.is_free_contiguous
 
 
-def _is_across(packing: Packing) -> bool:
+def is_across(packing: Packing) -> bool:
+    """Whether squares along depth are turned."""
     source = packing.source
     if not _serves(packing) or source.is_free_contiguous or not source.is_depth_contiguous:
         return False

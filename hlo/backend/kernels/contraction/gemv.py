@@ -11,52 +11,37 @@ to the total: vector_sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
+from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, split_index, strided, times
 from hlo.backend.ir.control import loop, ranged
-from hlo.backend.ir.kernel import Kernel, Sums
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, Contraction
-from hlo.backend.kernels.contraction.lane_masks import below, iota
 from hlo.backend.kernels.contraction.lane_sums import across
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    clipped,
-    divided,
-    kernel_function,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
-from hlo.backend.kernels.contraction.sum_blocks import (
-    BLOCK,
-    FEW,
-    Cut,
-    block_sizes,
-    chain_of,
-    cut_of,
+from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
+from hlo.backend.kernels.contraction.vector_plan import (
+    CHUNK,
+    LEAST_UNITS,
+    MOST_ROWS,
+    at_once,
+    chains,
+    dots_cut,
+    is_dots,
+    streams_columns,
 )
-from hlo.backend.lanes.masked import constant_mask
+from hlo.backend.lanes.masked import below, first_of
 from hlo.ir.dtype import DType
-from hlo.machine import COMMON
 
-MOST_ROWS = 8
 UNIT_BYTES = 64 << 10  # of the matrix: less is not worth a unit
 UNITS = 32
-# A matrix beyond this comes from memory. It decides in which order terms are added, and so does
-# CHUNK: no one machine's caches do.
-STREAMED_BYTES = COMMON.last_cache.bytes
-LEAST_UNITS = 4
-CHUNK = COMMON.first_cache.bytes // 8  # columns whose sums stay in the first cache
-DOTS_BLOCK = 32  # vectors along depth that are added one after the other
 
 
-def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Kernel | None:
-    """A kernel for few rows; None where the blocked product is better.
+def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Dots | Axpys | None:
+    """The kernel for few rows, to be written; None where the blocked product is better.
 
     buffers: lhs, rhs, result, what the epilogue reads, scratch.
     """
@@ -64,77 +49,18 @@ def vector_kernel(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) 
         return None
     if c.columns and c.columns[-1].out != 1:
         return None
-    if _is_dots(c, ring):
-        return _Dots(c, ring, epilogue).kernel()
-    return _Axpys(c, ring, epilogue).kernel() if streams_columns(c, ring) else None
-
-
-def streams_columns(c: Contraction, ring: Ring) -> bool:
-    """Whether few rows meet a large matrix whose rows are the columns' runs."""
-    if c.m > MOST_ROWS or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
-        return False
-    (columns,) = c.columns
-    large = c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
-    return large and (columns.out, columns.rhs) == (1, 1) and c.n >= 8 * ring.lanes
-
-
-def _at_once(c: Contraction, ring: Ring) -> int:
-    """Columns of one step of `dots`: a power of two whose sums fit the registers; 0 if none."""
-    limit = (24 if ring.registers == 32 else 12) // (c.m * ring.parts * ring.parts)
-    if limit == 0:
-        return 0
-    fitting = 1 << (limit.bit_length() - 1)
-    return min(8, ring.lanes, fitting, 1 << (c.n - 1).bit_length())
-
-
-def _chains(c: Contraction, ring: Ring) -> int:
-    """Sums that one result is made of, which take vectors turn by turn: few results would wait for
-    their own additions.
-    """
-    sums = c.m * _at_once(c, ring) * ring.parts
-    most = min(4, max(1, 8 // sums), c.depth[-1].size // ring.lanes)
-    return 1 << (most.bit_length() - 1)
-
-
-def vector_sums(c: Contraction, ring: Ring) -> Sums:
-    """How long chains of additions are in `vector_kernel`'s sums."""
-    if _is_dots(c, ring):
-        across_lanes = ring.lanes.bit_length() - 1
-        chain = ring.parts * _dots_chain(c, ring)
-        joined = _chains(c, ring).bit_length() - 1
-        return Sums("dots", chain + joined + across_lanes)
-    return Sums("axpys", ring.parts * min(c.k, BLOCK) + c.k // BLOCK + 2)
-
-
-def _is_dots(c: Contraction, ring: Ring) -> bool:
-    inner = c.depth[-1]
-    along = inner.lhs == 1 and inner.rhs == 1 and inner.size >= ring.lanes
-    return along and _at_once(c, ring) > 0
-
-
-def _dots_counts(c: Contraction, ring: Ring) -> list[int]:
-    """Rounds of the loops over depth: the innermost one runs over some vectors."""
-    *outer, inner = [a.size for a in c.depth]
-    return [*outer, -(-inner // (ring.lanes * _chains(c, ring)))]
-
-
-def _dots_chain(c: Contraction, ring: Ring) -> int:
-    """The most additions that a lane's term goes through."""
-    counts, cut = _dots_counts(c, ring), _dots_cut(c, ring)
-    if cut is None or cut.level < len(counts) - 1:
-        return chain_of(counts, cut)
-    sizes = block_sizes(cut.rounds, counts[-1])
-    return cut.rounds + FEW * len(sizes) + prod(counts[:-1])
-
-
-def _dots_cut(c: Contraction, ring: Ring) -> Cut | None:
-    """The first level of blocks."""
-    counts = _dots_counts(c, ring)
-    return cut_of(counts, DOTS_BLOCK) if ring.rounds else None
+    if is_dots(c, ring):
+        return Dots(c, ring, epilogue)
+    return Axpys(c, ring, epilogue) if streams_columns(c, ring) else None
 
 
 class _Streaming:
-    """What both forms share: the addresses of one batch, and the kernel around its units."""
+    """What both forms share: the addresses of one batch, and the kernel around its units. blocks:
+    of columns.
+    """
+
+    blocks: int
+    scratch_bytes = 0
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
         self.w = Writer()
@@ -142,13 +68,13 @@ class _Streaming:
         self.ring = ring
         self.epilogue = epilogue
 
-    def _kernel(self, blocks: int, body: Callable[[Value], None], scratch_bytes: int) -> Kernel:
+    def _kernel(self, body: Callable[[Value], None]) -> Kernel:
         """A unit is (batch, block); body(block) runs with the batch's addresses set."""
-        w, c = self.w, self.c
-        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        w, c, blocks, scratch_bytes = self.w, self.c, self.blocks, self.scratch_bytes
+        lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, self.ring, c.out, 2, self.epilogue)
         if scratch_bytes:
-            self.scratch = buffer_address(w, 2 + self.result.buffers)
+            self.scratch = w.buffer_address(2 + self.result.buffers)
         lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
         rhs = element_address(w, rhs, w.int(c.rhs.offset), c.rhs.dtype)
 
@@ -160,13 +86,12 @@ class _Streaming:
             self.out_index = strided(w, b, moved["out"])
             body(block)
 
-        ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+        ranged(w, BEGIN, END, unit)
         matrix = c.batches * c.k * c.n * c.rhs.dtype.item_bytes
         return Kernel(
-            kernel_function(w),
+            w.kernel_function(),
             c.batches * blocks,
-            tuple(w.declarations.values()),
-            tuple(w.globals.values()),
+            *w.beside,
             scratch_bytes=scratch_bytes,
             bytes_moved=matrix,
             flops=c.flops,
@@ -196,25 +121,30 @@ def static_offset(index: int, axes: Axes, side: str) -> int:
 # -- dots --------------------------------------------------------------------------------------
 
 
-class _Dots(_Streaming):
-    """Rows x `at_once` columns x `chains` of sums in registers; depth in vectors."""
+class Dots(_Streaming):
+    """Rows x `at_once` columns x `chains` of sums in registers; depth in vectors. A unit takes
+    `size` of the `steps` of columns.
+    """
+
+    def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
+        super().__init__(c, ring, epilogue)
+        self.at_once = at_once(c, ring)
+        self.chains = chains(c, ring)
+        self.cut = dots_cut(c, ring)
+        self.steps = -(-c.n // self.at_once)
+        self.size = -(-self.steps // self._blocks(self.steps))
+        self.blocks = -(-self.steps // self.size)
 
     def kernel(self) -> Kernel:
-        self.at_once = _at_once(self.c, self.ring)
-        self.chains = _chains(self.c, self.ring)
-        self.cut = _dots_cut(self.c, self.ring)
-        steps = -(-self.c.n // self.at_once)
-        blocks = self._blocks(steps)
-        size = -(-steps // blocks)
-        blocks = -(-steps // size)
+        """The kernel, written."""
 
         def block(index: Value) -> None:
-            w = self.w
+            w, size = self.w, self.size
             first = times(w, index, size)
-            last = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), w.int(steps))
+            last = w.intrinsic("llvm.umin", "i64", add(w, first, w.int(size)), w.int(self.steps))
             ranged(w, first, last, self._columns)
 
-        return self._kernel(blocks, block, 0)
+        return self._kernel(block)
 
     def _columns(self, step: Value) -> None:
         w, c, ring = self.w, self.c, self.ring
@@ -316,7 +246,7 @@ class _Dots(_Streaming):
         for chain in range(left + (rest > 0)):
             mask = None
             if chain == left:
-                mask = constant_mask([i < rest for i in range(lanes)])
+                mask = first_of(rest, lanes)
             at = w.int((whole * chains + chain) * lanes)
             own = self._step(at, mask, chain, rows, columns, own)
         return self._added(sums, own) if rounds else own
@@ -359,23 +289,26 @@ class _Dots(_Streaming):
 # -- axpys -------------------------------------------------------------------------------------
 
 
-class _Axpys(_Streaming):
+class Axpys(_Streaming):
     """`depths` rows of the matrix at a time are added to the sums of a chunk of columns."""
 
-    def kernel(self) -> Kernel:
-        c, ring = self.c, self.ring
+    def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
+        super().__init__(c, ring, epilogue)
         blocks = -(-c.n // CHUNK)
         if c.batches * blocks < LEAST_UNITS:
             blocks = max(blocks, min(LEAST_UNITS, self._blocks(c.n // (8 * ring.lanes))))
         vectors = -(-c.n // ring.lanes)
         self.chunk = -(-vectors // blocks) * ring.lanes
-        blocks = -(-c.n // self.chunk)
+        self.blocks = -(-c.n // self.chunk)
         limit = (16 if ring.registers == 32 else 8) // (c.m * ring.parts)
         self.depths = max(1, min(8, limit))
         self.has_totals = ring.rounds and c.k > BLOCK
         self.sums_size = c.m * self.chunk * ring.parts
-        scratch = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
-        return self._kernel(blocks, self._block, scratch)
+        self.scratch_bytes = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
+
+    def kernel(self) -> Kernel:
+        """The kernel, written."""
+        return self._kernel(self._block)
 
     def _block(self, block: Value) -> None:
         w, c = self.w, self.c
@@ -416,7 +349,7 @@ class _Axpys(_Streaming):
         rest = w.binary("urem", self.count, w.int(lanes))
         some = w.intrinsic("llvm.umin", "i64", rest, w.int(1))
         at = times(w, whole, lanes)
-        mask = w.compare("icmp ult", iota(lanes, "i64"), w.splat(rest, lanes))
+        mask = w.compare("icmp ult", counted("i64", lanes), w.splat(rest, lanes))
         ranged(w, w.int(0), some, lambda _: body(at, mask))
 
     def _sum_addresses(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:

@@ -12,15 +12,17 @@ from collections.abc import Callable, Sequence
 from math import gcd
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, advanced, divided, times
 from hlo.backend.ir.control import loop
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import add, advanced, divided, times
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.sum_blocks import Cut
 from hlo.ir.dtype import DType
 
 Tile = list[list[Parts]]  # [row][vector]
+UNKNOWN = Value("%depths", "i64")  # a size before there is code
 
 
 class Factor(Struct, frozen=True):
@@ -94,6 +96,14 @@ class DepthAxis(Struct, frozen=True):
     def known(self) -> int | None:
         """The size, where it is a constant."""
         return self.size.integer
+
+    def block(self, rounds: int) -> DepthAxis:
+        """A block of rounds; the last one may be shorter, where no number of them is known."""
+        known = self.known
+        is_whole = known is not None and known % rounds == 0
+        size = Value(str(rounds), "i64") if is_whole else UNKNOWN
+        multiple = gcd(rounds, self.multiple if known is None else known)
+        return DepthAxis(size, self.lhs, self.rhs, multiple)
 
 
 class Microkernel(Struct, frozen=True):
@@ -180,18 +190,16 @@ def _sizes(micro: Microkernel, level: int) -> Sequence[int]:
     """Of the blocks of the loop at a level."""
     cut = micro.cut
     assert cut is not None, "asked for where depth is cut"
-    own = cut.sizes[level] if cut.sizes else ()
-    return own or (cut.rounds if level == cut.level else 1,)
+    return cut.blocks(level) or (1,)
 
 
 def _block(w: Writer, axis: DepthAxis, rounds: int, number: Value) -> DepthAxis:
-    """One block's part of a loop; the last one may be shorter."""
-    size, known = w.int(rounds), axis.known
-    if known is None or known % rounds:
-        left = w.binary("sub", axis.size, times(w, number, rounds))
-        size = w.intrinsic("llvm.umin", "i64", left, size)
-    multiple = gcd(rounds, axis.multiple if known is None else known)
-    return DepthAxis(size, axis.lhs, axis.rhs, multiple)
+    """One block's part of a loop."""
+    block = axis.block(rounds)
+    if block.known is not None:
+        return block
+    left = w.binary("sub", axis.size, times(w, number, rounds))
+    return replace(block, size=w.intrinsic("llvm.umin", "i64", left, w.int(rounds)))
 
 
 def _added(w: Writer, micro: Microkernel, left: list[Value], right: list[Value]) -> list[Value]:
@@ -224,13 +232,10 @@ def _over_depth(
         b = micro.rhs.moved(w, b, w.int(i * axis.rhs))
         return _over_depth(w, micro, inner, a, b, values, step)
 
-    static = axis.known
-    if static is not None and static * _copies(inner) <= micro.unroll:
-        for i in range(static):
+    if (unroll := unrolled(micro, axes)) == 0:
+        for i in range(axis.known or 0):
             values = once(lhs, rhs, values, i)
         return values
-    whole = (static or axis.multiple) % micro.unroll == 0
-    unroll = micro.unroll if not inner and whole else 1
 
     def body(_: Value, carried: list[Value]) -> list[Value]:
         a, b, *rest = carried
@@ -242,6 +247,16 @@ def _over_depth(
 
     count = divided(w, axis.size, unroll)
     return loop(w, count, [lhs, rhs, *values], body)[2:]
+
+
+def unrolled(micro: Microkernel, axes: tuple[DepthAxis, ...]) -> int:
+    """Steps of the outermost of these loops that a round takes; 0: all, there is no loop."""
+    axis, inner = axes[0], axes[1:]
+    static = axis.known
+    if static is not None and static * _copies(inner) <= micro.unroll:
+        return 0
+    whole = (static or axis.multiple) % micro.unroll == 0
+    return micro.unroll if not inner and whole else 1
 
 
 def _copies(axes: tuple[DepthAxis, ...]) -> int:

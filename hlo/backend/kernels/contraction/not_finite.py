@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.control import loop, when
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import add, times
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON

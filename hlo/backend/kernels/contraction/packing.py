@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.backend.ir.arithmetic import add, advanced, divided, split_index, strided, times
 from hlo.backend.ir.control import loop, looped, void, when_rest
-from hlo.backend.ir.values import every_lane
+from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.lane_masks import below, iota
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    copied_bytes,
-    divided,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import (
     Parts,
@@ -31,8 +22,8 @@ from hlo.backend.kernels.contraction.ring import (
     is_plain,
     loaded,
 )
-from hlo.backend.kernels.contraction.transpose import end_to_end, transposed
-from hlo.backend.lanes.masked import constant_mask
+from hlo.backend.lanes.masked import below, first_of
+from hlo.backend.lanes.transposed import turned_parts
 
 
 def pack(w: Writer, packing: Packing, block: Block) -> None:
@@ -42,7 +33,7 @@ def pack(w: Writer, packing: Packing, block: Block) -> None:
         _pack_rows(w, packing, block)
     elif source.is_free_contiguous:
         _pack_along_free(w, packing, block)
-    elif source.is_depth_contiguous and source.depth[-1][0] >= 4 and packing.is_in_runs:
+    elif packing.is_turned:
         _pack_transposed(w, packing, block)
     else:
         _pack_gathered(w, packing, block)
@@ -89,7 +80,6 @@ def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
     """for panel: for row: for run of depth: a copy. Rows go to the block's target as they come."""
     source, panels = packing.source, packing.panels
     run = source.depth[-1][0]
-    is_part = packing.is_in_one_run or (len(source.depth) == 1 and bool(packing.panel_depth))
 
     def at_row(i: Value, _: list[Value]) -> list[Value]:
         p, r = split_index(w, i, (1 << 40, panels.step))
@@ -105,7 +95,7 @@ def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
             _copy_run(w, packing, begin, moved, w.int(run))
             return []
 
-        if is_part:
+        if packing.is_part_of_run:
             offset = strided(w, block.depth_begin, source.depth)
             begin = element_address(w, at, offset, source.dtype)
             moved = advanced(w, to, block.depth_begin, packing.ring.scalar)
@@ -123,7 +113,7 @@ def _copy_run(w: Writer, packing: Packing, source: Value, target: Value, run: Va
     """`run` neighbours as ring numbers."""
     ring, dtype = packing.ring, packing.source.dtype
     if is_plain(dtype, ring):
-        copied_bytes(w, target, source, times(w, run, ring.scalar_bytes))
+        w.copy_bytes(target, source, times(w, run, ring.scalar_bytes))
         return
 
     def copy(k: Value, mask: Value | None) -> list[Value]:
@@ -251,7 +241,7 @@ def _pack_square(
     ring, source, square = packing.ring, packing.source, packing.square
     mask = None
     if count < square:
-        mask = constant_mask([i < count for i in range(square)])
+        mask = first_of(count, square)
     read = [
         loaded(w, ring, source.dtype, element_address(w, row, k, source.dtype), square, mask)
         for row in rows
@@ -259,8 +249,8 @@ def _pack_square(
     columns = []
     for i in range(ring.parts):
         parts = [numbers[i] for numbers in read]
-        joined = [end_to_end(w, parts[r::square]) for r in range(square)]
-        columns.append(transposed(w, joined))
+        joined = [w.end_to_end(parts[r::square]) for r in range(square)]
+        columns.append(turned_parts(w, joined))
     to = advanced(w, target, times(w, k, packing.k_step), ring.scalar)
     for i in range(count):
         at = advanced(w, to, i * packing.k_step, ring.scalar)
@@ -308,7 +298,7 @@ def _two_loads(w: Writer, packing: Packing, start: Value) -> Callable[[Value], P
     last = w.int(source.free_size - 1)
     following = w.intrinsic("llvm.umin", "i64", w.binary("add", start, left), last)
     second = w.binary("sub", strided(w, following, source.free), left)
-    here = w.compare("icmp ult", iota(lanes, "i64"), w.splat(left, lanes))
+    here = w.compare("icmp ult", counted("i64", lanes), w.splat(left, lanes))
     valid = below(w, start, source.free_size, lanes)
     ones = every_lane(lanes)
     there = w.binary("and", valid, w.binary("xor", here, ones))
@@ -328,7 +318,7 @@ def _clamped_offsets(w: Writer, packing: Packing, start: Value) -> Value:
     source, lanes = packing.source, packing.ring.lanes
     narrow, wide = f"<{lanes} x i32>", f"<{lanes} x i64>"
     index = w.splat(w.cast("trunc", start, "i32"), lanes)
-    index = w.binary("add", index, iota(lanes, "i32"))
+    index = w.binary("add", index, counted("i32", lanes))
     index = w.intrinsic("llvm.umin", narrow, index, w.int(source.free_size - 1, narrow))
     parts: list[tuple[Value, int]] = []
     for size, stride in reversed(source.free[1:]):

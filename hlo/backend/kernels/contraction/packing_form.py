@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import times
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import times
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir.dtype import DType
 
@@ -132,6 +132,17 @@ class Packing(Struct, frozen=True):
     def is_in_one_run(self) -> bool:
         """Whether the depths of a panel are a part of one run."""
         return bool(self.panel_depth) and self.source.depth[-1][0] % self.panel_depth == 0
+
+    @property
+    def is_part_of_run(self) -> bool:
+        """The same, where a run may be all of depth and its last part short."""
+        return self.is_in_one_run or (len(self.source.depth) == 1 and bool(self.panel_depth))
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether squares along depth go through registers, where the free set has no runs."""
+        source = self.source
+        return source.is_depth_contiguous and source.depth[-1][0] >= 4 and self.is_in_runs
 
     @property
     def square(self) -> int:

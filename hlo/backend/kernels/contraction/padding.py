@@ -9,18 +9,13 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import add, split_index, times
 from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.lane_masks import below, iota
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    buffer_address,
-    kernel_function,
-    split_index,
-    times,
-)
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     Ring,
@@ -30,6 +25,7 @@ from hlo.backend.kernels.contraction.ring import (
     ring_of,
     stored,
 )
+from hlo.backend.lanes.masked import below
 from hlo.ir.dtype import DType
 
 
@@ -58,7 +54,7 @@ def padding_kernel(
     outer, inner = _rows(tuple(dims))
     ring = ring_of(result, target)
     w = Writer()
-    memory, to = (buffer_address(w, i) for i in (0, 1))
+    memory, to = (w.buffer_address(i) for i in (0, 1))
     units = 1
     for dim in outer:
         units *= dim.size
@@ -76,9 +72,9 @@ def padding_kernel(
         at = element_address(w, to, times(w, u, inner.size), result)
         _copy_row(w, ring, inner, (start, source), (at, result), valid)
 
-    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    ranged(w, BEGIN, END, unit)
     size = units * inner.size * result.item_bytes
-    return Kernel(kernel_function(w), units, tuple(w.declarations.values()), bytes_moved=2 * size)
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size)
 
 
 def _rows(dims: tuple[PaddedDim, ...]) -> tuple[list[PaddedDim], PaddedDim]:
@@ -152,7 +148,7 @@ def _positions(
         if valid is not None:
             inside = w.binary("and", inside, w.splat(valid, lanes))
         return loaded(w, ring, dtype, element_address(w, memory, moved, dtype), lanes, inside)
-    index = w.binary("add", w.splat(position, lanes), iota(lanes, "i64"))
+    index = w.binary("add", w.splat(position, lanes), counted("i64", lanes))
     index = w.binary("sub", index, w.int(dim.low, wide))
     element = w.binary("udiv", index, w.int(dim.base, wide))
     rest = w.binary("urem", index, w.int(dim.base, wide))

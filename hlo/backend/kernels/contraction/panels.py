@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hlo.backend.ir.arithmetic import add, advanced, clipped, split_index, strided, times
 from hlo.backend.ir.control import ranged
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.copies import CHUNK, is_assembly, packed
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    advanced,
-    buffer_address,
-    clipped,
-    kernel_function,
-    split_index,
-    strided,
-    times,
-)
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.ring import element_address
 
@@ -27,12 +19,10 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
     """buffers: source, panels. batch: the axes that move the factor, in the panels' order."""
     w = Writer()
     ring, source, panels = packing.ring, packing.source, packing.panels
-    group = -(-panels.count // max(1, min(8, panels.count // 4)))
-    groups = -(-panels.count // group)
-    depth = source.depth_size
-    chunks = -(-depth // CHUNK) if source.is_free_contiguous and len(source.depth) == 1 else 1
+    group, chunks = shares(packing)
+    groups, depth = -(-panels.count // group), source.depth_size
     units = extent(batch) * groups * chunks
-    memory, target = (buffer_address(w, i) for i in (0, 1))
+    memory, target = (w.buffer_address(i) for i in (0, 1))
     memory = element_address(w, memory, w.int(offset), source.dtype)
 
     def unit(u: Value) -> None:
@@ -49,11 +39,18 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
         )  # fmt: skip
         packed(w, packing, block)
 
-    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    ranged(w, BEGIN, END, unit)
     bytes_moved = 2 * extent(batch) * packing.size_bytes
-    declarations = tuple(w.declarations.values())
-    is_glue = is_assembly(packing)
-    return Kernel(kernel_function(w), units, declarations, bytes_moved=bytes_moved, is_glue=is_glue)
+    code, is_glue = w.kernel_function(), is_assembly(packing)
+    return Kernel(code, units, *w.beside, bytes_moved=bytes_moved, is_glue=is_glue)
+
+
+def shares(packing: Packing) -> tuple[int, int]:
+    """Panels of a unit; in how many chunks units share depth."""
+    count, source = packing.panels.count, packing.source
+    group = -(-count // max(1, min(8, count // 4)))
+    is_along = source.is_free_contiguous and len(source.depth) == 1
+    return group, -(-source.depth_size // CHUNK) if is_along else 1
 
 
 def packed_strides(batch: Sequence[tuple[int, int]], packing: Packing) -> list[tuple[int, int]]:

@@ -20,45 +20,31 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.ir.control import each, loop, remembering, when
-from hlo.backend.ir.kernel import Kernel
-from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.assembly import (
-    AssemblyTile,
-    DepthLoop,
-    fits,
-    tile_assembly,
-    write_tile,
-)
-from hlo.backend.kernels.contraction.axes import merged
-from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
-from hlo.backend.kernels.contraction.lane_masks import below
-from hlo.backend.kernels.contraction.loops import (
+from hlo.backend.ir.arithmetic import (
     add,
     advanced,
-    buffer_address,
     clipped,
     divided,
-    kernel_function,
     shared,
     split_index,
     strided,
     times,
 )
-from hlo.backend.kernels.contraction.microkernel import (
-    DepthAxis,
-    Factor,
-    Microkernel,
-    Tile,
-    product,
-    zero_tile,
-)
+from hlo.backend.ir.control import each, loop, remembering, when
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.kernels.contraction.assembly import write_tile
+from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
+from hlo.backend.kernels.contraction.microkernel import Tile, product, zero_tile
 from hlo.backend.kernels.contraction.packing_form import Block, Packing
 from hlo.backend.kernels.contraction.panels import packed_strides
-from hlo.backend.kernels.contraction.plan import Plan, Reading, only
+from hlo.backend.kernels.contraction.plan import Plan, Reading
+from hlo.backend.kernels.contraction.product_form import ProductForm
 from hlo.backend.kernels.contraction.result import Epilogue, Result
-from hlo.backend.kernels.contraction.ring import Parts, element_address, is_plain
+from hlo.backend.kernels.contraction.ring import Parts, element_address
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
+from hlo.backend.lanes.masked import below
 
 
 class Columns(Struct, frozen=True):
@@ -90,49 +76,23 @@ class _Product:
         self.epilogue = epilogue
         self.c = plan.contraction
         self.ring = plan.ring
-        self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}
-        self.staged = plan.depth_blocks > 1
-        self.cut = plan.cut
-        self.row_axes = [(a.size, a.out) for a in merged(only(self.c.rows, "out"))]
-        self.is_direct = self._is_direct()
+        self.form = form = ProductForm(plan, has_epilogue=epilogue is not None)
+        self.packings, self.row_axes = form.packings, form.row_axes
+        self.staged, self.is_direct = form.staged, form.is_direct
         self.is_glue = self.is_direct
         self.functions: dict[str, Kernel] = {}
-        tiles, panels = plan.tiles_per_block, plan.panels_per_block
         self.waiting = WaitingSums(self.w, plan)
-        packed_tiles = {Reading.IN_UNIT: tiles, Reading.IN_TILE: plan.group}.get(plan.lhs, 0)
-        sizes = [
-            packed_tiles * self.packings["lhs"].panel_size,
-            panels * self.packings["rhs"].panel_size if plan.rhs is Reading.IN_UNIT else 0,
-            self._stage_size(panels),
-        ]
-        sizes.append(
-            plan.rows.step * plan.columns.width if self.cut and tile_assembly(plan.ring) else 0
-        )
-        sizes = [-(-size * self.ring.scalar_bytes // 64) * 64 for size in sizes]
+        sizes = form.scratch_sizes
         self.scratch_at = [sum(sizes[:i]) for i in range(4)]
         self.scratch_bytes = sum(sizes)
 
-    def _stage_size(self, panels: int) -> int:
-        """Ring scalars that wait: a unit's, a panel's or a tile's sums."""
-        if self.staged:
-            return (panels if self.plan.depth_first else 1) * self.waiting.panel
-        return 0 if self.is_direct else self.plan.rows.step * self.packings["rhs"].k_step
-
-    def _is_direct(self) -> bool:
-        """Whether sums leave for the result as they are, in rows of one stride."""
-        c = self.c
-        is_run = not c.columns or c.columns[-1].out == 1
-        if self.staged or self.epilogue or len(self.row_axes) > 1 or not is_run:
-            return False
-        return is_plain(c.out, self.ring)
-
     def kernel(self) -> Kernel:
         w, c, plan = self.w, self.c, self.plan
-        lhs, rhs = (buffer_address(w, i) for i in range(2))
+        lhs, rhs = (w.buffer_address(i) for i in range(2))
         self.result = Result(w, self.ring, c.out, 2, self.epilogue)
         scratch = lhs
         if self.scratch_bytes:
-            scratch = buffer_address(w, 2 + self.result.buffers)
+            scratch = w.buffer_address(2 + self.result.buffers)
         places = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
         lhs_scratch, rhs_scratch, stage, self.aside = places
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
@@ -145,12 +105,11 @@ class _Product:
         self.first = {"lhs": w.int(0), "rhs": w.int(0)}
         self.waiting.place(stage)
         packed_before = [w.int(-1), w.int(-1)]
-        remembering(w, Value("%begin", "i64"), Value("%end", "i64"), packed_before, self._unit)
+        remembering(w, BEGIN, END, packed_before, self._unit)
         return Kernel(
-            kernel_function(w),
+            w.kernel_function(),
             plan.units,
-            tuple(w.declarations.values()),
-            tuple(w.globals.values()),
+            *w.beside,
             functions=tuple(self.functions.values()),
             scratch_bytes=self.scratch_bytes,
             bytes_moved=self._bytes_moved(),
@@ -203,12 +162,9 @@ class _Product:
         """The batch, or 0 where the factor is the same in all of them."""
         return b if any(getattr(a, side) for a in self.c.batch) else self.w.int(0)
 
-    def _reading(self, side: str) -> Reading:
-        return self.plan.lhs if side == "lhs" else self.plan.rhs
-
     def _place(self, side: str, b: Value, panels: Range, new: Value) -> None:
         """Where this unit finds a factor, and the panel that lies there; packed if it has to be."""
-        w, packing, reading = self.w, self.packings[side], self._reading(side)
+        w, packing, reading = self.w, self.packings[side], self.form.readings[side]
         batch = [(a.size, getattr(a, side)) for a in self.c.batch]
         self.first[side] = w.int(0)
         if reading is Reading.PACKED:
@@ -248,21 +204,12 @@ class _Product:
     def _address(self, side: str, panel: Value, start: Value) -> Value:
         """Depth 0 of a tile or panel that begins at index `start`."""
         w, packing = self.w, self.packings[side]
-        if self._reading(side) is Reading.IN_PLACE:
+        if self.form.readings[side] is Reading.IN_PLACE:
             offset = strided(w, start, packing.source.free)
             return element_address(w, self.at[side], offset, packing.source.dtype)
         first = self.first[side]
         local = panel if first.integer == 0 else w.binary("sub", panel, first)
         return advanced(w, self.at[side], times(w, local, packing.panel_size), self.ring.scalar)
-
-    def _factor(self, side: str) -> Factor:
-        packing = self.packings[side]
-        if self._reading(side) is not Reading.IN_PLACE:
-            return Factor(self.ring, None, unit=packing.row_step, part=packing.part_step)
-        free = packing.source.free
-        spread = side == "lhs" and self.c.is_diagonal
-        unit = free[-1][1] if free else 1
-        return Factor(self.ring, packing.source.dtype, unit=unit, spread=spread)
 
     # -- panels and depth blocks -----------------------------------------------------------------
 
@@ -369,13 +316,13 @@ class _Product:
     ) -> None:
         """The microkernel for one tile of a unit's."""
         w, rows, dtype = self.w, self.plan.rows, self.c.lhs.dtype
-        rhs = self._factor("rhs").moved(w, rhs, depths.rhs)
-        form = self._assembly(depths, columns)
+        rhs = self.form.factor("rhs").moved(w, rhs, depths.rhs)
+        form = self.form.assembly(depths.count)
         start = rows.start(w, tile)
         lhs = self._address("lhs", tile, start)
         if self.c.is_diagonal:
             lhs = element_address(w, lhs, columns.start, dtype)
-        lhs = self._factor("lhs").moved(w, lhs, depths.lhs)
+        lhs = self.form.factor("lhs").moved(w, lhs, depths.lhs)
         local = times(w, w.binary("sub", tile, tiles[0]), rows.step) if self.staged else None
         if form is not None:
             out = self._place_of_tile(start, local, columns)
@@ -394,33 +341,6 @@ class _Product:
         index = add(w, self.out_index, strided(w, start, self.row_axes))
         return element_address(w, self.result.address, add(w, index, columns.start), c.out)
 
-    def _assembly(self, depths: Depths, columns: Columns) -> AssemblyTile | None:
-        """The tile as assembly, where that serves."""
-        plan, ring, size = self.plan, self.ring, self.ring.scalar_bytes
-        factors = {side: self._factor(side) for side in ("lhs", "rhs")}
-        plain = all(f.dtype is None or is_plain(f.dtype, ring) for f in factors.values())
-        words = tile_assembly(ring)
-        if words is None or not plain or self.c.is_diagonal or not self.c.k:
-            return None
-        counts = [depths.count if self.staged else axis.size for axis in plan.nest]
-        loops = tuple(
-            DepthLoop(n, axis.lhs * size, axis.rhs * size)
-            for n, axis in zip(counts, plan.nest, strict=True)
-        )
-        is_masked = columns.masks[-1] is not None
-        out_row = self.packings["rhs"].k_step
-        if self.is_direct:
-            out_row = self.row_axes[0][1] if self.row_axes else 0
-        tile = AssemblyTile(
-            ring, plan.rows.step, plan.vectors, factors["lhs"].unit * size, out_row * size, loops,
-            self.cut,
-            adds=self.staged,
-            last_lanes=self.c.n % ring.lanes if is_masked else 0,
-            is_rhs_masked=plan.rhs is Reading.IN_PLACE,
-            is_out_masked=self.is_direct,
-        )  # fmt: skip
-        return tile if fits(tile, words) else None
-
     def _in_registers(
         self,
         lhs: Value,
@@ -431,7 +351,7 @@ class _Product:
         columns: Columns,
     ) -> None:
         """The tile as LLVM's values."""
-        w, micro, masks = self.w, self._microkernel(depths), list(columns.masks)
+        w, micro, masks = self.w, self.form.microkernel(depths.count), list(columns.masks)
         first = w.int(0) if local is None else local
         stages = [self.waiting.row(add(w, first, w.int(r))) for r in range(self.plan.rows.step)]
         before = None if local is None else [self.waiting.sums(stage) for stage in stages]
@@ -441,17 +361,6 @@ class _Product:
             return
         for stage, row in zip(stages, sums, strict=True):
             self.waiting.put(stage, row)
-
-    def _microkernel(self, depths: Depths) -> Microkernel:
-        w, plan, height = self.w, self.plan, self.plan.rows.step
-        lhs, rhs = self._factor("lhs"), self._factor("rhs")
-        if self.staged:
-            (axis,) = plan.nest
-            axes: tuple[DepthAxis, ...] = (DepthAxis(depths.count, axis.lhs, axis.rhs),)
-        else:
-            axes = tuple(DepthAxis(w.int(a.size), a.lhs, a.rhs) for a in plan.nest)
-        unroll = _unroll(height * plan.vectors)
-        return Microkernel(height, plan.vectors, lhs, rhs, axes, unroll, self.cut)
 
     # -- the result ------------------------------------------------------------------------------
 
@@ -489,8 +398,3 @@ class _Product:
         for v, (parts, mask) in enumerate(zip(row, columns.masks, strict=True)):
             at = add(w, index, w.int(v * self.ring.lanes * stride))
             self.result.store(parts, at, stride, mask)
-
-
-def _unroll(products: int) -> int:
-    """Depths per round of the inner loop: enough to hide its arithmetic."""
-    return 1 if products >= 16 else 2 if products >= 8 else 4

@@ -9,10 +9,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.ir.values import every_lane
+from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.lane_masks import iota
-from hlo.backend.kernels.contraction.loops import buffer_address
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     Ring,
@@ -65,9 +63,9 @@ class Result:
         self.ring = ring
         self.epilogue = epilogue
         self.dtype = epilogue.dtype if epilogue else dtype
-        self.address = buffer_address(w, place)
+        self.address = w.buffer_address(place)
         count = len(epilogue.others) if epilogue else 0
-        self.others = tuple(buffer_address(w, place + 1 + i) for i in range(count))
+        self.others = tuple(w.buffer_address(place + 1 + i) for i in range(count))
 
     @property
     def buffers(self) -> int:
@@ -85,6 +83,6 @@ class Result:
         if stride == 1 or lanes == 1:
             written(w, self.dtype, form, address, mask)
             return
-        offsets = w.binary("mul", iota(lanes, "i64"), w.int(stride, f"<{lanes} x i64>"))
+        offsets = w.binary("mul", counted("i64", lanes), w.int(stride, f"<{lanes} x i64>"))
         valid = mask or every_lane(lanes)
         scattered(w, self.dtype, form, address, offsets, valid)

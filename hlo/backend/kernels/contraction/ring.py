@@ -9,9 +9,11 @@ wrapping all along), pred with and/or. Does not know loops.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
-from hlo.backend.ir.values import every_lane, poison
+from hlo.backend.ir.values import poison
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import masked
@@ -125,29 +127,26 @@ def loaded(
         return converted(w, ring, dtype, (raw,))
     if lanes == 1:
         return converted(w, ring, dtype, (w.extract(raw, 0), w.extract(raw, 1)))
-    return converted(w, ring, dtype, tuple(_every_second(w, raw, first) for first in (0, 1)))
+    return converted(w, ring, dtype, tuple(w.every_second(raw, k) for k in (0, 1)))
 
 
 def gathered(w: Writer, ring: Ring, dtype: DType, base: Value, offsets: Value) -> Parts:
     """Elements at offsets (a vector of i64); every offset has to be good."""
     scalar, count, lanes = storage_scalar(dtype), components(dtype), offsets.lanes
-    parts = []
+    type, align = vector_of(scalar, lanes), dtype.component.item_bytes
+    places = _places(w, scalar, count, base, offsets)
+    parts = tuple(masked.gather(w, type, at, align, None, poison(type)) for at in places)
+    return converted(w, ring, dtype, parts)
+
+
+def _places(w: Writer, scalar: str, count: int, base: Value, offsets: Value) -> Iterator[Value]:
+    """The addresses of each component of elements at offsets."""
     for part in range(count):
         index = offsets
         if count == 2:
             index = w.binary("shl", offsets, w.int(1, offsets.type))
             index = w.binary("add", index, w.int(part, offsets.type))
-        pointers = w.address(base, index, scalar)
-        parts.append(_gather(w, vector_of(scalar, lanes), pointers, dtype.component.item_bytes))
-    return converted(w, ring, dtype, tuple(parts))
-
-
-def _gather(w: Writer, type: str, pointers: Value, align: int) -> Value:
-    lanes = pointers.lanes
-    symbol = f"llvm.masked.gather.{mangled(type)}.v{lanes}p0"
-    w.declare(type, symbol, [pointers.type, f"<{lanes} x i1>", type])
-    operands = (pointers, every_lane(lanes), poison(type))
-    return w.call(symbol, *operands, type=type, attributes=(f"align {align}", "", ""))
+        yield w.address(base, index, scalar)
 
 
 def stored(
@@ -170,33 +169,19 @@ def scattered(
     w: Writer, dtype: DType, form: Parts, base: Value, offsets: Value, mask: Value
 ) -> None:
     """Components in memory form to elements at offsets, the masked lanes only."""
-    scalar, count = storage_scalar(dtype), components(dtype)
-    for part, value in enumerate(form):
-        index = offsets
-        if count == 2:
-            index = w.binary("shl", offsets, w.int(1, offsets.type))
-            index = w.binary("add", index, w.int(part, offsets.type))
-        at = w.address(base, index, scalar)
-        symbol = f"llvm.masked.scatter.{mangled(value.type)}.v{offsets.lanes}p0"
-        w.declare("void", symbol, [value.type, at.type, mask.type])
-        align = f"align {dtype.component.item_bytes}"
-        w.call(symbol, value, at, mask, attributes=("", align, ""))
-
-
-def _every_second(w: Writer, raw: Value, first: int) -> Value:
-    lanes = raw.lanes // 2
-    return w.shuffle(raw, None, range(first, 2 * lanes, 2))
+    places = _places(w, storage_scalar(dtype), components(dtype), base, offsets)
+    for value, at in zip(form, places, strict=True):
+        masked.scatter(w, value, at, dtype.component.item_bytes, mask)
 
 
 def _interleaved(w: Writer, parts: Parts) -> Value:
     if len(parts) == 1:
         return parts[0]
     real, imaginary = parts
-    lanes = real.lanes
-    if lanes == 1:
+    if real.lanes == 1:
         type = vector_of(real.scalar_type, 2)
         return w.insert(w.insert(poison(type), real, 0), imaginary, 1)
-    return w.shuffle(real, imaginary, (i // 2 + (i % 2) * lanes for i in range(2 * lanes)))
+    return w.interleaved(real, imaginary)
 
 
 # -- conversions -------------------------------------------------------------------------------

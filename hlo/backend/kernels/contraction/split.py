@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, clipped, divided, times
 from hlo.backend.ir.control import loop, ranged
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel, Sums
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
-from hlo.backend.kernels.contraction.gemv import CHUNK, LEAST_UNITS, streams_columns
-from hlo.backend.kernels.contraction.lane_masks import below
-from hlo.backend.kernels.contraction.loops import (
-    add,
-    buffer_address,
-    clipped,
-    divided,
-    kernel_function,
-    times,
-)
+from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, stored
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
+from hlo.backend.kernels.contraction.vector_plan import CHUNK, LEAST_UNITS, streams_columns
+from hlo.backend.lanes.masked import below
+from hlo.backend.loops.one_nest import around, schedule_of
+from hlo.backend.loops.schedule import Axis as LoopAxis
+from hlo.backend.loops.schedule import Loop, LoopSchedule, Reduction, Role, Tail
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
@@ -101,17 +99,39 @@ def _block_sizes(parts: int) -> list[int]:
     return [BLOCK_OF_PARTS**k for k in levels if BLOCK_OF_PARTS**k < parts][::-1]
 
 
+def _rows(c: Contraction) -> tuple[int, int, int]:
+    """Results within which lanes stay, how many such rows there are, and how many in a unit."""
+    size = c.batches * c.m * c.n
+    run = c.n if c.columns and c.columns[-1].out == 1 else size
+    return run, size // run, max(1, UNIT // run)
+
+
+def parts_schedule(
+    c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
+) -> LoopSchedule:
+    """The loops of `sum_kernel`."""
+    (run, rows, step), lanes = _rows(c), ring.lanes
+    tail = Tail.PREDICATED if run % lanes else Tail.NONE
+    vectors = LoopAxis("j", run, Role.VECTOR, lanes, lanes, tail)
+    depth = LoopAxis(DEPTH, parts, Role.REDUCED, blocks=tuple(_block_sizes(parts)))
+    made = Reduction(SUMS, "add", (depth,), lanes, reads=("parts",))
+    own = LoopAxis("i", min(step, rows), Role.SERIAL, of=rows if rows % step else 0)
+    body = around((own,), (Loop(vectors, (made, stored(c, epilogue))),))
+    axes = (
+        LoopAxis("i", rows, Role.PARALLEL, step, tail=Tail.SHORT if rows % step else Tail.NONE),
+    )
+    return schedule_of(axes, around(axes, body), (f"sums: of {parts} parts of depth",))
+
+
 def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None = None) -> Kernel:
     """buffers: the parts, result, what the epilogue reads."""
     w = Writer()
     held = partial_type(ring)
     words = replace(ring_of(held, ring.target), result=ring.result)
-    partials = buffer_address(w, 0)
+    partials = w.buffer_address(0)
     result = Result(w, ring, c.out, 1, epilogue)
     size, lanes = c.batches * c.m * c.n, ring.lanes
-    run = c.n if c.columns and c.columns[-1].out == 1 else size  # lanes stay within it
-    rows = size // run
-    rows_per_unit = max(1, UNIT // run)
+    run, rows, rows_per_unit = _rows(c)
     units = -(-rows // rows_per_unit)
 
     def at_row(row: Value) -> None:
@@ -155,7 +175,6 @@ def sum_kernel(c: Contraction, ring: Ring, parts: int, epilogue: Epilogue | None
         count = clipped(w, first, rows_per_unit, rows)
         ranged(w, first, add(w, first, count), at_row)
 
-    ranged(w, Value("%begin", "i64"), Value("%end", "i64"), unit)
+    ranged(w, BEGIN, END, unit)
     moved = (parts + 1) * size * ring.scalar_bytes * ring.parts
-    beside = tuple(w.declarations.values()), tuple(w.globals.values())
-    return Kernel(kernel_function(w), units, *beside, bytes_moved=moved)
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=moved)

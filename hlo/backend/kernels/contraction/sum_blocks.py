@@ -30,6 +30,15 @@ class Cut(Struct, frozen=True):
     rounds: int
     sizes: tuple[tuple[int, ...], ...] = ()
 
+    def blocks(self, level: int) -> tuple[int, ...]:
+        """Rounds of the loop at a level whose sums are added apart, the largest first; none: of
+        all.
+        """
+        if level > self.level or (level < self.level and not self.sizes):
+            return ()
+        own = self.sizes[level] if self.sizes else ()
+        return own or (self.rounds if level == self.level else 1,)
+
     def nested(self, counts: Sequence[int]) -> Cut:
         """With blocks of blocks at every level."""
         each = [

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hlo.backend.ir.arithmetic import add, advanced, times
 from hlo.backend.ir.control import each
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.loops import add, advanced, times
 from hlo.backend.kernels.contraction.plan import Plan
 from hlo.backend.kernels.contraction.ring import Parts
 

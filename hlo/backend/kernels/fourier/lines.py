@@ -11,29 +11,30 @@ lines never meet: any split of the units gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
 
-from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.arithmetic import add, split_index, times
+from hlo.backend.ir.called import as_function, call
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import Parts, loaded, written
 from hlo.backend.kernels.fourier.butterflies import Complex, conjugated, exchanged
+from hlo.backend.kernels.fourier.lines_nest import lines_schedule
 from hlo.backend.kernels.fourier.passes import call_pass, call_square
 from hlo.backend.kernels.fourier.plan import (
     Lines,
     Side,
     chirp,
     chirp_spectrum,
-    convolution_length,
     factors,
-    is_smooth,
     roots,
 )
-from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
+from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
 
@@ -52,14 +53,14 @@ def lines_kernel(lines: Lines, target: Target) -> Kernel:
     made = Kernel(
         w.function(has_entry=True),
         lines.outer * build.groups,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         scratch_bytes=build.scratch_bytes,
         functions=tuple(build.functions.values()),
         bytes_moved=2 * count * lines.complex.item_bytes,
         flops=5 * count * max(1, lines.size.bit_length()),
     )
-    return target.shown(made, lines.text)
+    sizes = build.lanes, build.slots, build.scratch_bytes
+    return target.shown(made, partial(lines_schedule, lines, *sizes))
 
 
 def scratch_bytes(lines: Lines, target: Target) -> int:
@@ -80,14 +81,14 @@ class _Build:
         self.lanes = self.numbers.lanes
         self.groups = -(-lines.lanes // self.lanes)
         self.folds, self.inner = lines.folds, lines.inner
-        self.passed = self.inner if is_smooth(self.inner) else convolution_length(self.inner)
+        self.passed = lines.passed
         self.slots = max(self.passed, self.inner + 1) + self.lanes
         scalar = self.numbers.ring.scalar_bytes
         self.scratch_bytes = 2 * self.slots * 2 * self.lanes * scalar
 
     def write(self) -> None:
         w, n = self.w, self.lines
-        source, target, scratch = (buffer_address(w, k) for k in range(3))
+        source, target, scratch = (w.buffer_address(k) for k in range(3))
         self._set_scratch(scratch)
 
         def unit(u: Value, _: list[Value]) -> list[Value]:
@@ -96,7 +97,7 @@ class _Build:
             self._run(self._moved(source, outer, n.source), self._moved(target, outer, n.target))
             return []
 
-        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], unit)
+        self.nest.loop(BEGIN, END, 1, [], unit)
 
     def _set_scratch(self, scratch: Value) -> None:
         self.buffers = (scratch, self._scalar(scratch, self.w.int(self.slots * 2 * self.lanes)))
@@ -106,7 +107,7 @@ class _Build:
         w = self.w
         self.first, self.valid = first, None
         if self.lines.lanes % self.lanes:
-            number = counting(w, first, self.lanes)
+            number = w.counting(first, self.lanes)
             self.valid = w.compare("icmp slt", number, w.splat(w.int(self.lines.lanes), self.lanes))
 
     def _apart(self, base: Value, body: Callable[[_Build, Value], None]) -> None:
@@ -120,13 +121,9 @@ class _Build:
         build._set_scratch(scratch)
         build._set_lines(first)
         body(build, memory)
-        w = build.w
-        w.ret()
-        code = w.function((scratch, memory, first), has_entry=True)
-        function = Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
-        name = symbol(function)
-        self.functions[name] = function
-        self.w.call_declared(name, *arguments)
+        function = as_function(build.w, (scratch, memory, first))
+        self.functions[function.text] = function
+        call(self.w, function, *arguments)
 
     def _moved(self, base: Value, outer: Value, side: Side) -> Value:
         return self._scalar(base, times(self.w, outer, side.outer))
@@ -150,13 +147,9 @@ class _Build:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _is_beside(self, side: Side) -> bool:
-        """Whether lines are neighbours in memory."""
-        return side.lane == side.parts == 2
-
     def _load(self, base: Value, side: Side, count: int) -> None:
         """Elements of the lines into the first buffer."""
-        if not self._is_beside(side):
+        if not side.is_beside:
             self._load_turned(base, side, count)
             return
         start = self._scalar(base, times(self.w, self.first, side.lane))
@@ -171,7 +164,7 @@ class _Build:
 
     def _store(self, base: Value, side: Side, count: int, buffer: int) -> None:
         """Elements of the lines from a buffer, scaled."""
-        if not self._is_beside(side):
+        if not side.is_beside:
             self._store_turned(base, side, count, buffer)
             return
         start = self._scalar(base, times(self.w, self.first, side.lane))
@@ -223,7 +216,7 @@ class _Build:
             mask = None
             if scalars % self.lanes:
                 limit = w.splat(w.int(scalars), self.lanes)
-                mask = w.compare("icmp slt", counting(w, c, self.lanes), limit)
+                mask = w.compare("icmp slt", w.counting(c, self.lanes), limit)
             body(c, mask)
             return []
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.called import as_function, call
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
@@ -32,8 +32,7 @@ def call_pass(
 ) -> Kernel:
     """A call with arguments as PARAMETERS are, roots being null where m is 1: what is called."""
     function = _function(target, complex, radix, is_last=arguments[-1].integer == 1)
-    name = symbol(function)
-    w.call_declared(name, *arguments)
+    call(w, function, *arguments)
     return function
 
 
@@ -41,9 +40,7 @@ def call_pass(
 def _function(target: Target, complex: DType, radix: int, *, is_last: bool) -> Kernel:
     w = Writer()
     _Pass(Nest(w, target), complex, radix, is_last=is_last).write()
-    w.ret()
-    code = w.function(PARAMETERS, has_entry=True)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    return as_function(w, PARAMETERS)
 
 
 def call_square(
@@ -54,10 +51,7 @@ def call_square(
     arguments: x, scalars from a vector to the next, y, scalars from a vector to the next.
     """
     function = _square(target, complex)
-    name = symbol(function)
-    scale = w.float(factor, Numbers(Nest(w, target), complex).ring.scalar)
-    given = (*arguments, scale)
-    w.call_declared(name, *given)
+    call(w, function, *arguments, w.float(factor, Numbers(Nest(w, target), complex).ring.scalar))
     return function
 
 
@@ -75,9 +69,7 @@ def _square(target: Target, complex: DType) -> Kernel:
     for vector in transposed(nest, rows):
         w.store(w.binary("fmul", vector, scale), y, ring.scalar_bytes)
         y = w.address(y, Y_GAP, ring.scalar)
-    w.ret()
-    code = w.function((X, X_GAP, Y, Y_GAP, factor), has_entry=True)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))
+    return as_function(w, (X, X_GAP, Y, Y_GAP, factor))
 
 
 class _Pass:

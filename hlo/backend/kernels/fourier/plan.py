@@ -27,6 +27,11 @@ class Side(Struct, frozen=True):
     step: int
     parts: int = 2
 
+    @property
+    def is_beside(self) -> bool:
+        """Whether lines are neighbours in memory."""
+        return self.lane == self.parts == 2
+
 
 class Lines(Struct, frozen=True):
     """`outer` x `lanes` transforms of `size` numbers.
@@ -68,6 +73,11 @@ class Lines(Struct, frozen=True):
     def inner(self) -> int:
         """The length of the complex transform that is computed."""
         return self.size // 2 if self.folds else self.size
+
+    @property
+    def passed(self) -> int:
+        """The length of the passes: a convolution's where that has large factors."""
+        return self.inner if is_smooth(self.inner) else convolution_length(self.inner)
 
 
 def factors(n: int) -> tuple[int, ...]:

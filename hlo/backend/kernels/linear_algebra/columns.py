@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from hlo.backend.ir.called import as_function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
@@ -49,7 +50,7 @@ def turning(target: Target, item_bytes: int) -> Kernel:
             1,
             lambda r: _over(nest, w.int(0), COLUMNS, 1, lambda c: one(r, c)),
         )
-        return _function(w, "void", (FROM, TO, ROWS, COLUMNS))
+        return as_function(w, (FROM, TO, ROWS, COLUMNS))
     whole_rows, whole = (w.binary("and", n, w.int(-SQUARE)) for n in (ROWS, COLUMNS))
 
     def band(r: Value) -> None:
@@ -61,7 +62,7 @@ def turning(target: Target, item_bytes: int) -> Kernel:
     _over(
         nest, w.int(0), COLUMNS, 1, lambda c: _over(nest, whole_rows, ROWS, 1, lambda r: one(r, c))
     )
-    return _function(w, "void", (FROM, TO, ROWS, COLUMNS))
+    return as_function(w, (FROM, TO, ROWS, COLUMNS))
 
 
 def _vectors(w: Writer, first: Value, step: Value, element: str) -> list[Value]:
@@ -81,7 +82,7 @@ def nan_finding(target: Target, scalar: str) -> Kernel:
         return [w.binary("or", found[0], w.compare("fcmp uno", x, x))]
 
     (found,) = Nest(w, target).loop(w.int(0), COUNT, 1, [w.int(0, "i1")], one)
-    return _function(w, "i1", (FROM, COUNT), found)
+    return as_function(w, (FROM, COUNT), found)
 
 
 @lru_cache(maxsize=4)
@@ -120,7 +121,7 @@ def pairing(target: Target, scalar: str) -> Kernel:
         return [w.binary("xor", both, w.int(1, "i1"))]
 
     nest.loop(w.int(0), COUNT, 1, [w.int(0, "i1")], column)
-    return _function(w, "void", (FROM, IMAGINARY, TO, COUNT))
+    return as_function(w, (FROM, IMAGINARY, TO, COUNT))
 
 
 def _over(nest: Nest, low: Value, high: Value, step: int, body: Callable[[Value], None]) -> None:
@@ -131,11 +132,3 @@ def _over(nest: Nest, low: Value, high: Value, step: int, body: Callable[[Value]
         return []
 
     nest.loop(low, high, step, [], run)
-
-
-def _function(
-    w: Writer, result: str, parameters: tuple[Value, ...], value: Value | None = None
-) -> Kernel:
-    w.ret(value)
-    code = w.function(parameters, result=result, has_entry=True)
-    return Kernel(code, 0, tuple(w.declarations.values()), tuple(w.globals.values()))

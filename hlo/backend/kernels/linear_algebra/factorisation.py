@@ -16,14 +16,16 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.arithmetic import add, times
+from hlo.backend.ir.called import as_function, call
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.loops import add, buffer_address, times
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, written
-from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
+from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -68,15 +70,15 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
     made = Kernel(
         w.function(has_entry=True),
         max(factor.batch, 1),
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         functions=tuple(build.functions),
         scratch_bytes=build.scratch_bytes,
         in_place=frozenset({(0, 0)}),
         bytes_moved=2 * factor.batch * n * n * item,
         flops=factor.batch * n * n * n * build.numbers.parts**2 // 3,
     )
-    return target.shown(made, f"Cholesky: {n} x {n}, batch of {factor.batch}, rows in groups")
+    lines = (f"Cholesky: {n} x {n}, batch of {factor.batch}, rows in groups",)
+    return target.shown(made, lambda: Plan(lines))
 
 
 Body = Callable[[Value, list[Value]], list[Value]]
@@ -109,9 +111,9 @@ class _Build:
 
     def write(self) -> None:
         w, f = self.w, self.factor
-        a, result = buffer_address(w, 0), buffer_address(w, 1)
-        failures = buffer_address(w, 2) if f.reports else None
-        upper = buffer_address(w, 3 if f.reports else 2)
+        a, result = w.buffer_address(0), w.buffer_address(1)
+        failures = w.buffer_address(2) if f.reports else None
+        upper = w.buffer_address(3 if f.reports else 2)
 
         def matrix(u: Value, _: list[Value]) -> list[Value]:
             first = times(w, u, f.size * f.size)
@@ -124,19 +126,15 @@ class _Build:
                 w.store(failed, w.address(failures, u, "i32"), 4)
             return []
 
-        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], matrix)
+        self.nest.loop(BEGIN, END, 1, [], matrix)
 
     def _called(self, part: Callable[[_Build], Value], arguments: tuple[Value, ...]) -> Value:
         """A part of the work as a function of its own: LLVM's time grows faster than a function."""
         w = Writer()
         build = _Build(Nest(w, self.nest.target), self.factor)
-        w.ret(part(build))
-        code = w.function(PARAMETERS, result="i32", has_entry=True)
-        beside = tuple(w.declarations.values()), tuple(w.globals.values())
-        function = Kernel(code, 0, *beside)
+        function = as_function(w, PARAMETERS, part(build))
         self.functions.append(function)
-        name = symbol(function)
-        return self.w.call_declared(name, *arguments, type="i32")
+        return call(self.w, function, *arguments, type="i32")
 
     def _loading(self) -> Value:
         self._clear()
@@ -399,7 +397,7 @@ class _Build:
     def _side(self, row: Value, j: Value, lanes: int, order: str) -> Value:
         """Lanes of columns j.. that belong to the factor's triangle."""
         w = self.w
-        return w.compare(f"icmp {order}", counting(w, j, lanes), w.splat(row, lanes))
+        return w.compare(f"icmp {order}", w.counting(j, lanes), w.splat(row, lanes))
 
     def _read(self, row: Value, j: Value, lanes: int) -> Parts:
         w, f, n = self.w, self.factor, self.numbers
@@ -411,7 +409,7 @@ class _Build:
         w, size = self.w, self.factor.size
         if size % lanes == 0:
             return None
-        return w.compare("icmp slt", counting(w, j, lanes), w.splat(w.int(size), lanes))
+        return w.compare("icmp slt", w.counting(j, lanes), w.splat(w.int(size), lanes))
 
     def _write(self, row: Value, j: Value, number: Parts, state: tuple[Value, Value]) -> None:
         """Columns j.. of a row of the result; state: failed, lanes that are the factor's."""

@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from hlo.backend.ir.arithmetic import times
 from hlo.backend.ir.control import when
 from hlo.backend.ir.definitions import symbol
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.loops import buffer_address, times
 from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.kernels.linear_algebra import lapack_symbols
 from hlo.backend.kernels.linear_algebra.columns import nan_finding, pairing, turning
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops.schedule import Plan
 from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -69,7 +71,7 @@ class LapackCall:
     def written(self, problem: Callable[[LapackCall], None]) -> Kernel | None:
         """The kernel; None where a problem needs too much memory."""
         w, count = self.w, len(self.operands) + len(self.results)
-        *self.places, self.scratch_at = (buffer_address(w, n) for n in range(count + 1))
+        *self.places, self.scratch_at = (w.buffer_address(n) for n in range(count + 1))
 
         def one(unit: Value, _: list[Value]) -> list[Value]:
             self.unit = unit
@@ -80,7 +82,7 @@ class LapackCall:
                 problem(self)
             return []
 
-        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], one)
+        self.nest.loop(BEGIN, END, 1, [], one)
         if self.scratch_bytes > MOST_SCRATCH_BYTES:
             return None
         w.ret()
@@ -88,14 +90,13 @@ class LapackCall:
         made = Kernel(
             w.function(has_entry=True),
             max(prod(self.batch), 1),
-            tuple(w.declarations.values()),
-            tuple(w.globals.values()),
+            *w.beside,
             scratch_bytes=max(self.scratch_bytes, ALIGNMENT),
             bytes_moved=sum(s.size_bytes for s in (*self.operands, *self.results)),
             flops=STEPS * largest.size * max(largest.dims, default=1),
             functions=tuple(self.functions.values()),
         )
-        return self.target.shown(made, "call of LAPACK, a unit a problem")
+        return self.target.shown(made, lambda: Plan(("call of LAPACK, a unit a problem",)))
 
     # -- arguments -------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ own. Types narrower than f32 are computed in f32 and rounded once, when they are
 
 from __future__ import annotations
 
-from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.ring import Parts, Ring, ring_of
 from hlo.backend.lanes.nest import Nest
@@ -98,9 +97,3 @@ class Numbers:
         """n rows of n lanes: the columns."""
         columns = [transposed(self.nest, [r[part] for r in rows]) for part in range(self.parts)]
         return list(zip(*columns, strict=True))
-
-
-def counting(w: Writer, first: Value, lanes: int) -> Value:
-    """first, first + 1, ... in i64 lanes."""
-    steps = listed("i64", tuple(range(lanes)))
-    return w.binary("add", w.splat(first, lanes).of_type(steps.type), steps)

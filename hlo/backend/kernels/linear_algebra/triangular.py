@@ -16,11 +16,12 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.ir.arithmetic import add, split_index, times
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.values import every_lane
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.loops import add, buffer_address, split_index, times
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     element_address,
@@ -30,8 +31,9 @@ from hlo.backend.kernels.contraction.ring import (
     scattered,
     written,
 )
-from hlo.backend.kernels.linear_algebra.matrices import Numbers, counting
+from hlo.backend.kernels.linear_algebra.matrices import Numbers
 from hlo.backend.lanes.nest import Nest
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
@@ -121,18 +123,17 @@ def solve_kernel(system: System, target: Target) -> Kernel | None:
     made = Kernel(
         w.function(has_entry=True),
         max(units, 1),
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         scratch_bytes=solve.scratch_bytes,
         in_place=frozenset({(1, 0)}),
         bytes_moved=system.batch * system.size * (system.size + 2 * system.count) * item,
         flops=work * solve.numbers.parts**2,
     )
-    return target.shown(
-        made,
+    lines = (
         f"triangular solve: {system.size} unknowns, batch of {system.batch}",
         f"{system.count} right-hand sides, panels: {solve.panels}",
     )
+    return target.shown(made, lambda: Plan(lines))
 
 
 class _Solve:
@@ -153,7 +154,7 @@ class _Solve:
 
     def write(self) -> None:
         w, s = self.w, self.system
-        a, b, x, self.panel = (buffer_address(w, k) for k in range(4))
+        a, b, x, self.panel = (w.buffer_address(k) for k in range(4))
 
         def unit(u: Value, _: list[Value]) -> list[Value]:
             batch, panel = split_index(w, u, (1 << 40, self.panels))
@@ -167,14 +168,14 @@ class _Solve:
             self._store(element_address(w, x, right, s.dtype))
             return []
 
-        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], unit)
+        self.nest.loop(BEGIN, END, 1, [], unit)
 
     def _mask(self, v: int) -> Value | None:
         """Lanes of vector v that are right-hand sides; None: all, in every panel."""
         w, s = self.w, self.system
         if s.count % self.width == 0:
             return None
-        number = counting(w, add(w, self.start, w.int(v * self.lanes)), self.lanes)
+        number = w.counting(add(w, self.start, w.int(v * self.lanes)), self.lanes)
         return w.compare("icmp slt", number, w.splat(w.int(s.count), self.lanes))
 
     # -- panels ----------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ class _Solve:
         first = add(w, self.start, w.int(v * self.lanes))
         if s.across == 1:
             return element_address(w, row, first, s.dtype), None
-        number = counting(w, first, self.lanes)
+        number = w.counting(first, self.lanes)
         if self.masks[v] is not None:
             last = w.splat(w.int(s.count - 1), self.lanes)
             number = w.intrinsic("llvm.smin", number.type, number, last)

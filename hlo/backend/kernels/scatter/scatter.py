@@ -11,12 +11,14 @@ the kernel are parts of the window, which never meet: any split gives the same b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.arithmetic import add, times
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
@@ -24,6 +26,8 @@ from hlo.backend.kernels.control import when
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, parts
+from hlo.backend.loops.schedule import Plan
+from hlo.indexing.affine import row_major_strides
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -44,13 +48,12 @@ def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     made = Kernel(
         w.function(has_entry=True),
         plan.units,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         must_alias=frozenset((k, k) for k in range(count)),
         bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
         flops=sum(u.shape.size for u in updates),
     )
-    return target.shown(made, plan.text)
+    return target.shown(made, lambda: Plan((plan.text,)))
 
 
 class _Loop(Struct, frozen=True):
@@ -110,11 +113,14 @@ class _Plan(Struct, frozen=True):
         vector = int(attribute(instruction, "index_vector_dim"))  # type: ignore[call-overload]  # INT64
         scatter_dims = [d for d in range(len(update_dims)) if d not in window_dims]
         places = [d for d in range(len(index_dims)) if d != vector]
-        update_strides, index_strides = _strides(update_dims), _strides(index_dims)
+        update_strides, index_strides = (
+            row_major_strides(update_dims),
+            row_major_strides(index_dims),
+        )
         spread = [d for d in range(len(dims)) if d not in inserted and d not in batching]
         sizes = {d: update_dims[k] for d, k in zip(spread, window_dims, strict=True)}
         window = [
-            _Loop(update_dims[k], _strides(dims)[d], update_strides[k])
+            _Loop(update_dims[k], row_major_strides(dims)[d], update_strides[k])
             for d, k in zip(spread, window_dims, strict=True)
         ]
         return _Plan(
@@ -130,7 +136,7 @@ class _Plan(Struct, frozen=True):
 def _starts(
     instruction: Instruction, dims: tuple[int, ...], sizes: dict[int, int], places: list[int]
 ) -> tuple[_Start, ...]:
-    strides = _strides(dims)
+    strides = row_major_strides(dims)
     indexed = [
         _Start(strides[d], dims[d] - sizes.get(d, 1), component, -1)
         for component, d in enumerate(_ints(instruction, "scatter_dims_to_operand_dims"))
@@ -146,10 +152,6 @@ def _starts(
 def _ints(instruction: Instruction, name: str) -> tuple[int, ...]:
     value = attribute(instruction, name)
     return tuple(value or ())  # type: ignore[arg-type]  # INTS
-
-
-def _strides(dims: Sequence[int]) -> tuple[int, ...]:
-    return tuple(math.prod(dims[d + 1 :]) for d in range(len(dims)))
 
 
 def _joined(loops: list[_Loop]) -> tuple[_Loop, ...]:
@@ -187,20 +189,16 @@ class _Build:
         self.lanes = lanes if plain and dense else 1
         self.elemental = Elemental(nest, self.lanes)
         leaves = len(instruction.operands)
-        self.operands = [self._buffer(leaves + k) for k in range(self.count)]
-        self.indices = self._buffer(self.count)
-        self.updates = [self._buffer(self.count + 1 + k) for k in range(self.count)]
-
-    def _buffer(self, k: int) -> Value:
-        w = self.nest.w
-        return w.load(w.address(Value("%buffers", "ptr"), w.int(k), "ptr"), "ptr", 8)
+        self.operands = [nest.w.buffer_address(leaves + k) for k in range(self.count)]
+        self.indices = nest.w.buffer_address(self.count)
+        self.updates = [nest.w.buffer_address(self.count + 1 + k) for k in range(self.count)]
 
     def emit(self) -> None:
         """Units, positions, then the window."""
         plan = self.plan
         if not plan.window:
             w = self.nest.w
-            begin, end = Value("%begin", "i64"), Value("%end", "i64")
+            begin, end = BEGIN, END
             some = w.compare("icmp slt", begin, end)
             when(self.nest, some, lambda: self._unit(None))
             return
@@ -216,7 +214,7 @@ class _Build:
             capped = w.intrinsic("llvm.umin", "i64", reached, w.int(size))
             return w.select(last, w.int(size), capped)
 
-        self._unit((bound(Value("%begin", "i64")), bound(Value("%end", "i64"))))
+        self._unit((bound(BEGIN), bound(END)))
 
     def _unit(self, span: tuple[Value, Value] | None) -> None:
         w = self.nest.w
@@ -235,8 +233,8 @@ class _Build:
             return
 
         def each(i: Value, _: list[Value]) -> list[Value]:
-            update = _advanced(w, at[0], i, plan.update_strides[depth])
-            index = _advanced(w, at[1], i, plan.index_strides[depth])
+            update = add(w, at[0], times(w, i, plan.update_strides[depth]))
+            index = add(w, at[1], times(w, i, plan.index_strides[depth]))
             self._positions(depth + 1, (update, index, (*at[2], i)), span)
             return []
 
@@ -255,14 +253,14 @@ class _Build:
         offset = w.int(0)
         for start in self.plan.starts:
             if start.component is None:
-                offset = _advanced(w, offset, coordinates[start.position], start.stride)
+                offset = add(w, offset, times(w, coordinates[start.position], start.stride))
                 continue
             if start.limit < 0:
                 return
-            p = self._component(_shifted(w, index, start.component * self.plan.component_stride))
+            p = self._component(add(w, index, w.int(start.component * self.plan.component_stride)))
             fits = w.compare("icmp ule", p, w.int(start.limit))
             inside = fits if inside is None else w.binary("and", inside, fits)
-            offset = _advanced(w, offset, p, start.stride)
+            offset = add(w, offset, times(w, p, start.stride))
         if inside is None:
             self._window(0, offset, update, span)
         else:
@@ -288,8 +286,8 @@ class _Build:
 
         def each(lanes: int) -> Callable[[Value, list[Value]], list[Value]]:
             def step(i: Value, _: list[Value]) -> list[Value]:
-                place = _advanced(w, operand, i, loop.operand)
-                source = _advanced(w, update, i, loop.update)
+                place = add(w, operand, times(w, i, loop.operand))
+                source = add(w, update, times(w, i, loop.update))
                 if is_last:
                     self._combine(place, source, lanes)
                 else:
@@ -339,15 +337,3 @@ class _Build:
         for k, part in enumerate(parts(lanes)):
             raw = types.encoded(w, self.nest.target, part, kind)
             w.store(raw, w.address(address, w.int(k), storage) if k else address)
-
-
-def _advanced(w: Writer, offset: Value, i: Value, stride: int) -> Value:
-    """offset + i * stride."""
-    if stride == 0:
-        return offset
-    step = i if stride == 1 else w.binary("mul", i, w.int(stride))
-    return step if offset.integer == 0 else w.binary("add", offset, step)
-
-
-def _shifted(w: Writer, offset: Value, constant: int) -> Value:
-    return w.binary("add", offset, w.int(constant)) if constant else offset

@@ -19,6 +19,7 @@ from msgspec import Struct
 from hlo.attributes.window import Window, WindowDim
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
@@ -27,6 +28,7 @@ from hlo.backend.kernels.fused_loops import function_of, lanes_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
+from hlo.backend.loops.schedule import Plan as LoopPlan
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.windows import trimmed
@@ -48,12 +50,12 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
     made = Kernel(
         function_of(w),
         plan.units,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         bytes_moved=2 * x.size_bytes + source.size_bytes,
         flops=2 * source.size * prod(d.size for d in window.dims),
     )
-    return target.shown(made, f"select, then scatter: {plan.source_size} windows a unit, in order")
+    lines = (f"select, then scatter: {plan.source_size} windows a unit, in order",)
+    return target.shown(made, lambda: LoopPlan(lines))
 
 
 class Axis(Struct, frozen=True):
@@ -138,7 +140,7 @@ class _Build:
                 self._windows(0, w.int(0), ())
             return []
 
-        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], unit)
+        self.nest.loop(BEGIN, END, 1, [], unit)
 
     def _along(self, length: int, body: Callable[[Value, int], None]) -> None:
         """body(position, lanes) over a run: full vectors, then the rest one by one."""

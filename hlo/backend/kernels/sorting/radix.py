@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hlo.backend.ir.values import lanes_of, listed, scalar_of
+from hlo.backend.ir.values import lanes_of, scalar_of
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.control import repeat_while, when
 from hlo.backend.lanes.nest import Nest
@@ -286,4 +286,4 @@ def _counted(nest: Nest, j: Value, type: str) -> Value:
     lanes = lanes_of(type)
     if lanes == 1:
         return start
-    return w.binary("add", w.splat(start, lanes), listed(scalar, tuple(range(lanes))))
+    return w.counting(start, lanes)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.target import Target
@@ -25,6 +26,7 @@ from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.backend.loops.expression import unsupported
+from hlo.backend.loops.schedule import Plan
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
@@ -52,13 +54,12 @@ def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
     made = Kernel(
         w.function(has_entry=True),
         row.rows,
-        tuple(w.declarations.values()),
-        tuple(w.globals.values()),
+        *w.beside,
         scratch_bytes=scratch,
         bytes_moved=2 * moved,
         flops=row.rows * row.count * max(1, row.count.bit_length()) * 2,
     )
-    return target.shown(made, build.plan)
+    return target.shown(made, lambda: Plan((build.plan,)))
 
 
 class _Build:
@@ -228,7 +229,7 @@ class _Build:
             body(self.row.base(self.nest.w, r))
             return []
 
-        self.nest.loop(Value("%begin", "i64"), Value("%end", "i64"), 1, [], each)
+        self.nest.loop(BEGIN, END, 1, [], each)
 
     def _each(self, body: Callable[[Value], None], count: int | None = None) -> None:
         def step(j: Value, _: list[Value]) -> list[Value]:

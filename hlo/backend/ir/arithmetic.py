@@ -1,12 +1,25 @@
-"""Index arithmetic of contraction kernels, written straight into a Writer."""
+"""Index arithmetic, folded where numbers are known: sums, multi-indices, shares of a count.
+
+split_index(w, index, sizes) --> parts, outermost first;  strided(w, index, axes) --> offset
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hlo.backend.ir.control import add as add
-from hlo.backend.ir.functions import Function
 from hlo.backend.ir.writer import Value, Writer
+
+
+def add(w: Writer, a: Value, b: Value) -> Value:
+    """a + b, folded where known."""
+    x, y = a.integer, b.integer
+    if x == 0:
+        return b
+    if y == 0:
+        return a
+    if x is not None and y is not None:
+        return w.int(x + y)
+    return w.binary("add", a, b)
 
 
 def times(w: Writer, a: Value, factor: int) -> Value:
@@ -81,20 +94,3 @@ def advanced(w: Writer, base: Value, offset: Value | int, element: str) -> Value
     """base + offset elements."""
     index = offset if isinstance(offset, Value) else w.int(offset)
     return base if index.integer == 0 else w.address(base, index, element)
-
-
-def copied_bytes(w: Writer, target: Value, source: Value, size: Value) -> None:
-    """Copy memory that does not overlap."""
-    w.copy_bytes(target, source, size)
-
-
-def kernel_function(w: Writer) -> Function:
-    """The function of which w holds the body."""
-    w.ret()
-    return w.function(ends_line=True)
-
-
-def buffer_address(w: Writer, place: int) -> Value:
-    """An address from the table; called at the head of the kernel."""
-    slot = advanced(w, Value("%buffers", "ptr"), place, "ptr")
-    return w.load(slot, "ptr", 8)
