@@ -99,7 +99,7 @@ ALLOWED = {
         tools.ulp.ulp_distance
     """,
     "one more level at most: a variant, a wrapper, or the part that is another's": """
-        backend.backend._of_dynamic_sizes*2
+        backend.compilation.Compilation._of_dynamic_sizes*2
         backend.kernels.contraction.axes.Contraction.swapped
         backend.kernels.contraction.convolution_form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2

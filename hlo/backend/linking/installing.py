@@ -45,7 +45,7 @@ def program_key(
 
 
 def recalled(module: Module, key: str) -> Executable | None:
-    """The executable that `compile_module(..., key=key)` made from this module, in any process."""
+    """The executable of the compilation that was kept under this key, in any process."""
     found = recall.load(key)
     return None if found is None else link(module, found.table, found.bodies)
 
