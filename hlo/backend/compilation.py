@@ -1,6 +1,7 @@
 """Compilation: a program on its way to machine code, a value with all stages in it.
 
-    module -> optimised -> schedule -> buffers -> program -> link table, ir -> objects -> executable
+    module -> optimised -> static -> schedule -> buffers -> program -> link table, ir -> objects
+           -> executable
 
 Each stage is made once, when it or a later one is first asked for, on whichever thread. Whoever
 looks at a stage, times or prints it reads it here, so that what is shown is what runs. An
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 from msgspec.structs import replace
 
 from hlo.backend.entry.llvm_ir import emit
@@ -33,14 +35,14 @@ from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import Program
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
-from hlo.backend.refusals import check_runs
+from hlo.backend.refusals import check_runs, check_static
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.module import Module
 from hlo.machine import Machine
 from hlo.once import Stage, lock
 from hlo.passes import recovery
-from hlo.passes.dynamic_padder import padded
 from hlo.passes.manager import Manager
+from hlo.passes.padding.boundary import Padded, static_program
 from hlo.passes.pipeline import parse_pipeline
 from hlo.runtime.executable import Executable
 from hlo.runtime.threads import thread_count
@@ -93,6 +95,19 @@ class Compilation:
         return module
 
     @Stage
+    def padded(self) -> Padded | None:
+        """The program between padded parameters and cut results, of one that has such."""
+        return static_program(self.optimised) if self.optimised.has_dynamic_sizes else None
+
+    @Stage
+    def static(self) -> Module:
+        """The module that code is made for; HloError where sizes change at run time inside."""
+        if self.padded is not None:
+            return self.padded.module
+        check_static(self.optimised)
+        return self.optimised
+
+    @Stage
     def target(self) -> Target:
         """What kernels are written for."""
         if self.machine is None:
@@ -105,13 +120,15 @@ class Compilation:
             self.module, passes=self.passes, mode=self.mode, threads=self.threads,
             machine=self.machine, cache=self.cache, manager=self.manager,
         )  # fmt: skip
-        vars(other).update(optimised=self.optimised, schedule=self.schedule, target=target)
+        vars(other).update(
+            optimised=self.optimised, static=self.static, schedule=self.schedule, target=target
+        )
         return other
 
     @Stage
     def schedule(self) -> Schedule:
         """The order of instructions."""
-        return schedule(self.optimised)
+        return schedule(self.static)
 
     @Stage
     def implementations(self) -> Implementations:
@@ -152,36 +169,33 @@ class Compilation:
     def executable(self) -> Compiled:
         """Machine code in this process, which is the machine that it is made for.
 
-        Sizes that change at run time become scalars beside arrays of their bounds, or all is left
-        to the reference. Raises HloErrors for what cannot run.
+        A program whose sizes change at run time elsewhere than at its boundary is left to the
+        reference. Raises HloErrors for what cannot run.
         """
         if self.machine is not None:
             toolchain.check_runs_here(self.machine)
-        if self.optimised.has_dynamic_sizes:
-            return self._of_dynamic_sizes()
-        check_arrays(self.optimised)
-        check_windows(self.optimised)
+        module = self.optimised
+        if self.padded is None and module.has_dynamic_sizes:
+            check_runs(i for c in reachable_computations(module) for i in c.instructions)
+            return InterpretedExecutable(module)
+        check_arrays(self.static)
+        check_windows(self.static)
         hosts = self.program.hosts
         check_runs(host.instruction for host in hosts)
         check_fits(self.program)
         check_host_arrays(hosts)
-        host = HostCalls(self.program) if hosts else None
-        result = result_shape(self.module)
-        return link(self.optimised, self.link_table, self.objects, host, result=result)
+        return self.linked(self.objects)
 
-    def _of_dynamic_sizes(self) -> PaddedExecutable | InterpretedExecutable:
-        """Code for the padded program, which the passes have not seen yet."""
-        module = self.optimised
-        made = padded(module)
-        if made is None:
-            check_runs(i for c in reachable_computations(module) for i in c.instructions)
-            return InterpretedExecutable(module)
-        static = Compilation(
-            made.module, passes=self.passes, mode=self.mode, threads=self.threads,
-            machine=self.machine, cache=self.cache, manager=self.manager,
-        ).executable  # fmt: skip
-        assert isinstance(static, Executable), "a padded program has static shapes"
-        return PaddedExecutable(module, made, static)
+    def linked(
+        self, objects: Sequence[bytes], counters: np.ndarray | None = None
+    ) -> Executable | PaddedExecutable:
+        """Object code of the program in this process. counters: a timed program's."""
+        host = HostCalls(self.program) if self.program.hosts else None
+        result = result_shape(self.module if self.padded is None else self.static)
+        made = link(self.static, self.link_table, objects, host, counters, result)
+        if self.padded is None:
+            return made
+        return PaddedExecutable(clone_module(self.module), self.padded, made)
 
     def keep(self, key: str) -> None:
         """Keep on disk what the module compiled to, under what `program_key` said of it.

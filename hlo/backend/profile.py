@@ -15,10 +15,8 @@ from msgspec import Struct
 
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import TimedStep, emit_timed
-from hlo.backend.host import HostCalls
 from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects
-from hlo.backend.linking.installing import link
 from hlo.backend.planning.fitting import check_fits
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
@@ -78,10 +76,7 @@ def profile(compilation: Compilation, *arguments: object, repeats: int = 20) -> 
     check_fits(program)
     modules, steps = emit_timed(program)
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
-    host = HostCalls(program) if program.hosts else None
-    executable = link(
-        compilation.optimised, compilation.link_table, objects(modules), host, counters
-    )
+    executable = compilation.linked(objects(modules), counters)
     executable(*arguments)
     runs: list[float] = []
     samples: list[np.ndarray] = []
