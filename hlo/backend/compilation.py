@@ -29,6 +29,7 @@ from hlo.backend.linking.tabulation import link_table
 from hlo.backend.padded import PaddedExecutable
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import BufferPlan
+from hlo.backend.planning.families import families
 from hlo.backend.planning.fitting import check_arrays, check_fits, check_host_arrays, check_windows
 from hlo.backend.planning.implementations import Implementations, implementations
 from hlo.backend.planning.lowering import lower
@@ -133,7 +134,7 @@ class Compilation:
     @Stage
     def implementations(self) -> Implementations:
         """The kernels of each instruction, which say what may work in place."""
-        return implementations(self.schedule, self.target)
+        return implementations(self.schedule, self.target, families)
 
     @Stage
     def buffers(self) -> BufferPlan:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -20,30 +19,85 @@ from hlo.cli.streams import discard, settle_streams
 from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
 
-OPT_COMMANDS = {
-    "check": ("hlo.cli.opt_check", "Parse and verify files; quiet when clean."),
-    "eq": ("hlo.cli.opt_eq", "Compare two modules up to names."),
-    "explain": ("hlo.cli.opt_explain", "The manual of an error code, opcode or pass."),
-    "fmt": ("hlo.cli.opt_fmt", "Reprint files in the standard form."),
-    "transform": ("hlo.cli.opt", "Run passes and print (the default)."),
+Rows = dict[str, tuple[Callable[[], click.Command], str]]  # name -> how to import it, its line
+
+
+def _check() -> click.Command:
+    from hlo.cli.opt_check import command
+
+    return command
+
+
+def _eq() -> click.Command:
+    from hlo.cli.opt_eq import command
+
+    return command
+
+
+def _explain() -> click.Command:
+    from hlo.cli.opt_explain import command
+
+    return command
+
+
+def _fmt() -> click.Command:
+    from hlo.cli.opt_fmt import command
+
+    return command
+
+
+def _transform() -> click.Command:
+    from hlo.cli.opt import command
+
+    return command
+
+
+def _bench() -> click.Command:
+    from hlo.cli.run_bench import command
+
+    return command
+
+
+def _memory() -> click.Command:
+    from hlo.cli.run_memory import command
+
+    return command
+
+
+def _profile() -> click.Command:
+    from hlo.cli.run_profile import command
+
+    return command
+
+
+def _run() -> click.Command:
+    from hlo.cli.run import command
+
+    return command
+
+
+OPT_COMMANDS: Rows = {
+    "check": (_check, "Parse and verify files; quiet when clean."),
+    "eq": (_eq, "Compare two modules up to names."),
+    "explain": (_explain, "The manual of an error code, opcode or pass."),
+    "fmt": (_fmt, "Reprint files in the standard form."),
+    "transform": (_transform, "Run passes and print (the default)."),
 }
-RUN_COMMANDS = {
-    "bench": ("hlo.cli.run_bench", "Time programs, beside XLA if asked."),
-    "memory": ("hlo.cli.run_memory", "Peak memory, and every buffer with what made it."),
-    "profile": ("hlo.cli.run_profile", "Where a run's time goes, step by step."),
-    "run": ("hlo.cli.run", "Compile and run once (the default)."),
+RUN_COMMANDS: Rows = {
+    "bench": (_bench, "Time programs, beside XLA if asked."),
+    "memory": (_memory, "Peak memory, and every buffer with what made it."),
+    "profile": (_profile, "Where a run's time goes, step by step."),
+    "run": (_run, "Compile and run once (the default)."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules with a `command`, imported at first use.
+    """A group whose commands are imported when they are called.
 
     Arguments that do not begin with a subcommand's name belong to the default one.
     """
 
-    def __init__(
-        self, name: str, rows: dict[str, tuple[str, str]], default: str, help: str
-    ) -> None:
+    def __init__(self, name: str, rows: Rows, default: str, help: str) -> None:
         super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
         self._rows = rows
         self._default = default
@@ -55,11 +109,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         del ctx
         row = self._rows.get(name)
-        if row is None:
-            return None
-        command = import_module(row[0]).command
-        assert isinstance(command, click.Command), f"{row[0]} has a click command"
-        return command
+        return None if row is None else row[0]()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"-h", "--help", "--version"}
@@ -97,7 +147,7 @@ RUN_HELP = """Compile, run, compare, measure.
 """
 
 
-def _group(name: str, rows: dict[str, tuple[str, str]], default: str, help: str) -> click.Command:
+def _group(name: str, rows: Rows, default: str, help: str) -> click.Command:
     group = LazyGroup(name, rows, default, help)
     return click.version_option(__version__, prog_name=name)(group)
 

@@ -122,7 +122,9 @@ def planned(text: str) -> BufferPlan:
     """The buffer plan of a program with the tiny kernels."""
     order = schedule(parse(text))
     target = toolchain.host_target()
-    return assign(order, implementations(order, target, FAMILIES), target.machine)
+    return assign(
+        order, implementations(order, target, lambda way: FAMILIES.get(way, ())), target.machine
+    )
 
 
 def compiled(text: str, threads: int = 1, *, cache: bool = False) -> Executable:

@@ -100,6 +100,7 @@ ALLOWED = {
     """,
     "one more level at most: a variant, a wrapper, or the part that is another's": """
         backend.kernels.contraction.axes.Contraction.swapped
+        backend.planning.families.families
         backend.kernels.contraction.convolution_form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
         analysis.legality._stays_on_device*2

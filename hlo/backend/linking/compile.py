@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking import cache as disk
 from hlo.backend.linking.identity import identity
 from hlo.once import lock
-
-if TYPE_CHECKING:
-    from hlo.backend.ir.ir_module import IrModule
 
 REMEMBERED_BYTES = 64 * 1024 * 1024
 

@@ -26,7 +26,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import Region
-from hlo.backend.planning.implementations import HostCall, implementations
+from hlo.backend.planning.implementations import Families, HostCall, implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import BranchStep, CopyStep, KernelStep, Program, Step
@@ -44,8 +44,8 @@ INTRINSICS = (
 )
 
 
-def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
-    """The kernel of a blocked fusion; None where a member has no kernel."""
+def blocked_kernel(instruction: Instruction, target: Target, families: Families) -> Kernel | None:
+    """The kernel of a blocked fusion; None where a member has no kernel of the families."""
     (callee,) = instruction.called_computations()
     block = block_of(callee)
     if block is None:
@@ -54,7 +54,7 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     module = Module("block")
     module.add(body, entry=True)
     order = schedule(module)
-    known = implementations(order, target)
+    known = implementations(order, target, families)
     if any(isinstance(i, HostCall) for i in known.values()):
         return None
     program = lower(assign(order, known, target.machine), 1, target.machine)
