@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -19,76 +19,45 @@ from hlo.cli.streams import discard, settle_streams
 from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
 
-Rows = dict[str, tuple[Callable[[], click.Command], str]]  # name -> how to import it, its line
-
-
-def _check() -> click.Command:
-    from hlo.cli.opt_check import command
-
-    return command
-
-
-def _eq() -> click.Command:
-    from hlo.cli.opt_eq import command
-
-    return command
-
-
-def _explain() -> click.Command:
-    from hlo.cli.opt_explain import command
-
-    return command
-
-
-def _fmt() -> click.Command:
-    from hlo.cli.opt_fmt import command
-
-    return command
-
-
-def _transform() -> click.Command:
-    from hlo.cli.opt import command
-
-    return command
-
-
-def _bench() -> click.Command:
-    from hlo.cli.run_bench import command
-
-    return command
-
-
-def _memory() -> click.Command:
-    from hlo.cli.run_memory import command
-
-    return command
-
-
-def _profile() -> click.Command:
-    from hlo.cli.run_profile import command
-
-    return command
-
-
-def _run() -> click.Command:
-    from hlo.cli.run import command
-
-    return command
-
-
-OPT_COMMANDS: Rows = {
-    "check": (_check, "Parse and verify files; quiet when clean."),
-    "eq": (_eq, "Compare two modules up to names."),
-    "explain": (_explain, "The manual of an error code, opcode or pass."),
-    "fmt": (_fmt, "Reprint files in the standard form."),
-    "transform": (_transform, "Run passes and print (the default)."),
+OPT_COMMANDS = {
+    "check": "Parse and verify files; quiet when clean.",
+    "eq": "Compare two modules up to names.",
+    "explain": "The manual of an error code, opcode or pass.",
+    "fmt": "Reprint files in the standard form.",
+    "transform": "Run passes and print (the default).",
 }
-RUN_COMMANDS: Rows = {
-    "bench": (_bench, "Time programs, beside XLA if asked."),
-    "memory": (_memory, "Peak memory, and every buffer with what made it."),
-    "profile": (_profile, "Where a run's time goes, step by step."),
-    "run": (_run, "Compile and run once (the default)."),
+RUN_COMMANDS = {
+    "bench": "Time programs, beside XLA if asked.",
+    "memory": "Peak memory, and every buffer with what made it.",
+    "profile": "Where a run's time goes, step by step.",
+    "run": "Compile and run once (the default).",
 }
+
+
+def _command(name: str) -> click.Command | None:
+    """The command of a name, which is in one table only; the others are not imported."""
+    match name:
+        case "check":
+            from hlo.cli.opt_check import command
+        case "eq":
+            from hlo.cli.opt_eq import command
+        case "explain":
+            from hlo.cli.opt_explain import command
+        case "fmt":
+            from hlo.cli.opt_fmt import command
+        case "transform":
+            from hlo.cli.opt import command
+        case "bench":
+            from hlo.cli.run_bench import command
+        case "memory":
+            from hlo.cli.run_memory import command
+        case "profile":
+            from hlo.cli.run_profile import command
+        case "run":
+            from hlo.cli.run import command
+        case _:
+            return None
+    return command
 
 
 class LazyGroup(click.Group):
@@ -97,7 +66,7 @@ class LazyGroup(click.Group):
     Arguments that do not begin with a subcommand's name belong to the default one.
     """
 
-    def __init__(self, name: str, rows: Rows, default: str, help: str) -> None:
+    def __init__(self, name: str, rows: dict[str, str], default: str, help: str) -> None:
         super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
         self._rows = rows
         self._default = default
@@ -108,8 +77,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         del ctx
-        row = self._rows.get(name)
-        return None if row is None else row[0]()
+        return _command(name) if name in self._rows else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"-h", "--help", "--version"}
@@ -121,7 +89,7 @@ class LazyGroup(click.Group):
         """The table of subcommands, without importing them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, row[1]) for name, row in self._rows.items()])
+            formatter.write_dl(list(self._rows.items()))
 
 
 OPT_HELP = """Module in, module (or a view of it) out.
@@ -147,7 +115,7 @@ RUN_HELP = """Compile, run, compare, measure.
 """
 
 
-def _group(name: str, rows: Rows, default: str, help: str) -> click.Command:
+def _group(name: str, rows: dict[str, str], default: str, help: str) -> click.Command:
     group = LazyGroup(name, rows, default, help)
     return click.version_option(__version__, prog_name=name)(group)
 
