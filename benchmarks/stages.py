@@ -5,15 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hlo import driver
-from hlo.backend import backend
-from hlo.backend.host import HostCalls
-from hlo.backend.linking.compile import objects
-from hlo.backend.linking.installing import link
-from hlo.backend.linking.tabulation import link_table
-from hlo.backend.planning.result_order import in_memory_order
+from hlo.backend.compilation import Compilation
 from hlo.garbage import uncollected
 from hlo.ir.module import Module
-from hlo.runtime.threads import thread_count
 from hlo.tools import bench
 
 STAGES = ("verify", "passes", "plan", "emit", "llvm", "link")
@@ -32,17 +26,17 @@ def compile_stages(module: Module, threads: int | None) -> dict[str, float]:
     with uncollected():
         with timed("verify"):
             driver.verify(module)
+        made = Compilation(module, threads=threads, cache=False)
         with timed("passes"):
-            optimised = driver.optimize(in_memory_order(module), manager=driver.new_manager())
+            _ = made.optimised
         with timed("plan"):
-            program = backend.build_program(optimised, threads=thread_count(threads))
-            table = link_table(program)
+            _ = made.link_table
         with timed("emit"):
-            modules = backend.emit_llvm(program)
+            _ = made.ir
         with timed("llvm"):
-            bodies = objects(modules, cache=False)
+            _ = made.objects
         with timed("link"):
-            link(optimised, table, bodies, HostCalls(program) if program.hosts else None)
+            _ = made.executable
     return spent
 
 

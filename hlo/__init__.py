@@ -5,6 +5,7 @@ grammar, no NumPy and no LLVM (PEP 562).
 """
 
 from importlib import import_module
+from typing import Any
 
 from hlo.forking import GATE  # its handlers stand before any thread imports more of this package
 
@@ -26,6 +27,7 @@ _PUBLIC = {
     "optimize": "hlo.driver",
     "parse": "hlo.driver",
     "parse_shape": "hlo.parser.parse",
+    "print_module": "hlo.printer.printer",
     "register_custom_call": "hlo.ops.custom_call",
     "to_dlpack": "hlo.runtime.dlpack",
     "verify": "hlo.driver",
@@ -34,7 +36,7 @@ _PUBLIC = {
 __all__ = sorted(_PUBLIC)  # names served by __getattr__ below
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     home = _PUBLIC.get(name)
     if home is None:
         raise AttributeError(f"module 'hlo' has no attribute {name!r}")

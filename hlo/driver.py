@@ -4,16 +4,14 @@
          -> machine code -> arrays
 
 The command line, the examples and the tests call this file and nothing deeper. It imports what
-every use needs, and each other stage when it is asked for.
+every use needs, and each other stage in the verb that asks for it: all stages together take as long
+to import as a thousand lines to parse.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
-from importlib import import_module
-from types import ModuleType
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hlo.errors import HloError
@@ -27,11 +25,11 @@ from hlo.parser.parse import parse as _parse
 from hlo.source import Span
 
 if TYPE_CHECKING:
+    from hlo.backend.compilation import Compiled
     from hlo.backend.memory_map import MemoryMap
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.printer.options import PrintOptions
-    from hlo.runtime.executable import Executable
     from hlo.verifier.lint import Warned
 
 MODES = ("strict", "fast")
@@ -46,23 +44,25 @@ def parse(text: str, name: str = "<string>") -> Module:
 
 def to_text(module: Module, options: PrintOptions | None = None) -> str:
     """The module's text; by default the form that always reads back."""
-    chosen = options or import_module("hlo.printer.options").PrintOptions()
-    return str(import_module("hlo.printer.printer").print_module(module, chosen))
+    from hlo.printer.printer import print_module
+
+    return print_module(module, options)
 
 
 @uncollected()
 def verify(module: Module, layout_sensitive: bool = False) -> None:
     """None, or raises HloErrors with every problem found."""
     GATE.check()
-    import_module("hlo.verifier.verify").verify(
-        module, layout_sensitive=layout_sensitive, place=place
-    )
+    from hlo.verifier import verify as verifier
+
+    verifier.verify(module, layout_sensitive=layout_sensitive, place=place)
 
 
 def lint(module: Module, disabled: Collection[str] = ()) -> list[Warned]:
     """Advice about a module that verifies; `disabled`: codes to leave out."""
-    found: list[Warned] = import_module("hlo.verifier.lint").lint(module, disabled=disabled)
-    return found
+    from hlo.verifier import lint as linter
+
+    return linter.lint(module, disabled=disabled)
 
 
 def place(instruction: Instruction, role: str) -> Span | None:
@@ -82,9 +82,11 @@ def place(instruction: Instruction, role: str) -> Span | None:
 def optimize(module: Module, passes: str = "default", manager: Manager | None = None) -> Module:
     """A new module, rewritten by a pipeline: names, groups and pipelines as on the command line."""
     GATE.check()
-    steps = import_module("hlo.passes.pipeline").parse_pipeline(passes)
+    from hlo.passes.manager import Manager
+    from hlo.passes.pipeline import parse_pipeline
+
     optimized = clone_module(module)
-    (manager or new_manager(verify)).run(optimized, steps)
+    (manager or Manager(verify=verify)).run(optimized, parse_pipeline(passes))
     return optimized
 
 
@@ -98,7 +100,7 @@ def compile(
     replicas: int | None = None,
     partitions: int | None = None,
     machine: Machine | None = None,
-) -> Executable:
+) -> Compiled:
     """Machine code that runs here. Raises HloErrors when the module does not verify.
 
     machine: a description of less than this machine has (hlo/machine.py); None: of all it has.
@@ -107,35 +109,26 @@ def compile(
     if mode not in MODES:
         raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
     check_devices(module, replicas, partitions)
-    chosen = "fast" if (mode, passes) == ("fast", "default") else passes
     key = ""
     if cache:
-        kept_programs = import_module("hlo.backend.linking.installing")
-        key = kept_programs.program_key(
-            module, passes=chosen, mode=mode, threads=threads, machine=machine
-        )
-        kept: Executable | None = kept_programs.recalled(module, key)
+        from hlo.backend.linking.installing import program_key, recalled
+
+        key = program_key(module, passes=passes, mode=mode, threads=threads, machine=machine)
+        kept = recalled(module, key)
         if kept is not None:
             return kept  # verified before it was kept
+    from hlo.backend.compilation import Compilation
+
     verify(module)
-    ordered = import_module("hlo.backend.planning.result_order").in_memory_order(module)
-    optimized, failed = _optimized_to_run(ordered, chosen)
+    made = Compilation(
+        module, passes=passes, mode=mode, threads=threads, machine=machine, cache=cache
+    )
     if os.environ.get("HLO_VERIFY_IR"):  # the tests': passes and kernels are ours to prove there
-        verify(optimized)
-    result = import_module("hlo.backend.linking.installing").result_shape(module)
-    executable: Executable = backend().compile_module(
-        optimized, passes=chosen, mode=mode, threads=threads, cache=cache,
-        key="" if failed else key, result=result, machine=machine,
-    )  # fmt: skip
+        verify(made.optimised)
+    executable = made.executable
+    if key:
+        made.keep(key)
     return executable
-
-
-def _optimized_to_run(module: Module, passes: str) -> tuple[Module, tuple[str, ...]]:
-    """A new module, and the passes that failed and were left out, with a warning for each."""
-    steps = import_module("hlo.passes.pipeline").parse_pipeline(passes)
-    recovery = import_module("hlo.passes.recovery")
-    found = recovery.optimized(partial(clone_module, module), steps)
-    return found.module, found.left_out
 
 
 def check_devices(module: Module, replicas: int | None, partitions: int | None) -> None:
@@ -156,8 +149,9 @@ def evaluate(
 
     Further keywords (seed, infeed, outfeed, channels, progress) as in hlo/interpreter/evaluate.py.
     """
+    from hlo.interpreter import evaluate as reference
+
     verify(module)
-    reference = import_module("hlo.interpreter.evaluate")
     return reference.evaluate(module, *arguments, max_steps=max_steps, **surroundings)
 
 
@@ -173,95 +167,58 @@ def evaluate_devices(
     Raises HloErrors when the module does not verify, HloError `deadlock` when devices wait for
     each other. Further keywords as in hlo/interpreter/evaluate.py.
     """
+    from hlo.interpreter import evaluate as reference
+
     verify(module)
-    reference = import_module("hlo.interpreter.evaluate")
-    made: list[object] = reference.evaluate_devices(
+    return reference.evaluate_devices(
         module, arguments, replicas=replicas, partitions=partitions, **surroundings
     )
-    return made
 
 
 def tokens_text(text: str) -> str:
     """The tokens of a text, one a line: place, kind, characters. Raises HloError at a bad one."""
-    return str(import_module("hlo.parser.tokens").print_tokens(text))
+    from hlo.parser.tokens import print_tokens
+
+    return print_tokens(text)
 
 
 def emit_stage(
     module: Module, stage: str, mode: str = "strict", machine: Machine | None = None
 ) -> str:
-    """One stage of an optimised module as text.
-
-    schedule, buffers, loops, program, llvm, llvm-opt, asm.
+    """One stage of an optimised module as text: a name of STAGES in hlo/backend/stages.py.
 
     machine: of which code is shown; None: the one that it runs on.
     """
-    text: str = backend().emit_stage(module, stage, mode, machine)
-    return text
+    from hlo.backend.compilation import Compilation
+    from hlo.backend.stages import stage_text
 
-
-def annotated_assembly(
-    module: Module, kernel: str, mode: str = "strict", machine: Machine | None = None
-) -> str:
-    """One kernel of an optimised module as assembly beside HLO names; raises HloError for none."""
-    return str(import_module("hlo.backend.annotate").annotated(module, kernel, mode, machine))
-
-
-def kernel_loops(
-    module: Module,
-    kernel: str | None = None,
-    mode: str = "strict",
-    machine: Machine | None = None,
-    *,
-    remarks: bool = False,
-) -> str:
-    """The loops of an optimised module's kernels, or of one, as text; raises HloError for none.
-
-    remarks: with the reason of each decision, and the estimate that won.
-    """
-    return str(backend().kernel_loops(module, kernel, mode, machine, remarks=remarks))
-
-
-def stage_texts(
-    module: Module, mode: str = "strict", machine: Machine | None = None
-) -> Iterator[tuple[str, str]]:
-    """(file name, text) of every stage after the passes, for --dump-to."""
-    stages: Iterator[tuple[str, str]] = backend().stage_texts(module, mode, machine)
-    return stages
+    return stage_text(Compilation(module, passes="", mode=mode, machine=machine), stage)
 
 
 def profile(
     module: Module, *arguments: object, passes: str = "default", threads: int | None = None
 ) -> str:
     """Where one run's time goes: a table of steps joined to HLO instructions and lines."""
+    from hlo.backend.compilation import Compilation
+    from hlo.backend.profile import profile as profiled
+
     verify(module)
-    optimized, _ = _optimized_to_run(module, passes)
-    made = import_module("hlo.backend.profile").profile(optimized, *arguments, threads=threads)
-    return str(made)
+    return str(profiled(Compilation(module, passes=passes, threads=threads), *arguments))
 
 
 def memory(
     module: Module, passes: str = "default", mode: str = "strict", threads: int | None = None
 ) -> MemoryMap:
     """Peak memory, and every buffer with the instruction and line that made it; nothing is run."""
+    from hlo.backend.compilation import Compilation
+    from hlo.backend.memory_map import memory_map
+
     verify(module)
-    optimized, _ = _optimized_to_run(module, passes)
-    made = import_module("hlo.backend.memory_map").memory_map(optimized, mode=mode, threads=threads)
-    found: MemoryMap = made
-    return found
+    return memory_map(Compilation(module, passes=passes, mode=mode, threads=threads))
 
 
 def host_machine() -> Machine:
     """The description of the machine that this process runs on."""
-    machine: Machine = import_module("hlo.backend.linking.toolchain").host_machine()
-    return machine
+    from hlo.backend.linking import toolchain
 
-
-def backend() -> ModuleType:
-    """The backend, imported at first use: LLVM's library takes 50 ms to load."""
-    return import_module("hlo.backend.backend")
-
-
-def new_manager(check: Callable[[Module], None] | None = None) -> Manager:
-    """A pass manager; passes are imported at first use, for they take as long as a small parse."""
-    manager: Manager = import_module("hlo.passes.manager").Manager(verify=check)
-    return manager
+    return toolchain.host_machine()

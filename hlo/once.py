@@ -3,6 +3,11 @@
     @once
     def tables() -> Tables: ...        tables() is tables(), whoever calls it first and when
 
+    class Work:                        work.part is work.part
+        lock = lock()
+        @Stage
+        def part(self) -> Part: ...
+
 Each value has a lock of its own, which its thread may take again: work that waits for other threads
 (LLVM's, say) may ask for other values there. A module must not ask for one while it is imported:
 the thread that makes the value may be waiting for that very import.
@@ -55,6 +60,22 @@ class Once(Generic[_P, _T]):
 def once(make: Callable[_P, _T]) -> Once[_P, _T]:
     """A function that a process calls once for the same arguments. What it raises is not kept."""
     return Once(make)
+
+
+class Stage(Generic[_T]):
+    """A method whose value is made once for its object, which has a `lock`, and is kept in it."""
+
+    def __init__(self, make: Callable[[Any], _T]) -> None:
+        self.__doc__ = make.__doc__
+        self._make = make
+
+    def __get__(self, owner: Any, kind: type) -> _T:
+        made, name = vars(owner), self._make.__name__
+        with owner.lock:
+            if name not in made:
+                made[name] = self._make(owner)
+            value: _T = made[name]
+        return value
 
 
 def lock() -> AbstractContextManager[bool]:

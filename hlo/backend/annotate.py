@@ -1,6 +1,6 @@
 """Annotated assembly: one kernel's machine code beside the HLO that it comes from.
 
-    optimised module, name of a kernel --annotated--> assembly, HLO names, loops, instruction mixes
+    Compilation, name of a kernel --annotated--> assembly, HLO names, loops, instruction mixes
 
 The kernel is written once more with debug locations (marks.py), which change no code. Loops and
 their nesting are LLVM's own comments.
@@ -14,23 +14,17 @@ from collections import Counter
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hlo.backend.backend import target_of
+from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import kernel_module
 from hlo.backend.ir import marks
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.mnemonics import KINDS, kinds
 from hlo.backend.linking import toolchain
-from hlo.backend.planning.buffers import assign
-from hlo.backend.planning.implementations import implementations
-from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import kernel_steps
-from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.ir.module import Module
 from hlo.machine import Machine
-from hlo.runtime.threads import thread_count
 
 _DEFINE = re.compile(r"^(define void @\S+\([^)]*\)[^{]*){", re.MULTILINE)
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
@@ -41,14 +35,9 @@ _INSIDE = re.compile(r"in Loop: Header=(BB\d+_\d+) Depth=(\d+)")
 _OPERATION = re.compile(r"^\t([a-z]\w*)(?:\t([^#]*))?")
 
 
-def annotated(
-    module: Module, name: str, mode: str = "strict", machine: Machine | None = None
-) -> str:
+def annotated(compilation: Compilation, name: str) -> str:
     """The kernels that `name` names: an instruction, k0 as in --emit=program, or a symbol."""
-    target = replace(target_of(machine, mode), marks=True)
-    order = schedule(module)
-    plan = assign(order, implementations(order, target), target.machine)
-    program = lower(plan, thread_count(None), target.machine)
+    program = compilation.with_target(replace(compilation.target, marks=True)).program
     users: dict[int, dict[Instruction, None]] = {}
     for step in kernel_steps(program):
         users.setdefault(step.kernel, {})[step.instruction] = None
@@ -57,7 +46,7 @@ def annotated(
         kernel = program.kernels[number]
         names = [i.name for i in instructions]
         if name in (f"k{number}", symbol(kernel), *names):
-            parts.append(_kernel_function(number, kernel, list(instructions), machine))
+            parts.append(_kernel_function(number, kernel, list(instructions), compilation.machine))
     if not parts:
         known = ", ".join(f"k{n} ({next(iter(i)).name})" for n, i in users.items())
         raise HloError("arguments", f"there is no kernel {name}, expected one of: {known}")

@@ -29,4 +29,4 @@ class InterpretedExecutable:
         return [self(*given, timeout=timeout) for given in arguments]
 
     def memory_report(self) -> str:
-        return "run by the interpreter: sizes change at run time\n"
+        return "run by the interpreter: sizes change at run time (see the pass dynamic_padder)\n"

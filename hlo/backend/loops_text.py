@@ -1,6 +1,6 @@
 """The loops of a program's kernels as text: --emit=loops.
 
-optimised module --loops--> per kernel its schedule as an indented nest, or its plan
+Compilation --loops--> per kernel its schedule as an indented nest, or its plan
 """
 
 from __future__ import annotations
@@ -11,37 +11,28 @@ from functools import partial
 from msgspec.structs import replace
 
 from hlo.analysis.legality import way
+from hlo.backend.compilation import Compilation
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.isa.target import Target
 from hlo.backend.loops.opened import Schedules
 from hlo.backend.loops.printing import print_schedule
 from hlo.backend.loops.schedule import LoopSchedule
-from hlo.backend.planning.buffers import assign
-from hlo.backend.planning.implementations import implementations
-from hlo.backend.planning.lowering import COPY_UNIT_BYTES, copy_kernel, lower
+from hlo.backend.planning.lowering import COPY_UNIT_BYTES, copy_kernel
 from hlo.backend.planning.program import kernel_steps
-from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.ir.module import Module
-from hlo.runtime.threads import thread_count
 
 Printed = Callable[[LoopSchedule], list[str]]
 
 
-def loops(
-    module: Module, target: Target, kernel: str | None = None, *, remarks: bool = False
-) -> str:
+def loops(compilation: Compilation, kernel: str | None = None, *, remarks: bool = False) -> str:
     """All kernels, or those that `kernel` names: an instruction, k0 as in --emit=program, a symbol.
 
     remarks: with the reason of each decision.
     Raises HloError `arguments` for a name that is none.
     """
     made = Schedules()
-    order = schedule(module)
-    known = implementations(order, replace(target, schedules=made))
-    program = lower(assign(order, known, target.machine), thread_count(None), target.machine)
+    program = compilation.with_target(replace(compilation.target, schedules=made)).program
     users: dict[int, dict[Instruction, None]] = {}
     for step in kernel_steps(program):
         users.setdefault(step.kernel, {})[step.instruction] = None

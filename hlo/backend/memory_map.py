@@ -1,6 +1,6 @@
 """Memory map: every buffer of a program, when it is in use, and what is live at the peak.
 
-    module --memory_map--> MemoryMap: one row a buffer; its text is a table, to_json() its data
+    Compilation --memory_map--> MemoryMap: one row a buffer; its text is a table, to_json() its data
 
 Times are moments of the buffer plan: an instruction that runs (a loop's start and end, too) is one.
 Buffers of the arena that are not in use at the same time share bytes; values share a buffer where
@@ -13,14 +13,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, to_builtins
 
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning.cells import BufferPlan, Cell, Region
 from hlo.backend.planning.constants import constants
 from hlo.backend.planning.memory import peak
 from hlo.backend.planning.packing import aligned
 from hlo.ir.instruction import Instruction
-from hlo.ir.module import Module
-from hlo.runtime.threads import thread_count
 
 BAR = 32  # characters of a lifetime's picture
 WIDEST_SHAPE = 40  # characters of a shape in the table
@@ -133,9 +131,9 @@ def lifetime_bar(start: int, end: int, moments: int) -> str:
     return "." * first + "#" * (last - first + 1) + "." * (BAR - 1 - last)
 
 
-def memory_map(module: Module, *, mode: str = "strict", threads: int | None = None) -> MemoryMap:
-    """The memory of an optimised module's program. O(buffers^2) at worst, in the arena."""
-    program = backend.build_program(module, mode=mode, threads=thread_count(threads))
+def memory_map(compilation: Compilation) -> MemoryMap:
+    """The memory of a program. O(buffers^2) at worst, in the arena."""
+    program = compilation.program
     plan = program.plan
     arena = [c for c in plan.cells if c.region is Region.ARENA and c.size]
     moment, peak_bytes = peak(arena)

@@ -15,7 +15,7 @@ from hlo.interpreter.evaluate import evaluate
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.extents import filled_to
-from hlo.passes.dynamic_padder import Padded
+from hlo.passes.padding.boundary import Padded
 from hlo.runtime.arguments import checked_arguments
 from hlo.runtime.executable import Executable, checked_numbers
 from hlo.runtime.native_calls import flattened
@@ -56,7 +56,7 @@ class PaddedExecutable:
         leaves = list(result[:count])
         for (leaf, dimension), size in zip(self._padded.found, result[count:-1], strict=True):
             whole = (np.s_[:],) * dimension
-            leaves[leaf] = leaves[leaf][(*whole, np.s_[: int(size)])]
+            leaves[leaf] = leaves[leaf][(*whole, np.s_[: max(0, int(size))])]
         leaves = [np.ascontiguousarray(x) if x.ndim else x for x in leaves]
         return _value(iter(leaves), self._module.entry.root.shape)
 

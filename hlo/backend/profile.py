@@ -1,6 +1,6 @@
 """Profile: where a run's time goes, by step of the program, joined to HLO instructions and lines.
 
-    module, arguments --profile--> Profile: one row a step, most time first
+    Compilation, arguments --profile--> Profile: one row a step, most time first
 
 The entry reads the cycle counter around every step (short loops are not inlined for it); cycles
 become microseconds by the time that the whole run takes. Every figure is the median of the runs.
@@ -13,18 +13,13 @@ import time
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import TimedStep, emit_timed
-from hlo.backend.host import HostCalls
 from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects
-from hlo.backend.linking.installing import link
-from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.fitting import check_fits
 from hlo.backend.planning.program import CopyStep, HostStep, KernelStep, Program
 from hlo.ir.instruction import Instruction
-from hlo.ir.module import Module
-from hlo.runtime.threads import thread_count
 
 
 class ProfileRow(Struct, frozen=True):
@@ -75,18 +70,13 @@ class Profile(Struct, frozen=True):
         return f"{100 * least / row.us:4.0f} %" if row.us and least else ""
 
 
-def profile(
-    module: Module, *arguments: object, threads: int | None = None, repeats: int = 20
-) -> Profile:
-    """Run an optimised module `repeats` times, after a warm-up, and say where the time went."""
-    count = thread_count(threads)
-    program = backend.build_program(module, threads=count)
+def profile(compilation: Compilation, *arguments: object, repeats: int = 20) -> Profile:
+    """Run a program `repeats` times, after a warm-up, and say where the time went."""
+    program = compilation.program
     check_fits(program)
     modules, steps = emit_timed(program)
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
-    host = HostCalls(program) if program.hosts else None
-    table = link_table(program)
-    executable = link(module, table, objects(modules), host, counters)
+    executable = compilation.linked(objects(modules), counters)
     executable(*arguments)
     runs: list[float] = []
     samples: list[np.ndarray] = []
@@ -97,7 +87,8 @@ def profile(
         runs.append((time.perf_counter() - began) * 1e6)
         samples.append(counters.copy())
     spent = np.median(np.stack(samples), axis=0)
-    return _profile(program, steps, spent, float(np.median(runs)), measured_limits(count))
+    limits = measured_limits(compilation.threads)
+    return _profile(program, steps, spent, float(np.median(runs)), limits)
 
 
 def _profile(

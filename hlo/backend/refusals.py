@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo.analysis.legality import MATRIX_TARGETS
-from hlo.errors import Violation
+from hlo.errors import HloError, Violation
 from hlo.interpreter.run import evaluator, located
+from hlo.ir.graph import reachable_computations
 from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
 from hlo.ops.custom_call import REGISTERED, check_target
 from hlo.ops.effects import with_callees
 from hlo.ops.host import check_transfer
@@ -27,6 +29,21 @@ def check_runs(instructions: Iterable[Instruction]) -> None:
                 _check(step)
             except Violation as violation:
                 raise located(violation, step) from None
+
+
+def check_static(module: Module) -> None:
+    """Raise where a size changes at run time, of a program that code is made for."""
+    for computation in reachable_computations(module):
+        for instruction in computation.instructions:
+            if instruction.shape.is_dynamic:
+                raise HloError(
+                    "unsupported",
+                    f"{instruction.opcode}: {instruction.shape} has a size that changes at run "
+                    "time, expected sizes that are fixed inside of a compiled program",
+                    instruction.span,
+                    help="the pass dynamic_padder, of the default pipeline, makes them so; what it "
+                    "leaves as it is, the reference runs",
+                )
 
 
 def _check(step: Instruction) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 
@@ -21,29 +20,53 @@ from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
 
 OPT_COMMANDS = {
-    "check": ("hlo.cli.opt_check", "Parse and verify files; quiet when clean."),
-    "eq": ("hlo.cli.opt_eq", "Compare two modules up to names."),
-    "explain": ("hlo.cli.opt_explain", "The manual of an error code, opcode or pass."),
-    "fmt": ("hlo.cli.opt_fmt", "Reprint files in the standard form."),
-    "transform": ("hlo.cli.opt", "Run passes and print (the default)."),
+    "check": "Parse and verify files; quiet when clean.",
+    "eq": "Compare two modules up to names.",
+    "explain": "The manual of an error code, opcode or pass.",
+    "fmt": "Reprint files in the standard form.",
+    "transform": "Run passes and print (the default).",
 }
 RUN_COMMANDS = {
-    "bench": ("hlo.cli.run_bench", "Time programs, beside XLA if asked."),
-    "memory": ("hlo.cli.run_memory", "Peak memory, and every buffer with what made it."),
-    "profile": ("hlo.cli.run_profile", "Where a run's time goes, step by step."),
-    "run": ("hlo.cli.run", "Compile and run once (the default)."),
+    "bench": "Time programs, beside XLA if asked.",
+    "memory": "Peak memory, and every buffer with what made it.",
+    "profile": "Where a run's time goes, step by step.",
+    "run": "Compile and run once (the default).",
 }
+
+
+def _command(name: str) -> click.Command | None:
+    """The command of a name, which is in one table only; the others are not imported."""
+    match name:
+        case "check":
+            from hlo.cli.opt_check import command
+        case "eq":
+            from hlo.cli.opt_eq import command
+        case "explain":
+            from hlo.cli.opt_explain import command
+        case "fmt":
+            from hlo.cli.opt_fmt import command
+        case "transform":
+            from hlo.cli.opt import command
+        case "bench":
+            from hlo.cli.run_bench import command
+        case "memory":
+            from hlo.cli.run_memory import command
+        case "profile":
+            from hlo.cli.run_profile import command
+        case "run":
+            from hlo.cli.run import command
+        case _:
+            return None
+    return command
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules with a `command`, imported at first use.
+    """A group whose commands are imported when they are called.
 
     Arguments that do not begin with a subcommand's name belong to the default one.
     """
 
-    def __init__(
-        self, name: str, rows: dict[str, tuple[str, str]], default: str, help: str
-    ) -> None:
+    def __init__(self, name: str, rows: dict[str, str], default: str, help: str) -> None:
         super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
         self._rows = rows
         self._default = default
@@ -54,12 +77,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         del ctx
-        row = self._rows.get(name)
-        if row is None:
-            return None
-        command = import_module(row[0]).command
-        assert isinstance(command, click.Command), f"{row[0]} has a click command"
-        return command
+        return _command(name) if name in self._rows else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"-h", "--help", "--version"}
@@ -71,7 +89,7 @@ class LazyGroup(click.Group):
         """The table of subcommands, without importing them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, row[1]) for name, row in self._rows.items()])
+            formatter.write_dl(list(self._rows.items()))
 
 
 OPT_HELP = """Module in, module (or a view of it) out.
@@ -97,7 +115,7 @@ RUN_HELP = """Compile, run, compare, measure.
 """
 
 
-def _group(name: str, rows: dict[str, tuple[str, str]], default: str, help: str) -> click.Command:
+def _group(name: str, rows: dict[str, str], default: str, help: str) -> click.Command:
     group = LazyGroup(name, rows, default, help)
     return click.version_option(__version__, prog_name=name)(group)
 

@@ -219,16 +219,19 @@ def _emitted(
     if emit == "hlo" and passes is None:
         return driver.to_text(module, options)
     chosen = passes if passes is not None else "default"
-    optimized = driver.optimize(module, chosen, manager)
+    if emit in ("hlo", "optimized"):
+        module, chosen = driver.optimize(module, chosen, manager), ""
+        if dump is None:
+            return driver.to_text(module, options)
+    from hlo.backend.compilation import Compilation
+    from hlo.backend.stages import stage_text, stage_texts
+
+    mode, machine = code_for
+    made = Compilation(module, passes=chosen, mode=mode, machine=machine, manager=manager)
     if dump:
-        for name, text in driver.stage_texts(optimized, *code_for):
+        for name, text in stage_texts(made):
             dump.write(name, text)
     if emit in ("hlo", "optimized"):
-        return driver.to_text(optimized, options)
-    if emit == "loops":
-        kernel, remarks = wanted.kernel, wanted.remarks
-        return driver.kernel_loops(optimized, kernel, *code_for, remarks=remarks)
-    if wanted.kernel is not None:
-        return driver.annotated_assembly(optimized, wanted.kernel, *code_for)
-    text = driver.emit_stage(optimized, emit, *code_for)
+        return driver.to_text(module, options)
+    text = stage_text(made, emit, wanted.kernel, remarks=wanted.remarks)
     return text if text.endswith("\n") else text + "\n"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+import hlo
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import NO_ATTRIBUTES, Attributes
 
@@ -109,11 +109,4 @@ class Module:
 
     def to_text(self, options: object | None = None) -> str:
         """The module's text; `options` is a PrintOptions, by default one whose text reads back."""
-        if not PRINTERS:
-            import_module("hlo.printer.printer")  # enters itself; by name, for it stands above
-        text: str = PRINTERS[0](self, options)
-        return text
-
-
-# The printer stands above the data it prints, so it enters itself here when it is imported.
-PRINTERS: list = []  # type: ignore[type-arg]  # one function (Module, options) -> str
+        return str(hlo.print_module(self, options))  # the printer stands above what it prints

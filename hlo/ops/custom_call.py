@@ -6,7 +6,6 @@ Source: OP_SEMANTICS_CONTROL section 5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import ClassVar
 
 import numpy as np
@@ -96,7 +95,9 @@ def target_function(name: str) -> Target:
     """The function of a target; a Violation that names close ones where there is none."""
     if name in TARGETS:
         return TARGETS[name]
-    near = import_module("difflib").get_close_matches(name, TARGETS, n=1)
+    import difflib
+
+    near = difflib.get_close_matches(name, TARGETS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else ""
     expected = "a known target, or one given to hlo.register_custom_call"
     raise Violation("unsupported", "custom_call_target", f'"{name}"', expected, help=hint)

@@ -16,6 +16,7 @@ from hlo.passes.conditional_to_select import conditional_to_select
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
+from hlo.passes.dynamic_padder import dynamic_padder
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
@@ -47,6 +48,7 @@ CATALOGUE: dict[str, Pass] = {
     "constant_folding": constant_folding,
     "cse": cse,
     "dce": dce,
+    "dynamic_padder": dynamic_padder,
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
     "fusion-opener": fusion_opener,
@@ -68,22 +70,6 @@ CATALOGUE: dict[str, Pass] = {
     "while-loop-unroller": while_loop_unroller,
 }
 
-SIMPLIFY = (
-    "fusion-opener",
-    "scan_expander",
-    "ragged-all-to-all-rewriter",
-    "ragged-dot-rewriter",
-    "scaled-dot-rewriter",
-    "call-inliner",
-    "conditional-to-select",
-    "map-expander",
-    "batchnorm_expander",
-    "tuple-simplifier",
-    "dce",
-    "fixpoint(algsimp,constant_folding,simplify-conditional,while-loop-unroller,tuple-simplifier,"
-    "cse,dce)",
-)
-
 LOOPS = (
     "flatten-call-graph",
     "table-lookup-mover",
@@ -98,40 +84,34 @@ LOOPS = (
 # copies of.
 FUSED = ("tuple-simplifier", "dce")
 
-PIPELINES: dict[str, tuple[str, ...]] = {
-    "": (),
-    "simplify": SIMPLIFY,
-    "default": (
-        *SIMPLIFY,
-        "rng-expander",
-        "reshape-mover",
-        "algsimp",
-        *LOOPS,
-        "narrow-scatter-rewriter",
-        "place-narrower",
-        "cse",
-        "dce",
-        "fusion",
-        *FUSED,
-        "block-fusion",
-    ),
-    "fast": (
+
+def _simplify(algsimp: str, *padder: str) -> tuple[str, ...]:
+    """Ops written out as plainer ones, then rewritten with the given form of algsimp."""
+    return (
         "fusion-opener",
         "scan_expander",
         "ragged-all-to-all-rewriter",
         "ragged-dot-rewriter",
         "scaled-dot-rewriter",
+        *padder,
         "call-inliner",
         "conditional-to-select",
         "map-expander",
         "batchnorm_expander",
         "tuple-simplifier",
         "dce",
-        "fixpoint(algsimp{inexact=true},constant_folding,simplify-conditional,while-loop-unroller,"
+        f"fixpoint({algsimp},constant_folding,simplify-conditional,while-loop-unroller,"
         "tuple-simplifier,cse,dce)",
+    )
+
+
+def _compiled(algsimp: str) -> tuple[str, ...]:
+    """What `compile` runs."""
+    return (
+        *_simplify(algsimp, "dynamic_padder"),
         "rng-expander",
         "reshape-mover",
-        "algsimp{inexact=true}",
+        algsimp,
         *LOOPS,
         "narrow-scatter-rewriter",
         "place-narrower",
@@ -140,7 +120,14 @@ PIPELINES: dict[str, tuple[str, ...]] = {
         "fusion",
         *FUSED,
         "block-fusion",
-    ),
+    )
+
+
+PIPELINES: dict[str, tuple[str, ...]] = {
+    "": (),
+    "simplify": _simplify("algsimp"),
+    "default": _compiled("algsimp"),
+    "fast": _compiled("algsimp{inexact=true}"),
 }
 
 # (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
@@ -156,6 +143,12 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ),
     ("call-inliner", "cse", "equal values in two callees merge only when they stand side by side"),
     ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
+    ("fusion-opener", "dynamic_padder", "sizes are followed through plain ops"),
+    ("dynamic_padder", "call-inliner", "a fold of what is valid calls the fold as it was"),
+    ("dynamic_padder", "map-expander", "maps of dynamic sizes stay maps"),
+    ("dynamic_padder", "batchnorm_expander", "norms of dynamic sizes stay norms"),
+    ("dynamic_padder", "algsimp", "sizes are arithmetic, of which most goes away"),
+    ("dynamic_padder", "fusion", "what is padded is fused as any static program"),
     ("algsimp", "fusion", "rewrites do not look into fusions"),
     ("fusion", "block-fusion", "blocks are made of whole kernels"),
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),

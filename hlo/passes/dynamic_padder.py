@@ -1,64 +1,118 @@
-"""dynamic_padder: a program of bounded dynamic sizes as one of static shapes and size scalars.
+"""dynamic_padder: what works on sizes that change at run time works on arrays of their bounds.
 
-    f32[<=8] value  =>  f32[8] whose elements beyond a size s32[] mean nothing, and that size
-
-Ops along whole arrays mask what means nothing: sums with zeros, contractions too. A parameter's
-sizes are parameters of their own, after the others; the result is a tuple of the result's leaves,
-their sizes, and whether all sizes were as the program assumes. Where they were not, and for ops
-that are not listed here, the reference is asked. No pass of a pipeline, for the interface differs.
-Source: OP_SEMANTICS_CONTROL section 4.
+f32[<=8] value  =>  f32[8] whose elements beyond a size s32[] mean nothing, and that size
 """
 
 from __future__ import annotations
 
-import numpy as np
-from msgspec import Struct
+from collections.abc import Iterator
 
-from hlo.ir import dtype as dt
+from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ir.shape import Shape
 from hlo.ops.custom_call import IDENTITIES
 from hlo.ops.making import make
 from hlo.ops.table import OPS, Trait
-from hlo.passes.padding import control, folding, indexing, moving, ordering, packing
+from hlo.passes.dce import dce
+from hlo.passes.padding import boundary, control, folding, indexing, moving, ordering, packing
 from hlo.passes.padding.scope import Scope, Step, UnsupportedError, flattened
 
-Places = tuple[tuple[int, int], ...]  # (leaf of the result, dimension)
-Given = tuple[tuple[int, int, int], ...]  # (parameter, leaf of it, dimension)
 
+def dynamic_padder(module: Module) -> bool:
+    """Make arrays of bounds, and scalars beside them, of values whose sizes change at run time.
 
-class Padded(Struct, frozen=True):
-    """The static program; given: sizes that it takes after its parameters; found: sizes that it
-    gives after the leaves of the result, before the flag."""
-
-    module: Module
-    given: Given
-    found: Places
-    leaves: int
-
-
-def padded(module: Module) -> Padded | None:
-    """The program with static shapes; None where an op has no such form."""
+    Ops along whole arrays mask what means nothing: sums with zeros, contractions too. The entry's
+    own shape stays: parameters are padded and results cut at its boundary. Where sizes turn out
+    not to be as the program assumes, a conditional takes the program as it was. A program with an
+    op that is not listed here stays as it is. O(size of the module).
+    Source: OP_SEMANTICS_CONTROL section 4; PadToStatic and SliceToDynamic are XLA's.
+    """
+    if not module.has_dynamic_sizes or boundary.static_program(module) is not None:
+        return False
+    given, copy = module.entry, clone_module(module)
+    twins = tuple(zip(module.computations, copy.computations, strict=True))
+    dce(copy)  # what nobody uses assumes nothing of sizes
+    for computation in copy.computations:
+        computation.module = None
+        module.adopt(computation)
     try:
-        return _padded(clone_module(module))
+        _pad(Scope(module, copy.entry, _step), given)
     except UnsupportedError:
-        return None
-
-
-def _padded(module: Module) -> Padded:
-    scope = Scope(module, module.entry, _step)
-    scope.walk()
-    leaves = list(flattened(scope.tree(scope.root)))
-    if any(not leaf.shape.is_array for leaf in leaves):
-        raise UnsupportedError
-    found = [(n, d) for n, leaf in enumerate(leaves) for d in sorted(scope.sizes.get(leaf, {}))]
-    sizes = [scope.sizes[leaves[n]][d] for n, d in found]
-    flag = scope.holds(scope.constant(scope.root, np.bool_(True), dt.PRED))
-    scope.finish(make(scope.root, "tuple", *leaves, *sizes, flag))
+        module.remove_all(set(module.computations) - {old for old, _ in twins})
+        return False
+    for old, new in twins:
+        old.name, new.name = new.name, old.name
+    module.entry = copy.entry
     module.remove_all(set(module.computations) - reachable_computations(module))
-    module.attributes = {}
-    return Padded(module, tuple(scope.given), tuple(found), len(leaves))
+    return True
+
+
+def _pad(scope: Scope, given: Computation) -> None:
+    """Rewrite a copy of the given entry."""
+    scope.walk()
+    root = scope.root
+    arrays, shapes = list(flattened(scope.tree(root))), tuple(root.shape.leaves())
+    if any(not array.shape.is_array for array in arrays):
+        raise UnsupportedError
+    sizes: list[Instruction] = []
+    for array, shape in zip(arrays, shapes, strict=True):
+        dims = boundary.dynamic_dims(shape)
+        for d, size in scope.sizes.get(array, {}).items():
+            if d not in dims:
+                scope.agreed(scope.number(root, shape.dims[d]), size)
+        sizes += [scope.size(array, d) for d in dims]
+    if scope.checks:
+        passed = _chosen(scope, given, [*arrays, *sizes])
+        arrays, sizes = passed[: len(arrays)], passed[len(arrays) :]
+    left = iter(sizes)
+    leaves = [
+        boundary.cut(array, left, shape) if shape.is_dynamic else array
+        for array, shape in zip(arrays, shapes, strict=True)
+    ]
+    scope.finish(_packed(root, iter(leaves), root.shape))
+
+
+def _chosen(scope: Scope, given: Computation, passed: list[Instruction]) -> list[Instruction]:
+    """What is passed on where the checks hold; else what the given program makes of it."""
+    flag = scope.holds(scope.checks.pop(0))
+    values = make(scope.root, "tuple", *passed)
+    parameters = make(scope.root, "tuple", *scope.computation.parameters)
+    kept = Computation("padded")
+    _parameter(kept, values.shape)
+    other = Computation("as_given")
+    whole = _parameter(other, parameters.shape)
+    count = len(whole.shape.elements)
+    inputs = [make(whole, "get-tuple-element", whole, index=k) for k in range(count)]
+    call = make(whole, "call", *inputs, to_apply=given)
+    arrays: list[Instruction] = []
+    sizes: list[Instruction] = []
+    for leaf in flattened(scope.parts(call)):
+        array, found = boundary.pad(leaf) if leaf.shape.is_dynamic else (leaf, {})
+        arrays.append(array)
+        sizes += found.values()
+    other.root = make(call, "tuple", *arrays, *sizes)
+    callees = {
+        name: scope.module.adopt(c, before=scope.computation)
+        for name, c in zip(control.BY_PREDICATE, (kept, other), strict=True)
+    }
+    made = scope.computation.new(
+        "conditional", values.shape, (flag, values, parameters), callees, like=scope.root
+    )
+    return [make(made, "get-tuple-element", made, index=k) for k in range(len(passed))]
+
+
+def _parameter(computation: Computation, shape: Shape) -> Instruction:
+    """The computation's only parameter."""
+    return computation.new("parameter", shape, (), {"parameter_number": 0})
+
+
+def _packed(like: Instruction, leaves: Iterator[Instruction], shape: Shape) -> Instruction:
+    """The next leaves as tuples of the structure of a shape."""
+    if not shape.is_tuple:
+        return next(leaves)
+    return make(like, "tuple", *(_packed(like, leaves, e) for e in shape.elements))
 
 
 def _step(instruction: Instruction) -> Step | None:
@@ -98,7 +152,7 @@ STEPS: dict[str, Step] = {
     "opt-barrier": moving.same,
     "optimization-barrier": moving.same,
     "pad": moving.pad,
-    "parameter": moving.parameter,
+    "parameter": boundary.parameter,
     "reduce": folding.reduce,
     "reduce-window": folding.reduce_window,
     "reshape": packing.reshape,

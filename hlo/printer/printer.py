@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo.ir.module import PRINTERS, Module
+from hlo.ir.module import Module
 from hlo.printer.header import header_text
 from hlo.printer.options import PrintOptions
 from hlo.printer.orders import printed_computations
@@ -23,6 +23,3 @@ def print_module(module: Module, options: object | None = None) -> str:
         if computation not in writer.sugared
     ]
     return "\n\n".join(parts) + "\n\n"
-
-
-PRINTERS[:] = [print_module]

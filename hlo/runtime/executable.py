@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -21,6 +20,8 @@ from hlo.errors import HloError
 from hlo.ir.shape import Shape, stored
 from hlo.memory import LARGE, available_bytes
 from hlo.runtime.frames import Frame, FrameLayout, FramePool
+from hlo.runtime.guard import GuardedMemory
+from hlo.runtime.memory import MemoryReport
 from hlo.runtime.native_calls import (
     FastCall,
     NativeCalls,
@@ -32,24 +33,18 @@ from hlo.runtime.native_calls import (
 )
 from hlo.runtime.stops import Enter, checked_timeout, limited, raise_stopped
 
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    from hlo.runtime.guard import GuardedMemory
-    from hlo.runtime.memory import MemoryReport
-
-    class Host(Protocol):
-        """What native code calls back for steps that run in Python."""
-
-        def begin(self) -> None:
-            """A run starts on this thread."""
-
-        def __call__(self, step: int, table: np.ndarray) -> None:
-            """Do a step on the addresses in the frame's table; raises on failure."""
-
-
 _NONE: tuple[int, ...] = ()  # nothing given away, told by identity
 EntryFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class Host(Protocol):
+    """What native code calls back for steps that run in Python."""
+
+    def begin(self) -> None:
+        """A run starts on this thread."""
+
+    def __call__(self, step: int, table: np.ndarray) -> None:
+        """Do a step on the addresses in the frame's table; raises on failure."""
 
 
 class Executable:
@@ -256,16 +251,13 @@ class Executable:
 
     def _run_between_guards(self, frame: Frame, given: list[_Given]) -> list[np.ndarray | None]:
         layout = self._frames.layout
-        guarded = import_module("hlo.runtime.guard").GuardedMemory
-        inputs: list[GuardedMemory] = [
-            guarded(0 if g.array is None else g.array.nbytes) for g in given
-        ]
+        inputs = [GuardedMemory(0 if g.array is None else g.array.nbytes) for g in given]
         for memory, leaf in zip(inputs, given, strict=True):
             if leaf.array is not None:
                 memory.put(leaf.array.tobytes())
         outputs: list[GuardedMemory] = []
         for number, shape in enumerate(self._results):
-            memory = guarded(shape.size_bytes if shape.is_array else 0)
+            memory = GuardedMemory(shape.size_bytes if shape.is_array else 0)
             memory.fill(0xFF)
             argument = self.signature.donated.get(number)
             if argument is not None:

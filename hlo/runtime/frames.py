@@ -6,16 +6,11 @@ A frame serves one run at a time and is used again by the next. What does not ch
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 import numpy as np
 from msgspec import Struct
 
 from hlo.once import lock
-
-if TYPE_CHECKING:
-    from hlo.runtime.guard import GuardedMemory
+from hlo.runtime.guard import GuardedMemory
 
 ALIGNMENT = 64
 NUMBER_SLOT = 1  # of the header: what a host call is told
@@ -81,9 +76,8 @@ class Frame:
 
     def _guard(self, layout: FrameLayout) -> None:
         """Every cell in memory of its own, the page after its last byte forbidden."""
-        guarded_memory = import_module("hlo.runtime.guard").GuardedMemory
         for cell, size in layout.cell_bytes.items():
-            self.guards[cell] = guarded_memory(size)
+            self.guards[cell] = GuardedMemory(size)
         addresses = [self.guards[int(cell)].address for cell in layout.arena_cells]
         self.table[layout.arena_slots] = np.array(addresses, np.uint64)
 

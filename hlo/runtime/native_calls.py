@@ -12,7 +12,6 @@ nevertheless (None) is left to the slow call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from importlib import import_module
 from types import ModuleType
 
 import numpy as np
@@ -188,7 +187,9 @@ class NativeCalls:
 
 def checking() -> ModuleType:
     """The check of arguments in Python, which arrays that are as they should be never see."""
-    return import_module("hlo.runtime.arguments")
+    from hlo.runtime import arguments
+
+    return arguments
 
 
 def _declined(*leaves: object) -> None:

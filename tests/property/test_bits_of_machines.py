@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hlo import driver
-from hlo.backend.backend import build_program
+from hlo.backend.compilation import Compilation
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import Machine
@@ -142,7 +142,7 @@ def bits(
 
 
 def kernels(module: Module, machine: Machine) -> list[str]:
-    program = build_program(driver.optimize(module), threads=2, machine=machine)
+    program = Compilation(driver.optimize(module), threads=2, machine=machine, passes="").program
     return [str(program), *(k.text for k in program.kernels)]
 
 

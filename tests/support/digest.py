@@ -23,16 +23,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import hlo
-from hlo.backend.backend import emit_llvm
-from hlo.backend.isa.target import Target
-from hlo.backend.planning.buffers import assign
-from hlo.backend.planning.implementations import HostCall, implementations
+from hlo.backend.compilation import Compilation
+from hlo.backend.entry.llvm_ir import emit
+from hlo.backend.planning.implementations import HostCall
 from hlo.backend.planning.lowering import lower
-from hlo.backend.planning.result_order import in_memory_order
-from hlo.backend.planning.schedule import schedule
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.machine import NAMED
+from hlo.machine import NAMED, Machine
 from hlo.runtime.native_calls import flattened
 from hlo.tools.inputs import made_up_inputs
 from tests.support import program_texts
@@ -43,7 +40,7 @@ RUN_S = 20.0
 GRAPHS = 40  # generated programs
 
 MACHINES = {
-    name: Target(NAMED[name])
+    name: NAMED[name]
     for name in (
         "sapphirerapids", "znver4", "x86-64-v4", "x86-64-v3", "x86-64-v2", "neoverse-n1", "generic"
     )
@@ -61,31 +58,29 @@ def texts(module: Module, passes: str = "default") -> Iterator[tuple[str, str]]:
     """Everything made from a module: a name, a text."""
     optimised = hlo.optimize(module, passes)
     yield "optimised", str(optimised)
-    for name, target in MACHINES.items():
-        yield from _texts_for(optimised, name, target)
+    for name, machine in MACHINES.items():
+        yield from _texts_for(optimised, name, machine)
     yield "result", _result(module, passes)
 
 
-def _texts_for(module: Module, name: str, target: Target) -> Iterator[tuple[str, str]]:
+def _texts_for(module: Module, name: str, machine: Machine) -> Iterator[tuple[str, str]]:
     try:
-        order = schedule(in_memory_order(module))
-        made = implementations(order, target)
-        plan = assign(order, made, target.machine)
-        programs = {threads: lower(plan, threads, target.machine) for threads in (1, 8)}
+        made = Compilation(module, passes="", threads=1, machine=machine)
+        programs = {1: made.program, 8: lower(made.buffers, 8, machine)}
     except HloError as error:
         yield f"{name} error", f"{error.code}: {error.message}"
         return
-    for instruction, implementation in made.items():
+    for instruction, implementation in made.implementations.items():
         known = "host" if isinstance(implementation, HostCall) else repr(implementation)
         assert instruction.computation is not None, "an instruction in a computation"
         yield f"{name} {instruction.computation.name} {instruction.name}", known
-    yield f"{name} buffers", str(plan)
+    yield f"{name} buffers", str(made.buffers)
     for threads, program in programs.items():
         yield (
             f"{name} program {threads}",
             f"{program}\n{program!r}" if threads == 1 else str(program),
         )
-        yield f"{name} llvm {threads}", "\n".join(m.text for m in emit_llvm(program))
+        yield f"{name} llvm {threads}", "\n".join(m.text for m in emit(program))
 
 
 def _result(module: Module, passes: str) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-
 from hlo.backend.backend import build_program, emit_llvm
+
 from hlo.backend.ir.ir_module import LAPACK
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.installing import result_shape

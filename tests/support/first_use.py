@@ -171,6 +171,7 @@ CASES: dict[str, Callable[[], object]] = {
     "optimize": lambda: str(__import__("hlo").optimize(_parsed())),
     "parse": lambda: str(_parsed()),
     "parse_shape": lambda: _of("parse_shape", "(f32[2,3]{0,1}, s32[])"),
+    "print_module": lambda: _of("print_module", _parsed()),
     "register_custom_call": _custom_call,
     "to_dlpack": _dlpack,
     "verify": _verified,

@@ -19,9 +19,10 @@ from types import FrameType
 from typing import Any
 
 from hlo import driver
-from hlo.backend import backend, planning
-from hlo.backend.linking.tabulation import link_table
+from hlo.backend import planning
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning import packing
+from hlo.passes.manager import Manager
 from hlo.tools.inputs import made_up_inputs
 from tests.support.counted_arrays import counted
 from tests.support.growing_modules import Family
@@ -85,14 +86,14 @@ def stage_work(family: Family, size: int) -> dict[str, int]:
     with counter.stage("verify"):
         driver.verify(module)
     with counter.stage("optimize"):
-        optimized = driver.optimize(module, manager=driver.new_manager())
+        optimized = driver.optimize(module, manager=Manager())
+    made, again = (Compilation(optimized, threads=THREADS, passes="") for _ in range(2))
     with counter.stage("plan"):
-        program = backend.build_program(optimized, threads=THREADS)
-        link_table(program)
+        _ = made.link_table
     with counted_lines(PLANNING) as lines, counted(packing) as looks:
-        backend.build_program(optimized, threads=THREADS)
+        _ = again.program
     work = {**counter.calls, "lines of planning": lines(), "looks of packing": looks()}
-    work["code"] = sum(len(m.text) for m in backend.emit_llvm(program))
+    work["code"] = sum(len(m.text) for m in made.ir)
     if family.runs:
         arguments = made_up_inputs(module, "normal", 0)
         with counter.stage("evaluate"):

@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.analysis.legality import Way
-from hlo.backend.backend import emit_llvm, link
+from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.host import HostCalls
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.compile import objects
+from hlo.backend.linking.installing import link
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.buffers import BufferPlan, assign
 from hlo.backend.planning.implementations import implementations
@@ -121,7 +122,9 @@ def planned(text: str) -> BufferPlan:
     """The buffer plan of a program with the tiny kernels."""
     order = schedule(parse(text))
     target = toolchain.host_target()
-    return assign(order, implementations(order, target, FAMILIES), target.machine)
+    return assign(
+        order, implementations(order, target, lambda way: FAMILIES.get(way, ())), target.machine
+    )
 
 
 def compiled(text: str, threads: int = 1, *, cache: bool = False) -> Executable:
@@ -129,7 +132,7 @@ def compiled(text: str, threads: int = 1, *, cache: bool = False) -> Executable:
     program = lower(planned(text), threads, toolchain.host_machine())
     host = HostCalls(program) if program.hosts else None
     table = link_table(program)
-    bodies = objects(emit_llvm(program), cache=cache)
+    bodies = objects(emit(program), cache=cache)
     return link(program.plan.schedule.module, table, bodies, host)
 
 

@@ -43,7 +43,7 @@ ALLOWED = {
         ops.control._any_branch_dynamic ops.control.zeros_of ops.custom_call._conforming
         ops.custom_call._fitting ops.host._zeros parser.finish._row_major
         parser.literals._Reader._tuple*2 passes.cse._literal_key
-        passes.padding.control._built passes.padding.scope.Scope.parts
+        passes.dynamic_padder._packed passes.padding.scope.built passes.padding.scope.Scope.parts
         passes.padding.scope.Scope.tree passes.padding.scope.flattened
         passes.padding.scope.is_dynamic passes.padding.scope.static
         passes.tuple_simplifier._simplified*2 runtime.arguments._holds
@@ -99,8 +99,8 @@ ALLOWED = {
         tools.ulp.ulp_distance
     """,
     "one more level at most: a variant, a wrapper, or the part that is another's": """
-        backend.backend._of_dynamic_sizes*2
         backend.kernels.contraction.axes.Contraction.swapped
+        backend.planning.families.families
         backend.kernels.contraction.convolution_form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
         analysis.legality._stays_on_device*2

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from hlo import cache as disk
+from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.linking.identity import identity
 from hlo.backend.linking.recall import sources_digest
 from hlo.once import lock
-
-if TYPE_CHECKING:
-    from hlo.backend.ir.ir_module import IrModule
 
 REMEMBERED_BYTES = 64 * 1024 * 1024
 

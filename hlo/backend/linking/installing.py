@@ -9,7 +9,6 @@ Imports none of the stages that make code, so that a kept program costs little m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,12 +21,9 @@ from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.machine import Machine
-from hlo.runtime.executable import Executable
+from hlo.runtime.executable import Executable, Host
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count
-
-if TYPE_CHECKING:
-    from hlo.runtime.executable import Host
 
 
 def program_key(
@@ -45,7 +41,7 @@ def program_key(
 
 
 def recalled(module: Module, key: str) -> Executable | None:
-    """The executable that `compile_module(..., key=key)` made from this module, in any process."""
+    """The executable of the compilation that was kept under this key, in any process."""
     found = recall.load(key)
     return None if found is None else link(module, found.table, found.bodies)
 

@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from importlib import import_module
 
 import ml_dtypes
 import numpy as np
@@ -136,9 +135,11 @@ def _address(function: object) -> int:
 
 def _numpy_table() -> ctypes.Array[ctypes.c_size_t]:
     """NumPy's C API: an array of addresses behind a capsule."""
+    from numpy._core import _multiarray_umath  # type: ignore[attr-defined]  # has no stub
+
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    start = get(import_module("numpy._core._multiarray_umath")._ARRAY_API, None)
+    start = get(_multiarray_umath._ARRAY_API, None)
     return (ctypes.c_size_t * 300).from_address(start)
 
 

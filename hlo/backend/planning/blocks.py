@@ -27,7 +27,7 @@ from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
 from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.cells import Region
-from hlo.backend.planning.implementations import HostCall, implementations
+from hlo.backend.planning.implementations import Families, HostCall, implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import BranchStep, CopyStep, KernelStep, Program, Step
@@ -45,8 +45,8 @@ INTRINSICS = (
 )
 
 
-def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
-    """The kernel of a blocked fusion; None where a member has no kernel."""
+def blocked_kernel(instruction: Instruction, target: Target, families: Families) -> Kernel | None:
+    """The kernel of a blocked fusion; None where a member has no kernel of the families."""
     (callee,) = instruction.called_computations()
     block = block_of(callee)
     if block is None:
@@ -55,7 +55,7 @@ def blocked_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     module = Module("block")
     module.add(body, entry=True)
     order = schedule(module)
-    known = implementations(order, target)
+    known = implementations(order, target, families)
     if any(isinstance(i, HostCall) for i in known.values()):
         return None
     program = lower(assign(order, known, target.machine), 1, target.machine)

@@ -1,6 +1,6 @@
 """Implementations: for every instruction that runs, the kernels that compute it or a host call.
 
-    Schedule, Target --implementations--> instruction -> KernelSequence | HostCall
+    Schedule, Target, families --implementations--> instruction -> KernelSequence | HostCall
 
 Asks the family that legality names; one that declines (returns None or raises "unsupported")
 leaves the instruction to the reference's evaluate, called back from the run. Instructions that are
@@ -10,7 +10,6 @@ alike but for names are asked for once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 
 from msgspec import Struct
 
@@ -44,33 +43,10 @@ Implementation = KernelSequence | HostCall
 Implementations = Mapping[Instruction, Implementation]
 Family = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 
-# Where each way's family function lives: imported when first needed, so that a program that sorts
-# nothing does not load the sorting kernels.
-FAMILIES: dict[Way, tuple[tuple[str, str], ...]] = {
-    Way.STAGED: (("kernels.fused_loops", "fused_kernel"),),
-    Way.JOINED: (("kernels.joined", "joined_kernel"),),
-    Way.CONTRACTION: (("kernels.contraction.contraction", "contraction_kernels"),),
-    Way.SORT: (("kernels.sorting.sort", "sort_kernel"),),
-    Way.SCATTER: (
-        ("kernels.scatter.wide", "wide_scatter_kernels"),
-        ("kernels.scatter.scatter", "scatter_kernel"),
-    ),
-    Way.WINDOW: (
-        ("kernels.scan", "scan_kernel"),
-        ("kernels.scatter.wide", "wide_select_and_scatter_kernels"),
-        ("kernels.scatter.select_scatter", "select_and_scatter_kernel"),
-        ("kernels.fused_loops", "fused_kernel"),
-    ),
-    Way.FACTOR: (("kernels.linear_algebra.matrix_calls", "matrix_kernel"),),
-    Way.FOURIER: (("kernels.fourier.fourier", "fourier_kernels"),),
-    Way.BLOCKED: (("planning.blocks", "blocked_kernel"), ("kernels.fused_loops", "fused_kernel")),
-    Way.HOST: (),
-}
+Families = Callable[[Way], tuple[Family, ...]]
 
 
-def implementations(
-    schedule: Schedule, target: Target, families: Mapping[Way, tuple[Family, ...]] | None = None
-) -> Implementations:
+def implementations(schedule: Schedule, target: Target, families: Families) -> Implementations:
     """An implementation for every scheduled instruction that needs code of its own."""
     found: dict[Instruction, Implementation] = {}
     known: dict[object, Implementation] = {}
@@ -89,20 +65,14 @@ def implementations(
     return found
 
 
-def implement(
-    instruction: Instruction,
-    target: Target,
-    families: Mapping[Way, tuple[Family, ...]] | None = None,
-) -> Implementation:
+def implement(instruction: Instruction, target: Target, families: Families) -> Implementation:
     """The first family's answer, else a host call.
 
     So is what would hold too many copies of what it calls.
     """
     if copied_size(instruction) > MOST_COPIED:
         return HostCall()
-    chosen = way(instruction)
-    asked = family_functions(chosen) if families is None else families.get(chosen, ())
-    for family in asked:
+    for family in families(way(instruction)):
         try:
             made = family(instruction, target)
         except HloError as error:
@@ -112,14 +82,6 @@ def implement(
         if made is not None:
             return as_sequence(instruction, made)
     return HostCall()
-
-
-def family_functions(chosen: Way) -> tuple[Family, ...]:
-    """The functions of a way's families."""
-    return tuple(
-        getattr(import_module(f"hlo.backend.{module}"), function)
-        for module, function in FAMILIES[chosen]
-    )
 
 
 def as_sequence(instruction: Instruction, made: Kernel | KernelSequence) -> KernelSequence:

@@ -7,7 +7,7 @@ The flag says whether all went as the program assumes; a loop ends where it did 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -25,6 +25,7 @@ from hlo.passes.padding.scope import (
     Sizes,
     UnsupportedError,
     Value,
+    built,
     flattened,
     static,
 )
@@ -195,13 +196,7 @@ def _value(p: Scope, parts: Sequence[Instruction], form: Form) -> Value:
     for leaf, dims in zip(leaves, form.sized, strict=True):
         if dims:
             p.sizes[leaf] = Sizes((d, next(sizes)) for d in dims)
-    return _built(iter(leaves), form.shape)
-
-
-def _built(leaves: Iterator[Instruction], shape: Shape) -> Value:
-    if not shape.is_tuple:
-        return next(leaves)
-    return tuple(_built(leaves, e) for e in shape.elements)
+    return built(iter(leaves), form.shape)
 
 
 def _enter(inner: Scope, forms: Iterable[Form]) -> Instruction:

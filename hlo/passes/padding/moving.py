@@ -5,40 +5,16 @@ from __future__ import annotations
 from hlo.attributes.padding import PaddingDim
 from hlo.attributes.slices import SliceDim
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import UNBOUNDED
 from hlo.ops.making import make
 from hlo.ops.table import attribute
 from hlo.passes.padding.scope import (
-    SIZE,
     Made,
     Scope,
     Sizes,
     UnsupportedError,
     copied,
-    flattened,
     ints,
-    static,
 )
-
-
-def parameter(p: Scope, old: Instruction) -> Made:
-    """A parameter of the entry: its sizes are parameters of their own, after the others."""
-    shape, number = old.shape, old.attributes["parameter_number"]
-    if any(UNBOUNDED in leaf.dims for leaf in shape.leaves()):
-        raise UnsupportedError
-    assert isinstance(number, int), "parameter_number is an int"
-    new = p.computation.new("parameter", static(shape), (), {"parameter_number": number}, like=old)
-    value = p.parts(new)
-    for n, (leaf, given) in enumerate(zip(shape.leaves(), flattened(value), strict=True)):
-        sizes: Sizes = {}
-        for d in (d for d, is_dynamic in enumerate(leaf.dynamic) if is_dynamic):
-            place = {"parameter_number": p.next_parameter}
-            sizes[d] = p.computation.new("parameter", SIZE, (), place, like=old, name="size")
-            p.given.append((number, n, d))
-            p.next_parameter += 1
-        if sizes:
-            p.sizes[given] = sizes
-    return value, p.sizes.get(value, {}) if isinstance(value, Instruction) else {}
 
 
 def elementwise(p: Scope, old: Instruction) -> Made:

@@ -44,7 +44,8 @@ class UnsupportedError(Exception):
 
 
 class Scope:
-    """values: of each touched instruction; sizes: of padded values; given: of the parameters."""
+    """values: of each touched instruction; sizes: of padded values; kept: what stays beside its
+    value."""
 
     def __init__(self, module: Module, computation: Computation, steps: Steps) -> None:
         self.module = module
@@ -53,9 +54,8 @@ class Scope:
         self.values: dict[Instruction, Value] = {}
         self.sizes: dict[Instruction, Sizes] = {}
         self.checks: list[Instruction] = []
-        self.given: list[tuple[int, int, int]] = []
+        self.kept: set[Instruction] = set()
         self.root = computation.root
-        self.next_parameter = len(computation.parameters)
 
     def inside(self, computation: Computation) -> Scope:
         """A scope of its own for a copy of a callee."""
@@ -94,7 +94,7 @@ class Scope:
         self.computation.root = root
         if self.root.opcode == "tuple" and self.root not in self.values and not self.root.users:
             self.computation.remove(self.root)
-        gone = {i for i in self.values if self.values[i] is not i}
+        gone = {i for i in self.values if self.values[i] is not i} - self.kept
         for instruction in reversed(list(self.values)):
             if instruction in gone:
                 self.computation.remove(instruction)
@@ -244,6 +244,13 @@ def flattened(value: Value) -> Iterator[Instruction]:
         return
     for part in value:
         yield from flattened(part)
+
+
+def built(leaves: Iterator[Instruction], shape: Shape) -> Value:
+    """The next leaves in the structure of a shape."""
+    if not shape.is_tuple:
+        return next(leaves)
+    return tuple(built(leaves, e) for e in shape.elements)
 
 
 def static(shape: Shape) -> Shape:

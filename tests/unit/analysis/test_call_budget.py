@@ -6,6 +6,7 @@ import pytest
 
 from hlo import driver
 from hlo.analysis import call_budget
+from hlo.passes.manager import Manager
 from tests.support.growing_modules import FAMILIES, computation, module
 
 DOUBLING = (
@@ -18,7 +19,7 @@ DOUBLING = (
 def test_modules_stay_within_the_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_budget, "MOST_COPIED", 2000)
     given = driver.parse(FAMILIES[name].text(40))
-    steps = driver.new_manager()
+    steps = Manager()
     driver.optimize(given, manager=steps)
     assert max(run.instructions_after for run in steps.runs) <= 3 * 2000
 

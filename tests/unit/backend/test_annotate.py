@@ -9,6 +9,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.annotate import annotated
+from hlo.backend.compilation import Compilation
 from hlo.backend.isa.mnemonics import kinds
 from hlo.backend.linking import toolchain
 from hlo.errors import HloError
@@ -43,7 +44,7 @@ def code(text: str) -> list[str]:
 
 def test_names_stand_beside_the_same_code() -> None:
     module = optimised()
-    text = annotated(module, "k0")
+    text = annotated(Compilation(module, passes=""), "k0")
     lines = text.splitlines()
     assert any("doubled = f32[64,4096]" in line and "rows.hlo:7" in line for line in lines)
     assert any("total = f32[64]" in line and "rows.hlo:8" in line for line in lines)
@@ -53,7 +54,7 @@ def test_names_stand_beside_the_same_code() -> None:
 
 @is_x86
 def test_loops_are_nested_and_counted() -> None:
-    text = annotated(optimised(), "k0")
+    text = annotated(Compilation(optimised(), passes=""), "k0")
     rows = {
         line[2:16].rstrip(): [int(n) for n in line[16:].split()]
         for line in text.splitlines()
@@ -67,15 +68,18 @@ def test_loops_are_nested_and_counted() -> None:
 
 def test_kernels_are_named_in_three_ways() -> None:
     module = optimised()
-    by_number = annotated(module, "k0")
+    by_number = annotated(Compilation(module, passes=""), "k0")
     (symbol,) = re.findall(r"\((k_\w+)\)", by_number)
-    assert annotated(module, symbol) == by_number
-    assert annotated(module, re.findall(r"#   (\S+) = ", by_number)[0]) == by_number
+    assert annotated(Compilation(module, passes=""), symbol) == by_number
+    assert (
+        annotated(Compilation(module, passes=""), re.findall(r"#   (\S+) = ", by_number)[0])
+        == by_number
+    )
 
 
 def test_unknown_kernels_are_refused_with_those_there_are() -> None:
     with pytest.raises(HloError, match=r"no kernel nowhere, expected one of: k0 \("):
-        annotated(optimised(), "nowhere")
+        annotated(Compilation(optimised(), passes=""), "nowhere")
 
 
 def test_command_prints_one_kernel(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.backend import compile_module
+from hlo.backend.compilation import Compilation
 from hlo.driver import optimize
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
@@ -73,7 +73,8 @@ def test_argmax_compiled_is_argmax_interpreted(dims: tuple[int, ...], d: int, co
     start = np.float32(-np.inf)
     want = evaluate(module, x, start)
     results = [
-        compile_module(optimize(parse(text(dims, d))), threads=t)(x, start) for t in (1, 2, 3, 7)
+        Compilation(optimize(parse(text(dims, d))), threads=t, passes="").executable(x, start)
+        for t in (1, 2, 3, 7)
     ]
     for value, index in results:
         np.testing.assert_array_equal(index, want[1])
@@ -93,7 +94,9 @@ def test_argmin_of_other_types(kind: str, dims: tuple[int, ...], d: int) -> None
     x = x.astype(dtype.numpy)
     for start in (np.asarray(3).astype(dtype.numpy), np.asarray(0).astype(dtype.numpy)):
         want = evaluate(parse(source), x, start)
-        value, index = compile_module(optimize(parse(source)), threads=2)(x, start)
+        value, index = Compilation(optimize(parse(source)), threads=2, passes="").executable(
+            x, start
+        )
         np.testing.assert_array_equal(index, want[1])
         np.testing.assert_array_equal(
             np.asarray(value).astype(np.float64), np.asarray(want[0]).astype(np.float64)
@@ -104,6 +107,6 @@ def test_a_start_that_is_nan_is_kept() -> None:
     source = text((3000,), 0)
     start = np.float32(np.nan)
     x = np.arange(3000, dtype=np.float32)
-    value, index = compile_module(optimize(parse(source)), threads=2)(x, start)
+    value, index = Compilation(optimize(parse(source)), threads=2, passes="").executable(x, start)
     assert np.isnan(value)
     assert index == 0

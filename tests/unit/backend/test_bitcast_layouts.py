@@ -7,7 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.legality import Way, way
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import HostStep, KernelStep
 from hlo.ir.module import Module
 
@@ -23,7 +23,7 @@ ENTRY e { p = f32[4,2]{0,1} parameter(0)
 
 
 def steps(module: Module) -> list[type]:
-    return [type(step) for step in backend.build_program(module).steps]
+    return [type(step) for step in Compilation(module, passes="", threads=1).program.steps]
 
 
 @pytest.mark.parametrize("text", [TRANSPOSED, RETYPED, REGROUPED])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from hlo.backend.compilation import Compilation
 from hlo.backend.memory_map import Buffer, MemoryMap, lifetime_bar, memory_map
-from hlo.driver import compile, optimize
+from hlo.driver import compile
 from hlo.parser.parse import parse
 
 PLAIN = """HloModule m
@@ -49,7 +50,7 @@ ENTRY e {
 
 
 def mapped(text: str) -> MemoryMap:
-    return memory_map(parse(text, "m.hlo"), threads=1)
+    return memory_map(Compilation(parse(text, "m.hlo"), passes="", threads=1))
 
 
 def of(found: MemoryMap, instruction: str) -> Buffer:
@@ -126,7 +127,7 @@ def test_scratch_counts_as_temporary() -> None:
       y = f32[200,300] parameter(1)
       ROOT r = f32[300,300] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"""
     exe = compile(parse(text), threads=2, cache=False)
-    found = memory_map(optimize(parse(text)), threads=2)
+    found = memory_map(Compilation(parse(text), threads=2))
     assert found.scratch_bytes > 0
     assert exe.temporary_bytes == found.arena_bytes + found.scratch_bytes
     assert f"{found.scratch_bytes:,} bytes, of all threads" in exe.memory_report()

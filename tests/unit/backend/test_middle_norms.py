@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.backend import compile_module
+from hlo.backend.compilation import Compilation
 from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
 from hlo.driver import compile, optimize
@@ -69,7 +69,10 @@ SHAPES = [(1, 1, 16), (3, 2, 17), (2, 7, 31), (4, 9, 64), (2, 33, 100), (1, 300,
 
 def outcomes(source: str, *values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(compiled, interpreted); compiled has the same bits for every number of threads."""
-    found = [compile_module(optimize(parse(source)), threads=t)(*values) for t in (1, 2, 3, 7)]
+    found = [
+        Compilation(optimize(parse(source)), threads=t, passes="").executable(*values)
+        for t in (1, 2, 3, 7)
+    ]
     assert len({f.tobytes() for f in found}) == 1
     return found[0].astype(np.float64), np.asarray(evaluate(parse(source), *values), np.float64)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hlo import driver
-from hlo.backend.backend import build_program
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import KernelStep, LoopStep, Program
 from hlo.cli.machine_flags import machine_of
 from hlo.machine import Machine
@@ -86,7 +86,7 @@ def described(folder: Path, **fields: object) -> Machine:
 
 
 def program(text: str, machine: Machine) -> Program:
-    return build_program(driver.optimize(parse(text)), threads=2, machine=machine)
+    return Compilation(driver.optimize(parse(text)), threads=2, machine=machine, passes="").program
 
 
 def kernel_steps(made: Program) -> list[KernelStep]:

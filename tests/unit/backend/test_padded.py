@@ -85,7 +85,7 @@ def test_sizes_are_scalars_beside_padded_arrays(body: str) -> None:
         assert_same(run(*given), hlo.evaluate(module, *given))
 
 
-@pytest.mark.parametrize("passes", ["", "default"])
+@pytest.mark.parametrize("passes", ["", "dynamic_padder", "default"])
 def test_a_size_of_one_may_vanish(passes: str) -> None:
     """The reference judges what is left of it."""
     text = "HloModule m\nENTRY e { x = s32[<=3,<=1] parameter(0)\n ROOT r = s32[<=3] reshape(x) }"

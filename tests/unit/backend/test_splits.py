@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend import backend
-from hlo.backend.linking.compile import objects
-from hlo.backend.linking.tabulation import link_table
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning import lowering
 from hlo.backend.planning.program import KernelStep, LoopStep
 from hlo.parser.parse import parse
@@ -52,9 +50,8 @@ PROGRAMS = {
 def run(text: str, threads: int, x: np.ndarray) -> tuple[bytes, int]:
     """The result's bits, and how many steps were split."""
     module = parse(text)
-    program = backend.build_program(module, threads=threads)
-    bodies = objects(backend.emit_llvm(program))
-    result = backend.link(module, link_table(program), bodies)(x)
+    made = Compilation(module, threads=threads, passes="")
+    program, result = made.program, made.executable(x)
     assert isinstance(result, np.ndarray)
     split = [s for s in program.steps if isinstance(s, KernelStep) and s.chunks > 1]
     return result.tobytes(), len(split)
@@ -94,7 +91,7 @@ ENTRY e {{
 
 def test_a_counted_loop_costs_its_iterations() -> None:
     def cost(limit: str) -> float:
-        return backend.build_program(parse(LOOP.format(limit=limit)), threads=2).cost_us
+        return Compilation(parse(LOOP.format(limit=limit)), threads=2, passes="").program.cost_us
 
     once, often = cost("constant(1)"), cost("constant(1000)")
     assert often > 100 * once
@@ -142,7 +139,7 @@ ENTRY e {{
 )
 def test_kernels_in_hot_loops_are_split_for_arithmetic(body: str, *, is_split: bool) -> None:
     module = driver.optimize(parse(HOT.format(body=body)))
-    program = backend.build_program(module, threads=2)
+    program = Compilation(module, threads=2, passes="").program
     (loop,) = [s for s in program.steps if isinstance(s, LoopStep)]
     split = any(isinstance(s, KernelStep) and s.chunks > 1 for s in loop.body)
     assert split == is_split

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.backend import build_program, compile_module
+from hlo.backend.compilation import Compilation
 from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.kernels.scan import scan_kernel
 from hlo.errors import HloError
@@ -241,14 +241,14 @@ def test_a_window_s_update_has_no_division() -> None:
       ROOT r = f32[40,37] dynamic-update-slice(x, u, i, i)
     }"""
     module = parse(text)
-    (kernel,) = build_program(module).kernels
+    (kernel,) = Compilation(module, passes="", threads=1).program.kernels
     assert "div" not in kernel.text
     assert "rem" not in kernel.text
     x = np.arange(40 * 37, dtype=np.float32).reshape(40, 37)
     u = -np.arange(20 * 21, dtype=np.float32).reshape(20, 21)
     for i in (-3, 0, 5, 16, 100):
         start = np.array(i, np.int32)
-        got = compile_module(module)(x, u, start)
+        got = Compilation(module, passes="").executable(x, u, start)
         np.testing.assert_array_equal(got, evaluate(module, x, u, start))
 
 
@@ -271,7 +271,7 @@ def test_results_that_differ_by_dimensions_of_one_are_all_written(ones: str, sou
       ROOT f = (f32[40,{ones}], f32[40]) fusion(p), kind=kInput, calls=fused }}""")
     given_array = np.arange(360 if given else 40, dtype=np.float32).reshape(-1, 40)
     argument = given_array if given else given_array[0]
-    wide, flat = compile_module(module)(argument)
+    wide, flat = Compilation(module, passes="").executable(argument)
     wanted = -argument.sum(axis=0) if given else -argument
     np.testing.assert_array_equal(np.asarray(flat), wanted)
     np.testing.assert_array_equal(np.asarray(wide).ravel(), wanted)

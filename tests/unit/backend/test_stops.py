@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.backend import build_program, emit_llvm
+from hlo.backend.compilation import Compilation
 from hlo.backend.entry import polling, watch_ir
 from hlo.backend.entry.loop_ir import nested
 from hlo.backend.ir.kernel import KernelSequence
@@ -103,7 +103,8 @@ def unpolled_loops(text: str) -> list[str]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_long_kernel_asks(name: str) -> None:
     module = hlo.optimize(hlo.parse(PROGRAMS[name]))
-    program = build_program(module, threads=2)
+    compilation = Compilation(module, threads=2, passes="")
+    program = compilation.program
     assert program.watched
     made = polling.with_polls(program)
     asked = 0
@@ -118,7 +119,7 @@ def test_every_long_kernel_asks(name: str) -> None:
             assert "call i32 @hlo_poll()" in kernel.text, step.instruction.name
             assert [x for text in texts for x in unpolled_loops(text)] == []
         asked += size < step.units or "@hlo_poll()" in kernel.text
-    whole = "\n".join(m.text for m in emit_llvm(program))
+    whole = "\n".join(m.text for m in compilation.ir)
     loops = name.startswith("while")
     assert asked or loops, "a long program has a long kernel"
     assert "call i32 @hlo_poll_step(" in whole
@@ -126,9 +127,9 @@ def test_every_long_kernel_asks(name: str) -> None:
 
 def test_short_programs_ask_nothing_and_keep_the_lock() -> None:
     text = "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  ROOT r = f32[] add(x, x)\n}"
-    program = build_program(hlo.parse(text))
-    assert not program.watched
-    assert "hlo_poll" not in "\n".join(m.text for m in emit_llvm(program))
+    made = Compilation(hlo.parse(text), passes="", threads=1)
+    assert not made.program.watched
+    assert "hlo_poll" not in "\n".join(m.text for m in made.ir)
 
 
 def ask_always(monkeypatch: pytest.MonkeyPatch, lines: int) -> None:

@@ -8,6 +8,7 @@ import hlo
 from hlo import driver
 from hlo.ir.graph import clone_module
 from hlo.passes.fusion import fusion
+from hlo.passes.manager import Manager
 
 DEAD = """HloModule m
 ENTRY e {
@@ -108,6 +109,6 @@ def test_a_convolution_that_is_finished_in_its_kernel_stays_fused() -> None:
 
 
 def _runs(module: hlo.Module) -> list:  # type: ignore[type-arg]
-    manager = driver.new_manager()
+    manager = Manager()
     driver.optimize(module, manager=manager)
     return manager.runs

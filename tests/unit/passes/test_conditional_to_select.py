@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.tools.inputs import made_up_inputs
 
 COMPUTATIONS = """HloModule m
@@ -67,7 +67,7 @@ def test_branches_are_selected(body: str) -> None:
     opcodes = {i.opcode for c in optimised.computations for i in c.instructions}
     assert "conditional" not in opcodes
     assert "while" not in opcodes
-    assert not backend.build_program(optimised).hosts
+    assert not Compilation(optimised, passes="", threads=1).program.hosts
     x, _ = made_up_inputs(module, "normal", 3)
     k = np.arange(-20, 20, dtype=np.int32) // 3
     expected = hlo.evaluate(module, x, k)

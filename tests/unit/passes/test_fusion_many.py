@@ -7,6 +7,7 @@ import pytest
 from hlo import driver
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.passes.manager import Manager
 from tests.support.growing_modules import FAMILIES
 
 
@@ -15,7 +16,7 @@ from tests.support.growing_modules import FAMILIES
 def test_all_readers_of_an_array_share_kernels(name: str, count: int) -> None:
     """Kernels that have as many results as they may are in no other's way."""
     module = driver.parse(FAMILIES[name].text(count))
-    optimized = driver.optimize(module, manager=driver.new_manager())
+    optimized = driver.optimize(module, manager=Manager())
     fusions = [i for i in optimized.entry.instructions if i.opcode == "fusion"]
     assert len(fusions) <= -(-count // 8) + 1
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.tools.inputs import made_up_inputs
 
 CONDITIONAL = """HloModule m
@@ -48,7 +48,7 @@ ENTRY e { x = s32[3,5] parameter(0)
 
 def check(text: str, seed: int = 0) -> None:
     module = hlo.parse(text)
-    assert not backend.build_program(hlo.optimize(module)).hosts
+    assert not Compilation(hlo.optimize(module), passes="", threads=1).program.hosts
     arguments = made_up_inputs(module, "ints", seed)
     expected = hlo.evaluate(module, *arguments)
     actual = hlo.compile(module, cache=False)(*arguments)

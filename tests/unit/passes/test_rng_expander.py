@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.passes.rng_expander import rng_expander
 from tests.support.growing_modules import computation
 from tests.support.growing_modules import module as program
@@ -30,7 +30,7 @@ def bits(x: np.ndarray) -> bytes:
 
 def check(text: str, *arguments: object, hosts: int = 0) -> object:
     module = hlo.parse(text)
-    assert len(backend.build_program(hlo.optimize(module)).hosts) == hosts
+    assert len(Compilation(hlo.optimize(module), passes="", threads=1).program.hosts) == hosts
     expected = hlo.evaluate(module, *arguments)
     actual = hlo.compile(module, cache=False, threads=2)(*arguments)
     pairs = zip(*((x if isinstance(x, tuple) else (x,)) for x in (actual, expected)), strict=True)
@@ -77,7 +77,7 @@ def test_normal_numbers_have_the_interpreters_bits(t: str) -> None:
 def test_normal_numbers_of_f64_agree_but_for_last_bits() -> None:
     """Two mathematical libraries differ there in log and cos."""
     module = hlo.parse(PAIR.format(t="f64", kind="normal"))
-    assert not backend.build_program(hlo.optimize(module)).hosts
+    assert not Compilation(hlo.optimize(module), passes="", threads=1).program.hosts
     given = np.float64(1), np.float64(2)
     pairs = zip(hlo.compile(module, cache=False)(*given), hlo.evaluate(module, *given), strict=True)  # type: ignore[call-overload]  # tuples
     for actual, expected in pairs:
@@ -152,7 +152,7 @@ def test_conditions_draw_before_each_iteration() -> None:
 
 def test_branches_carry_how_much_they_drew() -> None:
     module = hlo.parse(BRANCHES)
-    assert not backend.build_program(hlo.optimize(module)).hosts
+    assert not Compilation(hlo.optimize(module), passes="", threads=1).program.hosts
     run = hlo.compile(module, cache=False)
     for n in range(3):
         given = np.float32(1), np.float32(3), np.int32(n)

@@ -9,7 +9,6 @@ loaded, not SciPy's package of Python code around it, which takes ten times as l
 from __future__ import annotations
 
 import ctypes
-from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
@@ -64,4 +63,6 @@ def _extension() -> object:
                     module = module_from_spec(spec)
                     spec.loader.exec_module(module)
                     return module
-    return import_module(EXTENSION)
+    from scipy.linalg import cython_lapack  # type: ignore[import-untyped]  # Cython's
+
+    return cython_lapack

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.backend import emit_stage
+from hlo.driver import emit_stage
 from hlo.interpreter.evaluate import evaluate
 
 TYPES = {

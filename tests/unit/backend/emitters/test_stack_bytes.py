@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend.backend import build_program, emit_llvm
+from hlo.backend.compilation import Compilation
 from hlo.backend.entry import call_ir, pool_ir
 from hlo.interpreter.evaluate import evaluate
 from tests.support.stack_bytes import stack_bytes
@@ -127,7 +127,7 @@ PROGRAMS = {
 
 def functions(text: str, passes: str) -> Iterator[tuple[str, int]]:
     module = hlo.optimize(hlo.parse(text), passes)
-    for module_ir in emit_llvm(build_program(module, threads=2)):
+    for module_ir in Compilation(module, threads=2, passes="").ir:
         yield from stack_bytes(module_ir.text)
 
 
@@ -150,7 +150,7 @@ def test_what_does_not_fit_lies_in_scratch_memory() -> None:
     """The rows beyond a function's share of the stack are the thread's scratch memory's."""
     text = PROGRAMS["softmaxes"].replace("8,15000", "3,15000").replace("f32[8]", "f32[3]")
     module = hlo.parse(text)
-    program = build_program(module, threads=2)
+    program = Compilation(module, threads=2, passes="").program
     assert program.scratch_bytes >= 60_000
     p = np.linspace(-3, 3, 45000, dtype=np.float32).reshape(3, 15000)
     for threads in (1, 2):

@@ -2,7 +2,7 @@
 
 import hlo
 from hlo import driver
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.entry.loop_ir import MODULE_LINES, ShortLoop, loop_modules
 from hlo.backend.ir.kernel import Kernel
 from tests.support.llvm_text import function_of
@@ -62,7 +62,7 @@ ENTRY e { a = s32[] parameter(0)
 
 def test_two_loops_of_a_program_run_one_after_the_other() -> None:
     module = hlo.parse(COUNTS)
-    modules = backend.emit_llvm(backend.build_program(driver.optimize(module)))
+    modules = Compilation(driver.optimize(module), passes="", threads=1).ir
     defined = [s for m in modules for s in m.symbols if s.startswith("hlo_loop")]
     assert defined == ["hlo_loop_0", "hlo_loop_1"]
     assert driver.compile(module, cache=False)(1, 8) == 28

@@ -5,7 +5,7 @@ import pytest
 
 import hlo
 from hlo import driver
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.entry import llvm_ir
 from hlo.backend.ir import cutting
 from hlo.backend.ir.cutting import cut
@@ -110,7 +110,7 @@ def test_cut_kernels_compute_the_same_bits(monkeypatch, kind) -> None:
         monkeypatch.setattr(llvm_ir, "MOST_CUT", lines)
         monkeypatch.setattr(llvm_ir, "LEAST_CUT", lines)
         monkeypatch.setattr(cutting, "LEAST_LINES", 10)
-        modules = backend.emit_llvm(backend.build_program(optimised))
+        modules = Compilation(optimised, passes="", threads=1).ir
         counts.append(sum(m.text.count("define") for m in modules))
         results.append(np.asarray(driver.compile(module, cache=False)(*values)).view(np.uint8))
     assert counts[1] > counts[0]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hlo
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.linking import elf, jit
 from hlo.backend.linking.toolchain import host_target
 from hlo.driver import optimize
@@ -59,8 +59,8 @@ def expected(x: np.ndarray, text: str = CHAIN, mode: str = "strict") -> np.ndarr
 
 
 def test_kernels_share_a_table_and_one_function_fills_all() -> None:
-    program = backend.build_program(optimize(hlo.parse(TWO)))
-    text = "\n".join(m.text for m in backend.emit_llvm(program))
+    made = Compilation(optimize(hlo.parse(TWO)), passes="", threads=1)
+    program, text = made.program, "\n".join(m.text for m in made.ir)
     (table,) = set(re.findall(r"@hlo\.codes\.[0-9a-f]+\b", text))
     assert text.count(f"{table} = global [65540 x i16] zeroinitializer") == 1
     declared = ["".join(k.declarations).count(f"{table} = external") for k in program.kernels]
@@ -113,8 +113,8 @@ def test_tables_are_full_where_llvm_links(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.skipif(not elf.is_supported(), reason="our own loader")
 def test_nothing_can_write_to_a_full_table() -> None:
-    program = backend.build_program(optimize(hlo.parse(CHAIN)))
-    code = jit.Code(backend.objects(backend.emit_llvm(program), cache=False))
+    made = Compilation(optimize(hlo.parse(CHAIN)), passes="", threads=1, cache=False)
+    program, code = made.program, jit.Code(made.objects)
     (table,) = re.findall(r"@(hlo\.codes\.[0-9a-f]+) =", "".join(program.kernels[0].declarations))
     at = code.address(table)
     assert allowed(at) == "rw-"

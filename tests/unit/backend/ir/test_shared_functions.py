@@ -4,7 +4,7 @@ import numpy as np
 
 import hlo
 from hlo import driver
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.shared_functions import shared, shared_often
 from tests.support.llvm_text import function_of
@@ -67,7 +67,7 @@ ENTRY e {
 
 def test_a_program_calls_its_shared_functions() -> None:
     module = hlo.parse(TWO_USERS)
-    texts = [m.text for m in backend.emit_llvm(backend.build_program(driver.optimize(module)))]
+    texts = [m.text for m in Compilation(driver.optimize(module), passes="", threads=1).ir]
     defined = [
         line
         for t in texts
@@ -136,7 +136,7 @@ ENTRY e {
 
 def test_a_short_loop_calls_its_function_by_name() -> None:
     module = hlo.parse(SINES)
-    modules = backend.emit_llvm(backend.build_program(driver.optimize(module)))
+    modules = Compilation(driver.optimize(module), passes="", threads=1).ir
     (loop,) = [m for m in modules if m.optimised]
     assert "define internal <16 x float> @hlo.sin" not in loop.text
     x = np.linspace(-3, 1e10, 64, dtype=np.float32)

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 
 from hlo import driver
-from hlo.backend.backend import emit_stage
+from hlo.driver import emit_stage
 
 STACK = """HloModule m
 ENTRY e { x = bf16[20,1000] parameter(0)

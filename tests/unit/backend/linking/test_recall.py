@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hlo import cache, driver
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.linking import installing, recall
 from hlo.errors import HloErrors
 from hlo.parser.parse import parse
@@ -49,7 +49,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kept(text: str = TEXT) -> str:
     module = parse(text)
     key = installing.program_key(module)
-    np.testing.assert_array_equal(backend.compile_module(module, key=key)(X), WANTED)
+    made = Compilation(module, passes="")
+    made.keep(key)
+    np.testing.assert_array_equal(made.executable(X), WANTED)
     return key
 
 
@@ -72,7 +74,7 @@ module = parse(sys.stdin.read())
 executable = installing.recalled(module, installing.program_key(module))
 assert executable is not None
 assert executable(np.ones(3, np.float32)).tolist() == [1, 16, 81]
-backend = {"backend", "entry.llvm_ir", "planning.lowering"}
+backend = {"compilation", "entry.llvm_ir", "planning.lowering"}
 made = {"hlo.backend." + stage for stage in backend} | {"hlo.passes.manager"}
 assert not made & set(sys.modules), "a kept program needs no stage that makes code"
 """
@@ -128,7 +130,7 @@ def test_programs_with_host_steps_are_not_kept() -> None:
       ROOT r = (f32[3,2], f32[2]) custom-call(x), custom_call_target="Qr" }"""
     module = parse(text)
     key = installing.program_key(module)
-    backend.compile_module(module, key=key)
+    Compilation(module, passes="").keep(key)
     assert installing.recalled(module, key) is None
 
 

@@ -1,7 +1,7 @@
 """Which kernels threads claim from both ends: what they meet again, no streams."""
 
 import hlo
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.lowering import is_met_again
@@ -59,7 +59,7 @@ def test_arithmetic_hides_where_bytes_come_from() -> None:
 
 
 def test_a_split_kernel_in_a_loop_is_claimed_from_both_ends() -> None:
-    program = backend.build_program(optimize(hlo.parse(SINES), "default"), mode="strict", threads=2)
+    program = Compilation(optimize(hlo.parse(SINES), "default"), threads=2, passes="").program
     (loop,) = [s for s in program.steps if isinstance(s, LoopStep)]
     split = [s for s in loop.body if isinstance(s, KernelStep) and s.chunks > 1]
     assert split

@@ -1,7 +1,7 @@
 """Chunks of a split kernel: many, but for one whose chunks would each pack what units share."""
 
 import hlo
-from hlo.backend import backend
+from hlo.backend.compilation import Compilation
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.planning.lowering import chunks_of
@@ -39,9 +39,9 @@ def test_chunks_are_many_where_packing_is_little_or_each_unit_packs() -> None:
 
 
 def test_threads_pack_a_shared_factor_once_each() -> None:
-    program = backend.build_program(
-        optimize(hlo.parse(WEIGHTS_GRADIENT), "default"), mode="strict", threads=2
-    )
+    program = Compilation(
+        optimize(hlo.parse(WEIGHTS_GRADIENT), "default"), threads=2, passes=""
+    ).program
     steps = [s for s in program.steps if isinstance(s, KernelStep)]
     (product,) = [s for s in steps if program.kernels[s.kernel].packed_bytes]
     assert product.units > product.chunks == 2

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend import backend
-from hlo.backend.linking.compile import objects
-from hlo.backend.linking.tabulation import link_table
+from hlo.backend.compilation import Compilation
+from hlo.backend.linking.installing import link
 from hlo.backend.planning import lowering
 from hlo.backend.planning.program import KernelStep, Program
 from hlo.parser.parse import parse
@@ -52,28 +51,32 @@ def kernels(program: Program) -> list[KernelStep]:
 
 @pytest.mark.usefixtures("eager")
 def test_kernels_apart_are_one_region() -> None:
-    steps = kernels(backend.build_program(parse(updates(6)), threads=2))
+    steps = kernels(Compilation(parse(updates(6)), threads=2, passes="").program)
     assert len(steps) == 6
     assert {step.region for step in steps} == {1}
-    assert "region 1" in str(backend.build_program(parse(updates(6)), threads=2))
+    assert "region 1" in str(Compilation(parse(updates(6)), threads=2, passes="").program)
 
 
 @pytest.mark.usefixtures("eager")
 def test_a_kernel_alone_is_none() -> None:
-    assert not any(s.region for s in kernels(backend.build_program(parse(updates(1)), threads=2)))
-    assert not any(s.region for s in kernels(backend.build_program(parse(updates(6)), threads=1)))
+    assert not any(
+        s.region for s in kernels(Compilation(parse(updates(1)), threads=2, passes="").program)
+    )
+    assert not any(
+        s.region for s in kernels(Compilation(parse(updates(6)), threads=1, passes="").program)
+    )
 
 
 @pytest.mark.usefixtures("eager")
 def test_what_reads_anothers_result_waits_for_it() -> None:
-    program = backend.build_program(parse(CHAIN), threads=2)
+    program = Compilation(parse(CHAIN), threads=2, passes="").program
     by_name = {step.instruction.name: step.region for step in kernels(program)}
     assert by_name["a"] == 0 or by_name["a"] != by_name["b"]
     assert by_name["b"] == 0 or by_name["b"] != by_name["d"]
 
 
 def test_little_work_is_no_region() -> None:
-    program = backend.build_program(parse(updates(6)), threads=2)
+    program = Compilation(parse(updates(6)), threads=2, passes="").program
     assert not program.wakes_pool
     assert not any(step.region for step in kernels(program))
 
@@ -84,10 +87,9 @@ def test_little_work_is_no_region() -> None:
 def test_a_region_gives_the_bits_of_its_kernels(threads: int, count: int) -> None:
     module = parse(updates(count))
     values = [np.random.default_rng(n).random(SIZES[n]).astype(np.float32) for n in range(count)]
-    program = backend.build_program(module, threads=threads)
-    bodies = objects(backend.emit_llvm(program))
+    made = Compilation(module, threads=threads, passes="")
     for _ in range(20):
-        results = backend.link(module, link_table(program), bodies)(*values)
+        results = link(module, made.link_table, made.objects)(*values)
         assert isinstance(results, tuple)
         for value, result in zip(values, results, strict=True):
             assert result.tobytes() == np.sqrt(value).tobytes()

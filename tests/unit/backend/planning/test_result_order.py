@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.backend import build_program, compile_module
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.interpreter.evaluate import evaluate
 
@@ -54,7 +54,7 @@ def test_layouts_of_results(text: str) -> None:
         executable(x[::-1][::-1]),
         executable(x.copy(), donate=(0,)),
         executable.run_guarded(x),
-        compile_module(module)(x),
+        Compilation(module, passes="").executable(x),
     ):
         for a, b, shape in zip(leaves(found), wanted, shapes, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -72,4 +72,4 @@ def test_row_major_results_stay() -> None:
     text = TRANSPOSED.replace("{0,1}", "{1,0}")
     module = driver.parse(text)
     assert in_memory_order(module) is module
-    assert len(build_program(module).steps) == 1
+    assert len(Compilation(module, passes="", threads=1).program.steps) == 1

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.backend.backend import assign_buffers
-from hlo.backend.linking import toolchain
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning.cells import Branch, BufferPlan, Loop, Move, Node
 from hlo.backend.planning.schedule import schedule
 from hlo.interpreter.evaluate import evaluate
@@ -43,7 +42,7 @@ def copies(nodes: tuple[Node, ...]) -> int:
 
 
 def planned(text: str) -> BufferPlan:
-    return assign_buffers(schedule(parse(text)), toolchain.host_target())
+    return Compilation(parse(text), passes="").buffers
 
 
 def loop_copies(text: str) -> int:

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 import hlo
-from hlo.backend.backend import build_program
+from hlo.backend.compilation import Compilation
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
 from tests.support.contraction_harness import Compiled, target_of
 
@@ -158,5 +158,5 @@ ENTRY e {{
     calls = contraction_kernels(hlo.parse(text).entry.root, target_of()).calls
     assert len(calls) == len(kernels)
     assert [n for n, call in enumerate(calls) if call.when is not None] == held_back
-    program = str(build_program(hlo.parse(text), threads=1))
+    program = str(Compilation(hlo.parse(text), threads=1, passes="").program)
     assert program.count("conditional") == len(held_back)

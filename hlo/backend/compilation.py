@@ -1,0 +1,207 @@
+"""Compilation: a program on its way to machine code, a value with all stages in it.
+
+    module -> optimised -> static -> schedule -> buffers -> program -> link table, ir -> objects
+           -> executable
+
+Each stage is made once, when it or a later one is first asked for, on whichever thread. Whoever
+looks at a stage, times or prints it reads it here, so that what is shown is what runs. An
+executable knows nothing of its compilation, which goes when nobody asks it for anything more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from msgspec.structs import replace
+
+from hlo.backend.entry.llvm_ir import emit
+from hlo.backend.host import HostCalls
+from hlo.backend.interpreted import InterpretedExecutable
+from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.isa.target import Target
+from hlo.backend.linking import compile as code
+from hlo.backend.linking import recall, toolchain
+from hlo.backend.linking.installing import link, result_shape
+from hlo.backend.linking.link_table import LinkTable
+from hlo.backend.linking.tabulation import link_table
+from hlo.backend.padded import PaddedExecutable
+from hlo.backend.planning.buffers import assign
+from hlo.backend.planning.cells import BufferPlan
+from hlo.backend.planning.families import families
+from hlo.backend.planning.fitting import check_arrays, check_fits, check_host_arrays, check_windows
+from hlo.backend.planning.implementations import Implementations, implementations
+from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.program import Program
+from hlo.backend.planning.result_order import in_memory_order
+from hlo.backend.planning.schedule import Schedule, schedule
+from hlo.backend.refusals import check_runs, check_static
+from hlo.ir.graph import clone_module, reachable_computations
+from hlo.ir.module import Module
+from hlo.machine import Machine
+from hlo.once import Stage, lock
+from hlo.passes import recovery
+from hlo.passes.manager import Manager
+from hlo.passes.padding.boundary import Padded, static_program
+from hlo.passes.pipeline import parse_pipeline
+from hlo.runtime.executable import Executable
+from hlo.runtime.threads import thread_count
+
+Compiled = Executable | PaddedExecutable | InterpretedExecutable
+
+
+class Compilation:
+    """A verified module, how it is to be compiled, and what became of it so far.
+
+    passes: of a pipeline; "" leaves the module as it is. mode: "fast" runs its own pipeline instead
+    of the default, and with denormals as zeros. threads: at most so many (None: HLO_NUM_THREADS,
+    else what the process may use). machine: whose code it is; None: all that this one has.
+    cache: look for object code in this process's memory and on disk. manager: runs the passes, and
+    one that fails raises; without one it is left out, with a warning.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        *,
+        passes: str = "default",
+        mode: str = "strict",
+        threads: int | None = None,
+        machine: Machine | None = None,
+        cache: bool = True,
+        manager: Manager | None = None,
+    ) -> None:
+        self.module = module
+        self.passes = "fast" if (mode, passes) == ("fast", "default") else passes
+        self.mode = mode
+        self.threads = thread_count(threads)
+        self.machine = machine
+        self.cache = cache
+        self.manager = manager
+        self.left_out: tuple[str, ...] = ()  # passes that failed
+        self.lock = lock()
+
+    @Stage
+    def optimised(self) -> Module:
+        """A new module, its results in the order of memory."""
+        ordered = in_memory_order(self.module)
+        steps = parse_pipeline(self.passes)
+        if self.manager is None:
+            found = recovery.optimized(partial(clone_module, ordered), steps)
+            self.left_out = found.left_out
+            return found.module
+        module = clone_module(ordered)
+        self.manager.run(module, steps)
+        return module
+
+    @Stage
+    def padded(self) -> Padded | None:
+        """The program between padded parameters and cut results, of one that has such."""
+        return static_program(self.optimised) if self.optimised.has_dynamic_sizes else None
+
+    @Stage
+    def static(self) -> Module:
+        """The module that code is made for; HloError where sizes change at run time inside."""
+        if self.padded is not None:
+            return self.padded.module
+        check_static(self.optimised)
+        return self.optimised
+
+    @Stage
+    def target(self) -> Target:
+        """What kernels are written for."""
+        if self.machine is None:
+            return toolchain.host_target(self.mode)
+        return Target(self.machine, self.mode)
+
+    def with_target(self, target: Target) -> Compilation:
+        """The same program with kernels that are written for another target."""
+        other = Compilation(
+            self.module, passes=self.passes, mode=self.mode, threads=self.threads,
+            machine=self.machine, cache=self.cache, manager=self.manager,
+        )  # fmt: skip
+        vars(other).update(
+            optimised=self.optimised, static=self.static, schedule=self.schedule, target=target
+        )
+        return other
+
+    @Stage
+    def schedule(self) -> Schedule:
+        """The order of instructions."""
+        return schedule(self.static)
+
+    @Stage
+    def implementations(self) -> Implementations:
+        """The kernels of each instruction, which say what may work in place."""
+        return implementations(self.schedule, self.target, families)
+
+    @Stage
+    def buffers(self) -> BufferPlan:
+        """Which value has which bytes."""
+        return assign(self.schedule, self.implementations, self.target.machine)
+
+    @Stage
+    def program(self) -> Program:
+        """Steps on a table of addresses, for `threads` threads."""
+        return lower(self.buffers, self.threads, self.target.machine)
+
+    @Stage
+    def link_table(self) -> LinkTable:
+        """The program's addresses and constants; HloError for a constant that is left out."""
+        return link_table(self.program)
+
+    @Stage
+    def ir(self) -> tuple[IrModule, ...]:
+        """The program's LLVM modules."""
+        made = emit(self.program, flushed=self.target.isa.float_mode if self.is_fast else None)
+        return tuple(replace(m, machine=self.machine) for m in made) if self.machine else made
+
+    @property
+    def is_fast(self) -> bool:
+        return self.mode == "fast"
+
+    @Stage
+    def objects(self) -> Sequence[bytes]:
+        """One object file per module of IR."""
+        return code.objects(self.ir, cache=self.cache)
+
+    @Stage
+    def executable(self) -> Compiled:
+        """Machine code in this process, which is the machine that it is made for.
+
+        A program whose sizes change at run time elsewhere than at its boundary is left to the
+        reference. Raises HloErrors for what cannot run.
+        """
+        if self.machine is not None:
+            toolchain.check_runs_here(self.machine)
+        module = self.optimised
+        if self.padded is None and module.has_dynamic_sizes:
+            check_runs(i for c in reachable_computations(module) for i in c.instructions)
+            return InterpretedExecutable(module)
+        check_arrays(self.static)
+        check_windows(self.static)
+        hosts = self.program.hosts
+        check_runs(host.instruction for host in hosts)
+        check_fits(self.program)
+        check_host_arrays(hosts)
+        return self.linked(self.objects)
+
+    def linked(
+        self, objects: Sequence[bytes], counters: np.ndarray | None = None
+    ) -> Executable | PaddedExecutable:
+        """Object code of the program in this process. counters: a timed program's."""
+        host = HostCalls(self.program) if self.program.hosts else None
+        result = result_shape(self.module if self.padded is None else self.static)
+        made = link(self.static, self.link_table, objects, host, counters, result)
+        if self.padded is None:
+            return made
+        return PaddedExecutable(clone_module(self.module), self.padded, made)
+
+    def keep(self, key: str) -> None:
+        """Keep on disk what the module compiled to, under what `program_key` said of it.
+
+        Not of host steps, which are Python, nor of what a pass failed on.
+        """
+        if isinstance(self.executable, Executable) and not (self.left_out or self.program.hosts):
+            recall.store(key, self.link_table, self.objects)
