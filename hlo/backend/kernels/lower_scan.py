@@ -15,7 +15,8 @@ from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.functions import BEGIN, END
-from hlo.backend.ir.writer import Value, vector_of
+from hlo.backend.ir.values import counted
+from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import carried_of
 from hlo.backend.kernels.lower_scan_row import RowFold
 from hlo.backend.kernels.stored import store
@@ -99,12 +100,9 @@ class _Lowering:
         mask = None
         if across.tail is Tail.OVERLAPPING:
             start = w.intrinsic("llvm.smin", "i64", start, w.int(across.extent - lanes))
-        if across.tail is Tail.MASKED:
-            left = w.binary("sub", w.int(across.extent), start)
-            type = vector_of("i64", lanes)
-            counting = ", ".join(f"i64 {lane}" for lane in range(lanes))
-            wide = w.splat(left, lanes)
-            mask = w.compare("icmp slt", Value(f"<{counting}>", type), wide)
+        if across.tail is Tail.PREDICATED:
+            left = w.splat(w.binary("sub", w.int(across.extent), start), lanes)
+            mask = w.compare("icmp slt", counted("i64", lanes), left)
         return nest.variable(start, 0, across.extent - 1, lanes, mask)
 
     # -- along the dimension ---------------------------------------------------------------------

@@ -98,11 +98,13 @@ class ScanSchedule(Struct, frozen=True):
         """Its loops, as they are shown. leaf: the result's entry in the kernel's table."""
         value, dims = self.instruction.name, self.instruction.shape.dims
         fold = f"{reducer_of(self.instruction).name} of the one before and p0"
-        many = f", {self.side_by_side} side by side" if self.side_by_side > 1 else ""
+        many, lanes = self.side_by_side, self.parallel[-1].lanes
+        if many > 1:  # their lanes are in no axis that is shown
+            fold += f", in each of {lanes} lanes" * (lanes > 1) + f", {many} side by side"
         at = tuple(axis_name(k) for k, n in enumerate(self.extents) if n > 1)
-        body: tuple[Node, ...] = (Fill(value, fold + many), Store("result", leaf, at, value))
+        body: tuple[Node, ...] = (Fill(value, fold), Store("result", leaf, at, value))
         body = (Loop(self.along, body),)
-        shown = self.parallel if self.side_by_side == 1 else (self.folds,)
+        shown = self.parallel if many == 1 else (self.folds,)
         for axis in reversed([a for a in shown if a.extent > 1]):
             body = (Loop(axis, body),)
         nest = LoopNest((0,) * len(dims), dims, self.units, 0, self.units, body)
@@ -215,6 +217,6 @@ def _lanes_over(loop: int, extent: int, lanes: int) -> Axis:
     fewer than a vector, those past the end are masked.
     """
     lanes = lanes if extent > 1 else 1
-    more = Tail.OVERLAPPING if extent > lanes else Tail.MASKED
+    more = Tail.OVERLAPPING if extent > lanes else Tail.PREDICATED
     tail = more if extent % lanes else Tail.NONE
     return Axis(axis_name(loop), extent, Role.PARALLEL, lanes, lanes, tail, loop=loop)
