@@ -14,15 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from hlo.backend.backend import build_program, emit_llvm
 
+from hlo.backend.compilation import Compilation
 from hlo.backend.ir.ir_module import LAPACK
 from hlo.backend.linking import toolchain
 from hlo.backend.linking.installing import result_shape
 from hlo.backend.linking.link_table import LinkTable
-from hlo.backend.linking.tabulation import link_table
-from hlo.backend.planning.result_order import in_memory_order
-from hlo.driver import optimize
 from hlo.ir.module import Module
 from hlo.ir.shape import stored
 from hlo.machine import Machine
@@ -55,18 +52,16 @@ def run(
     """
     if module.attributes.get("input_output_alias"):
         return None
-    optimised = optimize(in_memory_order(module), passes)
-    program = build_program(optimised, mode=mode, threads=1, machine=machine)
-    modules = emit_llvm(program, mode=mode, machine=machine)
-    if program.hosts or any(LAPACK in m.text for m in modules):
+    made = Compilation(module, passes=passes, mode=mode, threads=1, machine=machine)
+    if made.program.hosts or any(LAPACK in m.text for m in made.ir):
         return None
-    table = link_table(program)
-    objects = [toolchain.object_code(m) for m in modules]
+    table = made.link_table
+    objects = [toolchain.object_code(m) for m in made.ir]
     shapes = [stored(leaf) for leaf in result_shape(module).leaves()]
     results = [np.full(s.size_bytes, 0x55, np.uint8) for s in shapes]
-    made = _executed(objects, b"".join(_job(table, [*flattened(tuple(arguments))], results)))
+    given = _executed(objects, b"".join(_job(table, [*flattened(tuple(arguments))], results)))
     ends = np.cumsum([r.nbytes for r in results]).tolist()
-    parts = (made[end - r.nbytes : end] for end, r in zip(ends, results, strict=True))
+    parts = (given[end - r.nbytes : end] for end, r in zip(ends, results, strict=True))
     pairs = zip(parts, shapes, strict=True)
     return [np.frombuffer(d, s.dtype.numpy).reshape(s.dims) for d, s in pairs if s.is_array]
 

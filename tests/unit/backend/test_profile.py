@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hlo.backend.compilation import Compilation
 from hlo.backend.profile import profile
 from hlo.parser.parse import parse
 
@@ -30,8 +31,12 @@ ENTRY e {
 }"""
 
 
+def as_written(threads: int | None = None) -> Compilation:
+    return Compilation(parse(TEXT, "loop.hlo"), passes="", threads=threads)
+
+
 def test_steps_are_counted_as_often_as_they_run() -> None:
-    found = profile(parse(TEXT, "loop.hlo"), np.full(64, 0.5, np.float32), repeats=3)
+    found = profile(as_written(), np.full(64, 0.5, np.float32), repeats=3)
     calls = {row.name: row.calls for row in found.rows if row.kind == "kernel"}
     assert calls["p"] == 7
     assert calls["y"] == 6
@@ -43,7 +48,7 @@ def test_steps_are_counted_as_often_as_they_run() -> None:
 
 
 def test_steps_stand_beside_what_the_machine_can_do() -> None:
-    found = profile(parse(TEXT, "loop.hlo"), np.full(64, 0.5, np.float32), threads=1, repeats=3)
+    found = profile(as_written(threads=1), np.full(64, 0.5, np.float32), repeats=3)
     limits = found.limits
     assert limits.threads == 1
     assert min(limits.read, limits.copied, limits.operations) > 1e8
