@@ -24,7 +24,7 @@ from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.reducers import reducer_results
 from hlo.ops.reduction import inputs_and_inits
 from hlo.ops.shape_rules import check_arrays, dims_agree, same_type, text
-from hlo.ops.table import Attr, Op
+from hlo.ops.table import Attr, Op, Trait, Way
 from hlo.ops.windows import (
     NO_WINDOW,
     check_walk,
@@ -55,6 +55,8 @@ class ReduceWindow(Op):
 
     opcode = "reduce-window"
     attrs: ClassVar = {"window": Attr(WINDOW, NO_WINDOW), "to_apply": Attr(COMPUTATION)}
+    traits = Trait.FUSES | Trait.APPLIES
+    way = Way.WINDOW
 
     @staticmethod
     def infer(*operands: Shape, window: Window, to_apply: ProgramShape) -> Shape:
@@ -156,6 +158,8 @@ class SelectAndScatter(Op):
         "select": Attr(COMPUTATION),
         "scatter": Attr(COMPUTATION),
     }
+    traits = Trait.APPLIES
+    way = Way.WINDOW
 
     @staticmethod
     def infer(

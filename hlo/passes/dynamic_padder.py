@@ -96,7 +96,6 @@ STEPS: dict[str, Step] = {
     "iota": moving.made_whole,
     "map": moving.elementwise,
     "opt-barrier": moving.same,
-    "optimization-barrier": moving.same,
     "pad": moving.pad,
     "parameter": moving.parameter,
     "reduce": folding.reduce,

@@ -16,10 +16,7 @@ from hlo.backend.loops.expression import tuple_index, unsupported
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import call_attributes
-
-# IEEE arithmetic in single instructions: a NaN in the result is an operand's, or the default one.
-_KEEPS_NANS = frozenset({"add", "subtract", "multiply", "divide", "sqrt"})
+from hlo.ops.table import Trait, call_attributes, has_trait
 
 
 def apply(
@@ -52,7 +49,7 @@ def apply(
         attributes,
     )
     if rounds and dtype.is_narrow_float and not is_exact(instruction, operands, kinds):
-        keeps = instruction.opcode in _KEEPS_NANS
+        keeps = has_trait(instruction, Trait.IEEE)
         result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
     return result
 
@@ -89,7 +86,7 @@ def inlined(
             order.pop()
         elif missing := [o for o in top.operands if o not in values]:
             order += missing
-        elif top.opcode in ("fusion", "call", "map"):
+        elif top.opcode == "map" or top.opcode in ("fusion", "call"):
             (callee,) = top.called_computations()
             operands = [values[o] for o in top.operands]
             inner = dict(zip(callee.parameters, operands, strict=True))

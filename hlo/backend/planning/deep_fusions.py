@@ -27,10 +27,9 @@ DEEPEST_PATH = 100
 
 # What a kernel looks through, without a step of its own.
 _LOOKED_THROUGH = frozenset({
-    "get-tuple-element", "tuple", "opt-barrier", "optimization-barrier", "domain",
-    "add-dependency", "fusion", "call",
+    "get-tuple-element", "tuple", "opt-barrier", "domain", "add-dependency",
+    "fusion", "call",
 })  # fmt: skip
-_LEAVES = frozenset({"parameter", "constant", "iota"})
 
 
 def without_deep_fusions(module: Module) -> Module:
@@ -77,9 +76,6 @@ def _depth(computation: Computation, known: dict[Computation, int]) -> int:
     """The most steps on a path to the root. Trees of elementwise ops are evaluated from a list."""
     reached: dict[Instruction, int] = {}
     for instruction in post_order(computation):
-        if instruction.opcode in _LEAVES:
-            reached[instruction] = 0
-            continue
         below = max((reached[o] + _step(instruction, o) for o in instruction.operands), default=0)
         if instruction.opcode == "fusion":
             below += known.get(_callee(instruction), 0)

@@ -6,6 +6,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Ints
 from hlo.ops.making import make
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.patterns.matching import has_one_user, ints, is_discrete, is_plain, is_splat
 from hlo.passes.rewriting import rewrite
 
@@ -28,7 +29,7 @@ def reduce_of_nothing(root: Instruction) -> Instruction | None:
     return make(root, "broadcast", root.operands[1], shape=root.shape, dimensions=())
 
 
-_IDEMPOTENT = frozenset({"and", "maximum", "minimum", "or"})
+_IDEMPOTENT = opcodes(Trait.IDEMPOTENT)
 
 
 @rewrite("reduce", operand="broadcast")
