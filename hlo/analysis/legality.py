@@ -59,11 +59,6 @@ def is_contraction(instruction: Instruction) -> bool:
     return way(instruction) is Way.CONTRACTION
 
 
-def usual_way(opcode: str) -> Way:
-    """How most instructions of an opcode are compiled; layouts and types decide for each."""
-    return OPS[opcode].way
-
-
 def is_forwarding(instruction: Instruction) -> bool:
     """Whether every leaf of the value is a leaf of an operand (or has no defined value)."""
     opcode = instruction.opcode
