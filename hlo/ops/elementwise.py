@@ -121,10 +121,10 @@ elementwise("log", 1, "ln x; 0 -> -inf, x < 0 -> NaN. Complex: cut on the negati
             complex_=widened(np.log), traits=Trait.STEADY, cost=Cost(21, 75))
 elementwise("log-plus-one", 1, "ln(1 + x), accurate near 0; -1 -> -inf, below NaN, -0 stays.",
             attrs=RA, ulp=2, real=transcendental(np.log1p),
-            complex_=widened(complexes.logarithm_plus_one), cost=Cost(40, 95))
+            complex_=widened(complexes.logarithm_plus_one), cost=Cost(60, 95))
 elementwise("logistic", 1, "1/(1 + e^-x).", attrs=RA, ulp=2,
             real=transcendental(reals.logistic), complex_=widened(complexes.logistic),
-            cost=Cost(40, 65))
+            cost=Cost(110, 65))
 elementwise("sqrt", 1, "The square root; -0 stays, x < 0 -> NaN. Complex: cut as log's.",
             attrs=RA, ulp=0.5, real=arithmetic(np.sqrt), complex_=widened(np.sqrt),
             traits=Trait.IEEE, cost=Cost(22, 19, divides=True))
@@ -132,34 +132,34 @@ elementwise("rsqrt", 1, "1/sqrt(x); 0 -> inf, -0 -> -inf, inf -> 0.", attrs=RA, 
             real=transcendental(reals.reciprocal_root),
             complex_=widened(complexes.reciprocal_root), cost=Cost(17, 45, divides=True))
 elementwise("cbrt", 1, "The real cube root, odd: cbrt(-8) = -2.", attrs=RA, ulp=2,
-            real=transcendental(np.cbrt), cost=Cost(40, 100))
+            real=transcendental(np.cbrt), cost=Cost(260, 100))
 elementwise("erf", 1, "The error function 2/sqrt(pi) int_0^x e^(-t^2) dt, odd; +-inf -> +-1.",
             attrs=RA, ulp=2, real=transcendental(reals.erf), cost=Cost(31, 55))
 elementwise("sine", 1, "sin x, full range reduction; +-inf -> NaN, -0 stays.", attrs=RA, ulp=1,
-            real=transcendental(np.sin), complex_=widened(complexes.sine), cost=Cost(40, 90))
+            real=transcendental(np.sin), complex_=widened(complexes.sine), cost=Cost(180, 90))
 elementwise("cosine", 1, "cos x, full range reduction; +-inf -> NaN.", attrs=RA, ulp=1,
-            real=transcendental(np.cos), complex_=widened(complexes.cosine), cost=Cost(40, 90))
+            real=transcendental(np.cos), complex_=widened(complexes.cosine), cost=Cost(170, 90))
 elementwise("tan", 1, "tan x, full range reduction; +-inf -> NaN, -0 stays.", attrs=RA, ulp=2,
-            real=transcendental(np.tan), complex_=widened(complexes.tangent), cost=Cost(40, 110))
+            real=transcendental(np.tan), complex_=widened(complexes.tangent), cost=Cost(230, 110))
 elementwise("sinh", 1, "Hyperbolic sine.", attrs=RA, ulp=2,
             real=transcendental(np.sinh), complex_=widened(complexes.hyperbolic_sine),
-            cost=Cost(40, 90))
+            cost=Cost(430, 90))
 elementwise("cosh", 1, "Hyperbolic cosine.", attrs=RA, ulp=2,
             real=transcendental(np.cosh), complex_=widened(complexes.hyperbolic_cosine),
-            cost=Cost(40, 90))
+            cost=Cost(320, 90))
 elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", attrs=RA, ulp=2,
             real=transcendental(np.tanh), complex_=widened(np.tanh), cost=Cost(34, 55))
 elementwise("asin", 1, "Inverse sine; |x| > 1 -> NaN.", attrs=RA, ulp=2,
-            real=transcendental(np.arcsin), complex_=widened(np.arcsin), cost=Cost(40, 90))
+            real=transcendental(np.arcsin), complex_=widened(np.arcsin), cost=Cost(260, 90))
 elementwise("acos", 1, "Inverse cosine; |x| > 1 -> NaN.", attrs=RA, ulp=2,
-            real=transcendental(np.arccos), complex_=widened(np.arccos), cost=Cost(40, 90))
+            real=transcendental(np.arccos), complex_=widened(np.arccos), cost=Cost(440, 90))
 elementwise("asinh", 1, "Inverse hyperbolic sine, odd.", attrs=RA, ulp=2,
-            real=transcendental(np.arcsinh), complex_=widened(np.arcsinh), cost=Cost(40, 120))
+            real=transcendental(np.arcsinh), complex_=widened(np.arcsinh), cost=Cost(910, 120))
 elementwise("acosh", 1, "Inverse hyperbolic cosine; x < 1 -> NaN.", attrs=RA, ulp=2,
-            real=transcendental(np.arccosh), complex_=widened(np.arccosh), cost=Cost(40, 120))
+            real=transcendental(np.arccosh), complex_=widened(np.arccosh), cost=Cost(750, 120))
 elementwise("atanh", 1, "Inverse hyperbolic tangent; +-1 -> +-inf, |x| > 1 -> NaN.",
             attrs=RA, ulp=2, real=transcendental(np.arctanh), complex_=widened(np.arctanh),
-            cost=Cost(40, 120))
+            cost=Cost(820, 120))
 
 elementwise("add", 2, "x + y; integers wrap, pred: or.", traits=RING | ARITHMETIC, ulp=0.5,
             pred=np.logical_or, integer=wrapping(np.add), real=arithmetic(np.add),
@@ -174,7 +174,7 @@ elementwise("divide", 2, "x / y. Integers toward zero, x/0 = -1 or all ones, MIN
             complex_=widened(complexes.divide), traits=Trait.IEEE, cost=Cost(18, 14, divides=True))
 elementwise("remainder", 2, "x - y trunc(x/y), the dividend's sign; integer x%0 = x; float fmod.",
             integer=integers.remainder, real=arithmetic(np.fmod), refused=COMPLEX,
-            traits=Trait.EXACT_IN_HALVES, cost=Cost(40, 60, divides=True))
+            traits=Trait.EXACT_IN_HALVES, cost=Cost(190, 60, divides=True))
 POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
 
     A negative y gives 1 for x = 1, (-1)^y for x = -1, and 0 for any other x, 0 included; an
@@ -186,7 +186,7 @@ POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
     """
 elementwise("power", 2, POWER,
             ulp=2, integer=integers.power, real=transcendental(np.power),
-            complex_=widened(complexes.power), cost=Cost(40, 150))
+            complex_=widened(complexes.power), cost=Cost(530, 150))
 elementwise("maximum", 2, "The larger; NaN if either is; +0 above -0; pred: or.", traits=EXTREME,
             pred=np.logical_or, integer=wrapping(np.maximum), real=reals.maximum,
             refused=COMPLEX, identity=least)
@@ -207,7 +207,7 @@ elementwise("shift-right-logical", 2, "Bits down, zeros in; 0 for y (unsigned) >
             integer=integers.shift_right_logical, refused=FLOAT_OR_COMPLEX)
 elementwise("atan2", 2, "The angle of x + iy for atan2(y, x), signed zeros as C's.", ulp=1.5,
             real=transcendental(np.arctan2), complex_=widened(complexes.arctangent2),
-            cost=Cost(40, 110))
+            cost=Cost(490, 110))
 elementwise("complex", 2, "x + iy without arithmetic. C6: f32 makes c64, f64 makes c128.",
             real=complexes.pair, result=_complex_of)
 elementwise("mulhi", 2, "The upper half of the double-width product.", traits=COMMUTATIVE,

@@ -100,8 +100,9 @@ class Way(Enum):
 class Cost(Struct, frozen=True):
     """What an element takes on this back end.
 
-    operations: in additions; measured as vector instructions for sixteen elements of f32. A chain
-    of ops on narrow floats is looked up in a table where these are more than a look-up takes.
+    operations: in additions of f32: vector instructions for sixteen elements, or what takes as
+    long, measured beside an exponential's 24 on an array that the nearest caches hold. A chain of
+    ops on narrow floats is looked up in a table where these are more than a look-up takes.
     latency: cycles from the operand to the result; 0 is one instruction's of the machine.
     divides: the divider does it, which works beside the other units.
     """
@@ -186,13 +187,14 @@ def enter(opcode: str, row: type[Op]) -> None:
     """Put a row into the table."""
     assert opcode not in OPS, f"two rows for {opcode}"
     if not hasattr(row, "way"):
-        row.way = next((way for trait, way in _WAYS if row.traits & trait), Way.HOST)
+        value = row.traits._value_
+        row.way = next((way for trait, way in _WAYS if value & trait._value_), Way.HOST)
     if not hasattr(row, "cost"):
-        moves = row.traits & (Trait.MOVEMENT | Trait.FREE)
-        row.cost = NOTHING if moves else ONE_OPERATION
+        row.cost = NOTHING if row.traits._value_ & _MOVES._value_ else ONE_OPERATION
     OPS[opcode] = row
 
 
+_MOVES = Trait.MOVEMENT | Trait.FREE
 _WAYS = (
     (Trait.CALLS, Way.CONTROL),
     (Trait.FREE, Way.FREE),
@@ -202,7 +204,8 @@ _WAYS = (
 
 def opcodes(traits: Trait) -> frozenset[str]:
     """Those of the rows with any of the traits."""
-    return frozenset(o for o, row in OPS.items() if row.traits & traits)
+    asked = traits._value_  # numbers: see has_trait
+    return frozenset(o for o, row in OPS.items() if row.traits._value_ & asked)
 
 
 def op(opcode: str) -> type[Op]:

@@ -29,7 +29,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.table import OPS, Trait, attribute, has_trait
 from hlo.ops.windows import trimmed
 
-_HEAVY_OPS = 10  # of what costs much, in additions
+_MOST_OPS = 10  # that one op counts for in a loop's work, in additions
 
 
 class Read(Struct, frozen=True):
@@ -107,8 +107,9 @@ class _Tracer:
     ) -> None:
         self.found.ops += 1
         chain = chain_to(self.expression, instruction)
-        is_heavy = chain is not None or OPS[instruction.opcode].cost.is_high
-        self.found.work.append((_HEAVY_OPS if is_heavy else 1, index))
+        cost = OPS[instruction.opcode].cost
+        is_heavy = chain is not None or cost.is_high
+        self.found.work.append((_MOST_OPS if chain else min(cost.operations, _MOST_OPS), index))
         if is_heavy:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
