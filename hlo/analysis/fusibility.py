@@ -24,7 +24,7 @@ MOVEMENT = opcodes(PLACES) & opcodes(Trait.MOVEMENT)
 FINISHING = opcodes(Trait.FINISHES)
 CONTRACTIONS = frozenset(o for o, row in OPS.items() if row.way is Way.CONTRACTION)
 _FUSIBLE = MOVEMENT | opcodes(Trait.FUSES)
-_SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
+SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 _CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
 
 
@@ -118,7 +118,7 @@ def is_padded(contraction: Instruction) -> bool:
 def is_scalar_code(computation: Computation) -> bool:
     """Whether a computation acts on scalars by elementwise ops only (a reducer, say)."""
     return all(
-        is_elementwise(i) or i.opcode == "copy" or i.opcode in _SCALAR_STRUCTURE
+        is_elementwise(i) or i.opcode == "copy" or i.opcode in SCALAR_STRUCTURE
         for i in computation.instructions
     ) and all(not i.shape.dims for i in computation.instructions)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hlo.analysis.call_budget import budget
+from hlo.analysis.fusibility import SCALAR_STRUCTURE
 from hlo.ir.computation import Computation
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
@@ -28,7 +29,6 @@ from hlo.passes.liveness import awaited
 
 # What may stand in a branch: cheap, and without an end or an effect to wait for.
 _PLAIN = Trait.ELEMENTWISE | Trait.REPEATS | Trait.REGROUPS
-_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 MOST_BRANCHES = 8
 
 
@@ -64,7 +64,7 @@ def _applied(module: Module) -> Iterator[Computation]:
 
 def is_plain(instruction: Instruction) -> bool:
     """Whether it is arithmetic on its operands' elements, or no operation at all."""
-    if has_trait(instruction, _PLAIN) or instruction.opcode in _STRUCTURE:
+    if has_trait(instruction, _PLAIN) or instruction.opcode in SCALAR_STRUCTURE:
         return True
     return instruction.opcode in ("copy", "bitcast-convert")
 

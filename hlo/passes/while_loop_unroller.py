@@ -8,6 +8,7 @@ and what the counter chooses (the rotations of a random number generator) become
 
 from __future__ import annotations
 
+from hlo.analysis.fusibility import SCALAR_STRUCTURE
 from hlo.analysis.loop_state import counter
 from hlo.ir.graph import callees_first, calls, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
@@ -26,7 +27,6 @@ _SMALL = 64  # elements of arrays that may be taken apart and put together
 
 _MOVES = opcodes(Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.JOINS) | {"copy"}
 _PLAIN = opcodes(Trait.ELEMENTWISE | Trait.REPEATS) | {"iota"}
-_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 
 
 def while_loop_unroller(module: Module) -> bool:
@@ -67,7 +67,7 @@ def _is_line(instruction: Instruction) -> bool:
         return False
     if instruction.opcode in _MOVES:
         return all(s.size <= _SMALL for s in (instruction.shape, *_shapes(instruction)))
-    return instruction.opcode in _PLAIN or instruction.opcode in _STRUCTURE
+    return instruction.opcode in _PLAIN or instruction.opcode in SCALAR_STRUCTURE
 
 
 def _shapes(instruction: Instruction) -> list[Shape]:

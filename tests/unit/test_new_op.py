@@ -130,7 +130,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / "hlo/backend/math/softplus.py").write_text(FUNCTION)
     table = copy / "hlo/backend/emitters/table.py"
     text = table.read_text().replace("\n\n\n", f"\n{IMPORT}\n\n", 1)
-    table.write_text(text.removesuffix("}\n") + LINE + "}\n")
+    table.write_text(text.replace(" = {\n", " = {\n" + LINE, 1))
     (copy / "tests/ops").mkdir()
     (copy / "tests/ops/softplus.hlo").write_text(CASES)
     return copy

@@ -44,18 +44,18 @@ class ByKind(Struct, frozen=True):
     half: str = ""
 
 
+# Of doubles that hold f32 numbers.
+_SHORT_EXPM1 = partial(complex_functions.expm1, exactly=False)
+_SHORT_LOGISTIC = partial(complex_functions.logistic, exactly=False)
+
+# fmt: off
 EMITTERS: dict[str, ByKind | Special] = {
-    "abs": ByKind(
-        real=Term.abs, integer=integers.magnitude, complex_=complex_numbers.magnitude, on_sign="and"
-    ),
-    "negate": ByKind(
-        real=Term.__neg__, integer=integers.negate, complex_=Complex.__neg__, on_sign="xor"
-    ),
-    "sign": ByKind(
-        real=floats.sign,
-        integer=integers.sign,
-        complex_=in_double("sign", complex_arithmetic.sign, short_complex.sign),
-    ),
+    "abs": ByKind(real=Term.abs, integer=integers.magnitude, complex_=complex_numbers.magnitude,
+        on_sign="and"),
+    "negate": ByKind(real=Term.__neg__, integer=integers.negate, complex_=Complex.__neg__,
+        on_sign="xor"),
+    "sign": ByKind(real=floats.sign, integer=integers.sign,
+        complex_=in_double("sign", complex_arithmetic.sign, short_complex.sign)),
     "not": ByKind(integer=integers.complement, pred=integers.complement),
     "popcnt": ByKind(integer=integers.popcnt),
     "count-leading-zeros": ByKind(integer=integers.count_leading_zeros),
@@ -67,26 +67,13 @@ EMITTERS: dict[str, ByKind | Special] = {
     "real": ByKind(real=floats.real, complex_=complex_numbers.real),
     "imag": ByKind(real=floats.imag, complex_=complex_numbers.imag),
     "exponential": ByKind(real=exp, complex_=in_double("exponential", complex_arithmetic.exp)),
-    "exponential-minus-one": ByKind(
-        real=expm1,
-        complex_=in_double(
-            "exponential-minus-one",
-            complex_functions.expm1,
-            partial(complex_functions.expm1, exactly=False),
-        ),
-    ),
+    "exponential-minus-one": ByKind(real=expm1,
+        complex_=in_double("exponential-minus-one", complex_functions.expm1, _SHORT_EXPM1)),
     "log": ByKind(real=log, complex_=in_double("log", complex_arithmetic.log)),
-    "log-plus-one": ByKind(
-        real=log1p, complex_=in_double("log-plus-one", complex_arithmetic.log1p)
-    ),
-    "logistic": ByKind(
-        real=logistic,
-        complex_=in_double(
-            "logistic",
-            complex_functions.logistic,
-            partial(complex_functions.logistic, exactly=False),
-        ),
-    ),
+    "log-plus-one": ByKind(real=log1p,
+        complex_=in_double("log-plus-one", complex_arithmetic.log1p)),
+    "logistic": ByKind(real=logistic,
+        complex_=in_double("logistic", complex_functions.logistic, _SHORT_LOGISTIC)),
     "sqrt": ByKind(real=Term.sqrt, complex_=in_double("sqrt", complex_arithmetic.sqrt)),
     "rsqrt": ByKind(real=rsqrt, complex_=in_double("rsqrt", complex_arithmetic.rsqrt)),
     "cbrt": ByKind(real=cbrt),
@@ -102,32 +89,17 @@ EMITTERS: dict[str, ByKind | Special] = {
     "asinh": ByKind(real=asinh, complex_=in_double("asinh", complex_functions.asinh)),
     "acosh": ByKind(real=acosh, complex_=in_double("acosh", complex_functions.acosh)),
     "atanh": ByKind(real=atanh, complex_=in_double("atanh", complex_functions.atanh)),
-    "add": ByKind(
-        real=Term.__add__,
-        integer=integers.arithmetic("add"),
-        pred=integers.arithmetic("or"),
-        complex_=Complex.__add__,
-        half="fadd",
-    ),
-    "multiply": ByKind(
-        real=Term.__mul__,
-        integer=integers.arithmetic("mul"),
-        pred=integers.arithmetic("and"),
-        complex_=Complex.__mul__,
-        half="fmul",
-    ),
-    "subtract": ByKind(
-        real=Term.__sub__, integer=integers.arithmetic("sub"), complex_=Complex.__sub__, half="fsub"
-    ),
-    "divide": ByKind(
-        real=Term.__truediv__,
-        integer=integers.divide,
-        complex_=in_double("divide", complex_arithmetic.divide, short_complex.divide),
-    ),
+    "add": ByKind(real=Term.__add__, integer=integers.arithmetic("add"),
+        pred=integers.arithmetic("or"), complex_=Complex.__add__, half="fadd"),
+    "multiply": ByKind(real=Term.__mul__, integer=integers.arithmetic("mul"),
+        pred=integers.arithmetic("and"), complex_=Complex.__mul__, half="fmul"),
+    "subtract": ByKind(real=Term.__sub__, integer=integers.arithmetic("sub"),
+        complex_=Complex.__sub__, half="fsub"),
+    "divide": ByKind(real=Term.__truediv__, integer=integers.divide,
+        complex_=in_double("divide", complex_arithmetic.divide, short_complex.divide)),
     "remainder": ByKind(real=remainder, integer=integers.remainder),
-    "power": ByKind(
-        real=power, integer=integers.power, complex_=in_double("power", complex_arithmetic.power)
-    ),
+    "power": ByKind(real=power, integer=integers.power,
+        complex_=in_double("power", complex_arithmetic.power)),
     "maximum": ByKind(real=maximum, integer=integers.maximum, pred=integers.arithmetic("or")),
     "minimum": ByKind(real=minimum, integer=integers.minimum, pred=integers.arithmetic("and")),
     "and": ByKind(integer=integers.arithmetic("and"), pred=integers.arithmetic("and")),
@@ -148,3 +120,4 @@ EMITTERS: dict[str, ByKind | Special] = {
     "stochastic-convert": specials.stochastic_convert,
     "copy": specials.copy,
 }
+# fmt: on
