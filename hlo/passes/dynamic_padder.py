@@ -14,13 +14,13 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.ir import dtype as dt
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.custom_call import IDENTITIES
 from hlo.ops.making import make
-from hlo.ops.table import OPS, Trait
 from hlo.passes.padding import control, folding, indexing, moving, ordering, packing
 from hlo.passes.padding.scope import Scope, Step, UnsupportedError, flattened
 
@@ -66,11 +66,7 @@ def _step(instruction: Instruction) -> Step | None:
     opcode = instruction.opcode
     if opcode == "custom-call":
         return CALLS.get(str(instruction.get("custom_call_target")))
-    return STEPS.get(opcode) or (moving.elementwise if _is_elementwise(opcode) else None)
-
-
-def _is_elementwise(opcode: str) -> bool:
-    return opcode in OPS and bool(OPS[opcode].traits & Trait.ELEMENTWISE)
+    return STEPS.get(opcode) or (moving.elementwise if is_elementwise(instruction) else None)
 
 
 STEPS: dict[str, Step] = {

@@ -8,6 +8,7 @@ from hlo.backend.emitters import constants, elementwise
 from hlo.backend.emitters import half_arithmetic as by_halves
 from hlo.backend.emitters import uniform_division as by_one
 from hlo.backend.emitters.exactness import is_exact
+from hlo.backend.emitters.table import EMITTERS
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
@@ -116,7 +117,7 @@ def _inlined_one(
             instruction.shape.size == 1
         ):
             return operands[0]
-    if not elementwise.supported(instruction.opcode) or instruction.shape.dims:
+    if instruction.opcode not in EMITTERS or instruction.shape.dims:
         raise unsupported(instruction, "in a computation on scalars")
     kinds = [o.shape.dtype for o in instruction.operands]
     flat = [o[0] for o in operands]

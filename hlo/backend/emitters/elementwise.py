@@ -47,11 +47,6 @@ def emit(
     return found
 
 
-def supported(opcode: str) -> bool:
-    """Whether `emit` knows the opcode for some type."""
-    return opcode in EMITTERS
-
-
 def _note_sign(opcode: str, x: Term, dtype: DType, found: Value) -> None:
     """The code of what has another sign bit: NaNs keep their other bits."""
     code = x.w.noted(x.value, dtype.name)

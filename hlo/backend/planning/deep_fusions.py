@@ -14,12 +14,11 @@ Does not know: kernels, LLVM.
 from __future__ import annotations
 
 from hlo.analysis.block_size import is_blocked
-from hlo.analysis.fusibility import is_wide_concatenate
+from hlo.analysis.fusibility import is_elementwise, is_wide_concatenate
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls, clone_module, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.table import OPS, Trait
 
 # Steps from an op to an operand that is evaluated inside it. The pass `fusion` makes none so deep:
 # its fusions have fewer members.
@@ -87,9 +86,5 @@ def _step(instruction: Instruction, operand: Instruction) -> int:
     """Whether evaluating the operand goes a step deeper."""
     if instruction.opcode in _LOOKED_THROUGH:
         return 0
-    is_tree = _is_elementwise(instruction) and _is_elementwise(operand)
+    is_tree = is_elementwise(instruction) and is_elementwise(operand)
     return int(not (is_tree and instruction.shape.dims == operand.shape.dims))
-
-
-def _is_elementwise(instruction: Instruction) -> bool:
-    return bool(OPS[instruction.opcode].traits & Trait.ELEMENTWISE)
