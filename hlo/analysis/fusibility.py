@@ -15,30 +15,17 @@ from hlo.ir.dtype import DType
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import OPS, Trait, has_trait
+from hlo.ops.table import OPS, PLACES, Trait, Way, has_trait, opcodes
 
 _MOST_JOINED = 64  # operands of a concatenate that are a loop nest each
 _MOST_SEARCHED = 64  # instructions behind a producer
-# Ops that say where an element comes from and compute nothing.
-MOVEMENT = frozenset(
-    {
-        "broadcast", "reshape", "transpose", "reverse", "slice", "concatenate", "pad", "gather",
-        "dynamic-slice", "dynamic-update-slice", "copy", "bitcast",
-    }
-)  # fmt: skip
-_OTHERS = frozenset({"iota", "constant", "parameter", "reduce", "map", "reduce-window", "tuple"})
+MOVEMENT = opcodes(PLACES) & opcodes(Trait.MOVEMENT)
 # What an output fusion may hold beside elementwise ops.
-FINISHING = frozenset({"broadcast", "reshape", "copy", "constant", "iota", "slice", "transpose"})
-CONTRACTIONS = frozenset({"dot", "convolution"})
+FINISHING = opcodes(Trait.FINISHES)
+CONTRACTIONS = frozenset(o for o, row in OPS.items() if row.way is Way.CONTRACTION)
+_FUSIBLE = MOVEMENT | opcodes(Trait.FUSES)
+SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 _CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
-
-# Rough cost of one element beside an addition: a polynomial, a division, a slow path.
-_HEAVY = {
-    "divide": 4, "sqrt": 4, "rsqrt": 4, "remainder": 10, "exponential": 10, "logistic": 14,
-    "log": 12, "log-plus-one": 14, "exponential-minus-one": 14, "tanh": 16, "erf": 20, "sine": 16,
-    "cosine": 16, "tan": 24, "power": 30, "atan2": 24, "cbrt": 20, "sinh": 20, "cosh": 20,
-    "asin": 20, "acos": 20, "asinh": 24, "acosh": 24, "atanh": 24,
-}  # fmt: skip
 
 
 def is_elementwise(instruction: Instruction) -> bool:
@@ -55,7 +42,7 @@ def is_fusible(instruction: Instruction) -> bool:
         return False  # bytes regrouped, not elements moved
     if is_wide_concatenate(instruction):
         return False
-    if opcode in MOVEMENT or opcode in _OTHERS:
+    if opcode in _FUSIBLE:
         return all(is_scalar_code(c) for c in instruction.called_computations())
     return is_elementwise(instruction)
 
@@ -131,8 +118,7 @@ def is_padded(contraction: Instruction) -> bool:
 def is_scalar_code(computation: Computation) -> bool:
     """Whether a computation acts on scalars by elementwise ops only (a reducer, say)."""
     return all(
-        is_elementwise(i)
-        or i.opcode in ("parameter", "constant", "tuple", "get-tuple-element", "copy")
+        is_elementwise(i) or i.opcode == "copy" or i.opcode in SCALAR_STRUCTURE
         for i in computation.instructions
     ) and all(not i.shape.dims for i in computation.instructions)
 
@@ -144,10 +130,7 @@ def is_wide_concatenate(instruction: Instruction) -> bool:
 
 def op_cost(instruction: Instruction) -> int:
     """Arithmetic of one result element, in additions; 0 for movement."""
-    opcode = instruction.opcode
-    if opcode in MOVEMENT or opcode in ("constant", "iota", "parameter"):
-        return 0
-    weight = _HEAVY.get(opcode, 1)
+    weight = OPS[instruction.opcode].cost.operations
     dtype = instruction.shape.dtype
     return weight * _width(dtype) if instruction.shape.is_array else weight
 

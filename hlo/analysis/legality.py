@@ -9,8 +9,6 @@ Does not know: buffers, LLVM.
 
 from __future__ import annotations
 
-from enum import Enum
-
 from hlo.analysis.block_size import is_blocked
 from hlo.analysis.fusibility import contraction_of, is_wide_concatenate
 from hlo.analysis.leaves import leaf_element, leaf_offset
@@ -18,59 +16,11 @@ from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.lapack import FAMILIES as LAPACK
-from hlo.ops.table import OPS, Trait, attribute
+from hlo.ops.table import OPS, Trait, Way, attribute, has_trait, opcodes
 
-
-class Way(Enum):
-    """How an instruction is compiled."""
-
-    FREE = "free"  # its value is (part of) an operand's, a constant's or an argument's bytes
-    CONTROL = "control"  # while, conditional, call: native control flow
-    STAGED = "staged"
-    JOINED = "joined"  # a concatenate of very many operands
-    CONTRACTION = "contraction"
-    SORT = "sort"
-    SCATTER = "scatter"
-    WINDOW = "window"
-    FACTOR = "factor"
-    FOURIER = "fourier"
-    BLOCKED = "blocked"  # a fusion of whole kernels
-    HOST = "host"  # the reference's evaluate, called back from the run
-
-
-CONTROL = frozenset({"while", "conditional", "call", "async-start"})
-SOURCES = frozenset({"parameter", "constant", "after-all", "partition-id", "replica-id"})
-FORWARDING = frozenset(
-    {
-        "add-dependency", "async-done", "async-update", "bitcast", "copy", "copy-done",
-        "copy-start", "domain", "get-tuple-element", "opt-barrier", "optimization-barrier",
-        "reshape", "tuple",
-    }
-)  # fmt: skip
-SOMETIMES = frozenset(
-    {"bitcast-convert", "broadcast", "concatenate", "convert", "custom-call", "slice", "transpose"}
-)
-FAMILIES = {
-    "dot": Way.CONTRACTION,
-    "convolution": Way.CONTRACTION,
-    "sort": Way.SORT,
-    "topk": Way.SORT,
-    "scatter": Way.SCATTER,
-    "select-and-scatter": Way.WINDOW,
-    "reduce-window": Way.WINDOW,
-    "cholesky": Way.FACTOR,
-    "triangular-solve": Way.FACTOR,
-    "fft": Way.FOURIER,
-}
-# Opcodes outside the elementwise and movement rows that the staged family makes loops of.
-STAGED = frozenset(
-    {
-        "fusion", "broadcast", "iota", "transpose", "reverse", "slice", "concatenate", "pad",
-        "reduce", "gather", "dynamic-slice", "dynamic-update-slice", "rng-bit-generator", "map",
-        "select", "clamp", "compare", "convert", "bitcast-convert", "reduce-precision", "complex",
-        "bitcast",
-    }
-)  # fmt: skip
+CONTROL = frozenset(o for o, row in OPS.items() if row.way is Way.CONTROL)
+SOURCES = opcodes(Trait.SOURCE)
+FORWARDING = frozenset(o for o, row in OPS.items() if row.way is Way.FREE) - SOURCES
 # Custom calls that are the identity on one CPU device (OP_SEMANTICS_CONTROL.md 5.4).
 IDENTITY_TARGETS = frozenset(
     {
@@ -80,15 +30,6 @@ IDENTITY_TARGETS = frozenset(
         "ShardBarrierFrom", "ShardBarrierTo", "SetBound",
     }
 )  # fmt: skip
-# Collectives whose result on one device is their operands.
-COLLECTIVES = frozenset(
-    {
-        "all-gather", "all-gather-start", "all-gather-done", "all-reduce", "all-reduce-start",
-        "all-reduce-done", "all-to-all", "collective-broadcast", "collective-permute",
-        "collective-permute-start", "collective-permute-done", "reduce-scatter",
-    }
-)  # fmt: skip
-
 # LAPACK's calls: kernels of our own, or of SciPy's library.
 MATRIX_TARGETS = frozenset(
     f"lapack_{letter}{name}_ffi" for letters, name, _, _ in LAPACK for letter in letters
@@ -97,7 +38,7 @@ MATRIX_TARGETS = frozenset(
 
 def way(instruction: Instruction) -> Way:
     """How the instruction is compiled, unless its family declines (then on the host)."""
-    usual = usual_way(instruction.opcode)
+    usual = OPS[instruction.opcode].way
     if usual is Way.CONTROL or instruction.opcode in SOURCES:
         return usual
     if is_forwarding(instruction):
@@ -110,9 +51,7 @@ def way(instruction: Instruction) -> Way:
         return Way.BLOCKED
     if is_wide_concatenate(instruction):
         return Way.JOINED
-    if usual is not Way.FREE:
-        return usual
-    return Way.STAGED if instruction.opcode in STAGED else Way.HOST
+    return Way.STAGED if usual is Way.FREE else usual
 
 
 def is_contraction(instruction: Instruction) -> bool:
@@ -120,30 +59,14 @@ def is_contraction(instruction: Instruction) -> bool:
     return way(instruction) is Way.CONTRACTION
 
 
-def usual_way(opcode: str) -> Way:
-    """How most instructions of an opcode are compiled; layouts and types decide for each."""
-    if opcode in CONTROL:
-        return Way.CONTROL
-    if opcode in SOURCES or opcode in FORWARDING:
-        return Way.FREE
-    if opcode in FAMILIES:
-        return FAMILIES[opcode]
-    return Way.STAGED if opcode in STAGED or _is_elementwise(opcode) else Way.HOST
-
-
-def _is_elementwise(opcode: str) -> bool:
-    row = OPS.get(opcode)
-    return row is not None and bool(row.traits & Trait.ELEMENTWISE)
-
-
 def is_forwarding(instruction: Instruction) -> bool:
     """Whether every leaf of the value is a leaf of an operand (or has no defined value)."""
     opcode = instruction.opcode
     if opcode in FORWARDING:
         return opcode != "bitcast" or bitcast_keeps_order(instruction)
-    if opcode in COLLECTIVES:
+    if has_trait(instruction, Trait.COLLECTIVE):
         return _stays_on_device(instruction)
-    if opcode not in SOMETIMES or not instruction.operands:
+    if not instruction.operands:
         return False
     operand, shape = instruction.operands[0].shape, instruction.shape
     match opcode:

@@ -7,12 +7,11 @@ from msgspec import Struct
 from hlo.analysis.selections import is_symmetric_selection, ordering_index
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import Trait, opcodes
 
-# Associative and commutative up to rounding; the second column: f(x, x) = x.
-_KNOWN = {
-    "add": False, "multiply": False, "maximum": True, "minimum": True, "and": True, "or": True,
-    "xor": False,
-}  # fmt: skip
+# Also commutative, up to rounding.
+_ASSOCIATIVE, _IDEMPOTENT = opcodes(Trait.ASSOCIATIVE), opcodes(Trait.IDEMPOTENT)
+_TAKING_ONE = opcodes(Trait.TAKES_ONE)
 
 
 class Reducer(Struct, frozen=True):
@@ -37,7 +36,7 @@ class Reducer(Struct, frozen=True):
     @property
     def selects(self) -> bool:
         """Whether a result is one of the elements, hence needs no rounding."""
-        return bool(self.opcodes) and set(self.opcodes) <= {"maximum", "minimum"}
+        return bool(self.opcodes) and _TAKING_ONE.issuperset(self.opcodes)
 
     @property
     def name(self) -> str:
@@ -59,16 +58,14 @@ def reducer_of(instruction: Instruction) -> Reducer:
     count = len(parameters) // 2
     opcodes = tuple(r.opcode for r in results)
     plain = all(
-        r.opcode in _KNOWN and set(r.operands) == {parameters[k], parameters[count + k]}
+        r.opcode in _ASSOCIATIVE and set(r.operands) == {parameters[k], parameters[count + k]}
         for k, r in enumerate(results)
     )
     if plain:
-        idempotent = all(_KNOWN[o] for o in opcodes)
-        kinds = [r.shape.dtype for r in results]
         # add and multiply of pred are or and and.
-        idempotent = idempotent or all(
-            _KNOWN[o] or (k.is_pred and o in ("add", "multiply"))
-            for o, k in zip(opcodes, kinds, strict=True)
+        idempotent = all(
+            r.opcode in _IDEMPOTENT or (r.shape.dtype.is_pred and r.opcode in ("add", "multiply"))
+            for r in results
         )
         return Reducer(computation, opcodes, reassociates=True, idempotent=idempotent)
     if is_symmetric_selection(computation):

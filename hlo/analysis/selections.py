@@ -24,13 +24,11 @@ import numpy as np
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import OPS, attribute, call_attributes
+from hlo.ops.table import OPS, Trait, attribute, call_attributes, opcodes
 
 Pairs = list[np.ndarray]  # of one table: a column of values and one of indices
 
-_LOGIC = frozenset(
-    {"compare", "select", "and", "or", "not", "tuple", "parameter", "maximum", "minimum"}
-)
+_LOGIC = opcodes(Trait.CHOOSES) | {"tuple", "parameter"}
 _known: dict[object, bool] = {}  # a computation's form -> what its table says
 
 

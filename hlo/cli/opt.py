@@ -6,7 +6,6 @@ import click
 from msgspec import Struct
 
 from hlo import driver
-from hlo.analysis.legality import usual_way
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
 from hlo.cli.reading import read_module, reads_input
@@ -15,7 +14,6 @@ from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from hlo.ops.listing import op_table
-from hlo.ops.table import OPS
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
 from hlo.passes.manager import Manager
 from hlo.passes.rewriting import RULES
@@ -75,7 +73,7 @@ def rule_list() -> str:
 
 def listing(kind: str) -> str:
     """The text of one of the --list-... flags."""
-    lists = {"passes": pass_list, "ops": op_list, "rules": rule_list, "machines": machine_list}
+    lists = {"passes": pass_list, "ops": op_table, "rules": rule_list, "machines": machine_list}
     return lists[kind]()
 
 
@@ -94,11 +92,6 @@ def machine_list() -> str:
         rows.append(f"  caches of {caches}, lines of {machine.line_bytes} bytes")
         rows.append(f"  {' '.join(sorted(machine.features))}")
     return "\n".join(rows) + "\n"
-
-
-def op_list() -> str:
-    """The op table with the way in which the backend compiles each opcode."""
-    return op_table({opcode: usual_way(opcode).value for opcode in OPS})
 
 
 @click.command("transform")

@@ -8,7 +8,6 @@ import inspect
 import click
 
 from hlo import ops  # noqa: F401  # fills the op table
-from hlo.analysis.legality import usual_way
 from hlo.cli.terminal import tell
 from hlo.error_codes import CODES
 from hlo.errors import HloError
@@ -41,7 +40,7 @@ def _pages(topic: str) -> list[str]:
     if topic in CODES:
         pages.append(f"error[{topic}]\n{CODES[topic]}")
     if topic in OPS:
-        pages.append(explain_op(topic, usual_way(topic).value))
+        pages.append(explain_op(topic))
     name = canonical_name(topic)
     if name is not None:
         pages.append(f"pass {name}\n{inspect.getdoc(CATALOGUE[name])}")

@@ -222,7 +222,6 @@ CASES: dict[str, Cases] = {
     "gather": _gather,
     "copy": _same,
     "opt-barrier": _same,
-    "optimization-barrier": _same,
     "domain": _same,
     "add-dependency": _same,
 }

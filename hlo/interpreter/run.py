@@ -324,7 +324,7 @@ def _problem(leaf: Shape) -> str:
 
 def _makes(instruction: Instruction) -> bool:
     """Whether the value is made here, and not handed on."""
-    return instruction.opcode not in ("parameter", "tuple", "get-tuple-element", "constant")
+    return instruction.opcode not in SCALAR_STRUCTURE
 
 
 def out_of_memory(instruction: Instruction) -> HloError:

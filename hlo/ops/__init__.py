@@ -6,6 +6,7 @@ from hlo.ops import (  # noqa: F401  # each module enters its rows
     control,
     conversion,
     convolution,
+    copying,
     custom_call,
     device_ids,
     dynamic,

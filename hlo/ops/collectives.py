@@ -103,6 +103,7 @@ class AllGatherStart(Op):
     attrs: ClassVar = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+    done = "all-gather-done"
     takes_shape = True
     takes_context = True
 
@@ -156,7 +157,7 @@ class AllReduce(Op):
     opcode = "all-reduce"
     attrs: ClassVar = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **TO_APPLY}
     inferable = False
-    traits = Trait.COLLECTIVE
+    traits = Trait.COLLECTIVE | Trait.APPLIES
     takes_context = True
 
     @staticmethod
@@ -214,7 +215,8 @@ class AllReduceStart(Op):
     opcode = "all-reduce-start"
     attrs: ClassVar = AllReduce.attrs
     inferable = False
-    traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+    traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT | Trait.APPLIES
+    done = "all-reduce-done"
     takes_context = True
     infer = AllReduce.infer
     check = AllReduce.check

@@ -18,7 +18,7 @@ from hlo.ops.extents import cut_pairs
 from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.products import product
 from hlo.ops.shape_rules import Ints, braces, check_arrays, dims_agree, higher_precision, text
-from hlo.ops.table import Attr, Op
+from hlo.ops.table import Attr, Op, Trait, Way
 
 Array = np.ndarray
 
@@ -64,6 +64,7 @@ class Dot(Op):
     opcode = "dot"
     arity = 2
     attrs: ClassVar = {**DOT_DIMENSIONS, **HINTS}
+    way = Way.CONTRACTION
     takes_shape = True
 
     @staticmethod
@@ -188,6 +189,7 @@ class RaggedDot(Op):
         "rhs_group_dims": Attr(INTS, ()),
         "operand_precision": Attr(OPERAND_PRECISION, ()),
     }
+    traits = Trait.EXPANDED
     takes_shape = True
 
     @staticmethod
@@ -362,6 +364,7 @@ class ScaledDot(Op):
     opcode = "scaled-dot"
     arity = 4
     attrs: ClassVar = {**DOT_DIMENSIONS, **HINTS}
+    traits = Trait.EXPANDED
     takes_shape = True
 
     @staticmethod

@@ -22,7 +22,7 @@ from hlo.ops.callee import Callee
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
 from hlo.ops.shape_rules import text
-from hlo.ops.table import REQUIRED, Attr, Op, Trait
+from hlo.ops.table import REQUIRED, Attr, Op, Trait, Way
 
 Array = np.ndarray
 BRANCH = Attr(COMPUTATION, None, "given")
@@ -33,7 +33,7 @@ class Parameter(Op):
 
     opcode = "parameter"
     arity = 0
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.SOURCE | Trait.FUSES | Trait.CARRIES | Trait.BUFFERS
     inferable = False
     takes_shape = True
 
@@ -47,7 +47,7 @@ class Constant(Op):
 
     opcode = "constant"
     arity = 0
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.SOURCE | Trait.FINISHES | Trait.FUSES
     inferable = False
     takes_shape = True
 
@@ -60,7 +60,7 @@ class Tuple(Op):
     """(x0, x1, ...): any values, none too."""
 
     opcode = "tuple"
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.FUSES | Trait.CARRIES | Trait.BUFFERS
 
     @staticmethod
     def infer(*operands: Shape) -> Shape:
@@ -77,7 +77,7 @@ class GetTupleElement(Op):
     opcode = "get-tuple-element"
     arity = 1
     attrs: ClassVar = {"index": Attr(INT64, REQUIRED, "always")}
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.CARRIES | Trait.BUFFERS
 
     @staticmethod
     def infer(operand: Shape, *, index: int) -> Shape:
@@ -97,7 +97,7 @@ class AfterAll(Op):
     """A token after all operands. C1 (ours): the operands are tokens."""
 
     opcode = "after-all"
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.SOURCE
 
     @staticmethod
     def infer(*operands: Shape) -> Shape:
@@ -118,7 +118,7 @@ class AddDependency(Op):
 
     opcode = "add-dependency"
     arity = 2
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.SAME_PLACE | Trait.SAME_LAYOUT
 
     @staticmethod
     def infer(operand: Shape, token: Shape) -> Shape:
@@ -140,7 +140,7 @@ class OptBarrier(Op):
 
     opcode = "opt-barrier"
     arity = 1
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.SAME_PLACE | Trait.CARRIES | Trait.SAME_LAYOUT
     inferable = False
 
     @staticmethod
@@ -158,7 +158,7 @@ class Domain(Op):
     opcode = "domain"
     arity = 1
     attrs: ClassVar = {"domain": Attr(DOMAIN, REQUIRED, "always")}
-    traits = Trait.FREE
+    traits = Trait.FREE | Trait.SAME_PLACE | Trait.CARRIES | Trait.SAME_LAYOUT
 
     @staticmethod
     def infer(operand: Shape, *, domain: object) -> Shape:
@@ -192,7 +192,7 @@ class Call(Op):
 
     opcode = "call"
     attrs: ClassVar = {"is_composite": Attr(BOOL, False), "to_apply": Attr(COMPUTATION)}
-    traits = Trait.CALLS
+    traits = Trait.CALLS | Trait.CARRIES | Trait.BUFFERS
 
     @staticmethod
     def infer(*operands: Shape, to_apply: ProgramShape, is_composite: bool = False) -> Shape:
@@ -214,7 +214,7 @@ class While(Op):
     opcode = "while"
     arity = 1
     attrs: ClassVar = {"condition": Attr(COMPUTATION), "body": Attr(COMPUTATION)}
-    traits = Trait.CALLS
+    traits = Trait.CALLS | Trait.CARRIES | Trait.BUFFERS | Trait.SAME_LAYOUT
     takes_context = True
 
     @staticmethod
@@ -249,7 +249,7 @@ class Conditional(Op):
         "false_computation": BRANCH,
         "branch_computations": Attr(COMPUTATIONS, None, "given"),
     }
-    traits = Trait.CALLS
+    traits = Trait.CALLS | Trait.CARRIES
 
     @staticmethod
     def infer(
@@ -326,6 +326,8 @@ class Fusion(Op):
         "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
         "calls": Attr(COMPUTATION),
     }
+    traits = Trait.MOVES_MEMORY
+    way = Way.STAGED
     inferable = False
 
     @staticmethod
@@ -355,6 +357,9 @@ class AsyncStart(Op):
         "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
         "calls": Attr(COMPUTATION),
     }
+    traits = Trait.BUFFERS
+    way = Way.CONTROL
+    done = "async-done"
     inferable = False
     takes_shape = True
 
@@ -403,6 +408,8 @@ class AsyncUpdate(Op):
         "async_execution_thread": Attr(STRING, "main", "never"),
         "calls": Attr(COMPUTATION, None, "never"),
     }
+    traits = Trait.BUFFERS | Trait.SAME_LAYOUT
+    way = Way.FREE
     inferable = False
 
     @staticmethod
@@ -425,6 +432,8 @@ class AsyncDone(Op):
     opcode = "async-done"
     arity = 1
     attrs = AsyncUpdate.attrs
+    traits = Trait.BUFFERS
+    way = Way.FREE
     inferable = False
 
     @staticmethod

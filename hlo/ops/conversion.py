@@ -43,7 +43,7 @@ class Convert(Op):
 
     opcode = "convert"
     arity = 1
-    traits = Trait.ELEMENTWISE
+    traits = Trait.ELEMENTWISE | Trait.STEADY
     inferable = False
     takes_shape = True
 

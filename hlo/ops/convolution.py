@@ -18,7 +18,7 @@ from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.constraints import check_rank
 from hlo.ops.products import summed, terms
 from hlo.ops.shape_rules import Ints, check_arrays, higher_precision, text
-from hlo.ops.table import Attr, Op
+from hlo.ops.table import Attr, Op, Way
 from hlo.ops.windows import (
     NO_WINDOW,
     check_places,
@@ -62,6 +62,7 @@ class Convolution(Op):
         "algorithm": Attr(DOT_ALGORITHM, "unset"),
         "sparsity_config": Attr(SPARSITY, None, "given"),
     }
+    way = Way.CONTRACTION
     takes_shape = True
 
     @staticmethod

@@ -23,7 +23,7 @@ from hlo.errors import HloError, Violation
 from hlo.ir.shape import Shape, shape_text
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
-from hlo.ops.table import REQUIRED, Attr, Op
+from hlo.ops.table import REQUIRED, Attr, Op, Trait
 
 Array = np.ndarray
 
@@ -132,6 +132,7 @@ class CustomCallOp(Op):
         "api_version": Attr(API_VERSION, "API_VERSION_ORIGINAL"),
         "called_computations": Attr(COMPUTATIONS, ()),
     }
+    traits = Trait.CARRIES | Trait.BUFFERS | Trait.MOVES_MEMORY | Trait.EXPANDED
     inferable = False
     takes_shape = True
     takes_context = True

@@ -7,7 +7,7 @@ import numpy as np
 from hlo.ir import dtype as dt
 from hlo.ir.shape import Shape
 from hlo.ops.context import Context
-from hlo.ops.table import Op
+from hlo.ops.table import Op, Trait, Way
 
 Array = np.ndarray
 
@@ -17,6 +17,8 @@ class ReplicaId(Op):
 
     opcode = "replica-id"
     arity = 0
+    traits = Trait.SOURCE
+    way = Way.FREE
     takes_context = True
 
     @staticmethod
@@ -33,6 +35,8 @@ class PartitionId(Op):
 
     opcode = "partition-id"
     arity = 0
+    traits = Trait.SOURCE
+    way = Way.FREE
     takes_context = True
 
     @staticmethod

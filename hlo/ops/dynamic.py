@@ -18,7 +18,7 @@ from hlo.ir.shape import UNBOUNDED, Shape, compatible
 from hlo.ops.constraints import check_dimension, operand
 from hlo.ops.extents import filled_to
 from hlo.ops.shape_rules import Ints, braces, check_array, text
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import Attr, Op, Trait, Way
 
 Array = np.ndarray
 SIZE = Shape.array(dt.S32)
@@ -87,6 +87,7 @@ class DynamicReshape(Op):
 
     opcode = "dynamic-reshape"
     traits = Trait.MOVEMENT
+    way = Way.HOST
     inferable = False
     takes_shape = True
 

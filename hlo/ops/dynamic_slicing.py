@@ -34,7 +34,7 @@ class DynamicSlice(Op):
 
     opcode = "dynamic-slice"
     attrs: ClassVar = {"dynamic_slice_sizes": Attr(INTS)}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.CUTS_AT | Trait.MOVES_MEMORY
     inferable = False
     takes_operand_shapes = True
 
@@ -104,7 +104,7 @@ class DynamicUpdateSlice(Op):
     """
 
     opcode = "dynamic-update-slice"
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.UPDATES | Trait.BUFFERS | Trait.SAME_LAYOUT | Trait.MOVES_MEMORY
     inferable = False
     takes_operand_shapes = True
 

@@ -19,6 +19,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
 from hlo.ops.elementwise_row import broadcast_shape, common_extents, elementwise, refuse
+from hlo.ops.identities import all_ones, greatest, least, one, zero
 from hlo.ops.numerics import complexes, integers, reals
 from hlo.ops.numerics.representation import Array, dtype_of, rounded, widen
 from hlo.ops.shape_rules import (
@@ -31,12 +32,14 @@ from hlo.ops.shape_rules import (
     higher_precision,
     text,
 )
-from hlo.ops.table import REQUIRED, Attr, Op, Trait
+from hlo.ops.table import REQUIRED, Attr, Cost, Op, Trait
 
 RA: Mapping[str, Attr] = {"result_accuracy": Attr(RESULT_ACCURACY, None, "given")}
 COMMUTATIVE = Trait.COMMUTATIVE
 RING = Trait.COMMUTATIVE | Trait.ASSOCIATIVE  # exactly so for integers; floats round
-LATTICE = Trait.COMMUTATIVE | Trait.ASSOCIATIVE | Trait.IDEMPOTENT
+LATTICE = Trait.COMMUTATIVE | Trait.ASSOCIATIVE | Trait.IDEMPOTENT | Trait.CHOOSES | Trait.EXACT
+EXTREME = LATTICE | Trait.TAKES_ONE
+ARITHMETIC = Trait.IN_HALVES | Trait.IEEE
 COMPLEX = frozenset({Kind.COMPLEX})
 FLOAT = frozenset({Kind.FLOAT})
 FLOAT_OR_COMPLEX = FLOAT | COMPLEX
@@ -80,88 +83,98 @@ def _is_finite(x: Array) -> Array:
 # fmt: off
 elementwise("abs", 1, "|x|. Signed integers wrap: |MIN| = MIN. Complex: the magnitude, a real.",
             integer=wrapping(np.abs), unsigned=refuse, real=reals.magnitude,
-            complex_=widened(complexes.magnitude), result=_component, ulp=2)
+            complex_=widened(complexes.magnitude), result=_component, ulp=2, traits=Trait.EXACT)
 elementwise("negate", 1, "-x. Integers wrap, unsigned too; a float's sign bit flips, NaN's too.",
-            integer=wrapping(np.negative), real=reals.negate, complex_=complexes.negate)
+            integer=wrapping(np.negative), real=reals.negate, complex_=complexes.negate,
+            traits=Trait.EXACT)
 elementwise("sign", 1, "-1, 0 or 1; NaN and zeros stay; complex z/|z|, 0 for 0.",
             integer=integers.sign, unsigned=refuse, real=reals.sign,
-            complex_=widened(complexes.sign), ulp=2)
+            complex_=widened(complexes.sign), ulp=2, traits=Trait.EXACT)
 elementwise("not", 1, "Logical not of pred, bitwise complement of integers.",
-            pred=np.logical_not, integer=integers.complement)
+            pred=np.logical_not, integer=integers.complement, traits=Trait.CHOOSES)
 elementwise("popcnt", 1, "The number of one bits of the element's own width.",
             integer=integers.population_count)
 elementwise("count-leading-zeros", 1, "Zero bits above the highest one; the width for 0.",
             integer=integers.count_leading_zeros)
-elementwise("floor", 1, "The largest integer <= x; -0 stays.", real=arithmetic(np.floor))
-elementwise("ceil", 1, "The smallest integer >= x; ceil(-0.5) = -0.", real=arithmetic(np.ceil))
+elementwise("floor", 1, "The largest integer <= x; -0 stays.", real=arithmetic(np.floor),
+            traits=Trait.EXACT_IN_HALVES)
+elementwise("ceil", 1, "The smallest integer >= x; ceil(-0.5) = -0.", real=arithmetic(np.ceil),
+            traits=Trait.EXACT_IN_HALVES)
 elementwise("round-nearest-even", 1, "The nearest integer, halves to even, sign kept.",
-            real=arithmetic(np.rint))
+            real=arithmetic(np.rint), traits=Trait.EXACT_IN_HALVES)
 elementwise("round-nearest-afz", 1, "The nearest integer, halves away from zero, sign kept.",
-            real=reals.round_half_away)
+            real=reals.round_half_away, traits=Trait.EXACT_IN_HALVES)
 elementwise("is-finite", 1, "Whether x is neither NaN nor infinite.",
             real=_is_finite, result=_to_pred)
 elementwise("real", 1, "The real part; x itself for a float.",
-            real=np.copy, complex_=_real_part, result=_component)
+            real=np.copy, complex_=_real_part, result=_component, traits=Trait.EXACT)
 elementwise("imag", 1, "The imaginary part; +0 for a float.",
             real=_positive_zero, complex_=_imaginary_part, result=_component)
 
 elementwise("exponential", 1, "e^x; -inf -> 0, inf -> inf.", attrs=RA, ulp=2,
-            real=transcendental(np.exp), complex_=widened(complexes.exponential))
+            real=transcendental(np.exp), complex_=widened(complexes.exponential), cost=Cost(24, 45))
 elementwise("exponential-minus-one", 1, "e^x - 1, accurate near 0; -0 stays.", attrs=RA, ulp=2,
-            real=transcendental(np.expm1), complex_=widened(complexes.exponential_minus_one))
+            real=transcendental(np.expm1), complex_=widened(complexes.exponential_minus_one),
+            cost=Cost(32, 55))
 elementwise("log", 1, "ln x; 0 -> -inf, x < 0 -> NaN. Complex: cut on the negative real axis.",
             attrs=RA, ulp=1.5, real=transcendental(np.log),
-            complex_=widened(np.log))
+            complex_=widened(np.log), traits=Trait.STEADY, cost=Cost(21, 75))
 elementwise("log-plus-one", 1, "ln(1 + x), accurate near 0; -1 -> -inf, below NaN, -0 stays.",
             attrs=RA, ulp=2, real=transcendental(np.log1p),
-            complex_=widened(complexes.logarithm_plus_one))
+            complex_=widened(complexes.logarithm_plus_one), cost=Cost(60, 95))
 elementwise("logistic", 1, "1/(1 + e^-x).", attrs=RA, ulp=2,
-            real=transcendental(reals.logistic), complex_=widened(complexes.logistic))
+            real=transcendental(reals.logistic), complex_=widened(complexes.logistic),
+            cost=Cost(110, 65))
 elementwise("sqrt", 1, "The square root; -0 stays, x < 0 -> NaN. Complex: cut as log's.",
-            attrs=RA, ulp=0.5, real=arithmetic(np.sqrt), complex_=widened(np.sqrt))
+            attrs=RA, ulp=0.5, real=arithmetic(np.sqrt), complex_=widened(np.sqrt),
+            traits=Trait.IEEE, cost=Cost(22, 19, divides=True))
 elementwise("rsqrt", 1, "1/sqrt(x); 0 -> inf, -0 -> -inf, inf -> 0.", attrs=RA, ulp=1.5,
             real=transcendental(reals.reciprocal_root),
-            complex_=widened(complexes.reciprocal_root))
+            complex_=widened(complexes.reciprocal_root), cost=Cost(17, 45, divides=True))
 elementwise("cbrt", 1, "The real cube root, odd: cbrt(-8) = -2.", attrs=RA, ulp=2,
-            real=transcendental(np.cbrt))
+            real=transcendental(np.cbrt), cost=Cost(260, 100))
 elementwise("erf", 1, "The error function 2/sqrt(pi) int_0^x e^(-t^2) dt, odd; +-inf -> +-1.",
-            attrs=RA, ulp=2, real=transcendental(reals.erf))
+            attrs=RA, ulp=2, real=transcendental(reals.erf), cost=Cost(31, 55))
 elementwise("sine", 1, "sin x, full range reduction; +-inf -> NaN, -0 stays.", attrs=RA, ulp=1,
-            real=transcendental(np.sin), complex_=widened(complexes.sine))
+            real=transcendental(np.sin), complex_=widened(complexes.sine), cost=Cost(180, 90))
 elementwise("cosine", 1, "cos x, full range reduction; +-inf -> NaN.", attrs=RA, ulp=1,
-            real=transcendental(np.cos), complex_=widened(complexes.cosine))
+            real=transcendental(np.cos), complex_=widened(complexes.cosine), cost=Cost(170, 90))
 elementwise("tan", 1, "tan x, full range reduction; +-inf -> NaN, -0 stays.", attrs=RA, ulp=2,
-            real=transcendental(np.tan), complex_=widened(complexes.tangent))
+            real=transcendental(np.tan), complex_=widened(complexes.tangent), cost=Cost(230, 110))
 elementwise("sinh", 1, "Hyperbolic sine.", attrs=RA, ulp=2,
-            real=transcendental(np.sinh), complex_=widened(complexes.hyperbolic_sine))
+            real=transcendental(np.sinh), complex_=widened(complexes.hyperbolic_sine),
+            cost=Cost(430, 90))
 elementwise("cosh", 1, "Hyperbolic cosine.", attrs=RA, ulp=2,
-            real=transcendental(np.cosh), complex_=widened(complexes.hyperbolic_cosine))
+            real=transcendental(np.cosh), complex_=widened(complexes.hyperbolic_cosine),
+            cost=Cost(320, 90))
 elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", attrs=RA, ulp=2,
-            real=transcendental(np.tanh), complex_=widened(np.tanh))
+            real=transcendental(np.tanh), complex_=widened(np.tanh), cost=Cost(34, 55))
 elementwise("asin", 1, "Inverse sine; |x| > 1 -> NaN.", attrs=RA, ulp=2,
-            real=transcendental(np.arcsin), complex_=widened(np.arcsin))
+            real=transcendental(np.arcsin), complex_=widened(np.arcsin), cost=Cost(260, 90))
 elementwise("acos", 1, "Inverse cosine; |x| > 1 -> NaN.", attrs=RA, ulp=2,
-            real=transcendental(np.arccos), complex_=widened(np.arccos))
+            real=transcendental(np.arccos), complex_=widened(np.arccos), cost=Cost(440, 90))
 elementwise("asinh", 1, "Inverse hyperbolic sine, odd.", attrs=RA, ulp=2,
-            real=transcendental(np.arcsinh), complex_=widened(np.arcsinh))
+            real=transcendental(np.arcsinh), complex_=widened(np.arcsinh), cost=Cost(910, 120))
 elementwise("acosh", 1, "Inverse hyperbolic cosine; x < 1 -> NaN.", attrs=RA, ulp=2,
-            real=transcendental(np.arccosh), complex_=widened(np.arccosh))
+            real=transcendental(np.arccosh), complex_=widened(np.arccosh), cost=Cost(750, 120))
 elementwise("atanh", 1, "Inverse hyperbolic tangent; +-1 -> +-inf, |x| > 1 -> NaN.",
-            attrs=RA, ulp=2, real=transcendental(np.arctanh), complex_=widened(np.arctanh))
+            attrs=RA, ulp=2, real=transcendental(np.arctanh), complex_=widened(np.arctanh),
+            cost=Cost(820, 120))
 
-elementwise("add", 2, "x + y; integers wrap, pred: or.", traits=RING, ulp=0.5,
+elementwise("add", 2, "x + y; integers wrap, pred: or.", traits=RING | ARITHMETIC, ulp=0.5,
             pred=np.logical_or, integer=wrapping(np.add), real=arithmetic(np.add),
-            complex_=np.add)
+            complex_=np.add, identity=zero)
 elementwise("multiply", 2, "x * y; integers wrap, pred: and, complex (ac-bd) + (ad+bc)i.",
-            traits=RING, ulp=0.5, pred=np.logical_and, integer=wrapping(np.multiply),
-            real=arithmetic(np.multiply), complex_=complexes.multiply)
+            traits=RING | ARITHMETIC, ulp=0.5, pred=np.logical_and, integer=wrapping(np.multiply),
+            real=arithmetic(np.multiply), complex_=complexes.multiply, identity=one)
 elementwise("subtract", 2, "x - y; integers wrap.", ulp=0.5, integer=wrapping(np.subtract),
-            real=arithmetic(np.subtract), complex_=np.subtract)
+            real=arithmetic(np.subtract), complex_=np.subtract, traits=ARITHMETIC)
 elementwise("divide", 2, "x / y. Integers toward zero, x/0 = -1 or all ones, MIN/-1 = MIN.",
             ulp=0.5, integer=integers.divide, real=arithmetic(np.divide),
-            complex_=widened(complexes.divide))
+            complex_=widened(complexes.divide), traits=Trait.IEEE, cost=Cost(18, 14, divides=True))
 elementwise("remainder", 2, "x - y trunc(x/y), the dividend's sign; integer x%0 = x; float fmod.",
-            integer=integers.remainder, real=arithmetic(np.fmod), refused=COMPLEX)
+            integer=integers.remainder, real=arithmetic(np.fmod), refused=COMPLEX,
+            traits=Trait.EXACT_IN_HALVES, cost=Cost(190, 60, divides=True))
 POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
 
     A negative y gives 1 for x = 1, (-1)^y for x = -1, and 0 for any other x, 0 included; an
@@ -173,19 +186,19 @@ POWER = """x^y. Floats: C's pow. Integers: x^(y mod 64) modulo 2^bits, 0^0 = 1.
     """
 elementwise("power", 2, POWER,
             ulp=2, integer=integers.power, real=transcendental(np.power),
-            complex_=widened(complexes.power))
-elementwise("maximum", 2, "The larger; NaN if either is; +0 above -0; pred: or.", traits=LATTICE,
+            complex_=widened(complexes.power), cost=Cost(530, 150))
+elementwise("maximum", 2, "The larger; NaN if either is; +0 above -0; pred: or.", traits=EXTREME,
             pred=np.logical_or, integer=wrapping(np.maximum), real=reals.maximum,
-            refused=COMPLEX)
+            refused=COMPLEX, identity=least)
 elementwise("minimum", 2, "The smaller; NaN if either is; -0 below +0; pred: and.",
-            traits=LATTICE, pred=np.logical_and, integer=wrapping(np.minimum),
-            real=reals.minimum, refused=COMPLEX)
+            traits=EXTREME, pred=np.logical_and, integer=wrapping(np.minimum),
+            real=reals.minimum, refused=COMPLEX, identity=greatest)
 elementwise("and", 2, "Bitwise and.", traits=LATTICE,
-            pred=np.logical_and, integer=wrapping(np.bitwise_and))
+            pred=np.logical_and, integer=wrapping(np.bitwise_and), identity=all_ones)
 elementwise("or", 2, "Bitwise or.", traits=LATTICE,
-            pred=np.logical_or, integer=wrapping(np.bitwise_or))
-elementwise("xor", 2, "Bitwise exclusive or.", traits=RING,
-            pred=np.logical_xor, integer=wrapping(np.bitwise_xor))
+            pred=np.logical_or, integer=wrapping(np.bitwise_or), identity=zero)
+elementwise("xor", 2, "Bitwise exclusive or.", traits=RING | Trait.CHOOSES,
+            pred=np.logical_xor, integer=wrapping(np.bitwise_xor), identity=zero)
 elementwise("shift-left", 2, "x 2^y modulo 2^bits; 0 for y (unsigned) >= bits.",
             integer=integers.shift_left, refused=FLOAT_OR_COMPLEX)
 elementwise("shift-right-arithmetic", 2, "Bits down, copies of the top bit in, unsigned types too.",
@@ -193,7 +206,8 @@ elementwise("shift-right-arithmetic", 2, "Bits down, copies of the top bit in, u
 elementwise("shift-right-logical", 2, "Bits down, zeros in; 0 for y (unsigned) >= bits.",
             integer=integers.shift_right_logical, refused=FLOAT_OR_COMPLEX)
 elementwise("atan2", 2, "The angle of x + iy for atan2(y, x), signed zeros as C's.", ulp=1.5,
-            real=transcendental(np.arctan2), complex_=widened(complexes.arctangent2))
+            real=transcendental(np.arctan2), complex_=widened(complexes.arctangent2),
+            cost=Cost(490, 110))
 elementwise("complex", 2, "x + iy without arithmetic. C6: f32 makes c64, f64 makes c128.",
             real=complexes.pair, result=_complex_of)
 elementwise("mulhi", 2, "The upper half of the double-width product.", traits=COMMUTATIVE,
@@ -214,8 +228,8 @@ class Compare(Op):
     opcode = "compare"
     arity = 2
     attrs: ClassVar = {"direction": Attr(DIRECTION, REQUIRED, "always"),
-                       "type": Attr(COMPARISON_TYPE, None, "given")}  # fmt: skip
-    traits = Trait.ELEMENTWISE
+                       "type": Attr(COMPARISON_TYPE, None, "computed")}  # fmt: skip
+    traits = Trait.ELEMENTWISE | Trait.CHOOSES
 
     @staticmethod
     def infer(x: Shape, y: Shape, *, direction: str, type: str | None = None) -> Shape:
@@ -270,7 +284,7 @@ class Select(Op):
 
     opcode = "select"
     arity = 3
-    traits = Trait.ELEMENTWISE
+    traits = Trait.ELEMENTWISE | Trait.CHOOSES | Trait.EXACT | Trait.TAKES_ONE
 
     @staticmethod
     def infer(pred: Shape, on_true: Shape, on_false: Shape) -> Shape:
@@ -309,7 +323,7 @@ class Clamp(Op):
 
     opcode = "clamp"
     arity = 3
-    traits = Trait.ELEMENTWISE
+    traits = Trait.ELEMENTWISE | Trait.EXACT | Trait.TAKES_ONE
 
     @staticmethod
     def infer(lo: Shape, x: Shape, hi: Shape) -> Shape:

@@ -26,7 +26,7 @@ from hlo.ops.shape_rules import (
     merged_size,
     text,
 )
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import ONE_OPERATION, Attr, Cost, Number, Op, Trait
 
 Function = Callable[..., Array]
 NO_ATTRS: Mapping[str, Attr] = {}
@@ -69,6 +69,8 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
     attrs: Mapping[str, Attr] = NO_ATTRS,
     traits: Trait = Trait.NONE,
     ulp: float = 0.0,
+    cost: Cost = ONE_OPERATION,
+    identity: Callable[[DType], Number] | None = None,
 ) -> None:
     """Enter a row. `integer` serves signed types, and unsigned ones unless `unsigned` is given.
 
@@ -91,6 +93,8 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
         "attrs": attrs,
         "traits": traits | Trait.ELEMENTWISE,
         "ulp": ulp,
+        "cost": cost,
+        "identity": staticmethod(identity) if identity else None,
         "constraints": {**CONSTRAINTS[arity], **({"C7": NO_MEANING} if refused else {})},
         "infer": staticmethod(_infer(arity, frozenset(functions) | refused, result)),
         "evaluate": staticmethod(_evaluate(functions)),

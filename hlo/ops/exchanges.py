@@ -95,6 +95,7 @@ class CollectivePermuteStart(Op):
     attrs: ClassVar = PERMUTE
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
+    done = "collective-permute-done"
     takes_shape = True
     takes_context = True
 

@@ -11,10 +11,10 @@ import numpy as np
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ops.identities import identity
 from hlo.ops.numerics import reals
 from hlo.ops.numerics.representation import Array, rounded, wrapped
 
-OPERATIONS = frozenset({"add", "multiply", "minimum", "maximum", "and", "or", "xor"})
 ON_PRED = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 BITWISE: dict[str, np.ufunc] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
@@ -35,7 +35,7 @@ def operations(computation: Computation, count: int) -> tuple[str, ...] | None:
 
 
 def _operation(result: Instruction, left: int, right: int) -> str | None:
-    if result.opcode not in OPERATIONS or result.shape.dims:
+    if result.opcode not in ARITHMETIC or result.shape.dims:
         return None
     if any(o.opcode != "parameter" or o.shape.dtype is not result.shape.dtype
            for o in result.operands):  # fmt: skip
@@ -83,7 +83,7 @@ def folded(operation: str, x: Array, axes: tuple[int, ...], dtype: DType) -> Arr
     moved = x.transpose(*kept, *sorted(axes))
     rows = moved.reshape(*(x.shape[d] for d in kept), int(np.prod([x.shape[d] for d in axes])))
     if rows.shape[-1] == 0:
-        return np.full(rows.shape[:-1], identity(operation, dtype))
+        return np.full(rows.shape[:-1], wide_identity(operation, dtype))
     if operation in ("add", "multiply"):
         rows = np.ascontiguousarray(rows)  # NumPy sums pairwise along a contiguous last axis
     with np.errstate(all="ignore"):
@@ -104,28 +104,8 @@ def _with_ordered_zeros(operation: str, rows: Array, reduced: Array) -> Array:
     return np.where(reduced == 0, np.where(preferred, zero, other), reduced)
 
 
-def identity(operation: str, dtype: DType) -> object:
+def wide_identity(operation: str, dtype: DType) -> object:
     """e with f(e, x) = x for every x, as a widened value."""
-    if dtype.is_pred:
-        return np.bool_(operation == "and")
-    if operation in ("maximum", "minimum"):
-        return _bound(dtype, lowest=operation == "maximum")
-    if operation == "and":
-        return _as_wide(dtype, -1)
-    if operation == "multiply":
-        return _as_wide(dtype, 1)
-    return _as_wide(dtype, -0.0 if dtype.is_float and operation == "add" else 0)
-
-
-def _bound(dtype: DType, *, lowest: bool) -> object:
-    if dtype.is_float:
-        return np.float64(-np.inf if lowest else np.inf)
-    return _as_wide(dtype, dtype.int_range[0 if lowest else 1])
-
-
-def _as_wide(dtype: DType, value: float) -> object:
     assert dtype.numpy is not None, f"{dtype} has elements"
     wide = widened(np.zeros((), dtype.numpy), dtype).dtype
-    if dtype.is_unsigned and value == -1:
-        return wide.type((1 << min(64, wide.itemsize * 8 - (wide.kind == "i"))) - 1)
-    return wide.type(value)
+    return wide.type(identity(operation, dtype))

@@ -41,7 +41,7 @@ class Infeed(Op):
     opcode = "infeed"
     arity = 1
     attrs: ClassVar = {"infeed_config": Attr(STRING, "")}
-    traits = Trait.SIDE_EFFECT
+    traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
     takes_shape = True
     takes_context = True
@@ -69,10 +69,10 @@ class Outfeed(Op):
     opcode = "outfeed"
     arity = 2
     attrs: ClassVar = {
-        "outfeed_shape": Attr(SHAPE, None, "given"),
+        "outfeed_shape": Attr(SHAPE, None, "computed"),
         "outfeed_config": Attr(STRING, ""),
     }
-    traits = Trait.SIDE_EFFECT
+    traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
     takes_context = True
     takes_operand_shapes = True
@@ -107,7 +107,8 @@ class Send(Op):
     opcode = "send"
     arity = 2
     attrs: ClassVar = CHANNEL
-    traits = Trait.SIDE_EFFECT
+    traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
+    done = "send-done"
     inferable = False
     takes_context = True
 
@@ -142,7 +143,7 @@ class SendDone(Op):
     opcode = "send-done"
     arity = 1
     attrs: ClassVar = CHANNEL
-    traits = Trait.SIDE_EFFECT
+    traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
 
     @staticmethod
@@ -164,7 +165,8 @@ class Recv(Op):
     opcode = "recv"
     arity = 1
     attrs: ClassVar = CHANNEL
-    traits = Trait.SIDE_EFFECT
+    traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
+    done = "recv-done"
     inferable = False
     takes_shape = True
     takes_context = True
@@ -210,7 +212,7 @@ class RecvDone(Op):
     opcode = "recv-done"
     arity = 1
     attrs: ClassVar = CHANNEL
-    traits = Trait.SIDE_EFFECT
+    traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
     takes_context = True
 

@@ -30,7 +30,7 @@ from hlo.ops.constraints import (
 from hlo.ops.extents import bounded
 from hlo.ops.reducers import reducer_results
 from hlo.ops.shape_rules import Ints, braces, check_array, check_arrays, text
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import Attr, Op, Trait, Way
 
 Array = np.ndarray
 
@@ -69,7 +69,7 @@ class Gather(Op):
         "slice_sizes": Attr(INTS),
         "indices_are_sorted": Attr(BOOL, False),
     }
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.PICKS
     takes_operand_shapes = True
 
     @staticmethod
@@ -331,6 +331,8 @@ class Scatter(Op):
         "unique_indices": Attr(BOOL, False),
         "to_apply": Attr(COMPUTATION),
     }
+    traits = Trait.APPLIES
+    way = Way.SCATTER
 
     @staticmethod
     def infer(  # noqa: PLR0913  # HLO's attributes

@@ -19,7 +19,7 @@ from hlo.attributes.statistics import STATISTICS, Statistics
 from hlo.ops.table import Attr
 
 # parameter_replication belongs to parameter alone and is printed before all others; result_accuracy
-# to the opcodes in TAKES_RESULT_ACCURACY.
+# to the rows that have it.
 INSTRUCTION_ATTRS: Mapping[str, Attr] = {
     "parameter_replication": Attr(BOOLS, None),
     "sharding": Attr(SHARDING, None),
@@ -31,28 +31,3 @@ INSTRUCTION_ATTRS: Mapping[str, Attr] = {
     "metadata": Attr(METADATA, None),
     "backend_config": Attr(BACKEND_CONFIG, ""),
 }
-
-TAKES_RESULT_ACCURACY = frozenset(
-    [
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atanh",
-        "cbrt",
-        "cosine",
-        "cosh",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "rsqrt",
-        "sine",
-        "sinh",
-        "sqrt",
-        "tan",
-        "tanh",
-    ]
-)

@@ -15,7 +15,7 @@ from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
 from hlo.ops.numerics.representation import Array, dtype_of, rounded
 from hlo.ops.shape_rules import Ints, braces, check_array, check_kind, text
-from hlo.ops.table import REQUIRED, Attr, Op
+from hlo.ops.table import REQUIRED, Attr, Op, Way
 
 FLOAT_OR_COMPLEX = frozenset({Kind.FLOAT, Kind.COMPLEX})
 
@@ -34,6 +34,7 @@ class Fft(Op):
     arity = 1
     attrs: ClassVar = {"fft_type": Attr(FFT_TYPE, REQUIRED, "always"),
                        "fft_length": Attr(INTS, REQUIRED, "always")}  # fmt: skip
+    way = Way.FOURIER
     ulp = 8.0
 
     @staticmethod
@@ -113,6 +114,7 @@ class Cholesky(Op):
     opcode = "cholesky"
     arity = 1
     attrs: ClassVar = {"lower": Attr(BOOL, False)}
+    way = Way.FACTOR
     ulp = 16.0
 
     @staticmethod
@@ -171,6 +173,7 @@ class TriangularSolve(Op):
         "unit_diagonal": Attr(BOOL, False),
         "transpose_a": Attr(TRANSPOSE, "TRANSPOSE_INVALID"),
     }
+    way = Way.FACTOR
     ulp = 32.0
 
     @staticmethod

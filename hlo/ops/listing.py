@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from hlo.ops.table import OPS, REQUIRED, Op
 
-NO_WAYS: Mapping[str, str] = MappingProxyType({})
 
-
-def op_table(ways: Mapping[str, str] = NO_WAYS) -> str:
+def op_table() -> str:
     """One line an opcode: family, arity, readings, how it is compiled, attributes."""
     heads = f"{'opcode':<30}{'family':<18}{'operands':>8}  {'readings':<16}{'compiled':<13}"
     rows = [f"{heads}attributes"]
@@ -22,9 +18,8 @@ def op_table(ways: Mapping[str, str] = NO_WAYS) -> str:
         attributes = ", ".join(
             f"{name}!" if attr.default is REQUIRED else name for name, attr in row.attrs.items()
         )
-        compiled = ways.get(opcode, "")
         head = f"{opcode:<30}{family(row):<18}{arity:>8}  {readings(row):<16}"
-        rows.append(f"{head}{compiled:<13}{attributes}".rstrip())
+        rows.append(f"{head}{row.way.value:<13}{attributes}".rstrip())
     return "\n".join(rows) + "\n"
 
 
@@ -49,8 +44,8 @@ def constraints(row: type[Op]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def explain_op(opcode: str, compiled: str = "") -> str:
-    """The manual page of an opcode: docstring, attributes, constraints, how it is compiled."""
+def explain_op(opcode: str) -> str:
+    """The manual page of an opcode: docstring, attributes, constraints and the facts of its row."""
     row = OPS[opcode]
     arity = "any number of" if row.arity is None else str(row.arity)
     lines = [
@@ -69,5 +64,8 @@ def explain_op(opcode: str, compiled: str = "") -> str:
     lines.append("")
     shape = "may be left out of the text" if row.inferable else "must be written"
     lines.append(f"  result shape {shape}; error budget {row.ulp:g} ulp")
-    lines.append(f"  readings: {readings(row)}" + (f"; compiled: {compiled}" if compiled else ""))
+    lines.append(f"  readings: {readings(row)}; compiled: {row.way.value}")
+    lines.append(f"  traits: {', '.join(t.name for t in row.traits if t.name).lower() or 'none'}")
+    latency = f", {row.cost.latency} cycles" if row.cost.latency else ""
+    lines.append(f"  cost of an element: as {row.cost.operations} additions{latency}")
     return "\n".join(lines) + "\n"

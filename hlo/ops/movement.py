@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from hlo.attributes.ints import INTS
 from hlo.attributes.padding import PADDING, PaddingDim
-from hlo.attributes.scalars import INT32, INT64
+from hlo.attributes.scalars import INT64
 from hlo.attributes.slices import SLICE, SliceDim
 from hlo.errors import Violation
-from hlo.ir import dtype as dt
 from hlo.ir.layout import Layout
-from hlo.ir.shape import UNBOUNDED, Shape, compatible
+from hlo.ir.shape import UNBOUNDED, Shape
 from hlo.ops.bits import reinterpreted
 from hlo.ops.constraints import (
     check_dimension,
@@ -40,7 +39,7 @@ from hlo.ops.shape_rules import (
     higher_precision,
     text,
 )
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import Attr, Cost, Op, Trait, Way
 
 Array = np.ndarray
 
@@ -57,6 +56,9 @@ class Iota(Op):
     opcode = "iota"
     arity = 0
     attrs: ClassVar = {"iota_dimension": Attr(INT64)}
+    traits = Trait.FINISHES | Trait.FUSES
+    way = Way.STAGED
+    cost = Cost(0)
     inferable = False
     takes_shape = True
 
@@ -95,7 +97,7 @@ class Broadcast(Op):
     opcode = "broadcast"
     arity = 1
     attrs: ClassVar = {"dimensions": Attr(INTS, (), "always")}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.REPEATS | Trait.FINISHES
     takes_shape = True
 
     @staticmethod
@@ -151,7 +153,8 @@ class Reshape(Op):
     opcode = "reshape"
     arity = 1
     attrs: ClassVar = {"inferred_dimension": Attr(INT64, -1)}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.REGROUPS | Trait.FINISHES
+    way = Way.FREE
     inferable = False
     takes_shape = True
     takes_operand_shapes = True
@@ -186,7 +189,7 @@ class Transpose(Op):
     opcode = "transpose"
     arity = 1
     attrs: ClassVar = {"dimensions": Attr(INTS)}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.PERMUTES | Trait.FINISHES
 
     @staticmethod
     def infer(x: Shape, *, dimensions: Ints) -> Shape:
@@ -224,7 +227,7 @@ class Bitcast(Op):
 
     opcode = "bitcast"
     arity = 1
-    traits = Trait.MOVEMENT | Trait.FREE
+    traits = Trait.MOVEMENT | Trait.FREE | Trait.REGROUPS
     inferable = False
     takes_shape = True
     takes_operand_shapes = True
@@ -250,67 +253,6 @@ class Bitcast(Op):
         return np.transpose(bits.reshape([shape.dims[d] for d in physical]), np.argsort(physical))
 
 
-class Copy(Op):
-    """result = operand, of any kind; only the layout and the memory space may change."""
-
-    opcode = "copy"
-    arity = 1
-    traits = Trait.MOVEMENT
-
-    @staticmethod
-    def infer(x: Shape) -> Shape:
-        return x
-
-    @staticmethod
-    def evaluate(x: object) -> object:
-        return x
-
-
-class CopyStart(Op):
-    """(copy, operand, context u32[]): the start of an asynchronous copy.
-
-    C1: the result is (operand's shape, operand's shape, u32[]), each up to layout.
-    """
-
-    opcode = "copy-start"
-    arity = 1
-    attrs: ClassVar = {"cross_program_prefetch_index": Attr(INT32, None, "given")}
-    traits = Trait.MOVEMENT
-    inferable = False
-
-    @staticmethod
-    def infer(x: Shape, *, cross_program_prefetch_index: int | None) -> Shape:
-        return Shape.tuple((x, x, Shape.array(dt.U32)))
-
-    @staticmethod
-    def evaluate(x: object, *, cross_program_prefetch_index: int | None) -> tuple[object, ...]:
-        return x, x, np.uint32(0).reshape(())
-
-
-class CopyDone(Op):
-    """The first element of a copy-start's result.
-
-    C1: the operand is (destination, source, context). C2: destination and source have equal shapes.
-    """
-
-    opcode = "copy-done"
-    arity = 1
-    traits = Trait.MOVEMENT
-    inferable = False
-
-    @staticmethod
-    def infer(x: Shape) -> Shape:
-        if len(x.elements) != 3:
-            raise Violation("shape-mismatch", "operand 0", text(x), "(T, T, u32[])", "C1")
-        if not compatible(x.elements[0], x.elements[1]):
-            raise Violation("shape-mismatch", "operand 0", text(x), "two equal shapes", "C2")
-        return x.elements[0]
-
-    @staticmethod
-    def evaluate(x: tuple[object, ...]) -> object:
-        return x[0]
-
-
 class Reverse(Op):
     """result[.., i, ..] = operand[.., size - 1 - i, ..] along each of `dimensions`.
 
@@ -321,7 +263,7 @@ class Reverse(Op):
     opcode = "reverse"
     arity = 1
     attrs: ClassVar = {"dimensions": Attr(INTS)}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.PERMUTES
 
     @staticmethod
     def infer(x: Shape, *, dimensions: Ints) -> Shape:
@@ -345,7 +287,7 @@ class Slice(Op):
     opcode = "slice"
     arity = 1
     attrs: ClassVar = {"slice": Attr(SLICE)}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.CUTS | Trait.FINISHES
     inferable = False
 
     @staticmethod
@@ -389,7 +331,7 @@ class Concatenate(Op):
 
     opcode = "concatenate"
     attrs: ClassVar = {"dimensions": Attr(INTS)}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.JOINS
 
     @staticmethod
     def infer(*xs: Shape, dimensions: Ints) -> Shape:
@@ -443,7 +385,7 @@ class Pad(Op):
     opcode = "pad"
     arity = 2
     attrs: ClassVar = {"padding": Attr(PADDING)}
-    traits = Trait.MOVEMENT
+    traits = Trait.MOVEMENT | Trait.PADS
 
     @staticmethod
     def infer(x: Shape, v: Shape, *, padding: tuple[PaddingDim, ...]) -> Shape:

@@ -17,7 +17,7 @@ from hlo.ir.dtype import Kind
 from hlo.ir.shape import Shape
 from hlo.ops.numerics.representation import Array, dtype_of, rounded
 from hlo.ops.shape_rules import check_array, check_dims, check_kind, check_same_type, text
-from hlo.ops.table import REQUIRED, Attr, Op
+from hlo.ops.table import REQUIRED, Attr, Op, Trait
 
 ATTRS = {"epsilon": Attr(FLOAT, REQUIRED, "always"),
          "feature_index": Attr(INT64, REQUIRED, "always")}  # fmt: skip
@@ -31,6 +31,7 @@ class BatchNormTraining(Op):
     opcode = "batch-norm-training"
     arity = 3
     attrs: ClassVar = ATTRS
+    traits = Trait.EXPANDED
     ulp = 16.0
 
     @staticmethod
@@ -59,6 +60,7 @@ class BatchNormInference(Op):
     opcode = "batch-norm-inference"
     arity = 5
     attrs: ClassVar = ATTRS
+    traits = Trait.EXPANDED
     ulp = 16.0
 
     @staticmethod
@@ -103,6 +105,7 @@ class BatchNormGrad(Op):
     opcode = "batch-norm-grad"
     arity = 5
     attrs: ClassVar = ATTRS
+    traits = Trait.EXPANDED
     ulp = 32.0
 
     @staticmethod

@@ -18,7 +18,7 @@ from hlo.ops.numerics.conversion import converted
 from hlo.ops.numerics.generators import philox_bits, threefry_bits
 from hlo.ops.numerics.representation import Array, from_codes, rounded, widen, wrapped
 from hlo.ops.shape_rules import check_array, check_kind, text
-from hlo.ops.table import REQUIRED, Attr, Op, Trait
+from hlo.ops.table import REQUIRED, Attr, Op, Trait, Way
 
 MASK64 = 2**64 - 1
 FIRST_STATE = 117515157  # of every rng-get-and-update-state
@@ -37,7 +37,7 @@ class RngBitGenerator(Op):
     opcode = "rng-bit-generator"
     arity = 1
     attrs: ClassVar = {"algorithm": Attr(RNG_ALGORITHM, REQUIRED, "always")}
-    traits = Trait.NONE
+    way = Way.STAGED
     inferable = False
     takes_shape = True
 
@@ -86,7 +86,7 @@ class Rng(Op):
 
     opcode = "rng"
     attrs: ClassVar = {"distribution": Attr(DISTRIBUTION, REQUIRED, "always")}
-    traits = Trait.RANDOM | Trait.SIDE_EFFECT
+    traits = Trait.RANDOM | Trait.SIDE_EFFECT | Trait.EXPANDED
     inferable = False
     takes_shape = True
     takes_context = True
@@ -169,7 +169,7 @@ class RngGetAndUpdateState(Op):
     opcode = "rng-get-and-update-state"
     arity = 0
     attrs: ClassVar = {"delta": Attr(INT64, REQUIRED, "always")}
-    traits = Trait.RANDOM | Trait.SIDE_EFFECT
+    traits = Trait.RANDOM | Trait.SIDE_EFFECT | Trait.EXPANDED
     inferable = False
     takes_context = True
 

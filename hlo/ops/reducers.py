@@ -15,17 +15,16 @@ import numpy as np
 
 from hlo.errors import Violation
 from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.ops.applying import applied
 from hlo.ops.callee import Callee
 from hlo.ops.constraints import operand
 from hlo.ops.numerics.representation import wrapped
 from hlo.ops.shape_rules import same_type, text
+from hlo.ops.table import Trait, has_trait
 
 Array = np.ndarray
-CHOOSING = frozenset(
-    {"parameter", "tuple", "compare", "select", "and", "or", "not", "xor", "maximum", "minimum"}
-)
 
 
 def reducer_results(
@@ -92,7 +91,7 @@ def _halved(f: Callee, rows: Sequence[Array]) -> tuple[Array, ...]:
 
 def _is_associative(f: Callee, rows: Sequence[Array]) -> bool:
     """Whether f only compares and chooses, and does so associatively on values such as these."""
-    if any(i.opcode not in CHOOSING for i in f.computation.instructions) or len(rows) > 2:
+    if not all(_is_choice(i) for i in f.computation.instructions) or len(rows) > 2:
         return False
     if any(x.dtype.kind == "c" for x in rows):
         return False
@@ -107,6 +106,10 @@ def _is_associative(f: Callee, rows: Sequence[Array]) -> bool:
     left = applied(f, (*applied(f, (*a, *b)), *c))
     right = applied(f, (*a, *applied(f, (*b, *c))))
     return all(_same(x, y) for x, y in zip(left, right, strict=True))
+
+
+def _is_choice(instruction: Instruction) -> bool:
+    return instruction.opcode in ("parameter", "tuple") or has_trait(instruction, Trait.CHOOSES)
 
 
 def _has_nan(x: Array) -> bool:

@@ -29,7 +29,7 @@ from hlo.ops.folding import combined, folded, narrowed, operations, widened
 from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.reducers import folded_by, reducer_results
 from hlo.ops.shape_rules import Ints, braces, check_array, check_arrays, dims_agree, same_type, text
-from hlo.ops.table import Attr, Op
+from hlo.ops.table import Attr, Op, Trait, Way
 
 Array = np.ndarray
 
@@ -49,6 +49,8 @@ class Reduce(Op):
 
     opcode = "reduce"
     attrs: ClassVar = {"dimensions": Attr(INTS), "to_apply": Attr(COMPUTATION)}
+    traits = Trait.FUSES | Trait.APPLIES
+    way = Way.STAGED
 
     @staticmethod
     def infer(*operands: Shape, dimensions: Ints, to_apply: ProgramShape) -> Shape:
@@ -109,7 +111,9 @@ class Map(Op):
     """
 
     opcode = "map"
-    attrs: ClassVar = {"dimensions": Attr(INTS, None, "given"), "to_apply": Attr(COMPUTATION)}
+    attrs: ClassVar = {"dimensions": Attr(INTS, None, "computed"), "to_apply": Attr(COMPUTATION)}
+    traits = Trait.FUSES | Trait.APPLIES
+    way = Way.STAGED
 
     @staticmethod
     def infer(*xs: Shape, dimensions: Ints | None, to_apply: ProgramShape) -> Shape:
@@ -160,6 +164,7 @@ class Scan(Op):
         "is_associative": Attr(BOOL, False, "always"),
         "to_apply": Attr(COMPUTATION),
     }
+    traits = Trait.EXPANDED
 
     @staticmethod
     def infer(

@@ -24,7 +24,7 @@ from hlo.ops.constraints import (
 from hlo.ops.numerics import reals
 from hlo.ops.numerics.representation import dtype_of, widen
 from hlo.ops.shape_rules import Ints, check_array, check_arrays, same_type, text
-from hlo.ops.table import Attr, Op
+from hlo.ops.table import Attr, Op, Trait, Way
 
 Array = np.ndarray
 
@@ -46,6 +46,8 @@ class Sort(Op):
         "is_stable": Attr(BOOL, False),
         "to_apply": Attr(COMPUTATION),
     }
+    traits = Trait.APPLIES
+    way = Way.SORT
 
     @staticmethod
     def infer(*xs: Shape, dimensions: Ints, is_stable: bool, to_apply: ProgramShape) -> Shape:
@@ -112,6 +114,7 @@ class TopK(Op):
         "largest": Attr(BOOL, True, "always"),
         "is_stable": Attr(BOOL, True, "given"),
     }
+    way = Way.SORT
 
     @staticmethod
     def infer(x: Shape, *, k: int, largest: bool, is_stable: bool) -> Shape:

@@ -9,14 +9,16 @@ The third reading, emit, lives in hlo/backend/emitters/, which may import llvmli
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Flag, auto
+from enum import Enum, Flag, auto
 from typing import ClassVar
 
 from msgspec import Struct
 
 from hlo.attributes.kind import AttributeKind
+from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
+Number = bool | int | float | complex
 REQUIRED = object()  # Attr.default of an attribute that must be written
 
 
@@ -28,20 +30,103 @@ class Trait(Flag):
     COMMUTATIVE = auto()
     ASSOCIATIVE = auto()
     IDEMPOTENT = auto()  # f(x, x) = x
+    CHOOSES = auto()  # compares, picks or is logic: orders of a few values tell all of it
+    TAKES_ONE = auto()  # the result is one of the operands, of any type
     MOVEMENT = auto()  # copies bits, computes nothing
     FREE = auto()  # no code: tuple, get-tuple-element, bitcast, parameter, ...
+    SOURCE = auto()  # its value is there before the run, or is none
     SIDE_EFFECT = auto()  # must stay, must keep its order
     CALLS = auto()  # runs other computations as control flow (call, while, conditional)
+    APPLIES = auto()  # runs `to_apply`, or the like, on elements (a reducer, a comparator)
     COLLECTIVE = auto()
+    TRANSFERS = auto()  # from or to the host or one other device, in the order of tokens
     RANDOM = auto()
+    EXPANDED = auto()  # passes write it as other ops
+
+    # Where a result's element comes from, for what has an index map (hlo/indexing/maps.py): at most
+    # one of these.
+    SAME_PLACE = auto()
+    REPEATS = auto()  # an element is met again and again
+    REGROUPS = auto()  # the same place of the row-major order
+    PERMUTES = auto()  # dimensions, or the order along some
+    CUTS = auto()  # a part at a known place
+    CUTS_AT = auto()  # a part at a place that the run computes
+    JOINS = auto()  # one part of several operands
+    PADS = auto()
+    UPDATES = auto()  # an array but for a part
+    PICKS = auto()  # at places that an array lists
+
+    # What a fusion may hold beside elementwise ops: any; one that finishes a contraction.
+    FUSES = auto()
+    FINISHES = auto()
+
+    # Specials on narrow types, which are computed in f32 and rounded.
+    EXACT = auto()  # an operand's value, but for its sign, or a number that every type has
+    EXACT_IN_HALVES = auto()  # no more bits than the operands, of which 16 bits hold any exponent
+    IN_HALVES = auto()  # an instruction on f16 gives what f32 rounded to f16 is
+    IEEE = auto()  # one instruction: a NaN that it gives is an operand's, or the default one
+    STEADY = auto()  # subnormal numbers do not keep it waiting
+
+    # What verification asks.
+    CARRIES = auto()  # an asynchronous value may pass through on its way from start to done
+    BUFFERS = auto()  # takes or gives buffers, b(..)
+    SAME_LAYOUT = auto()  # the result has operand 0's layout
+    MOVES_MEMORY = auto()  # between the memories of host and device
+
+
+PLACES = (
+    Trait.SAME_PLACE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.CUTS_AT
+    | Trait.JOINS | Trait.PADS | Trait.UPDATES | Trait.PICKS
+)  # fmt: skip
+
+
+class Way(Enum):
+    """How an instruction is compiled: of what kind its emitter is."""
+
+    FREE = "free"  # its value is (part of) an operand's, a constant's or an argument's bytes
+    CONTROL = "control"  # while, conditional, call: native control flow
+    STAGED = "staged"  # a loop over the elements, each an expression
+    JOINED = "joined"  # a concatenate of very many operands
+    CONTRACTION = "contraction"
+    SORT = "sort"
+    SCATTER = "scatter"
+    WINDOW = "window"
+    FACTOR = "factor"
+    FOURIER = "fourier"
+    BLOCKED = "blocked"  # a fusion of whole kernels
+    HOST = "host"  # the reference's evaluate, called back from the run
+
+
+class Cost(Struct, frozen=True):
+    """What an element takes on this back end.
+
+    operations: in additions of f32: vector instructions for sixteen elements, or what takes as
+    long, measured beside an exponential's 24 on an array that the nearest caches hold. A chain of
+    ops on narrow floats is looked up in a table where these are more than a look-up takes.
+    latency: cycles from the operand to the result; 0 is one instruction's of the machine.
+    divides: the divider does it, which works beside the other units.
+    """
+
+    operations: int = 1
+    latency: int = 0
+    divides: bool = False
+
+    @property
+    def is_high(self) -> bool:
+        """Whether it is worth keeping a result rather than computing it again."""
+        return self.operations > _FEW_OPERATIONS
+
+
+_FEW_OPERATIONS = 9
+NOTHING, ONE_OPERATION = Cost(0), Cost()
 
 
 class Attr(Struct, frozen=True):
     """One attribute of an op.
 
     default REQUIRED: must be written. printed: "given" (whenever held), "unless-default" (held and
-    different from the default), "always" (the default is printed too when it is absent) or "never"
-    (accepted, never printed).
+    different from the default), "always" (the default is printed too when it is absent), "computed"
+    (held or not, by the shapes where XLA prints what they say) or "never" (accepted, not printed).
     """
 
     kind: AttributeKind
@@ -62,6 +147,11 @@ class Op:
     check: an optional static method check(*operand_shapes, shape, **attrs) with the constraints
     that verification adds to those of infer; `shape` is the written result shape.
     ulp: error budget of a float result, in units of the last place.
+    way: how most of its instructions are compiled; layouts and types decide for each
+    (hlo/analysis/legality.py). Where a row says nothing its traits do.
+    cost: of an element; where a row says nothing, nothing for what moves or is free, else one.
+    identity: of an associative op, the number e of a type with f(e, x) = x for every x.
+    done: the opcode that ends what this one starts.
     constraints: by label, those that the docstring does not say: a family's, the same for each row.
     """
 
@@ -74,6 +164,10 @@ class Op:
     takes_operand_shapes: ClassVar[bool] = False
     takes_context: ClassVar[bool] = False
     ulp: ClassVar[float] = 0.0
+    way: ClassVar[Way]
+    cost: ClassVar[Cost]
+    identity: ClassVar[Callable[[DType], Number] | None] = None
+    done: ClassVar[str] = ""
     constraints: ClassVar[Mapping[str, str]] = {}
 
     infer: ClassVar[Callable[..., object]]
@@ -92,7 +186,26 @@ OPS: dict[str, type[Op]] = {}
 def enter(opcode: str, row: type[Op]) -> None:
     """Put a row into the table."""
     assert opcode not in OPS, f"two rows for {opcode}"
+    if not hasattr(row, "way"):
+        value = row.traits._value_
+        row.way = next((way for trait, way in _WAYS if value & trait._value_), Way.HOST)
+    if not hasattr(row, "cost"):
+        row.cost = NOTHING if row.traits._value_ & _MOVES._value_ else ONE_OPERATION
     OPS[opcode] = row
+
+
+_MOVES = Trait.MOVEMENT | Trait.FREE
+_WAYS = (
+    (Trait.CALLS, Way.CONTROL),
+    (Trait.FREE, Way.FREE),
+    (Trait.ELEMENTWISE | Trait.MOVEMENT, Way.STAGED),
+)
+
+
+def opcodes(traits: Trait) -> frozenset[str]:
+    """Those of the rows with any of the traits."""
+    asked = traits._value_  # numbers: see has_trait
+    return frozenset(o for o, row in OPS.items() if row.traits._value_ & asked)
 
 
 def op(opcode: str) -> type[Op]:

@@ -19,12 +19,12 @@ from hlo.ops.accumulation import accumulated_at
 from hlo.ops.applying import applied
 from hlo.ops.callee import Callee
 from hlo.ops.constraints import check_scalar
-from hlo.ops.folding import combined, identity, narrowed, operations, widened
+from hlo.ops.folding import combined, narrowed, operations, wide_identity, widened
 from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.reducers import reducer_results
 from hlo.ops.reduction import inputs_and_inits
 from hlo.ops.shape_rules import check_arrays, dims_agree, same_type, text
-from hlo.ops.table import Attr, Op
+from hlo.ops.table import Attr, Op, Trait, Way
 from hlo.ops.windows import (
     NO_WINDOW,
     check_walk,
@@ -55,6 +55,8 @@ class ReduceWindow(Op):
 
     opcode = "reduce-window"
     attrs: ClassVar = {"window": Attr(WINDOW, NO_WINDOW), "to_apply": Attr(COMPUTATION)}
+    traits = Trait.FUSES | Trait.APPLIES
+    way = Way.WINDOW
 
     @staticmethod
     def infer(*operands: Shape, window: Window, to_apply: ProgramShape) -> Shape:
@@ -87,7 +89,7 @@ def _slid(operation: str, x: Array, z: Array, window: Window) -> Array:
     dims = result_sizes(x.shape, window)
     if 0 in dims:
         return np.zeros(dims, x.dtype)
-    wide = dilated_and_padded(widened(x, dtype), window, identity(operation, dtype))
+    wide = dilated_and_padded(widened(x, dtype), window, wide_identity(operation, dtype))
     for d, w in enumerate(window.dims):
         wide = _slid_along(operation, wide, d, w.size, w.window_dilation)
         wide = wide[(np.s_[:],) * d + (np.s_[:: w.stride],)]
@@ -156,6 +158,8 @@ class SelectAndScatter(Op):
         "select": Attr(COMPUTATION),
         "scatter": Attr(COMPUTATION),
     }
+    traits = Trait.APPLIES
+    way = Way.WINDOW
 
     @staticmethod
     def infer(

@@ -21,7 +21,6 @@ from hlo.parser.wording import near
 if TYPE_CHECKING:
     from hlo.parser.build import ModuleBuilder
 
-_NATIVE = frozenset(("all-gather", "all-reduce", "collective-permute", "copy", "send", "recv"))
 _COPIED = ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")
 _THREAD = "async_execution_thread"
 
@@ -48,7 +47,7 @@ def build_async(
         if parts is None:
             raise unknown_opcode(opcode)
         base, suffix = parts
-        if base in _NATIVE or base in PAYLOADS:
+        if f"{base}-done" in OPS or base in PAYLOADS:
             raise Violation(
                 "unknown-opcode", "opcode", f"{opcode} unknown", f"another form of {base}"
             )

@@ -18,6 +18,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, Shape, compatible
 from hlo.ops.making import inferred_shape
+from hlo.ops.table import OPS
 
 
 class Draft(Struct):
@@ -331,17 +332,10 @@ def _recv_done(draft: Draft) -> None:
     draft.shape = Shape.tuple((draft[0].elements[0], Shape.token()))
 
 
-_WITH_CHANNEL = frozenset(
-    ("send", "recv", "send-done", "recv-done", "all-gather", "all-gather-start", "all-reduce",
-     "all-reduce-start", "reduce-scatter", "all-to-all", "ragged-all-to-all",
-     "collective-broadcast", "collective-permute", "collective-permute-start")
-)  # fmt: skip
-
-
 def _same_channel(draft: Draft) -> None:
     """As the operand's, where that has a channel at all."""
     operand = draft.operands[0]
-    if operand.opcode not in _WITH_CHANNEL:
+    if "channel_id" not in OPS[operand.opcode].attrs:
         return
     mine, other = draft.attributes.get("channel_id"), operand.attributes.get("channel_id")
     if mine != other:

@@ -15,9 +15,8 @@ import hlo.ops
 from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.names import COMPUTATION
-from hlo.attributes.result_accuracy import RESULT_ACCURACY
 from hlo.attributes.scalars import STRING
-from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS, TAKES_RESULT_ACCURACY
+from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.module_attributes import MODULE_ATTRS
 from hlo.ops.table import OPS
 
@@ -83,8 +82,6 @@ def attribute_kinds(opcode: str) -> Mapping[str, AttributeKind]:
     if opcode in OPS:
         payload = _PAYLOAD_NAMES.get(opcode)
         own = {n: a.kind for n, a in OPS[opcode].attrs.items() if n != payload}
-        if opcode in TAKES_RESULT_ACCURACY:
-            own["result_accuracy"] = RESULT_ACCURACY
         if opcode == "custom-call":
             own["to_apply"] = COMPUTATION  # an old spelling of called_computations={...}
         return {**own, **_ANY_INSTRUCTION}

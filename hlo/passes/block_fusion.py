@@ -18,11 +18,11 @@ from hlo.ir.graph import clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.ops.table import OPS
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 
 MOST_MEMBERS = 32
-_NO_KERNELS = frozenset({"tuple", "reshape", "copy", "broadcast", "iota", "transpose"})
 
 
 def block_fusion(module: Module) -> bool:
@@ -111,7 +111,8 @@ def _may_join(instruction: Instruction, taken: set[Instruction]) -> bool:
         return False
     if instruction.opcode == "fusion" and instruction.attributes.get("kind") == KIND:
         return False
-    return instruction.opcode not in _NO_KERNELS and can_be_cut(instruction)
+    is_moved = OPS[instruction.opcode].cost.operations == 0
+    return not is_moved and can_be_cut(instruction)
 
 
 def _roots(group: list[Instruction], computation: Computation) -> list[Instruction]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hlo.analysis.call_budget import budget
+from hlo.analysis.fusibility import SCALAR_STRUCTURE
 from hlo.ir.computation import Computation
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
@@ -22,21 +23,12 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.effects import with_callees
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import OPS, Trait
+from hlo.ops.table import Trait, has_trait
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.liveness import awaited
 
-APPLYING = frozenset(
-    {"map", "reduce", "reduce-window", "scatter", "select-and-scatter", "sort", "all-reduce"}
-)
-# What may stand in a branch beside elementwise ops: cheap, and without an end or an effect to wait
-# for.
-PLAIN = frozenset(
-    {
-        "parameter", "constant", "bitcast-convert", "broadcast", "convert", "copy", "reshape",
-        "tuple", "get-tuple-element",
-    }
-)  # fmt: skip
+# What may stand in a branch: cheap, and without an end or an effect to wait for.
+_PLAIN = Trait.ELEMENTWISE | Trait.REPEATS | Trait.REGROUPS
 MOST_BRANCHES = 8
 
 
@@ -66,14 +58,15 @@ def conditional_to_select(module: Module) -> bool:
 def _applied(module: Module) -> Iterator[Computation]:
     for computation in tuple(module.computations):
         for instruction in computation.instructions:
-            if instruction.opcode in APPLYING:
+            if has_trait(instruction, Trait.APPLIES):
                 yield from instruction.called_computations()
 
 
 def is_plain(instruction: Instruction) -> bool:
     """Whether it is arithmetic on its operands' elements, or no operation at all."""
-    row = OPS.get(instruction.opcode)
-    return instruction.opcode in PLAIN or (row is not None and bool(row.traits & Trait.ELEMENTWISE))
+    if has_trait(instruction, _PLAIN) or instruction.opcode in SCALAR_STRUCTURE:
+        return True
+    return instruction.opcode in ("copy", "bitcast-convert")
 
 
 def _is_selectable(conditional: Instruction) -> bool:

@@ -14,8 +14,7 @@ from hlo.ops.table import OPS, Trait, evaluation_keywords, has_trait
 from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.settling import is_settled, settle
 
-# Ops that make more bytes than they read stay as they are: an iota costs nothing inside a kernel.
-EXPANDING = frozenset({"broadcast", "iota", "constant", "parameter", "pad"})
+_EXPANDING = Trait.REPEATS | Trait.PADS  # they make more bytes than they read
 _BARRED = Trait.SIDE_EFFECT | Trait.RANDOM | Trait.CALLS | Trait.COLLECTIVE | Trait.FREE
 
 
@@ -47,7 +46,7 @@ def _folded(computation: Computation, max_elements: int) -> bool:
 
 
 def _may_fold(instruction: Instruction, max_elements: int) -> bool:
-    if instruction.opcode in EXPANDING or not instruction.operands:
+    if has_trait(instruction, _EXPANDING) or not instruction.operands:
         return False
     if not all(_is_value(o) for o in instruction.operands):
         return False

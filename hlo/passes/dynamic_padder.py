@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo.analysis.fusibility import is_elementwise
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.instruction import Instruction
@@ -14,7 +15,6 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.custom_call import IDENTITIES
 from hlo.ops.making import make
-from hlo.ops.table import OPS, Trait
 from hlo.passes.dce import dce
 from hlo.passes.padding import boundary, control, folding, indexing, moving, ordering, packing
 from hlo.passes.padding.scope import Scope, Step, UnsupportedError, flattened
@@ -120,11 +120,7 @@ def _step(instruction: Instruction) -> Step | None:
     opcode = instruction.opcode
     if opcode == "custom-call":
         return CALLS.get(str(instruction.get("custom_call_target")))
-    return STEPS.get(opcode) or (moving.elementwise if _is_elementwise(opcode) else None)
-
-
-def _is_elementwise(opcode: str) -> bool:
-    return opcode in OPS and bool(OPS[opcode].traits & Trait.ELEMENTWISE)
+    return STEPS.get(opcode) or (moving.elementwise if is_elementwise(instruction) else None)
 
 
 STEPS: dict[str, Step] = {
@@ -150,7 +146,6 @@ STEPS: dict[str, Step] = {
     "iota": moving.made_whole,
     "map": moving.elementwise,
     "opt-barrier": moving.same,
-    "optimization-barrier": moving.same,
     "pad": moving.pad,
     "parameter": boundary.parameter,
     "reduce": folding.reduce,

@@ -7,8 +7,9 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, callers, calls, clone_computation, redirect_calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ops.table import Trait, opcodes
 
-CONTROL_FLOW = frozenset({"call", "while", "conditional"})
+CONTROL_FLOW = opcodes(Trait.CALLS)
 
 
 def flatten_call_graph(module: Module) -> bool:

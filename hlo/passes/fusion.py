@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hlo.analysis.block_size import is_blocked
 from hlo.analysis.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
+from hlo.analysis.legality import CONTROL
 from hlo.ir.computation import Computation
 from hlo.ir.graph import calls, clone_instruction, control_predecessors, post_order
 from hlo.ir.instruction import Instruction
@@ -58,12 +59,11 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
 
 def called_by_ops(module: Module) -> set[Computation]:
     """Fused computations, reducers, comparators: code that belongs to one op's kernel."""
-    control = ("call", "while", "conditional", "async-start")
     return {
         callee
         for computation in module.computations
         for instruction in calls(computation)
-        if instruction.opcode not in control
+        if instruction.opcode not in CONTROL
         for callee in instruction.called_computations()
     }
 

@@ -30,6 +30,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
+from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion_axes import PICKED, STAGES, UNKNOWN, Axes, Group, fixed_dims, joint_axes
 from hlo.passes.fusion_repeats import (
     CHEAP,
@@ -50,6 +51,7 @@ _LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run ov
 _MOST_FOLDED = COMMON.second_cache.bytes // 2048
 _FEW_FOLDED = 256  # and so many wherever they lie
 _MOST_COSTLY = 4096  # of a strip that keeps what else were computed again, or written out
+_PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 _COSTLY = 10  # ops
 _MOST_ALONE = 1 << 17  # elements that a core or two may have to fold
 _LEAST_STRIPS = 8  # else: enough for all cores
@@ -95,7 +97,7 @@ def _join(
         return None
     if not is_fusible(producer) or not producer.shape.is_array:
         return None
-    if producer.opcode in ("dynamic-update-slice", "reduce-window", "map"):
+    if has_trait(producer, Trait.UPDATES) or producer.opcode in ("reduce-window", "map"):
         return None
     if producer.opcode == "constant" and not is_scalar_constant(producer):
         return None
@@ -281,7 +283,7 @@ def _fold_level(group: Group, axes: Axes) -> int:
 def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
     """A fold inside a group: each result once, for leading dimensions with enough parallelism."""
     inputs = producer.operands[0].shape
-    if any(u.opcode in ("gather", "dynamic-slice", "concatenate", "pad") for u in producer.users):
+    if any(has_trait(u, _PARTS) for u in producer.users):
         return False
     fixed = fixed_dims(group, axes)
     if fixed is None:

@@ -7,18 +7,14 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls, control_predecessors
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.call_inliner import inline_call, inline_from_callers
 from hlo.passes.fusion import has_kernels
 from hlo.passes.liveness import awaited, wrapped_operations
 
 # Ops that passes expand, none of which looks into fusions; and convolutions, not all of which
 # have a kernel that finishes them with what a fusion holds beside.
-EXPANDED = frozenset(
-    {
-        "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "convolution",
-        "custom-call", "ragged-dot", "rng", "rng-get-and-update-state", "scaled-dot", "scan",
-    }
-)  # fmt: skip
+EXPANDED = opcodes(Trait.EXPANDED) | {"convolution"}
 
 # What a call may carry of what a fusion says.
 SILENT = frozenset({"metadata", "frontend_attributes", "sharding", "control-predecessors"})

@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
+from hlo.ops.table import PLACES, Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import users_in
 
 CHEAP = 3  # ops per element that may be computed again for every use
 MOST_REPEATED = 6  # ops per element; a write and a read of memory take about as long
 _MOST_SEARCHED = 16
 _SPREAD = 1.125  # bytes read per byte made that are as good as one: what broadcasts repeat
-PLACED = frozenset({  # each element of these, too, reads one of the operand's
-    "reshape", "slice", "concatenate", "pad", "transpose", "bitcast", "dynamic-slice", "reverse",
-    "copy",
-})  # fmt: skip
-_MOVES = frozenset({
-    "slice", "concatenate", "pad", "transpose", "reverse", "dynamic-slice",
-})  # fmt: skip
+# Each element of these reads one of the operand's at another place.
+_MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
+_PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
+_SPREADS = Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS
+# Each element of these, too, reads one of the operand's.
+PLACED = opcodes(PLACES & ~(Trait.REPEATS | Trait.UPDATES | Trait.PICKS))
 
 
 # That a cache keeps wherever they lie: each may be on a line of its own.
 _FEW_BYTES = COMMON.first_cache.way_bytes
-_VIEWS = frozenset({"reshape", "slice", "bitcast"})  # an address is all that they compute
+_VIEWS = opcodes(Trait.REGROUPS | Trait.CUTS)  # an address is all that they compute
 
 
 def views_memory(producer: Instruction) -> bool:
@@ -52,11 +52,11 @@ def may_repeat(producer: Instruction, count: int) -> bool:
         return True
     if producer.shape.size_bytes <= _FEW_BYTES and views_memory(producer):
         return True
-    if producer.opcode in ("gather", "dynamic-slice", "reduce", "concatenate", "pad"):
+    if producer.opcode == "reduce" or has_trait(producer, _PARTS):
         return False
     size = producer.shape.size_bytes
     read = sum(_read_bytes(o) for o in dict.fromkeys(producer.operands))
-    if producer.opcode in ("broadcast", "reshape", "transpose", "slice", "reverse"):
+    if has_trait(producer, _SPREADS):
         return read <= size
     return op_cost(producer) <= CHEAP and read <= size * _SPREAD and count <= 3
 

@@ -13,15 +13,14 @@ from math import prod
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import Trait, has_trait
 from hlo.passes.fusion_axes import Group, fixed_dims, operand_axes
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
 _MOST_TRIED = 4  # groups that read one operand, have not joined and may have more results
 _ROWS = 32  # so many rows are enough parallelism for a kernel that folds and writes them
-_NO_SIBLINGS = frozenset(
-    {"dynamic-update-slice", "concatenate", "pad", "reduce-window", "map", "gather"}
-)
+_NO_SIBLINGS = Trait.UPDATES | Trait.JOINS | Trait.PADS | Trait.PICKS
 
 
 def joined(groups: list[Group], max_size: int) -> list[Group]:
@@ -129,7 +128,9 @@ def _shared_values(group: Group) -> list[Instruction]:
 
 
 def _may_have_siblings(group: Group) -> bool:
-    return group.root.shape.is_array and group.root.opcode not in _NO_SIBLINGS
+    root = group.root
+    is_alone = has_trait(root, _NO_SIBLINGS) or root.opcode in ("reduce-window", "map")
+    return root.shape.is_array and not is_alone
 
 
 def _may_join(low: Group, high: Group, max_size: int) -> bool:

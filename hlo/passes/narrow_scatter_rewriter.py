@@ -23,11 +23,11 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.folding import operations
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import attribute
+from hlo.ops.table import Trait, attribute, opcodes
 from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.loop_making import adopted, new_computation, number, parameter, reducer
 
-ROUNDING = frozenset({"add", "multiply"})  # minimum, maximum give one of their operands
+ROUNDING = opcodes(Trait.ASSOCIATIVE) - opcodes(Trait.EXACT)
 LEAST_ROW = 16  # elements: below that, finding first rows costs as much
 ROWS_PER_UPDATE = 4  # of the operand, from which it pays
 MOST_ROWS = 2**30  # so that their numbers fit s32

@@ -19,14 +19,14 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import attribute
+from hlo.ops.table import Trait, attribute, opcodes
 from hlo.passes.liveness import fused_computations
 from hlo.passes.loop_making import adopted, element
 from hlo.passes.rewriting import is_pinned
 
 _SIGNED, _UNSIGNED = (dt.S8, dt.S16, dt.S32), (dt.U8, dt.U16, dt.U32)
 _FLOAT_BITS = 32  # of lanes that narrower floats are computed in
-_PICKS = frozenset({"select", "maximum", "minimum"})
+_PICKS = opcodes(Trait.TAKES_ONE)
 
 
 class _Places(Struct, frozen=True):

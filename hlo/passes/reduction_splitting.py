@@ -26,6 +26,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.ops.identities import identity
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
@@ -45,8 +46,6 @@ _ABREAST = 512  # elements of rows side by side
 _FEWEST_ABREAST = 8  # rows
 _MOST_SEARCHED = 64  # instructions before and after a fold
 Made = dict[Hashable, Instruction]  # what the parts of several folds read
-
-_IDENTITIES = {"add": -0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
 
 def split_reductions(module: Module, computation: Computation) -> bool:
@@ -126,12 +125,12 @@ def _starts(reduce: Instruction, made: Made) -> list[Instruction] | None:
     inits = reduce.operands[len(reduce.operands) // 2 :]
     if len(inits) == 1:
         (z,) = inits
-        identity = _identity(reduce, z.shape.dtype)
+        neutral = _identity(reduce, z.shape.dtype)
         computation = reduce.computation
-        if identity is None or computation is None:
+        if neutral is None or computation is None:
             return None
-        key = (identity.shape, identity.array.tobytes())
-        return [_shared(made, key, lambda: make_constant(reduce, identity))]
+        key = (neutral.shape, neutral.array.tobytes())
+        return [_shared(made, key, lambda: make_constant(reduce, neutral))]
     body: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
     is_selection = is_symmetric_selection(body) or ordering_index(reduce) is not None
     return list(inits) if is_selection else None
@@ -210,7 +209,7 @@ def _widened(module: Module, reduce: Instruction, d: int, parts: int, made: Made
         reduce, "reduce", *wide, shape=reduce.shape.with_dtype(dt.F32),
         dimensions=reduce["dimensions"], to_apply=body,
     )  # fmt: skip
-    start = Literal.of(np.float32(_IDENTITIES[opcode]), scalar)
+    start = Literal.of(np.array(identity(opcode, dt.F32), np.float32), scalar)
     _rewrite(whole, d, parts, [make_constant(reduce, start)], made)
     narrow = make(reduce, "convert", whole, shape=reduce.shape)
     assert reduce.computation is not None, "a reduce in a computation"
@@ -237,25 +236,10 @@ def _opcode(reduce: Instruction) -> str:
 def _identity(reduce: Instruction, dtype: DType) -> Literal | None:
     """e with f(e, x) = x, where f is one op known to be associative."""
     opcode = _opcode(reduce)
-    shape = Shape.array(dtype)
-    if dtype.is_pred:
-        value = {"or": False, "add": False, "maximum": False, "and": True, "multiply": True}
-        found = value.get(opcode)
-        return None if found is None else Literal.of(np.bool_(found), shape)
-    if dtype.is_integral:
-        least, greatest = dtype.int_range
-        numbers = {
-            "add": 0, "multiply": 1, "maximum": least, "minimum": greatest, "or": 0, "xor": 0,
-            "and": -1 if dtype.is_signed else greatest,
-        }  # fmt: skip
-        whole = numbers.get(opcode)
-        return None if whole is None else Literal.of(np.array(whole).astype(dtype.numpy), shape)
-    if opcode not in _IDENTITIES:
+    found = identity(opcode, dtype)
+    if found is None or (dtype.is_complex and opcode == "multiply"):
         return None
-    if dtype.is_complex:
-        zero = np.array(complex(-0.0, -0.0)).astype(dtype.numpy)
-        return Literal.of(zero, shape) if opcode == "add" else None
     is_exact = opcode in ("maximum", "minimum") and dtype.name in ("bf16", "f16")
-    if not is_exact and dtype.name not in ("f32", "f64"):
+    if dtype.is_float and not is_exact and dtype.name not in ("f32", "f64"):
         return None  # narrow floats would round their parts' results
-    return Literal.of(np.array(_IDENTITIES[opcode]).astype(dtype.numpy), shape)
+    return Literal.of(np.array(found).astype(dtype.numpy), Shape.array(dtype))

@@ -6,12 +6,12 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.attributes.window import Window, WindowDim
-from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.ops.identities import identity
 from hlo.ops.making import make, make_constant
 from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited, fused_computations
@@ -25,9 +25,6 @@ from hlo.passes.loop_making import (
     reducer,
     row,
 )
-
-# Reducers of growing windows, and what they begin with.
-_IDENTITIES = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "multiply": 1.0}
 
 
 def scan_expander(module: Module) -> bool:
@@ -111,7 +108,8 @@ def _accumulated(scan: _Scan, module: Module) -> list[Instruction] | None:
         return None
     like, x, init = scan.scan, scan.inputs[0], scan.inits[0]
     scalar = Shape.array(x.shape.dtype, ())
-    first = make_constant(like, Literal.of(_identity(opcode, x.shape.dtype), scalar))
+    start = np.array(identity(opcode, x.shape.dtype)).astype(x.shape.dtype.numpy)
+    first = make_constant(like, Literal.of(start, scalar))
     pads = (0, scan.length - 1) if scan.is_reverse else (scan.length - 1, 0)
     window = Window(
         tuple(
@@ -140,18 +138,9 @@ def _accumulator(scan: _Scan) -> str | None:
         return None
     op = root.operands[0]
     dtype = scan.inputs[0].shape.dtype
-    if op.opcode not in _IDENTITIES or set(op.operands) != set(scan.step.parameters):
+    if identity(op.opcode, dtype) is None or set(op.operands) != set(scan.step.parameters):
         return None
     return op.opcode if dtype.name in ("f32", "f64", "s32", "s64", "u32", "u64") else None
-
-
-def _identity(opcode: str, dtype: dt.DType) -> np.ndarray:
-    value = _IDENTITIES[opcode]
-    if dtype.is_integral and not np.isfinite(value):
-        value = dtype.int_range[0 if value < 0 else 1]
-    return (
-        np.array(value).astype(dtype.numpy) if dtype.is_float else np.array(int(value), dtype.numpy)
-    )
 
 
 # -- the loop ----------------------------------------------------------------------------------

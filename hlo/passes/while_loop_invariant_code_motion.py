@@ -30,15 +30,13 @@ from hlo.ir.graph import callees_first, callers, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.effects import has_effect
-from hlo.ops.table import Trait, has_trait
+from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.liveness import awaited
 
 # Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user,
 # or with an operand that is work.
-FOLLOWING = frozenset({
-    "bitcast", "broadcast", "constant", "convert", "iota", "pad", "reshape", "reverse", "slice",
-    "transpose", "tuple", "get-tuple-element", "copy",
-})  # fmt: skip
+FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
+FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
 
 
 class Plan(Struct, frozen=True):
@@ -121,7 +119,8 @@ def _is_pure(instruction: Instruction) -> bool:
         return False
     if "control-predecessors" in instruction.attributes:
         return False
-    return instruction.opcode not in ("parameter", "opt-barrier", "custom-call", "while")
+    stays = instruction.opcode in ("parameter", "opt-barrier", "while")
+    return not stays and instruction.opcode != "custom-call"
 
 
 def _is_work(instruction: Instruction) -> bool:
@@ -130,7 +129,7 @@ def _is_work(instruction: Instruction) -> bool:
         return False
     if instruction.opcode == "fusion":
         (fused,) = instruction.called_computations()
-        if all(i.opcode in FOLLOWING or i.opcode == "parameter" for i in fused.instructions):
+        if all(i.opcode in FOLLOWING for i in fused.instructions):
             return False
     return instruction.shape.size_bytes <= max(64, 4 * _bytes_read(instruction))
 

@@ -8,7 +8,7 @@ and what the counter chooses (the rotations of a random number generator) become
 
 from __future__ import annotations
 
-from hlo.analysis.fusibility import is_elementwise
+from hlo.analysis.fusibility import SCALAR_STRUCTURE
 from hlo.analysis.loop_state import counter
 from hlo.ir.graph import callees_first, calls, clone_instruction, post_order
 from hlo.ir.instruction import Instruction
@@ -16,6 +16,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 from hlo.ops.making import make
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.liveness import awaited
 
 MOST_TRIPS = 8
@@ -24,8 +25,8 @@ MOST_OPS = 512  # of all iterations together
 FEWEST_BYTES = COMMON.first_cache.bytes
 _SMALL = 64  # elements of arrays that may be taken apart and put together
 
-_MOVES = frozenset({"slice", "reshape", "concatenate", "reverse", "transpose", "copy", "bitcast"})
-_FREE = frozenset({"parameter", "constant", "broadcast", "iota", "tuple", "get-tuple-element"})
+_MOVES = opcodes(Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.JOINS) | {"copy"}
+_PLAIN = opcodes(Trait.ELEMENTWISE | Trait.REPEATS) | {"iota"}
 
 
 def while_loop_unroller(module: Module) -> bool:
@@ -66,7 +67,7 @@ def _is_line(instruction: Instruction) -> bool:
         return False
     if instruction.opcode in _MOVES:
         return all(s.size <= _SMALL for s in (instruction.shape, *_shapes(instruction)))
-    return instruction.opcode in _FREE or is_elementwise(instruction)
+    return instruction.opcode in _PLAIN or instruction.opcode in SCALAR_STRUCTURE
 
 
 def _shapes(instruction: Instruction) -> list[Shape]:

@@ -7,14 +7,12 @@ from collections import Counter
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ops.table import OPS
 from hlo.printer.options import PrintOptions
 
 SUFFIXES = {"async-start": "-start", "async-update": "-update", "async-done": "-done"}
-# X-start of these is an opcode of its own, or its text cannot say what X needs.
-_NOT_READ_BACK = (
-    "all-gather", "all-reduce", "collective-permute", "copy", "send", "recv", "parameter",
-    "constant", "async-start", "async-update", "async-done",
-)  # fmt: skip
+# The text of X-start cannot say what X needs.
+_NOT_SAID = frozenset({"parameter", "constant", *SUFFIXES})
 # Copied from the start to the wrapped instruction when the sugar is read.
 _SHARED = ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")
 
@@ -58,7 +56,9 @@ def is_single_instruction(computation: Computation) -> bool:
 def _reads_back(start: Instruction, computation: Computation) -> bool:
     """Whether the sugar of a start, read again, makes an equal computation."""
     root, parts = computation.root, start.shape.elements
-    if root.opcode in _NOT_READ_BACK or root.operands != computation.parameters:
+    if root.opcode in _NOT_SAID or f"{root.opcode}-done" in OPS:  # X-done is an opcode of its own
+        return False
+    if root.operands != computation.parameters:
         return False
     if len(root.operands) != len(start.operands) or len(parts) < 2 or parts[1] != root.shape:
         return False

@@ -72,18 +72,19 @@ class Entry(Struct):
                 return bool(value.entries)
         if self.attr.kind is OPERAND_PRECISION:
             return any(word != "default" for word in value)  # type: ignore[attr-defined]  # words
-        return self.attr.printed == "given" or value != self.attr.default
+        return self.attr.printed in ("given", "computed") or value != self.attr.default
 
 
 class Plan(Struct, frozen=True):
     """own: the opcode's attributes; calls: the keys of those that hold computations, and whether
     they hold several; last: what follows them (is_composite); always: whether something is printed
-    of an instruction without attributes."""
+    of an instruction without attributes; is_computed: whether shapes say some of it."""
 
     own: tuple[Entry, ...]
     calls: tuple[tuple[str, bool], ...]
     last: tuple[Entry, ...]
     always: bool
+    is_computed: bool
 
 
 class Plans:
@@ -126,8 +127,9 @@ class Plans:
                 last.append(self._entry(key, attr))
             else:
                 own.append(self._entry(key, attr))
-        always = any(e.attr.printed == "always" for e in own) or opcode in ("outfeed", "map")
-        return Plan(tuple(own), tuple(calls), tuple(last), always)
+        is_computed = any(e.attr.printed == "computed" for e in own)
+        always = is_computed or any(e.attr.printed == "always" for e in own)
+        return Plan(tuple(own), tuple(calls), tuple(last), always, is_computed)
 
     def _is_wanted(self, key: str) -> bool:
         if key in INSTRUCTION_ATTRS or key == "async_execution_thread":

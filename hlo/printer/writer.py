@@ -16,24 +16,22 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, join_indexed, shape_text
+from hlo.ops.table import Trait, opcodes
 from hlo.printer.async_sugar import SUFFIXES, sugared_computations, wrapped
 from hlo.printer.constants import constant_text
 from hlo.printer.naming import Names, Naming
 from hlo.printer.options import PrintOptions
 from hlo.printer.orders import fusion_bodies, printed_instructions
-from hlo.printer.plans import Entry, Plans, own_value
+from hlo.printer.plans import Plan, Plans, own_value
 
 COMPACT = 4  # operands that compact_operands leaves
 LARGEST_FORM = 1 << 30  # characters: forms with full bodies can grow exponentially
-_COMPUTED = frozenset(("map", "outfeed", "compare"))  # attributes that depend on shapes
 # Keys of bodies that are printed in full; what else calls something says `calls=`, which for
 # reduce-scatter and scan is not the key that reads back.
 _FULL_KEYS = (
     "condition", "body", "select", "scatter", "true_computation", "false_computation",
 )  # fmt: skip
-_APPLIES = (
-    "call", "map", "reduce", "reduce-window", "all-reduce", "all-reduce-start", "scatter", "sort",
-)  # fmt: skip
+_APPLIES = opcodes(Trait.APPLIES) | {"call"}
 
 
 class Place(NamedTuple):
@@ -223,7 +221,7 @@ class Writer:
         """What is printed also where the instruction is wrapped in an asynchronous one."""
         plans, attributes, options = self.plans, instruction.attributes, self.options
         plan = plans[instruction.opcode]
-        pieces = self._own(instruction, plan.own, place) if options.print_extra_attributes else []
+        pieces = self._own(instruction, plan, place) if options.print_extra_attributes else []
         if plan.calls:
             pieces += self._calls(instruction, plan.calls, place)
             pieces += [e.piece(attributes[e.key]) for e in plan.last if e.key in attributes]
@@ -238,15 +236,15 @@ class Writer:
                 pieces.append(entry.piece(attributes[entry.key]))
         return pieces
 
-    def _own(self, instruction: Instruction, entries: tuple[Entry, ...], place: Place) -> list[str]:
+    def _own(self, instruction: Instruction, plan: Plan, place: Place) -> list[str]:
         """The opcode's own attributes."""
         attributes = instruction.attributes
-        if instruction.opcode in _COMPUTED:
-            return [e.piece(own_value(instruction, e)) for e in entries]
+        if plan.is_computed:
+            return [e.piece(own_value(instruction, e)) for e in plan.own]
         pieces = []
         if instruction.opcode == "async-start":
             pieces += self._wrapped_attributes(instruction, place)
-        for e in entries:
+        for e in plan.own:
             if e.key in attributes:
                 pieces.append(e.piece(attributes[e.key]))
             elif e.attr.printed == "always":

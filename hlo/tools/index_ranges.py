@@ -10,12 +10,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-
-# Ops whose result's values are values of the operands (or few of them): limits go straight through.
-PASSING = frozenset({
-    "bitcast", "broadcast", "concatenate", "convert", "copy", "dynamic-slice", "gather", "pad",
-    "reduce-precision", "reshape", "reverse", "slice", "transpose", "opt-barrier", "sort",
-})  # fmt: skip
+from hlo.ops.table import PLACES, Trait, has_trait
 
 Path = tuple[int, ...]
 Limits = dict[Instruction, dict[Path, int]]
@@ -109,11 +104,13 @@ def _sources(instruction: Instruction, path: Path) -> list[tuple[Instruction, Pa
         return [(operands[path[0]], ())]
     if instruction.opcode == "concatenate":
         return [(o, ()) for o in operands]
-    if instruction.opcode in ("add", "maximum", "minimum"):
-        return [(o, ()) for o in operands if o.opcode != "constant"]
-    if instruction.opcode in PASSING:
-        return [(operands[0], path)]
-    return []
+    match instruction.opcode:
+        case "add" | "maximum" | "minimum":
+            return [(o, ()) for o in operands if o.opcode != "constant"]
+        case "convert" | "reduce-precision" | "sort":
+            return [(operands[0], path)]
+    # The result's values are the operand's, or few of them: limits go straight through.
+    return [(operands[0], path)] if has_trait(instruction, PLACES & ~Trait.UPDATES) else []
 
 
 def _into_callees(instruction: Instruction, limits: Limits) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ops.table import OPS, Trait
 from hlo.verifier.chains import CARRYING, Callers, callers, check_carried, is_whole
 from hlo.verifier.report import Report
 
 # Ops with a start and a done of their own.
-DONES = {
-    "all-gather-start": "all-gather-done",
-    "all-reduce-start": "all-reduce-done",
-    "collective-permute-start": "collective-permute-done",
-    "copy-start": "copy-done",
-}
+DONES = {o: row.done for o, row in OPS.items() if row.done and row.traits & Trait.COLLECTIVE}
+DONES["copy-start"] = OPS["copy-start"].done
 STARTS = {done: start for start, done in DONES.items()}
 CHAIN = frozenset({"async-start", "async-update"})
 LINKS = frozenset({"async-update", "async-done"})

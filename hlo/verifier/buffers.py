@@ -10,13 +10,10 @@ from hlo.ir.dtype import BUFFER
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, shape_text
+from hlo.ops.table import Trait, has_trait
 from hlo.verifier.chains import in_entry
 from hlo.verifier.report import Report
 
-HOLDING = frozenset({
-    "custom-call", "while", "call", "async-start", "async-update", "async-done", "parameter",
-    "dynamic-update-slice", "tuple", "get-tuple-element",
-})  # fmt: skip
 Leaf = tuple[int, tuple[int, ...]]  # operand number (-1: the result) and the path inside of it
 
 
@@ -45,7 +42,7 @@ def _holds_buffers(shape: Shape) -> bool:
 
 
 def _check_place(instruction: Instruction) -> None:
-    if instruction.opcode not in HOLDING:
+    if not has_trait(instruction, Trait.BUFFERS):
         expected = "an op that passes buffers on, or a custom-call"
         raise Violation("buffer", "", "on a buffer", expected, "V70")
     if instruction.opcode == "parameter" and in_entry(instruction):

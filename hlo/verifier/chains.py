@@ -15,14 +15,10 @@ from msgspec import Struct, field
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ops.table import Trait, opcodes
 from hlo.verifier.report import Report
 
-# A chain may pass through these on its way (2026 form).
-CARRYING = frozenset({
-    "tuple", "get-tuple-element", "while", "call", "conditional", "opt-barrier", "domain", "copy",
-    "parameter", "custom-call",
-})  # fmt: skip
-FORWARDING = frozenset({"opt-barrier", "domain", "copy", "custom-call"})
+CARRYING = opcodes(Trait.CARRIES)
 Place = tuple[Instruction, tuple[int, ...]]  # a value, and where in it the chain is
 Callers = Mapping[Computation, list[Instruction]]
 
@@ -81,14 +77,14 @@ def _carried(
             found.wrong.append(user)
         elif user.attributes.get("index") == path[0]:
             yield user, path[1:]
-    elif user.opcode in FORWARDING:
-        yield user, path
     elif user.opcode == "while":
         found.is_looped = True
         yield user, path
         yield from ((c.parameters[0], path) for c in user.called_computations() if c.parameters)
     elif user.opcode in ("call", "conditional"):
         yield from _passed(user, places, path)
+    elif user.opcode in CARRYING:
+        yield user, path
     else:
         found.wrong.append(user)
 

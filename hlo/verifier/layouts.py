@@ -8,26 +8,9 @@ from hlo.errors import Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.layout import Layout
 from hlo.ir.shape import Shape, shape_text
-from hlo.ops.table import OPS, Trait
+from hlo.ops.table import Trait, has_trait
 from hlo.verifier.report import Report
 
-# Results have the layouts of their operand 0 exactly, where shapes are forwarded (V20).
-FORWARDING = frozenset(
-    {
-        "opt-barrier",
-        "while",
-        "add-dependency",
-        "domain",
-        "dynamic-update-slice",
-        "async-update",
-    }
-)
-# Results have the layouts of the root of what is called (V20).
-CALLS = frozenset({"call", "conditional", "while"})
-# Elements of the operand's tuple that are forwarded (V20).
-ELEMENTS = {"copy-done": 0, "async-done": 1}
-# What may move data between the memories of host and device (V84).
-MOVING = frozenset({"copy", "dynamic-slice", "dynamic-update-slice", "custom-call", "fusion"})
 HOST = 5  # memory space S(5)
 
 
@@ -70,28 +53,28 @@ def _check_sensitive(instruction: Instruction) -> None:
     if opcode == "bitcast":
         _check_bitcast(instruction)
         return
-    if opcode not in MOVING:
+    if not has_trait(instruction, Trait.MOVES_MEMORY):
         _check_memory(instruction)
     for forwarded in _forwarded(instruction):
         _check_equal(instruction, forwarded)
-    if OPS[opcode].traits & Trait.ELEMENTWISE and instruction.shape.is_array:
+    if has_trait(instruction, Trait.ELEMENTWISE) and instruction.shape.is_array:
         _check_orders(instruction)
 
 
 def _forwarded(instruction: Instruction) -> Iterator[Shape]:
     """The shapes, layouts included, that the result takes over."""
     opcode, operands = instruction.opcode, instruction.operands
-    if opcode in FORWARDING:
+    if has_trait(instruction, Trait.SAME_LAYOUT):
         yield operands[0].shape
-    if opcode in CALLS:
+    if has_trait(instruction, Trait.CALLS):
         for callee in instruction.called_computations():
             if callee is not instruction.attributes.get("condition"):
                 yield callee.root.shape
     elif opcode == "tuple":
         yield Shape.tuple(o.shape for o in operands)
-    elif opcode in ELEMENTS or opcode == "get-tuple-element":
+    elif opcode == "copy-done" or opcode in ("get-tuple-element", "async-done"):
         elements = operands[0].shape.elements
-        index = ELEMENTS.get(opcode, instruction.attributes.get("index"))
+        index = instruction.attributes.get("index", int(opcode == "async-done"))
         if isinstance(index, int) and 0 <= index < len(elements):
             yield elements[index]
 

@@ -18,7 +18,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import shape_text
 from hlo.ops.folding import operations
-from hlo.ops.table import OPS, Trait
+from hlo.ops.table import OPS, Trait, has_trait
 from hlo.source import Span, caret_picture, shown
 
 _LONE = re.compile(r"\bconstant\(\s*([^\s{(,)]+)\s*\)")
@@ -153,15 +153,11 @@ def _lone_scalar(instruction: Instruction) -> str:
     )
 
 
+_ARRANGING = Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS
+
+
 def _no_change(instruction: Instruction) -> str:
-    if instruction.opcode not in (
-        "convert",
-        "reshape",
-        "transpose",
-        "broadcast",
-        "slice",
-        "reverse",
-    ):
+    if instruction.opcode != "convert" and not has_trait(instruction, _ARRANGING):
         return ""
     operand = instruction.operands[0]
     if operand.shape != instruction.shape:

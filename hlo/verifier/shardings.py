@@ -9,10 +9,11 @@ from hlo.errors import Violation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, shape_text
+from hlo.ops.table import Trait, opcodes
 from hlo.verifier.report import Report
 
 # Their shardings speak of more than the result: tokens, or the arrays before and after.
-UNCHECKED = frozenset({"infeed", "outfeed", "send", "recv", "send-done", "recv-done", "after-all"})
+UNCHECKED = opcodes(Trait.TRANSFERS) | {"after-all"}
 
 
 def check(module: Module, report: Report) -> None:

@@ -7,11 +7,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import compatible, shape_text
 from hlo.ops.host import PAIRS, source_target_pairs
-from hlo.ops.table import Trait, has_trait
+from hlo.ops.table import OPS, Trait, has_trait
 from hlo.verifier.chains import CARRYING, Callers, callers, check_carried, is_whole
 from hlo.verifier.report import Report
 
-DONES = {"send": "send-done", "recv": "recv-done"}
+DONES = {o: row.done for o, row in OPS.items() if row.done and row.traits & Trait.TRANSFERS}
 STARTS = {done: start for start, done in DONES.items()}
 PIPELINE = "_xla_send_recv_pipeline"  # streams of their own: no order is asked of them
 

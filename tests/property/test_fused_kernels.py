@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from hlo.analysis.legality import Way, way
+from hlo.analysis.legality import way
+from hlo.ops.table import Way
 from hlo.parser.parse import parse
 from hlo.passes.dce import dce
 from hlo.passes.fusion import fusion

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hlo.backend.emitters.floats import FLOAT
+from hlo.backend.emitters.table import EMITTERS
 from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
@@ -87,7 +87,7 @@ def compiled(opcode: str, scalar: str, form: str, lanes: int = 0) -> Function:
     """The emitted function of arrays."""
 
     def body(w, t, values):
-        return [FLOAT[opcode](*(Term(w, t, v) for v in values)).value]
+        return [EMITTERS[opcode].real(*(Term(w, t, v) for v in values)).value]
 
     lanes = lanes or LANES[scalar]
     arity = 1 + (opcode in BINARY)

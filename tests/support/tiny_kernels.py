@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo.analysis.legality import Way
 from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.host import HostCalls
 from hlo.backend.ir.kernel import Kernel
@@ -21,6 +20,7 @@ from hlo.backend.planning.implementations import implementations
 from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.schedule import schedule
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import Way
 from hlo.parser.parse import parse
 from hlo.runtime.executable import Executable
 from tests.support.llvm_text import function_of

@@ -8,6 +8,7 @@ from hlo.backend.emitters import constants, elementwise
 from hlo.backend.emitters import half_arithmetic as by_halves
 from hlo.backend.emitters import uniform_division as by_one
 from hlo.backend.emitters.exactness import is_exact
+from hlo.backend.emitters.table import EMITTERS
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
@@ -16,10 +17,7 @@ from hlo.backend.loops.expression import tuple_index, unsupported
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import call_attributes
-
-# IEEE arithmetic in single instructions: a NaN in the result is an operand's, or the default one.
-_KEEPS_NANS = frozenset({"add", "subtract", "multiply", "divide", "sqrt"})
+from hlo.ops.table import Trait, call_attributes, has_trait
 
 
 def apply(
@@ -52,7 +50,7 @@ def apply(
         attributes,
     )
     if rounds and dtype.is_narrow_float and not is_exact(instruction, operands, kinds):
-        keeps = instruction.opcode in _KEEPS_NANS
+        keeps = has_trait(instruction, Trait.IEEE)
         result = types.rounded(w, target, result, dtype, has_short_nans=keeps)
     return result
 
@@ -89,7 +87,7 @@ def inlined(
             order.pop()
         elif missing := [o for o in top.operands if o not in values]:
             order += missing
-        elif top.opcode in ("fusion", "call", "map"):
+        elif top.opcode == "map" or top.opcode in ("fusion", "call"):
             (callee,) = top.called_computations()
             operands = [values[o] for o in top.operands]
             inner = dict(zip(callee.parameters, operands, strict=True))
@@ -119,7 +117,7 @@ def _inlined_one(
             instruction.shape.size == 1
         ):
             return operands[0]
-    if not elementwise.supported(instruction.opcode) or instruction.shape.dims:
+    if instruction.opcode not in EMITTERS or instruction.shape.dims:
         raise unsupported(instruction, "in a computation on scalars")
     kinds = [o.shape.dtype for o in instruction.operands]
     flat = [o[0] for o in operands]

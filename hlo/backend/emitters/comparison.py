@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hlo.backend.emitters import integers
 from hlo.backend.emitters.conversion import storage_bits
-from hlo.backend.emitters.floats import FLOAT
-from hlo.backend.emitters.integers import INTEGER, PRED
 from hlo.backend.lanes import types
+from hlo.backend.math.extremes import maximum, minimum
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 
@@ -44,9 +44,10 @@ def total_order(x: Term, dtype: DType) -> Term:
 def clamped(low: Term, x: Term, high: Term, dtype: DType) -> Term:
     """min(max(x, low), high) in this order."""
     if x.is_float:
-        return FLOAT["minimum"](FLOAT["maximum"](x, low), high)
-    table = PRED if dtype.is_pred else INTEGER
-    return table["minimum"](dtype, table["maximum"](dtype, x, low), high)
+        return minimum(maximum(x, low), high)
+    if dtype.is_pred:
+        return (x | low) & high
+    return integers.minimum(dtype, integers.maximum(dtype, x, low), high)
 
 
 def _integers(direction: str, sign: str, a: Term, b: Term) -> Term:

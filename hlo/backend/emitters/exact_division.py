@@ -17,7 +17,6 @@ from functools import partial, reduce
 import numpy as np
 from msgspec import Struct
 
-from hlo.analysis.op_costs import FUNCTIONS
 from hlo.backend.ir.records import Arithmetic
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.lanes import types
@@ -27,6 +26,7 @@ from hlo.backend.math.scaling import FORMATS
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import OPS
 
 # Exponents of y and of x within which no step leaves the normal numbers.
 _Y_RANGE = {"float": (-24, 30), "double": (-60, 60)}
@@ -96,7 +96,8 @@ def _is_column(nest: Nest, y: Value) -> bool:
 
 
 def _has_functions(computation: Computation) -> bool:
-    return any(instruction.opcode in FUNCTIONS for instruction in computation.instructions)
+    costs = (OPS[instruction.opcode].cost for instruction in computation.instructions)
+    return any(cost.is_high and not cost.divides for cost in costs)
 
 
 def _fits(y: Value) -> bool:

@@ -5,28 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hlo.analysis.op_costs import EXACT
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-
-# Of 16 bits: an integer next to a number has no more bits than it, nor has a remainder.
-_EXACT_HALVES = frozenset({"floor", "ceil", "round-nearest-even", "round-nearest-afz", "remainder"})
+from hlo.ops.table import Trait, has_trait
 
 
 def is_exact(instruction: Instruction, operands: Sequence[Lanes], kinds: Sequence[DType]) -> bool:
     """Whether the op's result is of the type as it is computed in f32."""
     opcode, dtype = instruction.opcode, instruction.shape.dtype
-    if opcode in EXACT:
+    if has_trait(instruction, Trait.EXACT):
         return opcode != "negate" or _has_negatives(dtype)
     if opcode == "convert":
         is_short = not kinds[0].is_float and kinds[0].bits <= 8
         return kinds[0] is dtype or (is_short and dtype in (dt.BF16, dt.F16))
     if dtype is dt.BF16 and opcode in ("add", "multiply"):
         return _is_enlarged(opcode, *operands)
-    return opcode in _EXACT_HALVES and dtype in (dt.BF16, dt.F16)
+    return has_trait(instruction, Trait.EXACT_IN_HALVES) and dtype in (dt.BF16, dt.F16)
 
 
 def _has_negatives(dtype: DType) -> bool:

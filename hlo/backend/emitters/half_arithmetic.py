@@ -11,13 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hlo.backend.emitters.table import EMITTERS, ByKind
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
-
-_INSTRUCTIONS = {"add": "fadd", "subtract": "fsub", "multiply": "fmul"}
 
 
 def emit(nest: Nest, opcode: str, operands: Sequence[Lanes]) -> Value:
@@ -26,7 +25,9 @@ def emit(nest: Nest, opcode: str, operands: Sequence[Lanes]) -> Value:
     lanes = max(types.width(o) for o in operands)
     a, b = (w.splat(_code(nest, o), lanes) for o in operands)
     half = vector_of("half", lanes)
-    result = w.binary(_INSTRUCTIONS[opcode], w.cast("bitcast", a, half), w.cast("bitcast", b, half))
+    emitter = EMITTERS[opcode]
+    assert isinstance(emitter, ByKind), "of its kind of number"
+    result = w.binary(emitter.half, w.cast("bitcast", a, half), w.cast("bitcast", b, half))
     code = w.cast("bitcast", result, vector_of("i16", lanes))
     return types.decoded(w, target, code, dt.F16)
 

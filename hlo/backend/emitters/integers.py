@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.math.integer_power import power
+from hlo.backend.math import integer_power
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
 
 Emitter = Callable[..., Term]  # (dtype, *operands) -> Term
 
 
-def _arithmetic(opcode: str) -> Emitter:
+def arithmetic(opcode: str) -> Emitter:
+    """LLVM's instruction on two operands."""
+
     def emit(dtype: DType, a: Term, b: Term) -> Term:
         return a.of(a.w.binary(opcode, a.value, b.value))
 
@@ -28,29 +30,38 @@ def _extreme(direction: str) -> Emitter:
     return emit
 
 
-def _abs(dtype: DType, x: Term) -> Term:
+maximum, minimum = _extreme("max"), _extreme("min")
+
+
+def magnitude(dtype: DType, x: Term) -> Term:
+    """|x|; the least number stays."""
     return (x < 0).select(-x, x) if dtype.is_signed else x
 
 
-def _negate(dtype: DType, x: Term) -> Term:
+def negate(dtype: DType, x: Term) -> Term:
+    """-x, which wraps."""
     return -x
 
 
-def _not(dtype: DType, x: Term) -> Term:
+def complement(dtype: DType, x: Term) -> Term:
+    """All bits changed."""
     return ~x
 
 
-def _sign(dtype: DType, x: Term) -> Term:
+def sign(dtype: DType, x: Term) -> Term:
+    """-1, 0 or 1."""
     if dtype.is_unsigned:
         return x.ne(0).select(x.const(1), 0)
     return (x < 0).select(x.const(-1), x.ne(0).select(x.const(1), 0))
 
 
-def _popcnt(dtype: DType, x: Term) -> Term:
+def popcnt(dtype: DType, x: Term) -> Term:
+    """The number of one bits."""
     return _zero_extended(x, dtype).call("llvm.ctpop")
 
 
-def _count_leading_zeros(dtype: DType, x: Term) -> Term:
+def count_leading_zeros(dtype: DType, x: Term) -> Term:
+    """Zero bits above the highest one."""
     x = _zero_extended(x, dtype)
     false = x.w._constant("false", "i1")
     zeros = x.of(x.w.intrinsic("llvm.ctlz", x.type, x.value, false))
@@ -65,7 +76,7 @@ def _sign_extended(x: Term, dtype: DType) -> Term:
     return (x << (8 - dtype.bits)).ashr(8 - dtype.bits) if dtype.bits < 8 else x
 
 
-def _divide(dtype: DType, a: Term, b: Term) -> Term:
+def divide(dtype: DType, a: Term, b: Term) -> Term:
     """Toward zero; x/0 is all ones (-1), MIN/-1 is MIN."""
     if _is_harmless(b):
         return _quotient(dtype, a, b)
@@ -73,7 +84,7 @@ def _divide(dtype: DType, a: Term, b: Term) -> Term:
     return b.eq(0).select(-1, quotient)
 
 
-def _remainder(dtype: DType, a: Term, b: Term) -> Term:
+def remainder(dtype: DType, a: Term, b: Term) -> Term:
     """The dividend's sign; x%0 is x, MIN%-1 is 0."""
     if _is_harmless(b):
         return a - _quotient(dtype, a, b) * b
@@ -112,21 +123,23 @@ def _quotient(dtype: DType, a: Term, b: Term) -> Term:
     return quotient.to(a.scalar, signed=dtype.is_signed)
 
 
-def _shift_left(dtype: DType, x: Term, y: Term) -> Term:
+def shift_left(dtype: DType, x: Term, y: Term) -> Term:
+    """Zeros in; 0 for y (unsigned) out of range."""
     if _is_within(y, dtype.bits):
         return x << y
     fits, amount = _shift_amount(dtype, y)
     return fits.select(x << amount, 0)
 
 
-def _shift_right_logical(dtype: DType, x: Term, y: Term) -> Term:
+def shift_right_logical(dtype: DType, x: Term, y: Term) -> Term:
+    """Zeros in; 0 for y (unsigned) out of range."""
     if _is_within(y, dtype.bits):
         return _zero_extended(x, dtype) >> y
     fits, amount = _shift_amount(dtype, y)
     return fits.select(_zero_extended(x, dtype) >> amount, 0)
 
 
-def _shift_right_arithmetic(dtype: DType, x: Term, y: Term) -> Term:
+def shift_right_arithmetic(dtype: DType, x: Term, y: Term) -> Term:
     """Shifting out of range leaves the sign; so does shifting by width - 1."""
     if _is_within(y, dtype.bits):
         return _sign_extended(x, dtype).ashr(y)
@@ -147,7 +160,8 @@ def _shift_amount(dtype: DType, y: Term) -> tuple[Term, Term]:
     return fits, fits.select(y, 0)
 
 
-def _mulhi(dtype: DType, a: Term, b: Term) -> Term:
+def mulhi(dtype: DType, a: Term, b: Term) -> Term:
+    """The upper half of the product."""
     wide = f"i{2 * dtype.bits}" if dtype.bits >= 8 else "i16"
     x, y = (t.to(wide, signed=dtype.is_signed) for t in (a, b))
     product = x * y
@@ -155,41 +169,6 @@ def _mulhi(dtype: DType, a: Term, b: Term) -> Term:
     return high.to(a.scalar)
 
 
-def _power(dtype: DType, x: Term, y: Term) -> Term:
-    return power(x, y)
-
-
-INTEGER: dict[str, Emitter] = {
-    "abs": _abs,
-    "negate": _negate,
-    "not": _not,
-    "sign": _sign,
-    "popcnt": _popcnt,
-    "count-leading-zeros": _count_leading_zeros,
-    "add": _arithmetic("add"),
-    "subtract": _arithmetic("sub"),
-    "multiply": _arithmetic("mul"),
-    "and": _arithmetic("and"),
-    "or": _arithmetic("or"),
-    "xor": _arithmetic("xor"),
-    "maximum": _extreme("max"),
-    "minimum": _extreme("min"),
-    "divide": _divide,
-    "remainder": _remainder,
-    "power": _power,
-    "shift-left": _shift_left,
-    "shift-right-logical": _shift_right_logical,
-    "shift-right-arithmetic": _shift_right_arithmetic,
-    "mulhi": _mulhi,
-}
-
-PRED: dict[str, Emitter] = {
-    "not": _not,
-    "add": _arithmetic("or"),
-    "multiply": _arithmetic("and"),
-    "and": _arithmetic("and"),
-    "or": _arithmetic("or"),
-    "xor": _arithmetic("xor"),
-    "maximum": _arithmetic("or"),
-    "minimum": _arithmetic("and"),
-}
+def power(dtype: DType, x: Term, y: Term) -> Term:
+    """x^y modulo 2^bits; of a negative y that of 1 and -1, else 0."""
+    return integer_power.power(x, y)

@@ -12,7 +12,8 @@ from hlo.backend.emitters import reducers
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, parts
-from hlo.ir.dtype import DType
+from hlo.ir.dtype import PRED, DType
+from hlo.ops.identities import identity
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
 _LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
@@ -40,7 +41,7 @@ class Joining(Struct):
         """Truths joined by one comparison of all their bits."""
         w, (value,) = self.elemental.nest.w, parts(total[0])
         bits = w.cast("bitcast", value, f"i{value.lanes}")
-        if self.reducer.opcodes[0] in ("and", "multiply", "minimum"):
+        if identity(self.reducer.opcodes[0], PRED):
             return [w.compare("icmp eq", bits, w.int(-1, bits.type))]
         return [w.compare("icmp ne", bits, w.int(0, bits.type))]
 

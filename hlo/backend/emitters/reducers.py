@@ -12,6 +12,7 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ops.identities import identity
 
 
 def apply(
@@ -54,21 +55,13 @@ def _swapped(w: Writer, swaps: Value, x: Sequence[Lanes], y: Sequence[Lanes]) ->
 
 
 def _identity(w: Writer, opcode: str, kind: DType) -> Lanes:
+    found, scalar = identity(opcode, kind), types.compute_scalar(kind)
+    assert found is not None, "of an associative op"
     if kind.is_complex:
-        part = types.compute_scalar(kind)
-        real = 1.0 if opcode == "multiply" else -0.0
-        return w.float(real, part), w.float(0.0 if opcode == "multiply" else -0.0, part)
-    scalar = types.compute_scalar(kind)
+        return w.float(complex(found).real, scalar), w.float(complex(found).imag, scalar)
     if kind.is_float:
-        numbers = {"add": -0.0, "multiply": 1.0, "maximum": float("-inf"), "minimum": float("inf")}
-        return w.float(numbers[opcode], scalar)
-    if kind.is_pred:
-        value = "true" if opcode in ("multiply", "and", "minimum") else "false"
-        return Value(value, "i1")
-    least, greatest = kind.int_range
-    ones = -1 if kind.is_signed else greatest
-    wholes = {"add": 0, "multiply": 1, "maximum": least, "minimum": greatest, "and": ones}
-    return w.int(wholes.get(opcode, 0), scalar)
+        return w.float(float(found), scalar)  # type: ignore[arg-type]  # no complex number
+    return Value("true" if found else "false", "i1") if kind.is_pred else w.int(found, scalar)  # type: ignore[arg-type]  # an integer
 
 
 def half(w: Writer, lanes: Lanes, count: int, which: int) -> Lanes:

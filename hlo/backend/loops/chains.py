@@ -8,7 +8,6 @@ A source is a value through which every way from the root to what is not constan
 
 from __future__ import annotations
 
-from hlo.analysis.op_costs import EXACT, FUNCTIONS
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.expression import Chain, Expression, Node, is_elementwise
 from hlo.backend.loops.schedule import Table
@@ -16,6 +15,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+from hlo.ops.table import OPS, Trait, has_trait
 
 LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 # In vector instructions. Looking up numbers of a few exponents takes as long as computing for 24.
@@ -26,13 +26,6 @@ LEAST_COST, LEAST_COST_SPREAD = 24, 33
 MOST_MEMBERS = 64
 LANES = 16  # that are looked up at once
 
-_ON_HALVES = ("add", "subtract", "multiply")
-
-_COSTS = dict.fromkeys(FUNCTIONS, 40) | {
-    "exponential": 24, "exponential-minus-one": 32, "log": 21, "tanh": 34, "erf": 31, "divide": 18,
-    "sqrt": 22, "rsqrt": 17,
-}  # fmt: skip
-_STEADY = EXACT | {"log", "convert"}  # what subnormal numbers do not keep waiting
 _ROUNDING = {"bf16": 4, "f16": 2}
 _SMALL_ROUNDING = 16  # of 8 bits
 
@@ -59,7 +52,8 @@ def is_op(instruction: Instruction) -> bool:
 
 def is_in_halves(opcode: str, dtype: DType, target: Target) -> bool:
     """Whether the machine computes the op on f16."""
-    return dtype is dt.F16 and opcode in _ON_HALVES and target.isa.computes_halves
+    is_special = bool(OPS[opcode].traits & Trait.IN_HALVES)
+    return dtype is dt.F16 and is_special and target.isa.computes_halves
 
 
 def chain_of(expression: Expression, root: Instruction) -> Chain | None:
@@ -171,7 +165,9 @@ def _between(
 
 def _least_cost(source: DType, members: tuple[Instruction, ...], target: Target) -> int:
     """Of a chain that is not slower as a table, however spread the codes are."""
-    waits = target.mode == "strict" and any(m.opcode not in _STEADY for m in members)
+    waits = target.mode == "strict" and not all(
+        has_trait(m, Trait.STEADY | Trait.EXACT) for m in members
+    )
     is_spread = source.bits > 8 and not (source is dt.BF16 and waits)
     return LEAST_COST_SPREAD if is_spread else LEAST_COST
 
@@ -181,6 +177,6 @@ def _cost(instruction: Instruction, target: Target) -> int:
     dtype, rounding = instruction.shape.dtype, 0
     if is_in_halves(instruction.opcode, dtype, target):
         return 1
-    if instruction.opcode not in EXACT and has_codes(dtype):
+    if has_codes(dtype) and not has_trait(instruction, Trait.EXACT):
         rounding = _ROUNDING.get(dtype.name, _SMALL_ROUNDING)
-    return _COSTS.get(instruction.opcode, 1) + rounding
+    return OPS[instruction.opcode].cost.operations + rounding

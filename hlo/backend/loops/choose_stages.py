@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hlo.analysis.op_costs import HEAVY
 from hlo.backend.loops.expression import Expression, is_elementwise
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule
 from hlo.backend.loops.schedule import Axis, Role
@@ -23,21 +22,14 @@ from hlo.indexing.affine import linear
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.machine import Cycles, Machine
+from hlo.ops.table import OPS, Trait, opcodes
 
 _STAGE = 110  # cycles of a chain that one stage may have
 _MOST_KEPT = 6  # rows
+_MOST_WORK = 10
 _CHEAP = 3  # ops that are done again rather than kept
-_HEAVY = 10  # as many as a function costs
 _FEWEST = 8  # vectors
-_IN_PLACE = frozenset({"tuple", "copy", "opt-barrier"})  # users at the same index
-
-# Cycles of the chains that functions are written as.
-_LATENCY = {
-    "exponential": 45, "exponential-minus-one": 55, "log": 75, "log-plus-one": 95, "logistic": 65,
-    "tanh": 55, "erf": 55, "sqrt": 19, "rsqrt": 45, "divide": 14, "power": 150, "sine": 90,
-    "cosine": 90, "tan": 110, "cbrt": 100, "atan2": 110, "remainder": 60, "sinh": 90, "cosh": 90,
-    "asin": 90, "acos": 90, "asinh": 120, "acosh": 120, "atanh": 120,
-}  # fmt: skip
+_IN_PLACE = opcodes(Trait.SAME_PLACE) | {"tuple"}  # users at the same index
 
 
 Stages = tuple[tuple[Instruction, ...], ...]
@@ -107,7 +99,7 @@ def _may_split(schedule: NestSchedule) -> bool:
 def _latency(member: Instruction, cycles: Cycles) -> int:
     if not member.operands[0].shape.dtype.is_float:
         return 1
-    return _LATENCY.get(member.opcode, cycles.latency)
+    return OPS[member.opcode].cost.latency or cycles.latency
 
 
 def _operands(expression: Expression, member: Instruction) -> list[Instruction]:
@@ -141,10 +133,10 @@ def _kept(
     last: dict[Instruction, int] = {}  # the latest stage that asks
     work: dict[Instruction, int] = {}  # to do it again
     for member in order:
-        work[member] = _HEAVY if member.opcode in HEAVY else 1
+        work[member] = min(OPS[member.opcode].cost.operations, _MOST_WORK)
         for o in _operands(expression, member):
             if o in stage and (stage[o] == stage[member] or work[o] <= _CHEAP):
-                work[member] = min(work[member] + work[o], _HEAVY)
+                work[member] = min(work[member] + work[o], _MOST_WORK)
     for member in reversed(order):
         asked = max(last.get(member, 0), stage[member])
         for operand in _operands(expression, member):

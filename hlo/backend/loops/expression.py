@@ -25,8 +25,8 @@ Path = tuple[int, ...]
 Node = tuple[Instruction, Path]  # a value: an instruction, which element of a tuple
 # What makes no value of its own.
 _LOOKED_THROUGH = frozenset({
-    "get-tuple-element", "tuple", "opt-barrier", "optimization-barrier", "domain", "add-dependency",
-    "fusion", "call", "parameter",
+    "get-tuple-element", "tuple", "opt-barrier", "domain", "add-dependency", "fusion", "call",
+    "parameter",
 })  # fmt: skip
 
 
@@ -89,7 +89,7 @@ class Expression:
                     instruction = instruction.operands[0]
                 case "tuple":
                     instruction, path = instruction.operands[path[0]], path[1:]
-                case "opt-barrier" | "optimization-barrier" | "domain" | "add-dependency":
+                case "opt-barrier" | "domain" | "add-dependency":
                     instruction = instruction.operands[0]
                 case "fusion" | "call":
                     instruction = self._entered(instruction)

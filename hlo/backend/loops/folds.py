@@ -17,7 +17,6 @@ from math import prod
 
 from msgspec import Struct
 
-from hlo.analysis.op_costs import HEAVY
 from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.attributes.window import Window
 from hlo.backend.loops.expression import Expression
@@ -28,7 +27,7 @@ from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable, stride
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
+from hlo.ops.table import OPS, attribute
 from hlo.ops.windows import trimmed
 
 BLOCK = 256  # elements that one accumulator takes before it is added to the total
@@ -229,7 +228,7 @@ def _is_used_alone(reduce: Instruction) -> bool:
     stack, seen = [reduce], {reduce}
     while stack and len(seen) < _MOST_SEARCHED:
         for user in stack.pop().users:
-            if user.opcode == "broadcast" or user.opcode in HEAVY:
+            if user.opcode == "broadcast" or OPS[user.opcode].cost.is_high:
                 return True
             if user not in seen and user.opcode != "reduce":
                 seen.add(user)

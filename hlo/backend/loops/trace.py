@@ -12,7 +12,6 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.analysis.op_costs import EXACT, HEAVY, HEAVY_FLOPS
 from hlo.attributes.window import Window
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
@@ -27,8 +26,10 @@ from hlo.indexing.affine import Expr, Index, Variable
 from hlo.indexing.maps import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
+from hlo.ops.table import OPS, Trait, attribute, has_trait
 from hlo.ops.windows import trimmed
+
+_MOST_OPS = 10  # that one op counts for in a loop's work, in additions
 
 
 class Read(Struct, frozen=True):
@@ -106,12 +107,13 @@ class _Tracer:
     ) -> None:
         self.found.ops += 1
         chain = chain_to(self.expression, instruction)
-        is_heavy = chain is not None or instruction.opcode in HEAVY
-        self.found.work.append((HEAVY_FLOPS if is_heavy else 1, index))
+        cost = OPS[instruction.opcode].cost
+        is_heavy = chain is not None or cost.is_high
+        self.found.work.append((_MOST_OPS if chain else min(cost.operations, _MOST_OPS), index))
         if is_heavy:
             self.found.heavy += 1
             self.found.heavy_at.setdefault(instruction, []).append(index)
-        elif instruction.shape.dtype.is_narrow_float and instruction.opcode not in EXACT:
+        elif instruction.shape.dtype.is_narrow_float and not has_trait(instruction, Trait.EXACT):
             self.found.rounded_at.setdefault(instruction, []).append(index)
         if chain is not None:
             self.stack.append((chain.source[0], index, chain.source[1], folded))

@@ -14,12 +14,11 @@ Does not know: kernels, LLVM.
 from __future__ import annotations
 
 from hlo.analysis.block_size import is_blocked
-from hlo.analysis.fusibility import is_wide_concatenate
+from hlo.analysis.fusibility import is_elementwise, is_wide_concatenate
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, calls, clone_module, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.table import OPS, Trait
 
 # Steps from an op to an operand that is evaluated inside it. The pass `fusion` makes none so deep:
 # its fusions have fewer members.
@@ -27,10 +26,9 @@ DEEPEST_PATH = 100
 
 # What a kernel looks through, without a step of its own.
 _LOOKED_THROUGH = frozenset({
-    "get-tuple-element", "tuple", "opt-barrier", "optimization-barrier", "domain",
-    "add-dependency", "fusion", "call",
+    "get-tuple-element", "tuple", "opt-barrier", "domain", "add-dependency",
+    "fusion", "call",
 })  # fmt: skip
-_LEAVES = frozenset({"parameter", "constant", "iota"})
 
 
 def without_deep_fusions(module: Module) -> Module:
@@ -77,9 +75,6 @@ def _depth(computation: Computation, known: dict[Computation, int]) -> int:
     """The most steps on a path to the root. Trees of elementwise ops are evaluated from a list."""
     reached: dict[Instruction, int] = {}
     for instruction in post_order(computation):
-        if instruction.opcode in _LEAVES:
-            reached[instruction] = 0
-            continue
         below = max((reached[o] + _step(instruction, o) for o in instruction.operands), default=0)
         if instruction.opcode == "fusion":
             below += known.get(_callee(instruction), 0)
@@ -91,9 +86,5 @@ def _step(instruction: Instruction, operand: Instruction) -> int:
     """Whether evaluating the operand goes a step deeper."""
     if instruction.opcode in _LOOKED_THROUGH:
         return 0
-    is_tree = _is_elementwise(instruction) and _is_elementwise(operand)
+    is_tree = is_elementwise(instruction) and is_elementwise(operand)
     return int(not (is_tree and instruction.shape.dims == operand.shape.dims))
-
-
-def _is_elementwise(instruction: Instruction) -> bool:
-    return bool(OPS[instruction.opcode].traits & Trait.ELEMENTWISE)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from hlo.analysis.legality import Way
 from hlo.backend.planning.implementations import Family
+from hlo.ops.table import Way
 
 
 def families(way: Way) -> tuple[Family, ...]:

@@ -21,11 +21,10 @@ from hlo.interpreter.run import located
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.memory import LARGE, machine_bytes, memory_error, numpy_problem
-from hlo.ops.table import attribute
+from hlo.ops.table import OPS, Way, attribute
 from hlo.ops.windows import NO_WINDOW, check_places, check_walk
 
 ADDRESSABLE = 1 << 61  # bytes of an arena: with what packing adds, below 2^63
-_WINDOWED = frozenset({"reduce-window", "select-and-scatter", "convolution"})
 _MADE = (Region.ARENA, Region.RESULT)
 
 
@@ -66,7 +65,8 @@ def check_windows(module: Module) -> None:
     """Raises HloError "limit" for windows whose positions are too many to be walked, or too far."""
     for computation in module.computations:
         for instruction in computation.instructions:
-            if instruction.opcode in _WINDOWED:
+            is_windowed = OPS[instruction.opcode].way is Way.WINDOW
+            if is_windowed or instruction.opcode == "convolution":
                 try:
                     _check_window(instruction)
                 except Violation as violation:

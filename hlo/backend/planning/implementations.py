@@ -16,12 +16,13 @@ from msgspec import Struct
 from hlo.analysis.call_budget import MOST_COPIED, copied_size
 from hlo.analysis.fingerprint import Fingerprints
 from hlo.analysis.leaves import leaf_count
-from hlo.analysis.legality import CONTROL, SOURCES, Way, is_forwarding, way
+from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding, way
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.planning.schedule import Schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
+from hlo.ops.table import Way
 
 Pairs = frozenset[tuple[int, int]]
 _NO_PAIRS: Pairs = frozenset()

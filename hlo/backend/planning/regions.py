@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from hlo.analysis.legality import Way, way
+from hlo.analysis.legality import way
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.planning.cells import Cell, Node, Region, Run
+from hlo.ops.table import Way
 
 MOST = 64  # kernels of a region: each is compared with the others
 _SIMPLE = frozenset({Region.ARENA, Region.ARGUMENT, Region.RESULT, Region.DONATED, Region.CONSTANT})

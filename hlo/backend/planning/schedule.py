@@ -31,7 +31,6 @@ from hlo.ops.table import OPS, Trait
 
 DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
 LARGE_PEAK = 1 << 18  # bytes from which a further order is tried
-CALLERS = CONTROL | {"fusion", "custom-call"}
 Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
 
 
@@ -249,9 +248,9 @@ class Effects:
     def has(self, instruction: Instruction) -> bool:
         if instruction.opcode in self._opcodes:
             return True
-        if instruction.opcode in CALLERS:
-            if instruction.attributes.get("custom_call_has_side_effect"):
-                return True
+        if instruction.attributes.get("custom_call_has_side_effect"):
+            return True
+        if instruction.opcode in CONTROL or instruction.opcode in ("fusion", "custom-call"):
             return any(c in self._computations for c in instruction.called_computations())
         return False
 

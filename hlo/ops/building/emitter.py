@@ -16,7 +16,7 @@ from hlo.ir.names import sanitised
 from hlo.ir.shape import Shape, compatible
 from hlo.ops.building.caller import error, error_of
 from hlo.ops.building.python_values import attribute_value
-from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS, TAKES_RESULT_ACCURACY
+from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.making import inferred_shape, keywords_for_infer
 from hlo.ops.mixed_precision import check_precision
 from hlo.ops.shape_rules import text
@@ -173,7 +173,7 @@ def _attributes(opcode: str, given: dict[str, object]) -> dict[str, object]:
         if value is None:
             continue
         attr = own.get(name) or INSTRUCTION_ATTRS.get(name)
-        if attr is None or (name == "result_accuracy" and opcode not in TAKES_RESULT_ACCURACY):
+        if attr is None or (name == "result_accuracy" and name not in own):
             expected = "one of " + ", ".join(own) if own else "none, or what any instruction has"
             raise Violation("attribute-unknown", "", f"given {keyword}", expected)
         values[name] = attribute_value(name, attr.kind, value)

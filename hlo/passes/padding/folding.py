@@ -10,6 +10,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.ops.identities import identity
 from hlo.ops.making import make
 from hlo.ops.table import attribute
 from hlo.ops.windows import dilated
@@ -45,15 +46,10 @@ def _identity(old: Instruction) -> object:
     root = body.root
     if set(root.operands) != set(body.parameters) or len(root.operands) != 2:
         return None
-    if dtype.is_pred:
-        return {"or": False, "and": True}.get(root.opcode)
-    if dtype.is_integral:
-        least, greatest = dtype.int_range
-        return {"add": 0, "multiply": 1, "maximum": least, "minimum": greatest}.get(root.opcode)
-    known = {"add": -0.0, "multiply": 1.0}
-    if dtype.name in ("f16", "bf16", "f32", "f64"):
-        known |= {"maximum": -np.inf, "minimum": np.inf}
-    return known.get(root.opcode) if dtype.is_float else None
+    is_odd = dtype.bits < 16 and root.opcode in ("maximum", "minimum")  # without infinities
+    if dtype.is_complex or (dtype.is_float and is_odd):
+        return None
+    return identity(root.opcode, dtype)
 
 
 def _identity_of(p: Scope, old: Instruction, unit: object) -> Instruction:

@@ -12,10 +12,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make, make_constant
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.patterns.matching import ints, is_plain, literal_of, same_array, splat_literal
 from hlo.passes.rewriting import rewrite
 
-_COMBINING = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+_COMBINING = opcodes(Trait.ASSOCIATIVE)
 
 
 @rewrite("dynamic-slice")

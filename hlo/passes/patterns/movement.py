@@ -8,6 +8,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.permutation import compose, is_identity
 from hlo.ir.shape import Ints, Shape
 from hlo.ops.making import make
+from hlo.ops.table import OPS, Trait, opcodes
 from hlo.passes.patterns.matching import (
     has_one_user,
     ints,
@@ -196,18 +197,19 @@ def reshape_of_broadcast(root: Instruction) -> Instruction | None:
     return make(root, "broadcast", x, shape=root.shape, dimensions=mapped)
 
 
-UNARY_SINKS = ("negate", "abs", "exponential", "log", "sqrt", "rsqrt", "tanh", "logistic", "not",
-               "convert", "sign", "floor", "ceil", "cosine", "sine")  # fmt: skip
+UNARY = sorted(o for o in opcodes(Trait.ELEMENTWISE) if OPS[o].arity == 1)
 
 
-@rewrite(*UNARY_SINKS, operand="broadcast")
+@rewrite(*UNARY, operand="broadcast")
 def sink_broadcast(root: Instruction) -> Instruction | None:
     """f(broadcast(x, d)) => broadcast(f(x), d)  for elementwise f: fewer elements to compute"""
     (inner,) = root.operands
     (x,) = inner.operands
     if not has_one_user(inner) or x.shape.size >= root.shape.size or not is_plain(root.shape):
         return None
-    small = make(root, root.opcode, x, shape=x.shape.without_layout().with_dtype(root.shape.dtype))
+    shape = x.shape.without_layout().with_dtype(root.shape.dtype)
+    own = {k: v for k, v in root.attributes.items() if k in OPS[root.opcode].attrs}
+    small = make(root, root.opcode, x, shape=shape, **own)
     return make(root, "broadcast", small, shape=root.shape, dimensions=ints(inner, "dimensions"))
 
 

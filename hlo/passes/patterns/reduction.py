@@ -5,7 +5,9 @@ from __future__ import annotations
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Ints
+from hlo.ops.identities import identity
 from hlo.ops.making import make
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.patterns.matching import has_one_user, ints, is_discrete, is_plain, is_splat
 from hlo.passes.rewriting import rewrite
 
@@ -28,7 +30,7 @@ def reduce_of_nothing(root: Instruction) -> Instruction | None:
     return make(root, "broadcast", root.operands[1], shape=root.shape, dimensions=())
 
 
-_IDEMPOTENT = frozenset({"and", "maximum", "minimum", "or"})
+_IDEMPOTENT = opcodes(Trait.IDEMPOTENT)
 
 
 @rewrite("reduce", operand="broadcast")
@@ -63,18 +65,11 @@ def _is_identity(root: Instruction, z: Instruction) -> bool:
     """Whether f(z, x) has the bits of x for every x. (+0 + -0 is +0:
     no identity for float sums.)
     """
-    opcode, dtype = reducer_opcode(root), root.shape.dtype
-    if opcode == "add":
-        return is_discrete(dtype) and is_splat(z, 0)
-    if opcode == "multiply":
-        return not dtype.is_complex and is_splat(z, 1)
-    if opcode in ("maximum", "minimum") and dtype.is_float:
-        return is_splat(z, float("-inf") if opcode == "maximum" else float("inf"))
-    if opcode in ("maximum", "minimum") and dtype.is_integral:
-        return is_splat(z, dtype.int_range[0 if opcode == "maximum" else 1])
-    return (opcode == "or" and is_splat(z, 0)) or (
-        opcode == "and" and dtype.is_pred and is_splat(z, 1)
-    )
+    opcode, dtype = reducer_opcode(root) or "", root.shape.dtype
+    found = identity(opcode, dtype)
+    if found is None or dtype.is_complex or (opcode == "add" and not is_discrete(dtype)):
+        return False
+    return is_splat(z, found)
 
 
 @rewrite("reduce", operand="transpose")

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis.legality import Way, way
+from hlo.analysis.legality import way
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import HostStep, KernelStep
 from hlo.ir.module import Module
+from hlo.ops.table import Way
 
 TRANSPOSED = """HloModule m
 ENTRY e { p = f32[2,3]{0,1} parameter(0)

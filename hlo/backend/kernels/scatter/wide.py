@@ -20,9 +20,9 @@ from hlo.ir.dtype import F32
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.folding import operations
-from hlo.ops.table import attribute
+from hlo.ops.table import Trait, attribute, opcodes
 
-ROUNDING = frozenset({"add", "multiply"})  # minimum, maximum give one of their operands
+ROUNDING = opcodes(Trait.ASSOCIATIVE) - opcodes(Trait.EXACT)
 
 
 def wide_scatter_kernels(instruction: Instruction, target: Target) -> KernelSequence | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hlo.backend.emitters.floats import FLOAT
+from hlo.backend.emitters.table import EMITTERS
 from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
@@ -68,7 +68,7 @@ SPECIAL = [
 
 def compiled(opcode: str, scalar: str, target: Target, lanes: int, arity: int = 1) -> Callable:
     def body(w, t, values):
-        return [FLOAT[opcode](*(Term(w, t, v) for v in values)).value]
+        return [EMITTERS[opcode].real(*(Term(w, t, v) for v in values)).value]
 
     run = lanes_function(body, [scalar] * arity, [scalar], lanes=lanes, target=target)
     return lambda *x: run(*x)[0]

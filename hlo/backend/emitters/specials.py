@@ -1,0 +1,115 @@
+"""Elementwise ops that look at more than the kind of their operands: types, attributes, codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from hlo.backend.emitters import comparison, complex_numbers, conversion
+from hlo.backend.emitters.lanes import closed, opened, unsupported
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.target import Target
+from hlo.backend.lanes.types import Lanes, selected
+from hlo.backend.math.complex_arithmetic import Complex
+from hlo.backend.math.term import Term
+from hlo.ir.dtype import DType
+
+Attributes = dict[str, object]
+
+
+class Given(Struct, frozen=True):
+    """What an op is applied to: lanes of its operands, their types, the result's, attributes."""
+
+    w: Writer
+    target: Target
+    operands: Sequence[Lanes]
+    types: Sequence[DType]
+    result: DType
+    attributes: Attributes
+
+    def term(self, number: int) -> Term:
+        """An operand that is no complex number."""
+        lanes = self.operands[number]
+        assert isinstance(lanes, Value), "one vector"
+        return Term(self.w, self.target, lanes)
+
+    def opened(self, number: int, dtype: DType) -> Term:
+        """An operand as lanes to compute with."""
+        return opened(self.term(number), dtype)
+
+    def any_term(self, number: int) -> Term | Complex:
+        """An operand of any kind."""
+        return complex_numbers.term(self.w, self.target, self.operands[number])
+
+
+Special = Callable[[Given], Lanes]
+
+
+def compare(given: Given) -> Lanes:
+    """The mask of a comparison."""
+    direction, dtype = str(given.attributes["direction"]), given.types[0]
+    if dtype.is_complex:
+        a, b = (given.any_term(k) for k in range(2))
+        assert isinstance(a, Complex), "of a complex type"
+        assert isinstance(b, Complex), "as the other operand"
+        return complex_numbers.compared(direction, a, b).value
+    x, y = (given.opened(k, dtype) for k in range(2))
+    return comparison.compared(direction, given.attributes.get("type"), x, y, dtype).value
+
+
+def select(given: Given) -> Lanes:
+    """A bit copy of either operand, of its code too where lanes do not hold all bits of it."""
+    condition, then, otherwise = given.operands
+    assert isinstance(condition, Value), "a mask"
+    return selected(given.w, given.target, condition, (then, otherwise), given.result)
+
+
+def clamp(given: Given) -> Lanes:
+    """min(max(x, low), high)."""
+    dtype = given.types[1]
+    low, x, high = (given.opened(k, dtype) for k in range(3))
+    return closed(comparison.clamped(low, x, high, dtype), dtype).value
+
+
+def complex_(given: Given) -> Lanes:
+    """A pair of lanes."""
+    return given.term(0).value, given.term(1).value
+
+
+def convert(given: Given) -> Lanes:
+    """The number in another type."""
+    (source,), goal = given.types, given.result
+    if source.is_complex or goal.is_complex:
+        found = complex_numbers.converted(given.any_term(0), source, goal)
+        return complex_numbers.lanes(found)
+    return conversion.converted(given.term(0), source, goal).value
+
+
+def bitcast_convert(given: Given) -> Lanes:
+    """The bits as another type."""
+    (source,), goal = given.types, given.result
+    if source is goal:
+        return given.operands[0]
+    if source.is_complex or goal.is_complex:
+        raise unsupported("bitcast-convert", source)
+    return conversion.bits_converted(given.term(0), source, goal).value
+
+
+def reduce_precision(given: Given) -> Lanes:
+    """The number with fewer bits, in its type."""
+    exponent, mantissa = (given.attributes[f"{n}_bits"] for n in ("exponent", "mantissa"))
+    assert isinstance(exponent, int), "an INT32"
+    assert isinstance(mantissa, int), "an INT32"
+    return conversion.reduced_precision(given.term(0), given.types[0], exponent, mantissa).value
+
+
+def stochastic_convert(given: Given) -> Lanes:
+    """Rounded up as often as it is near."""
+    numbers, noise = given.term(0), given.term(1)
+    return conversion.stochastic(numbers, noise, given.types[0], given.result).value
+
+
+def copy(given: Given) -> Lanes:
+    """The number itself."""
+    return given.operands[0]

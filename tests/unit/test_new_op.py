@@ -1,0 +1,158 @@
+"""An elementwise op is a row, a function on lanes and a file of cases: nothing else is edited.
+
+A copy of the project gets `softplus`, of which nothing knows, and does with it all that it does
+with any op.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ROW = """
+elementwise("softplus", 1, "ln(1 + e^x); -inf -> 0, inf -> inf.", attrs=RA, ulp=3,
+            real=transcendental(lambda x: np.logaddexp(0, x)), cost=Cost(50, 130))
+"""
+FUNCTION = '''"""softplus(x) = max(x, 0) + ln(1 + e^-|x|): neither part cancels the other."""
+
+from __future__ import annotations
+
+from hlo.backend.math.exponential import exp
+from hlo.backend.math.extremes import maximum
+from hlo.backend.math.logarithm import log1p
+from hlo.backend.math.term import Term
+
+
+def softplus(x: Term) -> Term:
+    return maximum(x, x.const(0.0)) + log1p(exp(-x.abs()))
+'''
+IMPORT = "from hlo.backend.math.softplus import softplus\n"
+LINE = '    "softplus": ByKind(real=softplus),\n'
+CASES = """// f32
+// INPUT: f32[5] {-inf, inf, 0.0, 1.5, nan}
+// EXPECT: f32[5] {0.0, inf, 0.69314718, 1.70141328, nan}
+// ULP: 3
+HloModule softplus
+
+ENTRY e {
+  x = f32[5] parameter(0)
+  ROOT r = f32[5] softplus(x)
+}
+// -----
+// f16: rounded once
+// INPUT: f16[2] {1.5, -3.0}
+// EXPECT: f16[2] {1.7011719, 0.048583984}
+HloModule softplus
+
+ENTRY e {
+  x = f16[2] parameter(0)
+  ROOT r = f16[2] softplus(x)
+}
+// -----
+// no integers
+// ERROR: dtype C3
+HloModule softplus
+
+ENTRY e {
+  x = s32[2] parameter(0)
+  ROOT r = s32[2] softplus(x)
+}
+"""
+USES = '''
+import sys
+from pathlib import Path
+import numpy as np
+import hlo
+from hlo import driver
+from hlo.analysis.fusibility import op_cost
+from hlo.backend.emitters.table import EMITTERS
+from hlo.ops.table import OPS, Trait, opcodes
+from tests.support.op_files import file_cases, run_case
+
+here = Path(sys.argv[1])
+assert Path(hlo.__file__).is_relative_to(here), hlo.__file__
+assert EMITTERS.keys() == opcodes(Trait.ELEMENTWISE) | {"copy", "bitcast-convert"}
+for case in file_cases(here / "tests/ops/softplus.hlo"):
+    assert run_case(case) == [], (case, run_case(case))
+    compiled = lambda module, *values: driver.compile(module)(*values)
+    assert run_case(case, compiled) == [], (case, run_case(case, compiled))
+
+module = driver.parse("""HloModule m
+sum {
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT s = bf16[] add(a, b)
+}
+ENTRY e {
+  x = bf16[64,128] parameter(0)
+  y = bf16[64,128] softplus(x), result_accuracy={mode=highest}
+  z = bf16[64,128] tanh(y)
+  zero = bf16[] constant(0)
+  ROOT r = bf16[64] reduce(z, zero), dimensions={1}, to_apply=sum
+}""")
+driver.verify(module)
+printed = driver.to_text(module)
+assert "softplus(" in printed and "result_accuracy={mode=highest}" in printed, printed
+assert driver.to_text(driver.parse(printed)) == printed
+
+optimised = driver.optimize(module)
+entry = [i.opcode for i in optimised.entry.instructions]
+assert entry.count("fusion") == 1 and "softplus" not in entry, entry
+(softplus,) = [i for c in optimised.computations for i in c.instructions if i.opcode == "softplus"]
+assert op_cost(softplus) == OPS["softplus"].cost.operations == 50
+
+dtype = module.entry.parameters[0].shape.dtype.numpy
+x = np.linspace(-3, 3, 64 * 128).reshape(64, 128).astype(dtype)
+expected = np.asarray(driver.evaluate(module, x)).astype(np.float64)
+found = np.asarray(driver.compile(module)(x)).astype(np.float64)
+assert np.allclose(found, expected, rtol=2**-6), (found, expected)
+'''
+
+OPT = "from hlo.cli.main import opt; opt()"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with three edits."""
+    copy = tmp_path_factory.mktemp("project")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "hlo", copy / "hlo", ignore=ignored)
+    shutil.copytree(ROOT / "tests/support", copy / "tests/support", ignore=ignored)
+    rows = copy / "hlo/ops/elementwise.py"
+    rows.write_text(rows.read_text() + ROW)
+    (copy / "hlo/backend/math/softplus.py").write_text(FUNCTION)
+    table = copy / "hlo/backend/emitters/table.py"
+    text = table.read_text().replace("\n\n\n", f"\n{IMPORT}\n\n", 1)
+    table.write_text(text.replace(" = {\n", " = {\n" + LINE, 1))
+    (copy / "tests/ops").mkdir()
+    (copy / "tests/ops/softplus.hlo").write_text(CASES)
+    return copy
+
+
+def ran(copy: Path, *command: str) -> str:
+    """What the project's copy says; nothing of the project itself is read."""
+    given = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=copy, env=given, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_it_parses_verifies_evaluates_compiles_fuses_and_is_costed(copy: Path) -> None:
+    ran(copy, "-c", USES, str(copy))
+
+
+def test_it_is_listed_and_explained(copy: Path) -> None:
+    page = ran(copy, "-c", OPT, "explain", "softplus")
+    assert "ln(1 + e^x)" in page
+    assert "compiled: staged" in page
+    assert "as 50 additions, 130 cycles" in page
+    assert "\nsoftplus " in ran(copy, "-c", OPT, "--list-ops")
