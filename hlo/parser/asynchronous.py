@@ -7,7 +7,7 @@ x = ((f32[2]), f32[2], s32[]) negate-start(p)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from hlo.errors import Violation
 from hlo.ir.computation import Computation
@@ -18,8 +18,8 @@ from hlo.ops.table import OPS
 from hlo.parser.kinds import PAYLOADS, async_parts, is_async
 from hlo.parser.wording import near
 
-if TYPE_CHECKING:
-    from hlo.parser.build import ModuleBuilder
+# Makes the computation that a sugared start calls, of (opcode, result, operands, attributes).
+Wrap = Callable[[str, Shape, tuple[Instruction, ...], dict[str, object]], Computation]
 
 _COPIED = ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")
 _THREAD = "async_execution_thread"
@@ -33,7 +33,7 @@ def unknown_opcode(opcode: str) -> Violation:
 
 
 def build_async(
-    builder: ModuleBuilder,
+    wrap: Wrap,
     name: str,
     opcode: str,
     shape: Shape | None,
@@ -56,12 +56,12 @@ def build_async(
             "shape-missing", "", "written without a shape", "one: it cannot be inferred"
         )
     if suffix == "-start":
-        return _start(builder, name, base, shape, operands, attributes)
-    return _continued(builder, name, base, suffix, shape, operands, attributes)
+        return _start(wrap, name, base, shape, operands, attributes)
+    return _continued(name, base, suffix, shape, operands, attributes)
 
 
 def _start(
-    builder: ModuleBuilder,
+    wrap: Wrap,
     name: str,
     base: str,
     shape: Shape,
@@ -74,7 +74,7 @@ def _start(
     if base:
         own = {k: v for k, v in attributes.items() if not _stays(base, k)}
         attributes = {k: v for k, v in attributes.items() if _stays(base, k)}
-        attributes["calls"] = _wrapped(builder, base, parts[1], operands, own)
+        attributes["calls"] = wrap(base, parts[1], operands, own)
     callee = attributes.get("calls")
     if callee is None:
         raise Violation("attribute-missing", "", "no attribute calls", "calls=")
@@ -113,39 +113,7 @@ def _set_thread(callee: Computation, thread: str) -> None:
                 instruction.attributes = {**instruction.attributes, _THREAD: thread}
 
 
-def _wrapped(
-    builder: ModuleBuilder,
-    base: str,
-    result: Shape,
-    operands: tuple[Instruction, ...],
-    attributes: dict[str, object],
-) -> Computation:
-    """The computation that a sugared start calls; it stands before the one that is being read."""
-    scope = builder.open("async_wrapped", -1)
-    parameters = []
-    for number, operand in enumerate(operands):
-        parameter = Instruction(
-            "async_param", "parameter", operand.shape, (), {"parameter_number": number}
-        )
-        parameters.append(scope.computation.add(parameter))
-        scope.numbers.add(number)
-    arity = OPS[base].arity
-    if arity is not None:  # XLA takes the first ones, and dies when there are too few
-        del parameters[arity:]
-    try:
-        if base == "tuple" and not attributes:  # XLA does not compare its shape here
-            root = Instruction(base, base, result, tuple(parameters), {})
-        else:
-            root = builder.create(scope, base, base, result, tuple(parameters), attributes)
-    except Violation:
-        builder.scopes.pop()
-        raise
-    scope.root = scope.computation.add(root)
-    return builder.close(body=True)
-
-
 def _continued(
-    builder: ModuleBuilder,
     name: str,
     base: str,
     suffix: str,

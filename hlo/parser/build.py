@@ -230,6 +230,36 @@ class ModuleBuilder:
         scope.names[made.name] = made
         return scope.computation.add(made)
 
+    def _wrapped(
+        self,
+        opcode: str,
+        result: Shape,
+        operands: tuple[Instruction, ...],
+        attributes: dict[str, object],
+    ) -> Computation:
+        """The computation that a sugared start calls, before the one that is being read."""
+        scope = self.open("async_wrapped", -1)
+        parameters = []
+        for number, operand in enumerate(operands):
+            parameter = Instruction(
+                "async_param", "parameter", operand.shape, (), {"parameter_number": number}
+            )
+            parameters.append(scope.computation.add(parameter))
+            scope.numbers.add(number)
+        arity = OPS[opcode].arity
+        if arity is not None:  # XLA takes the first ones, and dies when there are too few
+            del parameters[arity:]
+        try:
+            if opcode == "tuple" and not attributes:  # XLA does not compare its shape here
+                root = Instruction(opcode, opcode, result, tuple(parameters), {})
+            else:
+                root = self.create(scope, opcode, opcode, result, tuple(parameters), attributes)
+        except Violation:
+            self.scopes.pop()
+            raise
+        scope.root = scope.computation.add(root)
+        return self.close(body=True)
+
     def create(
         self,
         scope: Scope,
@@ -242,7 +272,7 @@ class ModuleBuilder:
         """An instruction after the checks that XLA makes on reading it, in no computation yet."""
         form = _form(opcode)
         if form is None:
-            made = build_async(self, name, opcode, shape, operands, attributes)
+            made = build_async(self._wrapped, name, opcode, shape, operands, attributes)
             _complete(made.opcode, made.shape, made.attributes)  # type: ignore[arg-type]  # our dict
             return made
         arity, inferable, check, required = form

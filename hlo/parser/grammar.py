@@ -13,7 +13,6 @@ import hashlib
 import pkgutil
 import re
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
 
 from hlo.parser.lark_machine import VERSION, compiled
@@ -58,9 +57,10 @@ def digest(text: str) -> str:
 
 def made(text: str, starts: Iterable[str] = STARTS) -> bytes:
     """The tables of a grammar, as JSON; a third of a second."""
+    import json  # what reads them is quicker, and no part of a build
+
     data = {"digest": digest(text), **compiled(text, starts)}
-    json = import_module("json")  # that they are read by is quicker, and no part of a build
-    return str(json.dumps(data, separators=(",", ":"))).encode()
+    return json.dumps(data, separators=(",", ":")).encode()
 
 
 if __name__ == "__main__":

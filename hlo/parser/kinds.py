@@ -6,12 +6,10 @@ sugar (`negate-start`) takes the attributes of the wrapped opcode and those of a
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from functools import lru_cache
 
-import hlo.ops
+import hlo.ops  # noqa: F401  # all modules that enter rows
 from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
 from hlo.attributes.kind import AttributeKind
 from hlo.attributes.names import COMPUTATION
@@ -28,7 +26,6 @@ _ANY_INSTRUCTION = {
 }
 PAYLOADS = {"constant": "AS_LITERAL", "parameter": "AS_NUMBER"}  # what else parentheses may hold
 _PAYLOAD_NAMES = {"constant": "literal", "parameter": "parameter_number"}
-READERS = frozenset({"builder", "building", "listing"})  # of rows; they enter none
 ASYNC_SUFFIXES = ("-start", "-update", "-done")
 _THREAD = {"async_execution_thread": STRING}
 _ASYNC: Mapping[str, Mapping[str, AttributeKind]] = {
@@ -44,11 +41,6 @@ _ASYNC: Mapping[str, Mapping[str, AttributeKind]] = {
     },
     "async-done": {**_THREAD, "calls": COMPUTATION},
 }
-
-
-for _module in pkgutil.iter_modules(hlo.ops.__path__):
-    if _module.name not in READERS:
-        importlib.import_module(f"hlo.ops.{_module.name}")  # each enters its rows
 
 
 def is_async(opcode: str) -> bool:

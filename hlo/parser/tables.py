@@ -9,7 +9,6 @@ reduced by: a text meets a tenth of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 
 import msgspec
 from msgspec import Struct
@@ -48,7 +47,8 @@ def tables() -> Tables:
 
 def _kept(text: str, name: str) -> Plain:
     """The tables from the cache, which knows whom to trust; made where they are not there."""
-    cache = import_module("hlo.cache")  # an installed package has its tables
+    from hlo import cache  # an installed package has its tables
+
     plain = _plain(cache.load(name) or b"", name)
     if plain is None:
         data = made(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 
 from hlo.ir.dtype import DTYPES
 from hlo.ir.names import sanitised
@@ -58,7 +57,8 @@ def spelled(token: Token) -> str:
 
 def near(word: str, words: Iterable[str]) -> str:
     """A suggestion, where one is close; up to three, in order, where several are equally so."""
-    difflib = import_module("difflib")
+    import difflib  # for faults alone
+
     found = difflib.get_close_matches(word, list(words), n=3, cutoff=0.6)
     closeness = [difflib.SequenceMatcher(None, w, word).ratio() for w in found]
     best = sorted(repr(w) for w, c in zip(found, closeness, strict=True) if c == closeness[0])

@@ -146,10 +146,9 @@ NODES = {ROOT / "hlo" / "ir" / f"{name}.py" for name in ("module", "computation"
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Inside functions and for types alone as well."""
-    files = [p for p in FILES if room_of(p) != "parser"]
-    graph = {p: imported(p) - (NODES if p in NODES else set()) for p in files}
+    graph = {p: imported(p) - (NODES if p in NODES else set()) for p in FILES}
     reached: dict[Path, set[Path]] = {}
-    for path in files:
+    for path in FILES:
         reached[path], stack = set(), [path]
         while stack:
             for target in graph.get(stack.pop(), set()) - reached[path]:
@@ -160,23 +159,19 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         return "/".join(path.with_suffix("").parts[-2:])
 
     found = {
-        frozenset(name(q) for q in reached[p] if p in reached[q]) for p in files if p in reached[p]
+        frozenset(name(q) for q in reached[p] if p in reached[q]) for p in FILES if p in reached[p]
     }
     assert found == set()
 
 
-# Whose names are looked up in a folder or are not ours, and are known at run time only.
+# Whose names are known at run time only.
 BY_NAME = {
     "hlo/__init__.py": "the public names, each at its first use",
     "hlo/tools/jax_engine.py": "jax, if it is there, without its types",
 }
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in FILES if room_of(p) != "parser"],  # which finds op files by looking for them
-    ids=lambda p: str(p.relative_to(ROOT)),
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_are_statements(path: Path) -> None:
     """Where the type checker sees what is imported."""
     is_by_name = re.search(r"\b(import_module|__import__)\(", path.read_text()) is not None
