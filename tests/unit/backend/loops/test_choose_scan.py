@@ -118,7 +118,7 @@ SCANS = {
         "2 numbers carried",
     ],
     "add f32[2,65,9] along 1 from the end in 16 lanes": [
-        "i in 2, parallel", "k in 9 by 16 lanes, parallel, masked tail",
+        "i in 2, parallel", "k in 9 by 16 lanes, parallel, every round masked",
         "j in 65, scanned, blocks of 64, from the end", "2 numbers carried",
     ],
     "add bf16[300,64] along 0 in 16 lanes": [
