@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from hlo.indexing import affine
+from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Atom, Expr, Index, Opaque, Part, Variable
 from hlo.indexing.folds import FOLDS, folded, term_extents
 from hlo.indexing.maps import CASES, Case, Condition, cases
@@ -73,13 +73,24 @@ def keeps_positions(instruction: Instruction) -> bool:
     """Whether the elements of the only operand stand in the result in their row-major order, all of
     them and nothing else.
     """
-    (operand,) = instruction.operands
-    if operand.shape.size != instruction.shape.size:
+    operand, dims = instruction.operands[0].shape, instruction.shape.dims
+    if operand.size != instruction.shape.size:
         return False
-    dims = instruction.shape.dims
-    index = tuple(affine.of(v) for v in _frame(dims).places)
+    index = tuple(map(affine.of, spaces.variables_of(dims)))
     (case,) = cases(instruction, index, _at_run_time)
-    return affine.linear(case.index, operand.shape.dims) == affine.linear(index, dims)
+    return affine.linear(case.index, operand.dims) == affine.linear(index, dims)
+
+
+def origin(x: Instruction, index: Index) -> tuple[Instruction, Index]:
+    """What stands at an index of an array: the array behind all ops that only move its elements,
+    and the index there. Where elements come from several arrays, they are x's own.
+    """
+    while x.opcode in CASES and _moves_elements(x):
+        found = cases(x, index, _at_run_time)
+        if len(found) != 1 or found[0].conditions:
+            break
+        x, index = x.operands[found[0].operand], found[0].index
+    return x, index
 
 
 def start_limits(instruction: Instruction) -> dict[int, int]:
