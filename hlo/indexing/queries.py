@@ -53,12 +53,13 @@ def steps(instruction: Instruction, number: int) -> Steps | None:
         return ()
     if is_at_own_index(instruction):
         return own_steps(operand.rank) if operand.dims == result_dims(instruction) else None
-    frame = _frame(result_dims(instruction))
-    for case in _cases(instruction, frame):
-        if case.operand == number:
-            pairs = zip(case.index, operand.dims, strict=True)
-            return tuple(_step(e, size, case.conditions, frame) for e, size in pairs)
-    return None
+    if instruction.computation is None:
+        return _all_steps(instruction).get(number)
+    known, key = instruction.computation.facts, (_all_steps, instruction)
+    if key not in known:
+        known[key] = _all_steps(instruction)
+    found: dict[int, Steps] = known[key]  # type: ignore[assignment]  # what is kept there above
+    return found.get(number)
 
 
 def kept_dims(instruction: Instruction, number: int) -> tuple[int | None, ...]:
@@ -144,6 +145,16 @@ def _frame(dims: tuple[int, ...]) -> _Frame:
     variables = [Variable(f"x{d}", 0, max(n - 1, 0)) for d, n in enumerate(dims)]
     index = tuple(Expr({v: 1}, 0) for v in variables)
     return _Frame(dims, index, {v: d for d, v in enumerate(variables)})
+
+
+def _all_steps(instruction: Instruction) -> dict[int, Steps]:
+    """By number, those of all operands of which it is known what is read."""
+    frame = _frame(result_dims(instruction))
+    found: dict[int, Steps] = {}
+    for case in _cases(instruction, frame):
+        pairs = zip(case.index, instruction.operands[case.operand].shape.dims, strict=True)
+        found[case.operand] = tuple(_step(e, n, case.conditions, frame) for e, n in pairs)
+    return found
 
 
 def _cases(instruction: Instruction, frame: _Frame) -> Sequence[Case]:
