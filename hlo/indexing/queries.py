@@ -102,7 +102,7 @@ def start_limits(instruction: Instruction) -> dict[int, int]:
         found[number] = min(found.get(number, high), high)
         return _at_run_time(number, at, low, high)
 
-    if instruction.opcode in CASES:
+    if instruction.opcode in CASES and _moves_elements(instruction):
         cases(instruction, _frame(instruction.shape.dims).index, start)
     return found
 
@@ -180,7 +180,13 @@ def _at_run_time(_: int, at: Index, low: int, high: int) -> Expr:
 
 
 def _step(e: Expr, size: int, conditions: Sequence[Condition], frame: _Frame) -> Step:
-    met, places = _atoms(e), frame.places
+    places = frame.places
+    if len(e.terms) == 1 and not conditions:
+        (atom,) = e.terms
+        if atom in places:
+            d = places[atom]
+            return Step((d,), is_whole=e == frame.index[d] and frame.dims[d] == size)
+    met = _atoms(e)
     dims = tuple(sorted(places[a] for a in met if a in places))
     open_ = (a for c in conditions if not c.always for a in _atoms(c.index))
     is_partial = any(places.get(a) in dims for a in open_)

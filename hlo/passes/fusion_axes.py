@@ -13,7 +13,7 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.indexing.queries import result_dims, steps
+from hlo.indexing.queries import own_steps, result_dims, steps
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
@@ -96,6 +96,8 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     own = group.members[user]
     operand = user.operands[number].shape
     found = steps(user, number)
+    if found is own_steps(operand.rank):  # one value for all ops on elements
+        return own
     if found is None or (user.opcode == "gather" and number == 0 and _takes_elements(user)):
         is_picked = found is not None
         return ((PICKED, user.shape.size) if is_picked else UNKNOWN,) * operand.rank
