@@ -95,6 +95,8 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     """Which axes an operand's dimensions are, from those of the user."""
     own = group.members[user]
     operand = user.operands[number].shape
+    if not operand.dims:
+        return ()
     found = steps(user, number)
     if found is own_steps(operand.rank):  # one value for all ops on elements
         return own
