@@ -14,6 +14,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_fusion import block_fusion
 from hlo.runtime.executable import Executable
+from tests.support import oracle
 from tests.support.growing_modules import computation
 from tests.support.growing_modules import module as program
 
@@ -339,3 +340,16 @@ def test_the_block_of_the_text_is_taken() -> None:
 )  # fmt: skip
 def test_a_block_that_is_absent_or_wrong_is_chosen_anew(config: str) -> None:
     assert _said(config) == Block((1 << 14,), (1 << 10,))
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not oracle.available(), reason="needs jaxlib 0.10.2")
+def test_xla_reads_the_text_of_a_block() -> None:
+    server = oracle.Oracle()
+    try:
+        text = driver.to_text(driver.optimize(driver.parse(scores(1 << 14))))
+        printed = server.to_string(text)
+        assert printed is not None
+        assert 'backend_config={"hlo":{"block":[1024]}}' in printed
+    finally:
+        server.close()
