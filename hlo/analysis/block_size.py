@@ -1,6 +1,6 @@
 """Block size: how a group of instructions is parted into blocks, if that pays.
 
-    roots, members --block_of--> Block | None
+    roots, members --best_block--> Block | None     fusion --block_of--> the one that its text says
 
 A block's values between the members stay in a core's second-level cache instead of going through
 memory; a matrix that all blocks multiply by is packed by each of them. Times are estimates in us.
@@ -9,11 +9,11 @@ memory; a matrix that all blocks multiply by is packed by each of them. Times ar
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from hlo.analysis.blocking import Block, Cut, inner_members, needed
+from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_padded
-from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 
@@ -30,19 +30,31 @@ MOST_PARTS = 256
 KIND = "kCustom"  # of such fusions
 
 
-def block_of(computation: Computation) -> Block | None:
-    """The best block of a fused computation."""
-    root = computation.root
+def block_of(fusion: Instruction) -> Block | None:
+    """The block that a fusion's text says, if it is one of its body; else the best one."""
+    (callee,) = fusion.called_computations()
+    root = callee.root
     roots = root.operands if root.opcode == "tuple" else (root,)
-    return best_block(roots, inner_members(computation) - ({root} - set(roots)))
+    members = inner_members(callee) - ({root} - set(roots))
+    said = _said_block(fusion, roots)
+    if said is not None and needed(roots, said.all, said, members) is not None:
+        return said
+    return best_block(roots, members)
+
+
+def _said_block(fusion: Instruction, roots: Sequence[Instruction]) -> Block | None:
+    """The block of a fusion's text, where results have such dimensions."""
+    sizes = decisions_of(fusion).block
+    lead = next((leaf.dims[: len(sizes)] for r in roots for leaf in r.shape.leaves()), ())
+    if not sizes or len(lead) < len(sizes):
+        return None
+    is_part = 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1}
+    return Block(lead, sizes) if is_part and 0 not in lead else None
 
 
 def is_blocked(fusion: Instruction) -> bool:
     """Whether a fusion is run block by block."""
-    if fusion.attributes.get("kind") != KIND:
-        return False
-    (callee,) = fusion.called_computations()
-    return block_of(callee) is not None
+    return fusion.attributes.get("kind") == KIND and block_of(fusion) is not None
 
 
 def best_block(roots: Collection[Instruction], members: Collection[Instruction]) -> Block | None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from hlo.analysis.fusibility import is_elementwise
-from hlo.attributes.dim_labels import DimLabels
+from hlo.indexing.queries import Steps, steps
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -164,8 +164,9 @@ def operand_cuts(instruction: Instruction, span: Span, block: Block) -> list[Cut
         return [(operand, WHOLE) for operand in instruction.operands]
     if instruction.opcode == "fusion":
         return []
-    rule = RULES.get(instruction.opcode, _elementwise)
-    spans = rule(instruction, span, block)
+    if not can_be_cut(instruction):
+        return None
+    spans = RULES.get(instruction.opcode, _led)(instruction, span, block)
     return None if spans is None else list(zip(instruction.operands, spans, strict=True))
 
 
@@ -195,37 +196,41 @@ def _leads(shape: Shape, span: Span, block: Block) -> bool:
     return shape.dims[: span[1] - span[0]] == block.lead[span[0] : span[1]]
 
 
-def _elementwise(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    dims = instruction.shape.dims
-    if not is_elementwise(instruction) or any(
-        o.shape.dims not in ((), dims) for o in instruction.operands
-    ):
-        return None
-    return [span if o.shape.dims == dims else WHOLE for o in instruction.operands]
-
-
 def _tuple(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     return [span] * len(instruction.operands)
 
 
-def _reshape(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    return [span] if _leads(instruction.operands[0].shape, span, block) else None
+def _led(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """Cut where the dimensions of an operand that a block's index moves are its first ones."""
+    found: list[Span] = []
+    for number, operand in enumerate(instruction.operands):
+        own = steps(instruction, number)
+        one = None if own is None else _led_span(own, operand.shape.dims, span, block)
+        if one is None:
+            return None
+        found.append(one)
+    return found
 
 
-def _transpose(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    depth = span[1] - span[0]
-    return [span] if _ints(instruction, "dimensions")[:depth] == tuple(range(depth)) else None
+def _led_span(own: Steps, dims: Sequence[int], span: Span, block: Block) -> Span | None:
+    """Which of a span's dimensions are an operand's first ones; None where others move it too.
 
-
-def _broadcast(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    dimensions, depth = _ints(instruction, "dimensions"), span[1] - span[0]
-    common = [d for d in dimensions if d < depth]
-    if not common:
-        return [WHOLE]
-    first, last = common[0], common[0] + len(common)
-    if dimensions[: len(common)] != tuple(range(first, last)):
-        return None
-    return [(span[0] + first, span[0] + last)]
+    A dimension of one element is any other such.
+    """
+    lead = block.lead[span[0] : span[1]]
+    moved = [k for k, step in enumerate(own) if any(d < len(lead) for d in step.dims)]
+    if not moved:
+        return WHOLE
+    for first in range(len(lead)):
+        last = first
+        for step, n in zip(own, dims, strict=True):
+            is_next = last < len(lead) and (step.is_dim(last) or n == lead[last] == 1)
+            if not is_next:
+                break
+            last += 1
+        if last - first > moved[-1]:
+            return span[0] + first, span[0] + last
+    return None
 
 
 def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -234,39 +239,16 @@ def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     return [] if varies >= span[1] - span[0] else None
 
 
-def _reduce(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    if any(d < span[1] - span[0] for d in _ints(instruction, "dimensions")):
-        return None
-    half = len(instruction.operands) // 2
-    return [span] * half + [WHOLE] * half
-
-
-def _dot(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    """Batch dimensions part both sides; dimensions of the left side alone leave the right whole."""
-    batch = _ints(instruction, "lhs_batch_dims")
+def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | None:
+    """The left side is parted, the right one in dimensions of a batch only; images of a convolution
+    are, but not their places.
+    """
     if instruction.attributes.get("sparsity"):
         return None
-    depth = span[1] - span[0]
-    shared = min(depth, len(batch))
-    ordered = tuple(range(shared))
-    if batch[:shared] != ordered or _ints(instruction, "rhs_batch_dims")[:shared] != ordered:
+    if instruction.opcode == "convolution" and span[1] - span[0] > 1:
         return None
-    if depth > shared:
-        contracted = _ints(instruction, "lhs_contracting_dims")
-        rank = instruction.operands[0].shape.rank
-        free = [d for d in range(rank) if d not in batch and d not in contracted]
-        if free[: depth - shared] != list(range(shared, depth)):
-            return None
-    return [span, (span[0], span[0] + shared) if shared else WHOLE]
-
-
-def _convolution(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    """Images are parted, the window stays whole."""
-    labels = instruction.attributes.get("dim_labels")
-    if not isinstance(labels, DimLabels) or instruction.get("batch_group_count") not in (None, 1):
-        return None
-    is_leading = labels.lhs_batch == labels.out_batch == 0 and span[1] - span[0] == 1
-    return [span, WHOLE] if is_leading else None
+    found = _led(instruction, span, block)
+    return found if found is not None and found[0] == span else None
 
 
 def inner_members(computation: Computation) -> frozenset[Instruction]:
@@ -285,21 +267,15 @@ Spans = Sequence[Span]
 Rule = Callable[[Instruction, Span, Block], "Spans | None"]
 RULES: dict[str, Rule] = {
     "tuple": _tuple,
-    "reshape": _reshape,
-    "copy": _reshape,
-    "transpose": _transpose,
-    "broadcast": _broadcast,
+    "reshape": _led,
+    "copy": _led,
+    "transpose": _led,
+    "broadcast": _led,
     "iota": _iota,
-    "reduce": _reduce,
-    "dot": _dot,
-    "convolution": _convolution,
+    "reduce": _led,
+    "dot": _contraction,
+    "convolution": _contraction,
 }
-
-
-def _ints(instruction: Instruction, name: str) -> tuple[int, ...]:
-    found = attribute(instruction, name) if name in instruction.attributes else ()
-    assert isinstance(found, tuple), "an attribute of ints"
-    return found
 
 
 def cut_computation(computation: Computation, block: Block) -> tuple[Computation, list[Cut]]:

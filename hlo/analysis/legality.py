@@ -12,6 +12,7 @@ from __future__ import annotations
 from hlo.analysis.block_size import is_blocked
 from hlo.analysis.fusibility import contraction_of, is_wide_concatenate
 from hlo.analysis.leaves import leaf_element, leaf_offset
+from hlo.indexing.queries import keeps_positions
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
@@ -77,11 +78,8 @@ def is_forwarding(instruction: Instruction) -> bool:
             return len(instruction.operands) == 1 and compatible(operand, shape)
         case "bitcast-convert":
             return _is_whole_bytes(operand.dtype) and _is_whole_bytes(shape.dtype)
-        case "broadcast":
-            dimensions = _ints(instruction)
-            return operand.size == shape.size and list(dimensions) == sorted(dimensions)
-        case "transpose":
-            return _moves_units_only(operand, instruction)
+        case "broadcast" | "transpose":
+            return keeps_positions(instruction)
     return False
 
 
@@ -131,17 +129,6 @@ def _is_row_major(shape: Shape) -> bool:
 
 def _is_whole_bytes(dtype: dt.DType) -> bool:
     return not dtype.is_pred and dtype.numpy is not None and dtype.bits == 8 * dtype.item_bytes
-
-
-def _moves_units_only(operand: Shape, instruction: Instruction) -> bool:
-    moved = [d for d in _ints(instruction) if operand.dims[d] != 1]
-    return moved == sorted(moved)
-
-
-def _ints(instruction: Instruction) -> tuple[int, ...]:
-    found = attribute(instruction, "dimensions")
-    assert isinstance(found, tuple), "dimensions is a tuple of ints"
-    return found
 
 
 def alias(instruction: Instruction, leaf: int) -> tuple[Instruction, int] | None:

@@ -17,10 +17,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import prod
 
 import numpy as np
 
+from hlo.indexing import affine, spaces
+from hlo.indexing.queries import origin
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -55,27 +56,17 @@ def ordering_index(reduce: Instruction) -> int | None:
 
 
 def ascends(x: Instruction, d: int) -> bool:
-    """Whether the integers of x grow along dimension d, seen from iotas, broadcasts, reshapes."""
-    while x.opcode in ("broadcast", "reshape"):
-        source, dims = x.operands[0], x.shape.dims
-        if x.opcode == "broadcast":
-            mapped: tuple[int, ...] = attribute(x, "dimensions")  # type: ignore[assignment]  # INTS
-            if d not in mapped:
-                return False
-            d = mapped.index(d)
-        else:
-            step, inner = prod(dims[d + 1 :]), source.shape.dims
-            for k, n in enumerate(inner):
-                if n > 1 and prod(inner[k + 1 :]) == step and dims[d] and n % dims[d] == 0:
-                    d = k
-                    break
-            else:
-                return False
-        x = source
-    kind = x.shape.dtype
-    if x.opcode != "iota" or not kind.is_integral or x.shape.dims[d] - 1 > kind.int_range[1]:
+    """Whether the integers of x grow along dimension d: those of an iota, moved by other ops."""
+    variables = spaces.variables_of(x.shape.dims)
+    source, index = origin(x, tuple(map(affine.of, variables)))
+    kind, dims = source.shape.dtype, source.shape.dims
+    if source.opcode != "iota" or not kind.is_integral:
         return False
-    return attribute(x, "iota_dimension") == d
+    counted = attribute(source, "iota_dimension")
+    assert isinstance(counted, int), "an INT64"
+    if dims[counted] - 1 > kind.int_range[1]:
+        return False
+    return x.shape.dims[d] <= 1 or (index[counted].coefficient(variables[d]) or 0) > 0
 
 
 def _is_selection(computation: Computation) -> bool:

@@ -3,7 +3,7 @@
     a computation's instructions --> fusion, kind=kCustom, calls=(the group as it stood)
 
 The last of the fusions: its members are whole kernels, contractions among them. It changes where
-values live, not what is computed.
+values live, not what is computed. The block that was chosen stands in the fusion's text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hlo.analysis.block_size import KIND, LEAST_SAVED_BYTES, best_block, padded_bytes
-from hlo.analysis.blocking import can_be_cut
+from hlo.analysis.blocking import Block, can_be_cut
+from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import is_scalar_constant
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction, post_order
@@ -36,13 +37,13 @@ def block_fusion(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
             continue
-        for group in _groups(computation):
-            _fuse(module, computation, group)
+        for group, block in _groups(computation):
+            _fuse(module, computation, group, block)
             changed = True
     return changed
 
 
-def _groups(computation: Computation) -> Iterator[list[Instruction]]:
+def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block]]:
     """Disjoint groups in program order, each found on what the ones before left."""
     taken = set(awaited(computation))  # they stay where others see them end
     order = post_order(computation)
@@ -51,9 +52,10 @@ def _groups(computation: Computation) -> Iterator[list[Instruction]]:
             continue
         for members in _grown(seed, computation, taken):
             group = [i for i in order if i in members]
-            if best_block(_roots(group, computation), members) and _is_convex(group, order):
+            block = best_block(_roots(group, computation), members)
+            if block is not None and _is_convex(group, order):
                 taken |= members
-                yield group
+                yield group, block
                 break
 
 
@@ -134,8 +136,8 @@ def _is_convex(group: list[Instruction], order: Sequence[Instruction]) -> bool:
     return True
 
 
-def _fuse(module: Module, computation: Computation, group: list[Instruction]) -> None:
-    """Make the group a called computation."""
+def _fuse(module: Module, computation: Computation, group: list[Instruction], block: Block) -> None:
+    """Make the group a called computation, to be run by such blocks."""
     roots = _roots(group, computation)
     body = Computation("blocked_computation", execution_thread=computation.execution_thread)
     twins: dict[Instruction, Instruction] = {}
@@ -162,8 +164,10 @@ def _fuse(module: Module, computation: Computation, group: list[Instruction]) ->
     module.adopt(body)
     module.computations.remove(body)  # callees stand before their callers
     module.computations.insert(module.computations.index(computation), body)
+    said = config_of(Decisions(block=block.sizes))
     call = computation.new(
-        "fusion", body.root.shape, operands, {"kind": KIND, "calls": body}, like=roots[-1],
+        "fusion", body.root.shape, operands,
+        {"kind": KIND, "calls": body, "backend_config": said}, like=roots[-1],
         name="blocked_fusion",
     )  # fmt: skip
     for k, root in enumerate(roots):

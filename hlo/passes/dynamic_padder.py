@@ -126,7 +126,7 @@ def _step(instruction: Instruction) -> Step | None:
 STEPS: dict[str, Step] = {
     "add-dependency": moving.same,
     "bitcast-convert": moving.bits,
-    "broadcast": moving.broadcast,
+    "broadcast": moving.placed,
     "call": control.call,
     "cholesky": moving.rows,
     "concatenate": moving.concatenate,
@@ -158,7 +158,7 @@ STEPS: dict[str, Step] = {
     "slice": moving.part,
     "sort": ordering.sort,
     "topk": moving.best,
-    "transpose": moving.transpose,
+    "transpose": moving.placed,
     "triangular-solve": moving.rows,
     "tuple": control.tuple_of,
     "while": control.loop,

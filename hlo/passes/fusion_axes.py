@@ -13,7 +13,7 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.analysis.fusibility import is_elementwise
+from hlo.indexing.queries import own_steps, result_dims, steps
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
@@ -46,8 +46,7 @@ class Group(Struct, eq=False):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        shape = self.root.shape
-        return shape.elements[0].dims if shape.is_tuple else shape.dims
+        return result_dims(self.root)
 
     @property
     def loop_dims(self) -> tuple[int, ...]:
@@ -98,65 +97,35 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     operand = user.operands[number].shape
     if not operand.dims:
         return ()
-    match user.opcode:
-        case "broadcast":
-            return tuple(own[d] for d in attribute(user, "dimensions"))  # type: ignore[attr-defined]  # INTS
-        case "transpose":
-            permutation: Sequence[int] = attribute(user, "dimensions")  # type: ignore[assignment]  # INTS
-            return tuple(own[list(permutation).index(d)] for d in range(operand.rank))
-        case "reshape" | "bitcast":
-            return _reshaped_axes(own, user.shape.dims, operand.dims)
-        case "reduce":
-            kept = iter(own)
-            reduced: Sequence[int] = attribute(user, "dimensions")  # type: ignore[assignment]  # INTS
-            number_ = list(group.members).index(user)
-            return tuple(
-                ("r", 100 * number_ + d) if d in reduced else next(kept)
-                for d in range(operand.rank)
-            )
-        case "concatenate" | "pad" | "slice" | "dynamic-slice":
-            if operand.rank != user.shape.rank or (number and user.opcode == "dynamic-slice"):
-                return (UNKNOWN,) * operand.rank  # a vector of indices
-            pairs = zip(own, operand.dims, user.shape.dims, strict=True)
-            is_cut = user.opcode in ("concatenate", "pad") and len(group.members) <= _MOST_CUT
-            part = number if is_cut else None
-            return tuple(a if n == m else _part(a, part) for a, n, m in pairs)
-        case "dynamic-update-slice" if number == 1:
-            return tuple(
-                a if n == m else ("u", d)
-                for d, (a, n, m) in enumerate(zip(own, operand.dims, user.shape.dims, strict=True))
-            )
-    if (is_elementwise(user) or user.opcode in ("copy", "map")) and operand.dims == user.shape.dims:
+    found = steps(user, number)
+    if found is own_steps(operand.rank):  # one value for all ops on elements
         return own
-    is_picked = user.opcode == "gather" and number == 0 and _takes_elements(user)
-    return ((PICKED, user.shape.size) if is_picked else UNKNOWN,) * operand.rank
+    if found is None or (user.opcode == "gather" and number == 0 and _takes_elements(user)):
+        is_picked = found is not None
+        return ((PICKED, user.shape.size) if is_picked else UNKNOWN,) * operand.rank
+    is_cut = len(group.members) <= _MOST_CUT
+    result: list[Axis] = []
+    for d, (step, n) in enumerate(zip(found, operand.dims, strict=True)):
+        if step.is_whole:
+            result.append(own[step.dims[0]])
+        elif n == 1 and not (step.dims or step.is_folded):
+            result.append(("1", 0))
+        elif step.is_folded and not step.dims:
+            result.append(("r", 100 * list(group.members).index(user) + d))
+        elif step.is_partial and step.is_placed:
+            result.append(("u", d))
+        elif step.is_partial and is_cut and own[step.dims[0]][0] == "d":
+            # A numbered part of a root dimension, as loops cut it at a concatenate's seams.
+            result.append(("p", 100 * number + own[step.dims[0]][1]))
+        else:
+            result.append(UNKNOWN)
+    return tuple(result)
 
 
 def _takes_elements(gather: Instruction) -> bool:
     """Whether each of its slices is one element."""
     sizes: Sequence[int] = attribute(gather, "slice_sizes")  # type: ignore[assignment]  # INTS
     return prod(sizes) == 1
-
-
-def _part(axis: Axis, number: int | None) -> Axis:
-    """A numbered part of a root dimension, as loops cut it: what a concatenate's operand is."""
-    return UNKNOWN if number is None or axis[0] != "d" else ("p", 100 * number + axis[1])
-
-
-def _reshaped_axes(own: Axes, dims: tuple[int, ...], target: tuple[int, ...]) -> Axes:
-    """Axes that a reshape keeps: leading and trailing dimensions that stay themselves."""
-    source = [(a, n) for a, n in zip(own, dims, strict=True) if n != 1]
-    wanted = [d for d, n in enumerate(target) if n != 1]
-    result: list[Axis] = [UNKNOWN if n != 1 else ("1", 0) for n in target]
-    for (axis, n), d in zip(source, wanted, strict=False):
-        if n != target[d]:
-            break
-        result[d] = axis
-    for (axis, n), d in zip(reversed(source), reversed(wanted), strict=False):
-        if n != target[d]:
-            break
-        result[d] = axis
-    return tuple(result)
 
 
 def fixed_dims(group: Group, axes: Axes) -> int | None:

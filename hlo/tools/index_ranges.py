@@ -6,6 +6,7 @@ so that made-up inputs and filled constants point inside the arrays they index (
 
 from __future__ import annotations
 
+from hlo.indexing.queries import start_limits
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, post_order
 from hlo.ir.instruction import Instruction
@@ -41,29 +42,10 @@ def _lower(limits: Limits, instruction: Instruction, path: Path, limit: int) -> 
 
 def _own_limits(instruction: Instruction) -> dict[int, int]:
     """Operand number -> greatest index, for the operands that this instruction indexes with."""
-    match instruction.opcode:
-        case "dynamic-slice":
-            sizes, first = instruction.shape.dims, 1
-        case "dynamic-update-slice":
-            sizes, first = instruction.operands[1].shape.dims, 2
-        case "gather":
-            return {1: _gather_limit(instruction, "start_index_map", "slice_sizes")}
-        case "scatter":
-            count = (len(instruction.operands) - 1) // 2
-            return {count: _scatter_limit(instruction)}
-        case _:
-            return {}
-    dims = instruction.operands[0].shape.dims
-    rest = instruction.operands[first:]
-    if len(rest) == 1 and rest[0].shape.rank == 1:
-        return {first: min((n - s for n, s in zip(dims, sizes, strict=True)), default=0)}
-    return {first + i: n - s for i, (n, s) in enumerate(zip(dims, sizes, strict=True))}
-
-
-def _gather_limit(instruction: Instruction, indexed: str, sizes: str) -> int:
-    dims = instruction.operands[0].shape.dims
-    taken, places = _ints(instruction[sizes]), _ints(instruction[indexed])
-    return min((dims[d] - taken[d] for d in places), default=0)
+    if instruction.opcode == "scatter":
+        count = (len(instruction.operands) - 1) // 2
+        return {count: _scatter_limit(instruction)}
+    return start_limits(instruction)
 
 
 def _scatter_limit(instruction: Instruction) -> int:

@@ -24,15 +24,11 @@ from hlo.backend.lanes import types
 from hlo.backend.lanes.lane_loops import lane_loop
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.folds import (
-    domain_of,
-    fold_form,
-    folded_arrays,
-    kinds_of,
-)
+from hlo.backend.loops.folds import fold_form, folded_arrays, kinds_of
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
+from hlo.indexing.folds import reduced
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
@@ -74,7 +70,7 @@ def _folded(
 
 def space_of(elemental: Elemental, instruction: Instruction, reducer: Reducer) -> Space:
     """What a reduce runs over."""
-    arrays, domain = folded_arrays(instruction), domain_of(instruction)
+    arrays, domain = folded_arrays(instruction), reduced(instruction)
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[len(arrays) :]]
 
     def element(at: Sequence[Index]) -> list[Accumulators]:

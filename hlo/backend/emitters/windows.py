@@ -15,11 +15,11 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.folds import folded_arrays, kinds_of, window_forms, window_of
+from hlo.backend.loops.folds import folded_arrays, kinds_of, window_forms
 from hlo.backend.loops.schedule import Reduction, Role, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
-from hlo.indexing.maps import Condition
+from hlo.indexing.folds import folded, term_extents
 from hlo.ir.instruction import Instruction
 
 
@@ -33,11 +33,11 @@ def reduce_window(
     forms = window_forms(instruction, indices)
     totals = _folded(elemental, instruction, indices, forms)
     results = []
-    for index, folded in zip(indices, totals, strict=True):
-        for k, value in enumerate(folded):
+    for index, total in zip(indices, totals, strict=True):
+        for k, value in enumerate(total):
             at = (k,) if instruction.shape.is_tuple else ()
             level.memo[instruction, at, index, elemental.guards] = value
-        results.append(folded[which])
+        results.append(total[which])
     return results
 
 
@@ -79,7 +79,7 @@ def _unrolled(
     totals: list[list[Lanes]],
 ) -> list[list[Lanes]]:
     """The window's positions one by one."""
-    sizes = [d.size for d in window_of(instruction).dims]
+    sizes = term_extents(instruction)
     found = list(totals)
     for k, index in enumerate(indices):
         for position in range(prod(sizes)):
@@ -112,7 +112,7 @@ def _looped(
 ) -> list[list[Lanes]]:
     """The window's positions row-major; long sums in blocks."""
     nest, reducer = elemental.nest, reducer_of(instruction)
-    sizes = [d.size for d in window_of(instruction).dims]
+    sizes = term_extents(instruction)
 
     def step(at: list[Expr], carried: list[Value]) -> list[Value]:
         places = iter(at)
@@ -142,21 +142,12 @@ def _stepped(
     accumulators: list[Lanes],
 ) -> list[Lanes]:
     """One position of the window folded in, where it meets an element."""
-    window = window_of(instruction)
-    dims = instruction.operands[0].shape.dims
-    at: list[Expr] = []
-    conditions: list[Condition] = []
-    for e, w, d, size in zip(index, offsets, window.dims, dims, strict=True):
-        moved = e * d.stride + w * d.window_dilation - d.pad_low
-        conditions.append(Condition(moved, 0, (size - 1) * d.base_dilation))
-        if d.base_dilation > 1:
-            conditions.append(Condition(moved % d.base_dilation, 0, 0))
-        at.append(moved // d.base_dilation)
-    if any(c.never for c in conditions):
+    element = folded(instruction, index, offsets)[0]
+    if any(c.never for c in element.conditions):
         return accumulators
-    open_ = tuple(c for c in conditions if not c.always)
+    open_ = tuple(c for c in element.conditions if not c.always)
     with elemental.under(open_):
-        elements = [elemental.lanes_at(x, [tuple(at)])[0] for x in folded_arrays(instruction)]
+        elements = [elemental.lanes_at(x, [element.index])[0] for x in folded_arrays(instruction)]
     lanes = types.width(accumulators[0])
     wide = [elemental.splat(x, lanes) for x in elements]
     new = reducers.apply(elemental.nest, reducer_of(instruction), accumulators, wide, rounds=False)

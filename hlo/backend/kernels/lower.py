@@ -23,13 +23,14 @@ from hlo.backend.kernels.lower_streams import emit_streams, end_streams
 from hlo.backend.kernels.stored import memory_of, place_of, store
 from hlo.backend.lanes import access
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between, masked_loop
-from hlo.backend.loops.domain import folded_dims, is_within, traced
+from hlo.backend.loops.domain import is_within, traced
 from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.schedule import Axis, Role, Tail
 from hlo.backend.loops.trace import Trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
+from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 
 Row = list[Expr]  # values of the loops that are open, the outermost first
@@ -332,7 +333,7 @@ def _stages(columns: Sequence[Trace]) -> Iterator[tuple[Instruction, list[Index]
     for fold, index in reversed(first.items()):
         wanted = [index, *(other[fold] for other in others if fold in other)]
         reduce, _ = fold
-        if len(wanted) == len(columns) and all(is_within(i, folded_dims(reduce)) for i in wanted):
+        if len(wanted) == len(columns) and all(is_within(i, result_dims(reduce)) for i in wanted):
             yield reduce, wanted
 
 

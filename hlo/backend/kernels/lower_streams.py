@@ -18,10 +18,10 @@ from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
 from hlo.backend.lanes.lane_loops import lane_loop, lane_loop_between
 from hlo.backend.lanes.types import Lanes
-from hlo.backend.loops.domain import folded_dims
 from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index
+from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 
 
@@ -39,7 +39,7 @@ class Stream(Struct, eq=False):
     is_filled: bool = False
 
     def place(self, index: Index) -> Expr:
-        return affine.linear(index, folded_dims(self.reduce)) - self.start
+        return affine.linear(index, result_dims(self.reduce)) - self.start
 
     def load(self, elemental: Elemental, memories: list[Memory], place: Expr) -> Accumulators:
         """What stands there of all arrays that are folded together."""
@@ -120,7 +120,7 @@ def end_streams(elemental: Elemental, schedule: NestSchedule) -> None:
 
 def _stream(elemental: Elemental, fold: Streamed, at: dict[Atom, Expr]) -> Stream:
     space = space_of(elemental, fold.reduce, reducer_of(fold.reduce))
-    start = affine.linear(fold.index, folded_dims(fold.reduce)).substituted(at)
+    start = affine.linear(fold.index, result_dims(fold.reduce)).substituted(at)
     found: list[list[Memory]] = []
     for _ in range(fold.accumulators):
         bases = [thread_memory(elemental, fold.columns * d.item_bytes) for d in fold.dtypes]

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hlo.backend.loops.domain import folded_dims, is_within
+from hlo.backend.loops.domain import is_within
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import Ahead, NestSchedule, is_streamed, streamed_from
 from hlo.backend.loops.trace import trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
+from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
@@ -29,7 +30,7 @@ def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSch
         return schedule
     folds = _folds_in_order(expression, schedule)
     # Not beside a pad's operand, say: where it is asked for, a test stands before.
-    within = tuple((reduce, at) for reduce, at in folds if is_within(at, folded_dims(reduce)))
+    within = tuple((reduce, at) for reduce, at in folds if is_within(at, result_dims(reduce)))
     schedule = replace(schedule, folds=within)
     if not folds or schedule.walks or not schedule.loops:
         return schedule

@@ -17,7 +17,6 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.analysis.reducers import reducer_of
-from hlo.backend.loops.domain import folded_dims
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.folds import BLOCK, folded_extents
 from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
@@ -25,6 +24,7 @@ from hlo.backend.loops.schedule import Tail
 from hlo.backend.loops.trace import reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
+from hlo.indexing.queries import result_dims
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -89,7 +89,7 @@ def _streamed(reduce: Instruction, index: Index, columns: int) -> Streamed:
     """
     reducer, inits = reducer_of(reduce), reduce.operands[len(reduce.operands) // 2 :]
     dtypes = tuple(_kept(z.shape.dtype) for z in inits)
-    length = reduce.operands[0].shape.size // prod(folded_dims(reduce))
+    length = reduce.operands[0].shape.size // prod(result_dims(reduce))
     is_long = reducer.sums and dtypes[0].is_float and length > BLOCK
     is_one = not reduce.shape.is_tuple  # others are read where their totals lie
     is_carried = is_long and is_one and reducer.opcodes == ("add",)
@@ -105,11 +105,11 @@ def _suits(schedule: NestSchedule, lanes: int, reduce: Instruction, index: Index
         return False
     last = schedule.domain.variables[-1]
     own = affine.linear(schedule.domain.own_index, schedule.domain.dims)
-    place = affine.linear(index, folded_dims(reduce))
+    place = affine.linear(index, result_dims(reduce))
     if place.terms != own.terms or place.coefficient(last) != 1:
         return False
     length = schedule.domain.extents[-1]
-    rows = reduce.operands[0].shape.size // prod(folded_dims(reduce))
+    rows = reduce.operands[0].shape.size // prod(result_dims(reduce))
     item_bytes = min(o.shape.dtype.item_bytes for o in reduce.operands)
     if length <= _NARROW * lanes or rows < _FEWEST_ROWS:
         return False

@@ -7,11 +7,11 @@ from math import prod
 
 from msgspec.structs import replace
 
-from hlo.backend.loops.domain import folded_dims
 from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule, is_streamed
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Variable
+from hlo.indexing.queries import result_dims
 from hlo.machine import COMMON
 
 _BLOCK = 4096  # elements of the last dimension that one unit takes
@@ -32,7 +32,7 @@ def choose_units(schedule: NestSchedule) -> NestSchedule:
     levels = [
         domain.fixes(index)
         for reduce, index in domain.trace.reductions
-        if prod(reduce.operands[0].shape.dims) > prod(folded_dims(reduce)) * 8
+        if prod(reduce.operands[0].shape.dims) > prod(result_dims(reduce)) * 8
     ]
     outer = [domain.fixes(o.row_index(domain.own_index)) for o in domain.outer]
     shared = [n for n in levels if n <= loops] if vector is not None else levels
@@ -185,4 +185,4 @@ def _steps_written_out(schedule: NestSchedule) -> int:
     domain = schedule.domain
     lane = domain.variables[-1]
     own = [r for r, at in domain.trace.reductions if any(e.depends_on(lane) for e in at)]
-    return max((prod(r.operands[0].shape.dims) // prod(folded_dims(r)) for r in own), default=1)
+    return max((prod(r.operands[0].shape.dims) // prod(result_dims(r)) for r in own), default=1)

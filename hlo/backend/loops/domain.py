@@ -22,7 +22,6 @@ from hlo.backend.loops.outputs import Output
 from hlo.backend.loops.trace import Trace, trace
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable
-from hlo.ir.instruction import Instruction
 
 _BOXES = 12  # at most so many copies of the code for the sides of seams
 _BOX_OPS = 300  # and at most so many ops in all of them together
@@ -113,12 +112,6 @@ def traced(expression: Expression, domain: Domain, index: Index) -> Trace:
     roots = [(o.source, index, o.path) for o in domain.outputs]
     roots += [(o.source, o.row_index(index), o.path) for o in domain.outer]
     return trace(expression, roots)
-
-
-def folded_dims(reduce: Instruction) -> tuple[int, ...]:
-    """Dimensions of the result of a reduce (of each of its results)."""
-    shape = reduce.shape
-    return shape.elements[0].dims if shape.is_tuple else shape.dims
 
 
 def covers(place: Expr, size: int) -> bool:

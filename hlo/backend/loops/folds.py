@@ -18,17 +18,16 @@ from math import prod
 from msgspec import Struct
 
 from hlo.analysis.reducers import Reducer, reducer_of
-from hlo.attributes.window import Window
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tail, Tree, axis_name
 from hlo.backend.loops.trace import trace
 from hlo.backend.loops.vectors import covering
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable, stride
+from hlo.indexing.folds import reduced, window_of
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import OPS, attribute
-from hlo.ops.windows import trimmed
+from hlo.ops.table import OPS
 
 BLOCK = 256  # elements that one accumulator takes before it is added to the total
 FEW = 16  # terms of a blocked sum that are added one after the other,
@@ -42,30 +41,6 @@ _CHEAP_COPIES, _COPIES = 4, 2  # vectors of partial results that hide the latenc
 _MOST_SEARCHED = 32  # instructions after a fold
 _UNROLLED_WINDOW = 32  # windows up to this size are written without a loop
 _UNROLLED_LONG_WINDOW = 4  # those whose fold is long code
-
-
-class ReductionDomain(Struct, frozen=True):
-    """What a reduce runs over: its operands' dimensions, and which of these it folds."""
-
-    dims: tuple[int, ...]
-    folded: tuple[int, ...]
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """Of the folded dimensions."""
-        return tuple(self.dims[d] for d in self.folded)
-
-    def index(self, kept: Index, inner: Index) -> Index:
-        """The operands' index: of a result's element, and of what is folded into it."""
-        left, folded = iter(kept), dict(zip(self.folded, inner, strict=True))
-        return tuple(folded[d] if d in folded else next(left) for d in range(len(self.dims)))
-
-
-def domain_of(reduce: Instruction) -> ReductionDomain:
-    """What a reduce runs over."""
-    dims = reduce.operands[0].shape.dims
-    folded = attribute(reduce, "dimensions")
-    return ReductionDomain(dims, tuple(d for d in range(len(dims)) if d in folded))  # type: ignore[operator]  # INTS
 
 
 def folded_arrays(fold: Instruction) -> tuple[Instruction, ...]:
@@ -95,7 +70,7 @@ def fold_form(
     """
     asked = _Asked(expression, reduce, reducer_of(reduce), indices)
     own = max(_lanes(index) for index in indices)
-    if own == 1 and asked.reducer.reassociates and prod(domain_of(reduce).extents) >= UNROLLED:
+    if own == 1 and asked.reducer.reassociates and prod(reduced(reduce).extents) >= UNROLLED:
         return _across(asked, lanes)
     return _within(asked, own, saved)
 
@@ -117,7 +92,7 @@ def _within(asked: _Asked, lanes: int, saved: Collection[Instruction]) -> Reduct
     """Each lane for itself: written out, in blocks of sums, or one by one."""
     expression, reduce, reducer = asked.expression, asked.reduce, asked.reducer
     index, results = asked.indices[0], len(asked.indices)
-    extents = domain_of(reduce).extents
+    extents = reduced(reduce).extents
     is_sum = _rounds(reducer, kinds_of(reduce))
     is_turned = lanes > 1 and _reads_rows(expression, reduce, index, saved)
     if prod(extents) <= UNROLLED or is_turned:
@@ -174,7 +149,7 @@ def _join(asked: _Asked) -> Join:
 
 def folded_extents(expression: Expression, reduce: Instruction, index: Index) -> tuple[int, ...]:
     """The reduced dimensions as few loops, for one of the indices."""
-    domain, arrays = domain_of(reduce), folded_arrays(reduce)
+    domain, arrays = reduced(reduce), folded_arrays(reduce)
 
     def met(inner: Index) -> list[Expr]:
         at = domain.index(index, inner)
@@ -192,7 +167,7 @@ def _reads_rows(
     expression: Expression, reduce: Instruction, index: Index, saved: Collection[Instruction]
 ) -> bool:
     """Whether each lane folds a short row of its own, neighbours in memory, by little code."""
-    domain = domain_of(reduce)
+    domain = reduced(reduce)
     length = prod(domain.extents)
     if not FEWEST_TURNED <= length <= most_turned(reduce) or len(domain.extents) != 1:
         return False
@@ -237,15 +212,6 @@ def _is_used_alone(reduce: Instruction) -> bool:
 
 
 # -- reduce-window ---------------------------------------------------------------------------
-
-
-def window_of(fold: Instruction) -> Window:
-    """What of the window meets elements. A scalar has one without dimensions, which a text may
-    leave out.
-    """
-    window = fold.attributes.get("window", Window(()))
-    assert isinstance(window, Window)
-    return trimmed(fold.operands[0].shape.dims, window)
 
 
 def window_forms(fold: Instruction, indices: Sequence[Index]) -> list[tuple[range, Reduction]]:

@@ -8,6 +8,7 @@ from hlo.backend.loops.expression import Expression, Leaf, Node, Path
 from hlo.backend.loops.trace import reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Index, Variable
+from hlo.indexing.queries import result_dims
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Instruction
 
@@ -16,7 +17,7 @@ Root = tuple[Instruction, Index, Path]
 
 def arrays_of(fold: Instruction) -> list[Root]:
     """What is folded, at an index that may be any."""
-    dims = fold.shape.elements[0].dims if fold.shape.is_tuple else fold.shape.dims
+    dims = result_dims(fold)
     if fold.opcode == "reduce":
         at = tuple(affine.of(Variable(f"d{k}", 0, max(n - 1, 0))) for k, n in enumerate(dims))
         index, _ = reduced_index(fold, at)

@@ -23,6 +23,7 @@ from hlo.backend.loops.expression import (
 )
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
+from hlo.indexing.folds import reduced
 from hlo.indexing.maps import CASES, Condition, cases
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
@@ -186,16 +187,7 @@ def _window_size(instruction: Instruction) -> int:
 
 def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:
     """The operands' index for a result's index, with new variables for the reduced dimensions."""
-    dims = reduce.operands[0].shape.dims
-    reduced = attribute(reduce, "dimensions")
-    kept = iter(index)
-    variables: list[Variable] = []
-    inner: list[Expr] = []
-    for d, size in enumerate(dims):
-        if d in reduced:  # type: ignore[operator]  # INTS
-            variable = Variable(f"r{d}", 0, max(size - 1, 0))
-            variables.append(variable)
-            inner.append(affine.of(variable))
-        else:
-            inner.append(next(kept))
-    return tuple(inner), tuple(variables)
+    own = reduced(reduce)
+    places = zip(own.folded, own.extents, strict=True)
+    variables = tuple(Variable(f"r{d}", 0, max(size - 1, 0)) for d, size in places)
+    return own.index(index, tuple(map(affine.of, variables))), variables

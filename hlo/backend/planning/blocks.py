@@ -48,7 +48,7 @@ INTRINSICS = (
 def blocked_kernel(instruction: Instruction, target: Target, families: Families) -> Kernel | None:
     """The kernel of a blocked fusion; None where a member has no kernel of the families."""
     (callee,) = instruction.called_computations()
-    block = block_of(callee)
+    block = block_of(instruction)
     if block is None:
         return None
     body, parameters = cut_computation(callee, block)

@@ -25,8 +25,7 @@ def reduce(p: Scope, old: Instruction) -> Made:
     reduced, rank = ints(old, "dimensions"), xs[0].shape.rank
     given = p.common(xs, range(rank), xs[0].shape.dims)
     gone = {d: size for d, size in given.items() if d in reduced}
-    kept = [d for d in range(rank) if d not in reduced]
-    sizes = {k: given[d] for k, d in enumerate(kept) if d in given}
+    sizes = p.moved(old, 0, given)
     values, unit = [p.value(x) for x in xs], _identity(old) if count == 1 else None
     if gone and unit is None:
         made = _reduced_if_valid(p, old, values, inits, p.valid(values[0], gone))
@@ -107,18 +106,10 @@ def dot(p: Scope, old: Instruction) -> Made:
         size = _paired(p, old, pair)
         if size is not None:
             values = [p.zeroed(v, d, size) for v, d in zip(values, pair, strict=True)]
-    sizes: Sizes = {}
-    for k, pair in enumerate(zip(*batch, strict=True)):
-        size = _paired(p, old, pair)
-        if size is not None:
-            sizes[k] = size
-    at = len(batch[0])
-    for side, b, c in zip(sides, batch, contracted, strict=True):
-        for d in (d for d in range(side.shape.rank) if d not in (*b, *c)):
-            if d in p.sizes_of(side):
-                sizes[at] = p.sizes_of(side)[d]
-            at += 1
-    return p.like(old, values, static(old.shape)), sizes
+    for pair in zip(*batch, strict=True):
+        _paired(p, old, pair)
+    left, right = (p.moved(old, k, p.sizes_of(side)) for k, side in enumerate(sides))
+    return p.like(old, values, static(old.shape)), dict(sorted({**right, **left}.items()))
 
 
 def _paired(p: Scope, old: Instruction, dims: tuple[int, ...]) -> Instruction | None:
@@ -149,17 +140,14 @@ def convolution(p: Scope, old: Instruction) -> Made:
     size = _paired(p, old, features)
     if size is not None:
         values = [p.zeroed(v, d, size) for v, d in zip(values, features, strict=True)]
-    sizes: Sizes = {}
+    slid: Sizes = {}
     for d, place in zip(labels.lhs_spatial, labels.out_spatial, strict=True):
         if d in left:
             values[0] = p.zeroed(values[0], d, left[d])
-            sizes[place] = _slid(p, left[d], window.dims[labels.lhs_spatial.index(d)])
-    if sizes:
+            slid[place] = _slid(p, left[d], window.dims[labels.lhs_spatial.index(d)])
+    if slid:
         p.checks.append(_is_finite(p, values[1]))  # zero times infinity is no padding
-    if labels.lhs_batch in left:
-        sizes[labels.out_batch] = left[labels.lhs_batch]
-    if labels.rhs_output_feature in right:
-        sizes[labels.out_feature] = right[labels.rhs_output_feature]
+    sizes = {**p.moved(old, 0, left), **p.moved(old, 1, right), **slid}
     return p.like(old, values, static(old.shape)), sizes
 
 

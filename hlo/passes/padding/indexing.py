@@ -15,11 +15,9 @@ from hlo.passes.padding.scope import Made, Scope, Sizes, UnsupportedError, ints,
 def dynamic_slice(p: Scope, old: Instruction) -> Made:
     """A part at clamped positions."""
     x, *indices = old.operands
-    taken, value, sizes = ints(old, "dynamic_slice_sizes"), p.value(x), Sizes()
+    value, sizes = p.value(x), p.moved(old, 0, p.sizes_of(x))
     for d, size in p.sizes_of(x).items():
-        if taken[d] == x.shape.dims[d]:
-            sizes[d] = size
-        else:
+        if d not in sizes:
             value = p.zeroed(value, d, size)
     return p.like(old, (value, *map(p.value, indices)), static(old.shape)), sizes
 

@@ -37,17 +37,9 @@ def bits(p: Scope, old: Instruction) -> Made:
     return p.again(old), given
 
 
-def broadcast(p: Scope, old: Instruction) -> Made:
-    """New dimensions are whole."""
-    dims = ints(old, "dimensions")
-    return p.again(old), {dims[d]: size for d, size in p.sizes_of(old.operands[0]).items()}
-
-
-def transpose(p: Scope, old: Instruction) -> Made:
-    """Sizes move with their dimensions."""
-    given = p.sizes_of(old.operands[0])
-    order = ints(old, "dimensions")
-    return p.again(old), {k: given[d] for k, d in enumerate(order) if d in given}
+def placed(p: Scope, old: Instruction) -> Made:
+    """broadcast, transpose: sizes move with their dimensions, new ones are whole."""
+    return p.again(old), p.moved(old, 0, p.sizes_of(old.operands[0]))
 
 
 def same(p: Scope, old: Instruction) -> Made:
@@ -122,13 +114,10 @@ def spread_over(p: Scope, size: Instruction, step: int) -> Instruction:
 def part(p: Scope, old: Instruction) -> Made:
     """slice."""
     parts: tuple[SliceDim, ...] = attribute(old, "slice")  # type: ignore[assignment]  # SLICE
-    x = old.operands[0]
-    given = p.sizes_of(x)
-    sizes: Sizes = {}
+    given = p.sizes_of(old.operands[0])
+    sizes = p.moved(old, 0, given)
     for d, size in given.items():
-        if parts[d] == SliceDim(0, x.shape.dims[d]):
-            sizes[d] = size
-        else:  # within the valid part, as the program assumes
+        if d not in sizes:  # within the valid part, as the program assumes
             limit = p.number(size, parts[d].limit)
             p.agreed(make(size, "minimum", size, limit), limit)
     return p.again(old), sizes

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hlo.indexing.queries import kept_dims
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
@@ -148,6 +149,12 @@ class Scope:
     def sizes_of(self, operand: Instruction) -> Sizes:
         """The sizes of an operand, old or new."""
         return self.sizes.get(self.value(operand), {})
+
+    def moved(self, old: Instruction, number: int, given: Sizes) -> Sizes:
+        """The sizes of an operand's dimensions that the result has as a whole, as the result's."""
+        kept = enumerate(kept_dims(old, number))
+        found = {place: given[d] for d, place in kept if place is not None and d in given}
+        return {place: found[place] for place in sorted(found)}
 
     def again(self, old: Instruction, **changed: object) -> Instruction:
         """The instruction on padded operands."""

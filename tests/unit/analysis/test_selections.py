@@ -99,16 +99,22 @@ ENTRY e {
   short = s8[200] iota(), iota_dimension=0
   c = s32[4,6] iota(), iota_dimension=0
   m = s32[24] reshape(c)
-  ROOT t = (s32[2,2,6], s32[3,4,6], s8[200], s32[24]) tuple(q, b, short, m)
+  v = s32[24] reverse(i), dimensions={0}
+  w = s32[6,4] transpose(r), dimensions={1,0}
+  ROOT t = (s32[2,2,6], s32[3,4,6], s8[200], s32[24], s32[24], s32[6,4])
+    tuple(q, b, short, m, v, w)
 }""").entry
     found = {i.name: i for i in entry.instructions}
     assert ascends(found["i"], 0)
     assert ascends(found["r"], 1)
-    assert not ascends(found["r"], 0)
+    assert ascends(found["r"], 0)
     assert ascends(found["q"], 2)
     assert ascends(found["b"], 2)
     assert not ascends(found["b"], 0)
     assert not ascends(found["short"], 0)
     assert not ascends(found["m"], 0)
+    assert not ascends(found["v"], 0)
+    assert ascends(found["w"], 0)
+    assert ascends(found["w"], 1)
     assert ascends(found["c"], 0)
     assert not ascends(found["c"], 1)

@@ -14,6 +14,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_fusion import block_fusion
 from hlo.runtime.executable import Executable
+from tests.support import oracle
 from tests.support.growing_modules import computation
 from tests.support.growing_modules import module as program
 
@@ -136,8 +137,7 @@ def block_in(text: str) -> Block | None:
     if not found:
         return None
     (fusion,) = found
-    (callee,) = fusion.called_computations()
-    return block_of(callee)
+    return block_of(fusion)
 
 
 def inputs(text: str) -> list[np.ndarray]:
@@ -178,7 +178,7 @@ def test_small_and_unfit_chains_stay() -> None:
 def test_text_of_a_block() -> None:
     (fusion,) = blocked(driver.optimize(driver.parse(scores(16411))))
     (callee,) = fusion.called_computations()
-    block = block_of(callee)
+    block = block_of(fusion)
     assert block is not None
     assert block.count == 16
     body, parameters = cut_computation(callee, block)
@@ -312,3 +312,44 @@ def test_blocks_compute_what_the_whole_does(text: str) -> None:
 def results(run: Callable[..., object], arrays: list[np.ndarray]) -> list[np.ndarray]:
     found = run(*arrays)
     return [np.asarray(part) for part in (found if isinstance(found, tuple) else (found,))]
+
+
+def _said(config: str) -> Block | None:
+    """The block of the scores' fusion under another text of its decisions."""
+    text = driver.to_text(driver.optimize(driver.parse(scores(1 << 14))))
+    assert text.count('backend_config={"hlo":{"block":[1024]}}') == 1
+    again = driver.parse(text.replace('{"hlo":{"block":[1024]}}', config))
+    (fusion,) = blocked(again)
+    return block_of(fusion)
+
+
+def test_the_block_of_the_text_is_taken() -> None:
+    assert _said('{"hlo":{"block":[512]}}') == Block((1 << 14,), (512,))
+    foreign = '{"hlo":{"block":[512],"other":[1]},"outer_dimension_partitions":["2"]}'
+    assert _said(foreign) == Block((1 << 14,), (512,))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '""', '{"hlo":{}}', '{"hlo":{"block":[0]}}', '{"hlo":{"block":[16385]}}',
+        '{"hlo":{"block":[2,8]}}', '{"hlo":{"block":[1,8]}}', '{"hlo":{"block":[1,1,1,1]}}',
+        '{"hlo":{"block":"many"}}', '{"hlo":[]}', '{"hlo":{"block":[512]}, not JSON}',
+        '{"other":{"hlo":{"block":[512]}}}',
+    ],
+)  # fmt: skip
+def test_a_block_that_is_absent_or_wrong_is_chosen_anew(config: str) -> None:
+    assert _said(config) == Block((1 << 14,), (1 << 10,))
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not oracle.available(), reason="needs jaxlib 0.10.2")
+def test_xla_reads_the_text_of_a_block() -> None:
+    server = oracle.Oracle()
+    try:
+        text = driver.to_text(driver.optimize(driver.parse(scores(1 << 14))))
+        printed = server.to_string(text)
+        assert printed is not None
+        assert 'backend_config={"hlo":{"block":[1024]}}' in printed
+    finally:
+        server.close()

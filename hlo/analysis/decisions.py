@@ -1,0 +1,42 @@
+"""Decisions that a text carries: what a pass chose for an instruction, for whoever compiles it.
+
+    backend_config={"hlo":{"block":[1,128]}}, beside keys of others, which mean nothing here
+
+A decision is read from the text, not taken again; whoever reads one checks it against what it is
+about, and takes it anew, as the pass would, where it is absent or does not fit.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from hlo.ir.instruction import Instruction
+
+
+class Decisions(Struct, frozen=True, omit_defaults=True):
+    """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py)."""
+
+    block: tuple[int, ...] = ()
+
+
+class _Config(Struct, frozen=True):
+    """What of a backend_config is read."""
+
+    hlo: Decisions = Decisions()
+
+
+def config_of(decisions: Decisions) -> str:
+    """The backend_config of an instruction that has none yet."""
+    return msgspec.json.encode(_Config(decisions)).decode()
+
+
+def decisions_of(instruction: Instruction) -> Decisions:
+    """What an instruction's text says; nothing where it is of another form."""
+    text = instruction.get("backend_config", "")
+    if not isinstance(text, str) or '"hlo"' not in text:
+        return Decisions()
+    try:
+        return msgspec.json.decode(text, type=_Config).hlo
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return Decisions()

@@ -1,0 +1,213 @@
+"""What a result's index says of an operand's, one dimension of the operand after the other.
+
+    instruction, operand number --steps--> for each dimension of the operand, what moves it
+
+Whoever plans asks these rather than attributes: which dimension of a result an operand's is, and
+whether it is taken whole or in part, folded, or at a place that is found at run time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from hlo.indexing import affine, spaces
+from hlo.indexing.affine import Atom, Expr, Index, Opaque, Part, Variable
+from hlo.indexing.folds import FOLDS, folded, term_extents
+from hlo.indexing.maps import CASES, Case, Condition, cases
+from hlo.ir.instruction import Instruction
+from hlo.ops.table import OPS, Trait, has_trait
+
+
+class Step(Struct, frozen=True):
+    """What moves an operand's index in one of its dimensions.
+
+    dims: of the result's, those that it depends on. is_whole: it is the result's index in the only
+    one of them, which is as long. is_folded: it depends on a term's place. is_placed: on values
+    that are known at run time only. is_partial: only for some indices in these dimensions is an
+    element of this operand read.
+    """
+
+    dims: tuple[int, ...]
+    is_whole: bool = False
+    is_folded: bool = False
+    is_placed: bool = False
+    is_partial: bool = False
+
+    def is_dim(self, d: int) -> bool:
+        """Whether the operand's dimension is the result's dimension d."""
+        return self.is_whole and self.dims == (d,)
+
+
+Steps = tuple[Step, ...]
+
+
+def steps(instruction: Instruction, number: int) -> Steps | None:
+    """For each dimension of an operand; None where any of its elements may be read, or none is."""
+    operand = instruction.operands[number].shape
+    if not operand.is_array:
+        return None
+    if not operand.dims:
+        return ()
+    if is_at_own_index(instruction):
+        return own_steps(operand.rank) if operand.dims == result_dims(instruction) else None
+    if instruction.computation is None:
+        return _all_steps(instruction).get(number)
+    known, key = instruction.computation.facts, (_all_steps, instruction)
+    if key not in known:
+        known[key] = _all_steps(instruction)
+    found: dict[int, Steps] = known[key]  # type: ignore[assignment]  # what is kept there above
+    return found.get(number)
+
+
+def kept_dims(instruction: Instruction, number: int) -> tuple[int | None, ...]:
+    """The dimension of the result that each of an operand is as a whole, if it is one."""
+    found = steps(instruction, number)
+    if found is None:
+        return (None,) * instruction.operands[number].shape.rank
+    return tuple(s.dims[0] if s.is_whole else None for s in found)
+
+
+def keeps_positions(instruction: Instruction) -> bool:
+    """Whether the elements of the only operand stand in the result in their row-major order, all of
+    them and nothing else.
+    """
+    operand, dims = instruction.operands[0].shape, instruction.shape.dims
+    if operand.size != instruction.shape.size:
+        return False
+    index = tuple(map(affine.of, spaces.variables_of(dims)))
+    (case,) = cases(instruction, index, _at_run_time)
+    return affine.linear(case.index, operand.dims) == affine.linear(index, dims)
+
+
+def origin(x: Instruction, index: Index) -> tuple[Instruction, Index]:
+    """What stands at an index of an array: the array behind all ops that only move its elements,
+    and the index there. Where elements come from several arrays, they are x's own.
+    """
+    while x.opcode in CASES and _moves_elements(x):
+        found = cases(x, index, _at_run_time)
+        if len(found) != 1 or found[0].conditions:
+            break
+        x, index = x.operands[found[0].operand], found[0].index
+    return x, index
+
+
+def start_limits(instruction: Instruction) -> dict[int, int]:
+    """The greatest starts that are not clamped, by the number of the operand that gives them."""
+    found: dict[int, int] = {}
+
+    def start(number: int, at: Index, low: int, high: int) -> Expr:
+        found[number] = min(found.get(number, high), high)
+        return _at_run_time(number, at, low, high)
+
+    if instruction.opcode in CASES and _moves_elements(instruction):
+        cases(instruction, _frame(instruction.shape.dims).index, start)
+    return found
+
+
+def is_at_own_index(instruction: Instruction) -> bool:
+    """Whether an element is computed from the operands' at its own index."""
+    return instruction.opcode == "map" or (
+        instruction.opcode in OPS and has_trait(instruction, Trait.ELEMENTWISE)
+    )
+
+
+def result_dims(instruction: Instruction) -> tuple[int, ...]:
+    """Those of an array, or of the first of several that are made together."""
+    shape = instruction.shape
+    return shape.elements[0].dims if shape.is_tuple else shape.dims
+
+
+@lru_cache(maxsize=64)
+def own_steps(rank: int) -> Steps:
+    """Of an operand whose index is the result's."""
+    return tuple(Step((d,), is_whole=True) for d in range(rank))
+
+
+# -- maps as they are asked ------------------------------------------------------------------
+
+
+class _Frame(Struct, frozen=True):
+    """An index of the result, and which dimension each of its variables is.
+
+    Dimensions of one element have variables, too: they are followed as others are.
+    """
+
+    dims: tuple[int, ...]
+    index: Index
+    places: dict[Atom, int]
+
+
+@lru_cache(maxsize=256)
+def _frame(dims: tuple[int, ...]) -> _Frame:
+    variables = [Variable(f"x{d}", 0, max(n - 1, 0)) for d, n in enumerate(dims)]
+    index = tuple(Expr({v: 1}, 0) for v in variables)
+    return _Frame(dims, index, {v: d for d, v in enumerate(variables)})
+
+
+def _all_steps(instruction: Instruction) -> dict[int, Steps]:
+    """By number, those of all operands of which it is known what is read."""
+    frame = _frame(result_dims(instruction))
+    found: dict[int, Steps] = {}
+    for case in _cases(instruction, frame):
+        pairs = zip(case.index, instruction.operands[case.operand].shape.dims, strict=True)
+        found[case.operand] = tuple(_step(e, n, case.conditions, frame) for e, n in pairs)
+    return found
+
+
+def _cases(instruction: Instruction, frame: _Frame) -> Sequence[Case]:
+    if instruction.opcode in CASES:
+        if not _moves_elements(instruction):
+            return ()
+        return cases(instruction, frame.index, _at_run_time)
+    if instruction.opcode not in FOLDS:
+        return ()
+    terms = (Variable("t", 0, max(n - 1, 0)) for n in term_extents(instruction))
+    return folded(instruction, frame.index, tuple(Expr({t: 1}, 0) for t in terms))
+
+
+def _moves_elements(instruction: Instruction) -> bool:
+    """A bitcast may regroup bytes."""
+    if instruction.opcode != "bitcast":
+        return True
+    return instruction.operands[0].shape.size == instruction.shape.size
+
+
+def _at_run_time(_: int, at: Index, low: int, high: int) -> Expr:
+    return affine.of(Opaque("start", low, max(low, high), at))
+
+
+def _step(e: Expr, size: int, conditions: Sequence[Condition], frame: _Frame) -> Step:
+    places = frame.places
+    if len(e.terms) == 1 and not conditions:
+        (atom,) = e.terms
+        if atom in places:
+            d = places[atom]
+            return Step((d,), is_whole=e == frame.index[d] and frame.dims[d] == size)
+    met = _atoms(e)
+    dims = tuple(sorted(places[a] for a in met if a in places))
+    open_ = (a for c in conditions if not c.always for a in _atoms(c.index))
+    is_partial = any(places.get(a) in dims for a in open_)
+    is_own = len(dims) == 1 and e == frame.index[dims[0]] and frame.dims[dims[0]] == size
+    return Step(
+        dims,
+        is_whole=is_own and not is_partial,
+        is_folded=any(isinstance(a, Variable) and a not in places for a in met),
+        is_placed=any(isinstance(a, Opaque) for a in met),
+        is_partial=is_partial,
+    )
+
+
+def _atoms(e: Expr) -> set[Atom]:
+    """What an index depends on, also in quotients, and where run-time values stand."""
+    found: set[Atom] = set()
+    for atom in e.terms:
+        if isinstance(atom, Part):
+            found |= _atoms(atom.inner)
+        else:
+            found.add(atom)
+            if isinstance(atom, Opaque):
+                found.update(a for inner in atom.inner for a in _atoms(inner))
+    return found
