@@ -8,7 +8,7 @@ whether it is taken whole or in part, folded, or at a place that is found at run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import lru_cache
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec import Struct
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Atom, Expr, Index, Opaque, Part, Variable
 from hlo.indexing.folds import FOLDS, folded, term_extents
-from hlo.indexing.maps import CASES, Case, Condition, cases
+from hlo.indexing.maps import CASES, Case, cases
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import OPS, Trait, has_trait
 
@@ -150,10 +150,12 @@ def _frame(dims: tuple[int, ...]) -> _Frame:
 def _all_steps(instruction: Instruction) -> dict[int, Steps]:
     """By number, those of all operands of which it is known what is read."""
     frame = _frame(result_dims(instruction))
-    found: dict[int, Steps] = {}
+    places, found = frame.places, dict[int, Steps]()
     for case in _cases(instruction, frame):
+        open_ = [c.index for c in case.conditions if not c.always]
+        cut = {places[a] for e in open_ for a in _atoms(e) if a in places}
         pairs = zip(case.index, instruction.operands[case.operand].shape.dims, strict=True)
-        found[case.operand] = tuple(_step(e, n, case.conditions, frame) for e, n in pairs)
+        found[case.operand] = tuple([_step(e, n, cut, frame) for e, n in pairs])
     return found
 
 
@@ -179,24 +181,22 @@ def _at_run_time(_: int, at: Index, low: int, high: int) -> Expr:
     return affine.of(Opaque("start", low, max(low, high), at))
 
 
-def _step(e: Expr, size: int, conditions: Sequence[Condition], frame: _Frame) -> Step:
+def _step(e: Expr, size: int, cut: Set[int], frame: _Frame) -> Step:
+    """cut: the result's dimensions in which an operand is read for some indices only."""
     places = frame.places
-    if len(e.terms) == 1 and not conditions:
+    if len(e.terms) == 1:
         (atom,) = e.terms
         if atom in places:
             d = places[atom]
-            return Step((d,), is_whole=e == frame.index[d] and frame.dims[d] == size)
+            is_own = d not in cut and frame.dims[d] == size and e == frame.index[d]
+            return Step((d,), is_whole=is_own, is_partial=d in cut)
     met = _atoms(e)
     dims = tuple(sorted(places[a] for a in met if a in places))
-    open_ = (a for c in conditions if not c.always for a in _atoms(c.index))
-    is_partial = any(places.get(a) in dims for a in open_)
-    is_own = len(dims) == 1 and e == frame.index[dims[0]] and frame.dims[dims[0]] == size
     return Step(
         dims,
-        is_whole=is_own and not is_partial,
         is_folded=any(isinstance(a, Variable) and a not in places for a in met),
         is_placed=any(isinstance(a, Opaque) for a in met),
-        is_partial=is_partial,
+        is_partial=any(d in cut for d in dims),
     )
 
 
