@@ -18,6 +18,7 @@ from hlo.indexing.affine import Atom, Expr, Index, Opaque, Part, Variable
 from hlo.indexing.folds import FOLDS, folded, term_extents
 from hlo.indexing.maps import CASES, Case, cases
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.ops.table import OPS, Trait, has_trait
 
 
@@ -57,7 +58,7 @@ def steps(instruction: Instruction, number: int) -> Steps | None:
         return _all_steps(instruction).get(number)
     known, key = instruction.computation.facts, (_all_steps, instruction)
     if key not in known:
-        known[key] = _all_steps(instruction)
+        known[key] = _all_steps(instruction)  # of concatenates, found once for all operands
     found: dict[int, Steps] = known[key]  # type: ignore[assignment]  # what is kept there above
     return found.get(number)
 
@@ -149,12 +150,27 @@ def _frame(dims: tuple[int, ...]) -> _Frame:
 
 def _all_steps(instruction: Instruction) -> dict[int, Steps]:
     """By number, those of all operands of which it is known what is read."""
+    if instruction.opcode not in CASES and instruction.opcode not in FOLDS:
+        return {}
+    own = OPS[instruction.opcode].attrs if instruction.opcode in OPS else ()
+    said = [(k, v) for k, v in instruction.attributes.items() if k in own and k != "to_apply"]
+    shapes = tuple([o.shape for o in instruction.operands])
+    return _steps_of(instruction.opcode, instruction.shape, shapes, tuple(said))
+
+
+@lru_cache(maxsize=1024)
+def _steps_of(
+    opcode: str, shape: Shape, operands: tuple[Shape, ...], said: tuple[tuple[str, object], ...]
+) -> dict[int, Steps]:
+    """Those of an instruction of such shapes and attributes, as layers of a model have many."""
+    parameters = tuple([Instruction("", "parameter", operand) for operand in operands])
+    instruction = Instruction("", opcode, shape, parameters, dict(said))
     frame = _frame(result_dims(instruction))
     places, found = frame.places, dict[int, Steps]()
     for case in _cases(instruction, frame):
         open_ = [c.index for c in case.conditions if not c.always]
         cut = {places[a] for e in open_ for a in _atoms(e) if a in places}
-        pairs = zip(case.index, instruction.operands[case.operand].shape.dims, strict=True)
+        pairs = zip(case.index, operands[case.operand].dims, strict=True)
         found[case.operand] = tuple([_step(e, n, cut, frame) for e, n in pairs])
     return found
 
