@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -44,8 +45,11 @@ class Fixpoint(Struct, frozen=True):
 Steps = tuple[Step | Fixpoint, ...]
 
 
+@lru_cache(maxsize=64)
 def parse_pipeline(text: str) -> Steps:
-    """The steps of a pipeline's text; HloError for an unknown name, option or value."""
+    """The steps of a pipeline's text; HloError for an unknown name, option or value. Each program
+    that is compiled asks for the same few.
+    """
     tokens = list(_tokens(text))
     steps, rest = _steps(tokens, 0)
     if rest != len(tokens):

@@ -108,7 +108,8 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     if entry.length() > GLUE_LINES and (plain or glue):
         return (*modules, *entry.modules())
     last = modules.pop() if plain or glue else kernel_module({})
-    declared = re.findall(r"^declare [^@]*@([\w.$-]+)", last.text, re.MULTILINE)
+    declares = [line for line in last.text.split("\n") if line.startswith("declare ")]
+    declared = re.findall(r"^declare [^@]*@([\w.$-]+)", "\n".join(declares), re.MULTILINE)
     functions = tuple(entry.functions)
     together = last.text + entry.text(functions, frozenset((*last.symbols, *declared)))
     return (*modules, replace(last, text=together, symbols=(*last.symbols, *functions)))
