@@ -58,7 +58,8 @@ ALLOWED = {
         indexing.affine.Expr.depends_on*2
         indexing.affine.Expr.is_made_of
         indexing.affine.Expr.substituted*2
-        indexing.affine.rests_on_values backend.lanes.nest.Nest._atom*3
+        indexing.affine.rests_on_values indexing.queries._atoms
+        backend.lanes.nest.Nest._atom*3
         backend.lanes.nest.Nest._lane_atom*2
         backend.loops.placing._whole
     """,
@@ -104,7 +105,8 @@ ALLOWED = {
         backend.kernels.contraction.convolution_form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
         analysis.legality._stays_on_device*2
-        backend.planning.update_order._updated_by_fusion*2 parser.asynchronous._start*4
+        backend.planning.update_order._updated_by_fusion*2
+        parser.build.ModuleBuilder._wrapped*2
         parser.kinds.attribute_kinds parser.lexer.Lexer._opens_layout*2
         parser.lines._nested parser.pieces._bracketed passes.cse._attribute_key
         passes.patterns.movement._steps_along
@@ -125,7 +127,7 @@ ALLOWED = {
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
         ops.normalization._Batch.sum analysis.blocking.Block.cut
         passes.constant_folding.constant_folding passes.cse.cse
-        passes.fusion_axes.Group.dims passes.rewriting.apply_rules
+        indexing.queries.result_dims*2 passes.rewriting.apply_rules
         tools.compare.Report.largest_ulp tools.compare.Report.passed
         verifier.instructions.Signatures.of
     """,
