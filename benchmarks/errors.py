@@ -1,9 +1,9 @@
 """`python -m benchmarks.errors [GROUP...]`: errors of sums beside XLA's, on the same data.
 
-Products, convolutions, folds, windows, running sums and what is made of them (means, variances,
-softmax). An error is counted in eps * (the sum of magnitudes) and in units of the exact result's
-last place; `over` says that the median or the largest of ours is more than twice XLA's and a unit.
-XLA runs in a process of its own. One and two threads have to give the same bits.
+Products, convolutions, reductions, windows, running sums and what is made of them (means,
+variances, softmax). An error is counted in eps * (the sum of magnitudes) and in units of the exact
+result's last place; `over` says that the median or the largest of ours is more than twice XLA's and
+a unit. XLA runs in a process of its own. One and two threads have to give the same bits.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.error_cases import TYPES, Case
 from benchmarks.error_contractions import convolutions, dots, general_dots
-from benchmarks.error_folds import folds, made_of_sums, window_sums
+from benchmarks.error_reductions import made_of_sums, reductions, window_sums
 from benchmarks.error_running import running_sums
 from hlo import driver
 from hlo.errors import HloError
@@ -28,7 +28,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "dots": dots,
     "general": general_dots,
     "convolutions": convolutions,
-    "folds": folds,
+    "folds": reductions,
     "windows": window_sums,
     "running": running_sums,
     "made": made_of_sums,

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 from hlo import driver
-from hlo.backend.planning import lowering
+from hlo.backend.planning import steps
 from hlo.runtime.executable import Executable
 from tests.support.long_programs import loop
 
@@ -31,8 +31,8 @@ def compiled(text: str, *, watched: bool) -> Executable:
     module = driver.parse(text)
     if watched:
         return driver.compile(module, cache=False)
-    endless = patch.object(lowering, "is_unbounded", lambda _: False)
-    with endless, patch.object(lowering, "WATCH_US", float("inf")):
+    endless = patch.object(steps, "is_unbounded", lambda _: False)
+    with endless, patch.object(steps, "WATCH_US", float("inf")):
         return driver.compile(module, cache=False)
 
 

@@ -11,11 +11,12 @@ to import as a thousand lines to parse.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hlo.errors import HloError
 from hlo.forking import GATE
+from hlo.formats.program import Program, read_plain
 from hlo.garbage import uncollected
 from hlo.ir.graph import clone_module
 from hlo.ir.instruction import Instruction
@@ -25,6 +26,7 @@ from hlo.parser.parse import parse as _parse
 from hlo.source import Span
 
 if TYPE_CHECKING:
+    from hlo.backend.ahead_of_time import AheadOfTime
     from hlo.backend.compilation import Compiled
     from hlo.backend.memory_map import MemoryMap
     from hlo.machine import Machine
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from hlo.verifier.lint import Warned
 
 MODES = ("strict", "fast")
+AHEAD_TARGET = "x86-64-v3"  # of what is compiled ahead of time, on whichever machine
 
 
 @uncollected()
@@ -40,6 +43,33 @@ def parse(text: str, name: str = "<string>") -> Module:
     """The module that a text says: syntax only, as XLA's parser. Raises HloErrors, up to 20."""
     GATE.check()
     return _parse(text, name)
+
+
+def read(path: str, wanted: str | None = None) -> Module:
+    """The module in a file, an archive or a folder of dumps, whatever form it has; `-`: stdin.
+
+    wanted: the name of a module, or a part of one, where there are several. Raises HloErrors.
+    """
+    return read_program(path, wanted).module
+
+
+@uncollected()
+def read_program(path: str, wanted: str | None = None) -> Program:
+    """As `read`, with the arguments and the result that a snapshot has recorded."""
+    GATE.check()
+    found, data = read_plain(path)
+    if found is not None and wanted is None:
+        return found
+    from hlo.formats.reading import candidates, chosen
+
+    return chosen(candidates(path, data), path, wanted).read()
+
+
+def write(module: Module, form: str) -> bytes:
+    """A module in one of the forms of hlo/formats/writing.py: text, pb, pbtxt, json, stablehlo."""
+    from hlo.formats.writing import written
+
+    return written(module, form)
 
 
 def to_text(module: Module, options: PrintOptions | None = None) -> str:
@@ -92,7 +122,7 @@ def optimize(module: Module, passes: str = "default", manager: Manager | None = 
 
 @uncollected()
 def compile(
-    module: Module,
+    module: Module | Any,
     passes: str = "default",
     mode: str = "strict",
     threads: int | None = None,
@@ -100,21 +130,33 @@ def compile(
     replicas: int | None = None,
     partitions: int | None = None,
     machine: Machine | None = None,
+    callbacks: Sequence[Callable[..., object]] | None = None,
 ) -> Compiled:
     """Machine code that runs here. Raises HloErrors when the module does not verify.
 
+    module: or what JAX has lowered: a Lowered, an Exported, an XlaComputation (the extra `jax`).
+    callbacks: the functions that the program's Python callbacks name by their numbers.
     machine: a description of less than this machine has (hlo/machine.py); None: of all it has.
     """
     GATE.check()
     if mode not in MODES:
         raise HloError("arguments", f"compile: mode is {mode!r}, expected one of {MODES}")
+    if not isinstance(module, Module):
+        from hlo.formats.jax_program import module_of_jax
+
+        module = module_of_jax(module)
+    if callbacks is not None:
+        from hlo.formats.callbacks import enter_callbacks
+
+        module = clone_module(module)
+        enter_callbacks(module, callbacks)
     check_devices(module, replicas, partitions)
     key = ""
     if cache:
-        from hlo.backend.linking.installing import program_key, recalled
+        from hlo.backend.linking.installing import cached_program, program_key
 
         key = program_key(module, passes=passes, mode=mode, threads=threads, machine=machine)
-        kept = recalled(module, key)
+        kept = cached_program(module, key)
         if kept is not None:
             return kept  # verified before it was kept
     from hlo.backend.compilation import Compilation
@@ -129,6 +171,53 @@ def compile(
     if key:
         made.keep(key)
     return executable
+
+
+@uncollected()
+def compile_ahead(
+    module: Module,
+    target: Machine | str = AHEAD_TARGET,
+    name: str | None = None,
+    prefix: str = "",
+    passes: str = "default",
+    mode: str = "strict",
+    threads: str = "none",
+    max_threads: int = 8,
+    lapack: str = "none",
+    weights: str = "embedded",
+    freestanding: bool = False,
+) -> AheadOfTime:
+    """The module as files that need no Python: its `object`, `header`, `cpp_header`, `assembly`,
+    `llvm`, each made when it is asked for.
+
+    target: a machine (hlo/machine.py) or the name of one; the one that this runs on is not looked
+    at. name: of the function in C, by default the module's; prefix: what it begins with.
+    threads: "none", "pthreads" or "callback": who runs parallel loops, planned for max_threads.
+    lapack: "fortran" leaves its routines to the linker. weights: "separate" makes all constants
+    the last input of each call, with the bytes that `weights` gives. freestanding: memcpy and
+    memset are the object's own too. Raises HloErrors where the module does not verify, and one for
+    each step that needs this process.
+    """
+    GATE.check()
+    if mode not in MODES:
+        raise HloError("arguments", f"compile_ahead: mode is {mode!r}, expected one of {MODES}")
+    from hlo.backend.ahead.options import Options
+    from hlo.backend.ahead_of_time import AheadOfTime
+    from hlo.machine import named
+
+    verify(module)
+    machine = named(target) if isinstance(target, str) else target
+    options = Options(passes, mode, threads, max_threads, lapack, weights, freestanding)
+    made = AheadOfTime(module, machine, options, name=name, prefix=prefix)
+    made.check()
+    return made
+
+
+def static_library(made: Sequence[AheadOfTime]) -> bytes:
+    """Programs compiled ahead of time as one library; HloError where two have one name."""
+    from hlo.backend.ahead.archive import Member, archive
+
+    return archive([Member(f"{m.name}.o", m.object, m.exported) for m in made])
 
 
 def check_devices(module: Module, replicas: int | None, partitions: int | None) -> None:

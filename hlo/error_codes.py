@@ -43,6 +43,7 @@ CODES: dict[str, str] = {
     "pipeline": "The text of a pipeline is not understood.",
     "unknown-pass": "No pass or pipeline has this name; `hlo-opt --list-passes` prints them all.",
     "oracle": "XLA refuses the module, or its process ended.",
+    "message": "A protocol buffer (binary, text or JSON) is malformed, or says what no module has.",
     "max-steps": "The interpreter reached the limit given with --max-steps.",
     "memory": "What a program makes does not fit into the memory that this process can have: the "
     "machine's, or less where limits are set (ulimit -v, a container's).",

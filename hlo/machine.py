@@ -8,13 +8,14 @@ x86-64 are those of the System V ABI (x86-64-v1 to -v4).
 
 Caches, rates and cycles say which plan is fast; they never say in which order numbers are added, so
 that two machines whose vectors are equally long give the same bits. What reaches into that order
-(which folds share a kernel, where a product's depth is cut, how large the blocks of a fusion are)
+(which reduces share a kernel, where a product's depth is cut, how large the blocks of a fusion are)
 asks COMMON instead, which is the same for all.
 """
 
 from __future__ import annotations
 
 import difflib
+from math import gcd
 from typing import Annotated
 
 import msgspec
@@ -44,6 +45,10 @@ class Cache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.way_bytes:
             force_setattr(self, "way_bytes", max(1, self.bytes // self.ways))
+
+    def sets_of(self, step_bytes: int) -> int:
+        """How many sets there are for lines whose addresses are multiples of a step."""
+        return self.way_bytes // gcd(step_bytes, self.way_bytes)
 
 
 class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,6 +176,13 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return _architecture(self.triple)
 
     @property
+    def system(self) -> str:
+        """The triple's word for the operating system, without a version: linux, macosx, ..;
+        empty: none."""
+        words = self.triple.split("-")
+        return words[2].rstrip("0123456789.") if len(words) > 2 else ""
+
+    @property
     def first_cache(self) -> Cache:
         """The nearest level."""
         return self.caches[0]
@@ -196,6 +208,7 @@ CHOICES = {
     "line_bytes": (16, 32, 64, 128, 256),
 }
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
+RISCV = "riscv64-unknown-linux-gnu"
 _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
 _V2 = _V1 | {"cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"}
 _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
@@ -207,6 +220,9 @@ _SAPPHIRE = _ZEN4 | {"amx-bf16", "amx-int8", "amx-tile", "avx512fp16", "avxvnni"
 _ARMV8 = frozenset({"fp-armv8", "neon"})
 _N1 = _ARMV8 | {"crc", "dotprod", "fullfp16", "lse", "rdm"}
 _V1_ARM = _N1 | {"bf16", "i8mm"}
+
+# RV64GC (the profile RVA20U64), and V's parts with registers of 16 bytes at least.
+_RV64GCV = frozenset({"rva20u64", "zve64d", "zvl128b"})
 
 # From the least to the most capable of each architecture.
 _ALL = (
@@ -232,8 +248,13 @@ _ALL = (
             processors=("apple-m1",)),
     Machine(name="neoverse-v1", triple=ARM, features=_V1_ARM, caches=_NEOVERSE_CACHES,
             processors=("neoverse-n2", "neoverse-v2", "apple-m2", "apple-m3", "apple-m4")),
+    Machine(name="rv64gcv", triple=RISCV, features=_RV64GCV, registers=32, caches=_CORTEX_CACHES,
+            processors=("sifive-x280", "spacemit-x60")),
+    Machine(name="rva23u64", triple=RISCV, features=_RV64GCV | {"rva23u64"}, registers=32,
+            caches=_CORTEX_CACHES),
 )  # fmt: skip
 NAMED = {machine.name: machine for machine in _ALL}
+_COUNTED_ON = {"x86_64": "x86-64-v3", "aarch64": "armv8-a", "riscv64": "rv64gcv"}
 
 
 # What vectors can do: by these a processor's description is found, since a hypervisor may hide any
@@ -248,8 +269,10 @@ _OF_VECTORS = (
     "fullfp16",
     "i8mm",
     "neon",
+    "rva23",
     "sse",
     "ssse",
+    "zve",
 )
 
 
@@ -277,6 +300,21 @@ def named(name: str) -> Machine:
     raise HloError(
         "machine", f"there is no machine {name}, expected one of: {', '.join(NAMED)}", help=hint
     )
+
+
+def of_triple(triple: str) -> Machine:
+    """What is counted on where only a triple is known: the least description that has vectors with
+    fused products; HloError for an architecture without descriptions.
+    """
+    found = _COUNTED_ON.get(_architecture(triple))
+    if found is None:
+        raise HloError(
+            "machine",
+            f"{triple!r} is no triple of a described architecture, expected one that begins with "
+            f"{', '.join(_COUNTED_ON)}",
+            help="x86_64-unknown-linux-gnu, arm64-apple-macosx11.0 are some",
+        )
+    return replace(NAMED[found], triple=triple)
 
 
 def with_features(machine: Machine, text: str) -> Machine:

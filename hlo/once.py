@@ -5,7 +5,7 @@
 
     class Work:                        work.part is work.part
         lock = lock()
-        @Stage
+        @cached_property
         def part(self) -> Part: ...
 
 Each value has a lock of its own, which its thread may take again: work that waits for other threads
@@ -62,8 +62,9 @@ def once(make: Callable[_P, _T]) -> Once[_P, _T]:
     return Once(make)
 
 
-class Stage(Generic[_T]):
-    """A method whose value is made once for its object, which has a `lock`, and is kept in it."""
+class cached_property(Generic[_T]):
+    """A method whose value is made once for its object, which has a `lock`, and is kept in it:
+    functools' one of that name with a lock."""
 
     def __init__(self, make: Callable[[Any], _T]) -> None:
         self.__doc__ = make.__doc__

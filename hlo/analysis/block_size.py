@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from hlo.analysis.blocking import Block, Cut, inner_members, needed
 from hlo.analysis.decisions import decisions_of
 from hlo.analysis.fusibility import CONTRACTIONS, is_padded
+from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 
@@ -153,8 +154,7 @@ def _packed_bytes(instruction: Instruction, block: Block) -> int:
         if one.opcode == "fusion":
             stack += [i for c in one.called_computations() for i in c.instructions]
         elif one.opcode in CONTRACTIONS:
-            batch = one.attributes.get("lhs_batch_dims", ())
-            assert isinstance(batch, tuple), "dimensions are a tuple"
-            parts = block.parts(min(block.depth, len(batch)))
+            batch = sum(None not in pair for pair in operand_dims(one)[0])
+            parts = block.parts(min(block.depth, batch))
             total += 2 * one.operands[1].shape.size_bytes * (block.count // parts - 1)
     return total

@@ -22,7 +22,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.ops.table import attribute
+from hlo.ops.movement import IotaAttributes
 
 MOST_REPEATED = 4096  # elements of a value that every block computes anew
 Span = tuple[int, int]  # of the block's leading dimensions
@@ -234,8 +234,7 @@ def _led_span(own: Steps, dims: Sequence[int], span: Span, block: Block) -> Span
 
 
 def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    varies = attribute(instruction, "iota_dimension")
-    assert isinstance(varies, int), "a dimension is an int"
+    varies = IotaAttributes.of(instruction.attributes).iota_dimension
     return [] if varies >= span[1] - span[0] else None
 
 

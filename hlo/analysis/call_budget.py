@@ -76,7 +76,7 @@ def _with_copies_of(
 def copied_size(call: Instruction) -> int:
     """The instructions of one kernel of all that a call reaches, copied at each of its places."""
     known: dict[Computation, int] = {}
-    stack = list(call.called_computations())
+    stack = call.called_computations()
     while stack:
         top = stack[-1]
         waiting = [c for c in callees(top) if c not in known]

@@ -1,6 +1,7 @@
 """Decisions that a text carries: what a pass chose for an instruction, for whoever compiles it.
 
-    backend_config={"hlo":{"block":[1,128]}}, beside keys of others, which mean nothing here
+    backend_config={"hlo":{"block":[1,128]}}, or {"hlo":{"loop_order":[0,2,1]}}, beside keys of
+    others, which mean nothing here
 
 A decision is read from the text, not taken again; whoever reads one checks it against what it is
 about, and takes it anew, as the pass would, where it is absent or does not fit.
@@ -15,9 +16,12 @@ from hlo.ir.instruction import Instruction
 
 
 class Decisions(Struct, frozen=True, omit_defaults=True):
-    """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py)."""
+    """block: a block's sizes in the leading dimensions of a fusion's results (block_size.py).
+    loop_order: a result's dimensions, the outermost loop's first (loop_order.py).
+    """
 
     block: tuple[int, ...] = ()
+    loop_order: tuple[int, ...] = ()
 
 
 class _Config(Struct, frozen=True):

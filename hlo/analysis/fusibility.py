@@ -15,14 +15,15 @@ from hlo.ir.dtype import DType
 from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import OPS, PLACES, Trait, Way, has_trait, opcodes
+from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Trait, opcodes
 
 _MOST_JOINED = 64  # operands of a concatenate that are a loop nest each
 _MOST_SEARCHED = 64  # instructions behind a producer
-MOVEMENT = opcodes(PLACES) & opcodes(Trait.MOVEMENT)
+MOVEMENT = opcodes(INDEX_MAPS) & opcodes(Trait.MOVEMENT)
 # What an output fusion may hold beside elementwise ops.
 FINISHING = opcodes(Trait.FINISHES)
-CONTRACTIONS = frozenset(o for o, row in OPS.items() if row.way is Way.CONTRACTION)
+CONTRACTIONS = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.CONTRACTION)
+_ELEMENTWISE = opcodes(Trait.ELEMENTWISE)
 _FUSIBLE = MOVEMENT | opcodes(Trait.FUSES)
 SCALAR_STRUCTURE = frozenset({"parameter", "constant", "tuple", "get-tuple-element"})
 _CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
@@ -30,7 +31,7 @@ _CALLS_INSIDE = frozenset({"get-tuple-element", "fusion"})
 
 def is_elementwise(instruction: Instruction) -> bool:
     """Whether the result's element depends on the operands' elements at its index only."""
-    return instruction.opcode in OPS and has_trait(instruction, Trait.ELEMENTWISE)
+    return instruction.opcode in _ELEMENTWISE
 
 
 def is_fusible(instruction: Instruction) -> bool:
@@ -171,7 +172,7 @@ def leaves_updated_alone(root: Instruction, producer: Instruction) -> bool:
 
 
 def _is_mostly_updated(root: Instruction) -> bool:
-    """Whether a window at a known place covers most of the array."""
+    """Whether a window at a known index covers most of the array."""
     target, update, *starts = root.operands
     is_placed = all(s.opcode == "constant" for s in starts)
     return is_placed and 2 * update.shape.size >= target.shape.size

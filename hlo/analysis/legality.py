@@ -1,6 +1,7 @@
 """How each opcode is compiled: without code, as control flow, by a kernel family, or on the host.
 
-    instruction --legality--> Way; a free instruction's leaf --alias--> the operand leaf that it is
+    instruction --family_of--> KernelFamily; a free instruction's leaf --alias--> the operand leaf
+    that it is
 
 Arrays lie row-major in memory whatever layout their shapes name (layouts other than that are met
 at the boundary only), so a copy is its operand, and so is a reshape.
@@ -9,6 +10,8 @@ Does not know: buffers, LLVM.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hlo.analysis.block_size import is_blocked
 from hlo.analysis.fusibility import contraction_of, is_wide_concatenate
 from hlo.analysis.leaves import leaf_element, leaf_offset
@@ -16,71 +19,64 @@ from hlo.indexing.queries import keeps_positions
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
-from hlo.ops.lapack import FAMILIES as LAPACK
-from hlo.ops.table import OPS, Trait, Way, attribute, has_trait, opcodes
+from hlo.ops.collectives import GroupAttributes
+from hlo.ops.custom_call import IDENTITIES, own_target
+from hlo.ops.table import OPS, KernelFamily, Trait, opcodes
 
-CONTROL = frozenset(o for o, row in OPS.items() if row.way is Way.CONTROL)
+CONTROL = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.CONTROL)
 SOURCES = opcodes(Trait.SOURCE)
-FORWARDING = frozenset(o for o, row in OPS.items() if row.way is Way.FREE) - SOURCES
-# Custom calls that are the identity on one CPU device (OP_SEMANTICS_CONTROL.md 5.4).
-IDENTITY_TARGETS = frozenset(
-    {
-        "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint",
-        "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding",
-        "MoveToHost", "MoveToDevice", "PinToDevice", "annotate_device_placement", "MaximalSharding",
-        "ShardBarrierFrom", "ShardBarrierTo", "SetBound",
-    }
-)  # fmt: skip
-# LAPACK's calls: kernels of our own, or of SciPy's library.
-MATRIX_TARGETS = frozenset(
-    f"lapack_{letter}{name}_ffi" for letters, name, _, _ in LAPACK for letter in letters
-)
+FORWARDING = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.FREE) - SOURCES
 
 
-def way(instruction: Instruction) -> Way:
-    """How the instruction is compiled, unless its family declines (then on the host)."""
-    usual = OPS[instruction.opcode].way
-    if usual is Way.CONTROL or instruction.opcode in SOURCES:
+def family_of(instruction: Instruction) -> KernelFamily:
+    """How the instruction is compiled, unless its family declines (then on the host).
+
+    Custom calls are on the host, but for those whose target has a family (planning/families.py).
+    """
+    usual = OPS[instruction.opcode].family
+    if usual is KernelFamily.CONTROL or instruction.opcode in SOURCES:
         return usual
     if is_forwarding(instruction):
-        return Way.FREE
-    if usual is Way.HOST and instruction.get("custom_call_target") in MATRIX_TARGETS:
-        return Way.FACTOR
+        return KernelFamily.FREE
     if contraction_of(instruction) is not None:
-        return Way.CONTRACTION
+        return KernelFamily.CONTRACTION
     if instruction.opcode == "fusion" and is_blocked(instruction):
-        return Way.BLOCKED
+        return KernelFamily.BLOCKED
     if is_wide_concatenate(instruction):
-        return Way.JOINED
-    return Way.STAGED if usual is Way.FREE else usual
+        return KernelFamily.JOINED
+    return KernelFamily.STAGED if usual is KernelFamily.FREE else usual
 
 
 def is_contraction(instruction: Instruction) -> bool:
     """Whether the contraction engine computes it."""
-    return way(instruction) is Way.CONTRACTION
+    return family_of(instruction) is KernelFamily.CONTRACTION
 
 
 def is_forwarding(instruction: Instruction) -> bool:
     """Whether every leaf of the value is a leaf of an operand (or has no defined value)."""
-    opcode = instruction.opcode
-    if opcode in FORWARDING:
-        return opcode != "bitcast" or bitcast_keeps_order(instruction)
-    if has_trait(instruction, Trait.COLLECTIVE):
-        return _stays_on_device(instruction)
-    if not instruction.operands:
-        return False
-    operand, shape = instruction.operands[0].shape, instruction.shape
-    match opcode:
-        case "custom-call":
-            target = instruction.attributes.get("custom_call_target")
-            return target in IDENTITY_TARGETS and compatible(operand, shape)
-        case "convert" | "slice" | "concatenate":
-            return len(instruction.operands) == 1 and compatible(operand, shape)
-        case "bitcast-convert":
-            return _is_whole_bytes(operand.dtype) and _is_whole_bytes(shape.dtype)
-        case "broadcast" | "transpose":
-            return keeps_positions(instruction)
-    return False
+    forwards = _FORWARDS.get(instruction.opcode)
+    return forwards is not None and forwards(instruction)
+
+
+def _always(instruction: Instruction) -> bool:
+    return True
+
+
+def _is_identity_call(call: Instruction) -> bool:
+    return own_target(call) in IDENTITIES and bool(call.operands) and _is_compatible(call)
+
+
+def _is_whole(instruction: Instruction) -> bool:
+    """Whether a conversion, a slice or a concatenation is its only operand."""
+    return len(instruction.operands) == 1 and _is_compatible(instruction)
+
+
+def _is_compatible(instruction: Instruction) -> bool:
+    return compatible(instruction.operands[0].shape, instruction.shape)
+
+
+def _keeps_bytes(instruction: Instruction) -> bool:
+    return all(_is_whole_bytes(i.shape.dtype) for i in (instruction.operands[0], instruction))
 
 
 def _stays_on_device(collective: Instruction) -> bool:
@@ -110,7 +106,7 @@ def _stays_on_device(collective: Instruction) -> bool:
         return True
     if collective.opcode in ("collective-permute", "collective-permute-start"):
         return collective.get("source_target_pairs") == ((0, 0),)
-    groups = attribute(collective, "replica_groups").groups()  # type: ignore[attr-defined]  # its kind
+    groups = GroupAttributes.of(collective.attributes).replica_groups.groups()
     return not groups or next((g for g in groups if 0 in g), None) == (0,)
 
 
@@ -131,30 +127,76 @@ def _is_whole_bytes(dtype: dt.DType) -> bool:
     return not dtype.is_pred and dtype.numpy is not None and dtype.bits == 8 * dtype.item_bytes
 
 
-def alias(instruction: Instruction, leaf: int) -> tuple[Instruction, int] | None:
+_FORWARDS: dict[str, Callable[[Instruction], bool]] = {
+    **dict.fromkeys(FORWARDING, _always),
+    **dict.fromkeys(opcodes(Trait.COLLECTIVE) - FORWARDING, _stays_on_device),
+    "bitcast": bitcast_keeps_order,
+    "custom-call": _is_identity_call,
+    "convert": _is_whole,
+    "slice": _is_whole,
+    "concatenate": _is_whole,
+    "bitcast-convert": _keeps_bytes,
+    "broadcast": keeps_positions,
+    "transpose": keeps_positions,
+}
+
+OperandLeaf = tuple[Instruction, int] | None
+
+
+def alias(instruction: Instruction, leaf: int) -> OperandLeaf:
     """The operand leaf that this leaf of a forwarding instruction is; None: no defined value."""
-    operands = instruction.operands
-    match instruction.opcode:
-        case "all-gather" | "all-reduce" | "all-reduce-start" | "all-to-all":
-            return operands[leaf], 0
-        case "collective-broadcast" | "collective-permute" | "reduce-scatter":
-            return operands[leaf], 0
-        case "all-gather-start" | "collective-permute-start":  # operands, results, and contexts
-            count = len(operands)
-            return (operands[leaf % count], 0) if leaf < 2 * count else None
-        case "all-gather-done" | "collective-permute-done":
-            return operands[0], leaf_offset(operands[0].shape, 1) + leaf
-        case "tuple":
-            element, inner = leaf_element(instruction.shape, leaf)
-            return operands[element], inner
-        case "get-tuple-element":
-            index = instruction.attributes["index"]
-            assert isinstance(index, int), "index is an int"
-            return operands[0], leaf_offset(operands[0].shape, index) + leaf
-        case "async-done":
-            return operands[0], leaf_offset(operands[0].shape, 1) + leaf
-        case "copy-start":
-            return (operands[0], 0) if leaf < 2 else None
-        case "copy-done":
-            return operands[0], 0
-    return operands[0], leaf
+    found = _ALIASES.get(instruction.opcode)
+    return (instruction.operands[0], leaf) if found is None else found(instruction, leaf)
+
+
+def _of_operand(instruction: Instruction, leaf: int) -> OperandLeaf:
+    return instruction.operands[leaf], 0
+
+
+def _of_started(start: Instruction, leaf: int) -> OperandLeaf:
+    """Of operands, results, and contexts."""
+    count = len(start.operands)
+    return (start.operands[leaf % count], 0) if leaf < 2 * count else None
+
+
+def _of_second(done: Instruction, leaf: int) -> OperandLeaf:
+    return done.operands[0], leaf_offset(done.operands[0].shape, 1) + leaf
+
+
+def _of_tuple(instruction: Instruction, leaf: int) -> OperandLeaf:
+    element, inner = leaf_element(instruction.shape, leaf)
+    return instruction.operands[element], inner
+
+
+def _of_element(instruction: Instruction, leaf: int) -> OperandLeaf:
+    index = instruction.attributes["index"]
+    assert isinstance(index, int), "index is an int"
+    return instruction.operands[0], leaf_offset(instruction.operands[0].shape, index) + leaf
+
+
+def _of_copy_start(start: Instruction, leaf: int) -> OperandLeaf:
+    return (start.operands[0], 0) if leaf < 2 else None
+
+
+def _of_copy_done(done: Instruction, leaf: int) -> OperandLeaf:
+    return done.operands[0], 0
+
+
+_ALIASES: dict[str, Callable[[Instruction, int], OperandLeaf]] = {
+    "all-gather": _of_operand,
+    "all-reduce": _of_operand,
+    "all-reduce-start": _of_operand,
+    "all-to-all": _of_operand,
+    "collective-broadcast": _of_operand,
+    "collective-permute": _of_operand,
+    "reduce-scatter": _of_operand,
+    "all-gather-start": _of_started,
+    "collective-permute-start": _of_started,
+    "all-gather-done": _of_second,
+    "collective-permute-done": _of_second,
+    "async-done": _of_second,
+    "tuple": _of_tuple,
+    "get-tuple-element": _of_element,
+    "copy-start": _of_copy_start,
+    "copy-done": _of_copy_done,
+}

@@ -30,7 +30,7 @@ class Reducer(Struct, frozen=True):
 
     @property
     def sums(self) -> bool:
-        """Whether a long fold loses accuracy by rounding."""
+        """Whether a long reduction loses accuracy by rounding."""
         return "add" in self.opcodes and self.reassociates
 
     @property

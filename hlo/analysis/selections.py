@@ -22,10 +22,13 @@ import numpy as np
 
 from hlo.indexing import affine, spaces
 from hlo.indexing.queries import origin
+from hlo.indexing.reductions import reduction_dims
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import OPS, Trait, attribute, call_attributes, opcodes
+from hlo.ops.movement import IotaAttributes
+from hlo.ops.reduction import ReduceAttributes
+from hlo.ops.table import OPS, Trait, attributes_of, evaluation_keywords, opcodes
 
 Pairs = list[np.ndarray]  # of one table: a column of values and one of indices
 
@@ -41,15 +44,15 @@ def is_symmetric_selection(computation: Computation) -> bool:
 def ordering_index(reduce: Instruction) -> int | None:
     """Which of a reduce's results orders partial results, so that these may be joined in any order.
 
-    Its array ascends along the single folded dimension; the reducer takes the better of two pairs,
+    Its array ascends along the single reduced dimension; the reducer takes the better of two pairs,
     or the earlier one.
     """
-    folded: list[int] = list(attribute(reduce, "dimensions"))  # type: ignore[call-overload]  # INTS
-    computation: Computation = reduce["to_apply"]  # type: ignore[assignment]  # a COMPUTATION
-    if len(folded) != 1 or len(reduce.operands) != 4 or not _is_selection(computation):
+    reduced = reduction_dims(reduce).reduced
+    computation = ReduceAttributes[Computation].of(reduce.attributes).to_apply
+    if len(reduced) != 1 or len(reduce.operands) != 4 or not _is_selection(computation):
         return None
     for k in (1, 0):
-        if ascends(reduce.operands[k], folded[0]):
+        if ascends(reduce.operands[k], reduced[0]):
             holds = _remembered(computation, k, partial(_is_ordered, index=k))
             return k if holds else None
     return None
@@ -62,8 +65,7 @@ def ascends(x: Instruction, d: int) -> bool:
     kind, dims = source.shape.dtype, source.shape.dims
     if source.opcode != "iota" or not kind.is_integral:
         return False
-    counted = attribute(source, "iota_dimension")
-    assert isinstance(counted, int), "an INT64"
+    counted = IotaAttributes.of(source.attributes).iota_dimension
     if dims[counted] - 1 > kind.int_range[1]:
         return False
     return x.shape.dims[d] <= 1 or (index[counted].coefficient(variables[d]) or 0) > 0
@@ -90,12 +92,11 @@ def _remembered(
 
 def _form(instruction: Instruction, number: dict[Instruction, int]) -> object:
     dtype = "" if instruction.shape.is_tuple else instruction.shape.dtype.name
-    attributes = sorted(f"{k}={v}" for k, v in call_attributes(instruction).items())
     which: tuple[object, ...] = ()
     if instruction.opcode == "parameter":
         which = (instruction["parameter_number"],)
     operands = tuple(number[o] for o in instruction.operands)
-    return instruction.opcode, dtype, operands, which, *attributes
+    return instruction.opcode, dtype, operands, which, attributes_of(instruction)
 
 
 # -- in any order ----------------------------------------------------------------------------
@@ -131,25 +132,25 @@ def _samples(kind: DType) -> list[object] | None:
 
 
 def _is_ordered(computation: Computation, index: int) -> bool:
-    """Three elements, folded from z in every grouping, give what they give one after the other."""
+    """Three elements, reduced from z in every grouping, give what they give one after the other."""
     kinds = [p.shape.dtype for p in computation.parameters[:2]]
     values = _few_samples(kinds[1 - index])
     if values is None:
         return False
-    places = [-1, 0, 1, 3, 100] if kinds[index].is_signed else [0, 1, 3, 100]
-    columns: list[Sequence[object]] = [values, places, *([values] * 3)]
+    indices = [-1, 0, 1, 3, 100] if kinds[index].is_signed else [0, 1, 3, 100]
+    columns: list[Sequence[object]] = [values, indices, *([values] * 3)]
     counts = np.indices([len(c) for c in columns]).reshape(len(columns), -1)
     value = [_column(c, kinds[1 - index])[n] for c, n in zip(columns, counts, strict=True)]
     place = [np.full_like(counts[0], k).astype(kinds[index].numpy) for k in range(3)]
-    place.insert(0, _column(places, kinds[index])[counts[1]])
+    place.insert(0, _column(indices, kinds[index])[counts[1]])
     del value[1]
     z, *elements = ([v, k] if index else [k, v] for v, k in zip(value, place, strict=True))
-    folded: dict[tuple[int, ...], Pairs] = {(): z}
+    reduced: dict[tuple[int, ...], Pairs] = {(): z}
 
-    def fold(which: tuple[int, ...]) -> Pairs:
-        if which not in folded:
-            folded[which] = _run(computation, fold(which[:-1]), elements[which[-1]])
-        return folded[which]
+    def joined(which: tuple[int, ...]) -> Pairs:
+        if which not in reduced:
+            reduced[which] = _run(computation, joined(which[:-1]), elements[which[-1]])
+        return reduced[which]
 
     def join(a: Pairs, b: Pairs) -> Pairs:
         swaps = b[index] < a[index]
@@ -157,16 +158,16 @@ def _is_ordered(computation: Computation, index: int) -> bool:
         right = [np.where(swaps, x, y) for x, y in zip(a, b, strict=True)]
         return _run(computation, left, right)
 
-    whole = fold((0, 1, 2))
+    whole = joined((0, 1, 2))
     for size in range(4):
         for some in itertools.combinations(range(3), size):
             others = tuple(k for k in range(3) if k not in some)
-            if not _close(join(fold(some), fold(others)), whole):
+            if not _close(join(joined(some), joined(others)), whole):
                 return False
             earlier = not some or not others or max(some) < min(others)
-            if earlier and not _close(_run(computation, fold(some), fold(others)), whole):
+            if earlier and not _close(_run(computation, joined(some), joined(others)), whole):
                 return False
-    a, b, c = (fold((k,)) for k in range(3))
+    a, b, c = (joined((k,)) for k in range(3))
     trees = [join(join(p, q), r) for p, q, r in itertools.permutations((a, b, c))]
     return all(_close(tree, whole) for tree in trees)
 
@@ -210,7 +211,7 @@ def _run(computation: Computation, a: Pairs, b: Pairs) -> Pairs:
         if instruction.opcode not in ("parameter", "tuple"):
             operands = [values[o] for o in instruction.operands]
             evaluate = OPS[instruction.opcode].evaluate
-            values[instruction] = evaluate(*operands, **call_attributes(instruction))
+            values[instruction] = evaluate(*operands, **evaluation_keywords(instruction))
     return [values[o] for o in computation.root.operands]  # type: ignore[misc]  # arrays
 
 

@@ -25,7 +25,7 @@ _BYTES = tuple(
 
 @lru_cache(maxsize=65536)
 def quoted(text: str) -> str:
-    """The text between double quotes, every byte that is not plain escaped (HLO_TEXT.md 5.3)."""
+    """The text between double quotes, every byte that is not plain escaped (docs/text.md 5.3)."""
     if _PLAIN.fullmatch(text):
         return f'"{text}"'
     return f'"{escaped(text)}"'
@@ -37,7 +37,7 @@ def escaped(text: str) -> str:
 
 
 def unquoted(token: str) -> str:
-    """The contents of a String token with its quotes; HLO_TEXT.md 1.4."""
+    """The contents of a String token with its quotes; docs/text.md 1.4."""
     inner = token[1:-1]
     if "\\" not in inner:
         return inner

@@ -1,4 +1,4 @@
-"""Texts of numbers, exactly as XLA writes them (HLO_TEXT.md 4.2), for whole arrays at once."""
+"""Texts of numbers, exactly as XLA writes them (docs/text.md 4.2), for whole arrays at once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, FloatFormat
 
-# 2^-127 of f8e8m0fnu: XLA reads the text that it writes as 2^-126.
+# The least power of f8e8m0fnu: XLA reads the text that it writes as twice that.
 _READS_BACK = (("-0", "-0.0"), ("5.9e-39", "5.8e-39"))
 _NEGATIVE_ZERO = re.compile(r"-0(?=[,)])")
-_SHOWS_PAYLOAD = ("f64", "f32", "f16", "bf16", "f8e5m2", "f8e4m3", "f8e3m4")
 
 
 def element_texts(dtype: DType, array: np.ndarray, *, reads_back: bool = True) -> list[str]:
@@ -28,7 +27,7 @@ def element_texts(dtype: DType, array: np.ndarray, *, reads_back: bool = True) -
     if dtype.is_complex:
         return [_NEGATIVE_ZERO.sub("-0.0", t) if "-0" in t else t for t in texts]
     for wrong, right in _READS_BACK:
-        if wrong in texts and (wrong == "-0" or dtype is dt.F8E8M0FNU):
+        if wrong in texts and (wrong == "-0" or dtype.is_scale):
             texts = [right if t == wrong else t for t in texts]
     return texts
 
@@ -117,11 +116,12 @@ def nan_text(dtype: DType, one: np.ndarray) -> str:
     assert fmt is not None, f"{dtype} is a float"
     code = int(one.view(f"u{dtype.item_bytes}")[0])
     sign = "-" if fmt.has_sign and code >> (fmt.exponent + fmt.mantissa) & 1 else ""
-    return sign + "nan" + _payload_text(dtype, fmt, code)
+    return sign + "nan" + _payload_text(fmt, code)
 
 
-def _payload_text(dtype: DType, fmt: FloatFormat, code: int) -> str:
+def _payload_text(fmt: FloatFormat, code: int) -> str:
+    """In parentheses, where the format's NaNs differ in one and it is not the quiet bit alone."""
     payload = code & ((1 << fmt.mantissa) - 1)
-    if dtype.name not in _SHOWS_PAYLOAD or payload == 1 << (fmt.mantissa - 1):
+    if fmt.nan != "ieee" or payload == 1 << (fmt.mantissa - 1):
         return ""
     return f"(0x{payload:x})"

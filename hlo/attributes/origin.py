@@ -43,7 +43,7 @@ def _origin(tree: Tree) -> Origin:
 
 
 def _filled(tree: Tree) -> list[object]:
-    """XLA's loose automaton (HLO_TEXT.md 2.9): what stands at each index path; the last one wins.
+    """XLA's loose automaton (docs/text.md 2.9): what stands at each index path; the last one wins.
 
     A node is a list of nodes or a leaf; the answer is a list with the root in it.
     """
@@ -98,20 +98,20 @@ def build_array(tree: Tree) -> OriginalArray | None:
     return OriginalArray(unquoted(names[0]), indices[0] if indices else ())
 
 
-def _nested(places: dict[Ints, OriginalArray | tuple[()] | None]) -> object:
+def _nested(leaves: dict[Ints, OriginalArray | tuple[()] | None]) -> object:
     """Tuples from index paths, deepest first; places that nothing fills are None."""
     children: dict[Ints, dict[int, object]] = {}
-    if not places:
+    if not leaves:
         return ()
-    for path in sorted(places, key=len, reverse=True):
-        value = places[path]
+    for path in sorted(leaves, key=len, reverse=True):
+        value = leaves[path]
         below = children.pop(path, None)
         if below is not None:
             value = tuple(below.get(k) for k in range(max(below) + 1))  # type: ignore[assignment]  # a tuple
         if not path:
             return value
         children.setdefault(path[:-1], {})[path[-1]] = value
-        places.setdefault(path[:-1], ())
+        leaves.setdefault(path[:-1], ())
     return ()
 
 

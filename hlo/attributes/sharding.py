@@ -2,7 +2,7 @@
 
     {devices=[2,2]<=[4]}  {maximal device=1}  {{replicated}, {manual}}  {mesh['x'=2], [{'x'}, {}]}
 
-The tile form is made canonical where it is read (HLO_TEXT.md 7.1), so equal values print equally.
+The tile form is made canonical where it is read (docs/text.md 7.1), so equal values print equally.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def call_chain(tables: StackFrames, wanted: int) -> tuple[tuple[str, str, FileLo
 def interned(tables: StackFrames, ids: Iterable[int]) -> tuple[StackFrames, dict[int, int]]:
     """The tables that these frame ids use, numbered by first use, and the new number of each id.
 
-    A chain with an id outside the tables or with a cycle has no number: 0 (HLO_TEXT.md 2.3).
+    A chain with an id outside the tables or with a cycle has no number: 0 (docs/text.md 2.3).
     """
     files: dict[str, int] = {}
     functions: dict[str, int] = {}

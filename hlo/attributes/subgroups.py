@@ -1,4 +1,4 @@
-"""Tiles of a sharding and their subgroups, made canonical as XLA does (HLO_TEXT.md 7.1)."""
+"""Tiles of a sharding and their subgroups, made canonical as XLA does (docs/text.md 7.1)."""
 
 from __future__ import annotations
 

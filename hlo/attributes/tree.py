@@ -62,7 +62,7 @@ def name_of(token: object) -> str:
 
 
 def int64(text: str) -> int:
-    """An Int token: stored in 64 bits, so 2^63 and more wrap (HLO_TEXT.md 1.5)."""
+    """An Int token: stored in 64 bits, so 2^63 and more wrap (docs/text.md 1.5)."""
     number = int(text)
     return number - (1 << 64) if number >= 1 << 63 else number
 

@@ -2,8 +2,8 @@
 
     Compilation, name of a kernel --annotated--> assembly, HLO names, loops, instruction mixes
 
-The kernel is written once more with debug locations (marks.py), which change no code. Loops and
-their nesting are LLVM's own comments.
+The kernel is written once more with debug locations (debug_locations.py), which change no code.
+Loops and their nesting are LLVM's own comments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import kernel_module
-from hlo.backend.ir import marks
+from hlo.backend.ir import debug_locations
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.mnemonics import KINDS, kinds
@@ -37,7 +37,7 @@ _OPERATION = re.compile(r"^\t([a-z]\w*)(?:\t([^#]*))?")
 
 def annotated(compilation: Compilation, name: str) -> str:
     """The kernels that `name` names: an instruction, k0 as in --emit=program, or a symbol."""
-    program = compilation.with_target(replace(compilation.target, marks=True)).program
+    program = compilation.with_target(replace(compilation.target, debug_locations=True)).program
     users: dict[int, dict[Instruction, None]] = {}
     for step in kernel_steps(program):
         users.setdefault(step.kernel, {})[step.instruction] = None
@@ -60,10 +60,10 @@ def _kernel_function(
     module = kernel_module(
         {label: kernel}, optimised=kernel.needs_middle_end, is_glue=kernel.is_glue
     )
-    text = _DEFINE.sub(rf"\g<1>!dbg {marks.SUBPROGRAM} {{", module.text)
-    marked = replace(module, text=text + marks.UNIT, machine=machine)
+    text = _DEFINE.sub(rf"\g<1>!dbg {debug_locations.SUBPROGRAM} {{", module.text)
+    located = replace(module, text=text + debug_locations.UNIT, machine=machine)
     listing = Listing()
-    listing.read(toolchain.assembly(marked, is_verbose=True), label)
+    listing.read(toolchain.assembly(located, is_verbose=True), label)
     head = [f"# kernel k{number} ({symbol(kernel)}): {kernel.units} units"]
     for instruction in instructions:
         span = instruction.span
@@ -94,7 +94,7 @@ class Listing(Struct):
             if found := _FILE.match(line):
                 place, text = found[2], found[3]
                 names[found[1]] = f"{text}  {place}".rstrip() if text else place
-                if names[found[1]] == marks.NOWHERE:
+                if names[found[1]] == debug_locations.NOWHERE:
                     names[found[1]] = ""
             elif line.startswith(f"{label}:"):
                 is_inside = True

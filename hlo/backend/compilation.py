@@ -21,26 +21,26 @@ from hlo.backend.host import HostCalls
 from hlo.backend.interpreted import InterpretedExecutable
 from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.target import Target
+from hlo.backend.linking import compilation_cache, toolchain
 from hlo.backend.linking import compile as code
-from hlo.backend.linking import recall, toolchain
 from hlo.backend.linking.installing import link, result_shape
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.padded import PaddedExecutable
+from hlo.backend.planning.allocations import BufferPlan
 from hlo.backend.planning.buffers import assign
-from hlo.backend.planning.cells import BufferPlan
-from hlo.backend.planning.families import families
+from hlo.backend.planning.families import kernel_makers
 from hlo.backend.planning.fitting import check_arrays, check_fits, check_host_arrays, check_windows
-from hlo.backend.planning.implementations import Implementations, implementations
-from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.implementations import Implementations, KernelMakers, implementations
 from hlo.backend.planning.program import Program
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
+from hlo.backend.planning.steps import program_of
 from hlo.backend.refusals import check_runs, check_static
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.module import Module
 from hlo.machine import Machine
-from hlo.once import Stage, lock
+from hlo.once import cached_property, lock
 from hlo.passes import recovery
 from hlo.passes.manager import Manager
 from hlo.passes.padding.boundary import Padded, static_program
@@ -82,7 +82,7 @@ class Compilation:
         self.left_out: tuple[str, ...] = ()  # passes that failed
         self.lock = lock()
 
-    @Stage
+    @cached_property
     def optimised(self) -> Module:
         """A new module, its results in the order of memory."""
         ordered = in_memory_order(self.module)
@@ -95,12 +95,12 @@ class Compilation:
         self.manager.run(module, steps)
         return module
 
-    @Stage
+    @cached_property
     def padded(self) -> Padded | None:
         """The program between padded parameters and cut results, of one that has such."""
         return static_program(self.optimised) if self.optimised.has_dynamic_sizes else None
 
-    @Stage
+    @cached_property
     def static(self) -> Module:
         """The module that code is made for; HloError where sizes change at run time inside."""
         if self.padded is not None:
@@ -108,7 +108,7 @@ class Compilation:
         check_static(self.optimised)
         return self.optimised
 
-    @Stage
+    @cached_property
     def target(self) -> Target:
         """What kernels are written for."""
         if self.machine is None:
@@ -126,32 +126,39 @@ class Compilation:
         )
         return other
 
-    @Stage
+    def with_families(self, chosen: KernelMakers) -> Compilation:
+        """The same program with kernels of other families; without any, the reference's steps."""
+        other = self.with_target(self.target)
+        made = implementations(self.schedule, self.target, chosen)
+        vars(other).update(implementations=made)
+        return other
+
+    @cached_property
     def schedule(self) -> Schedule:
         """The order of instructions."""
         return schedule(self.static)
 
-    @Stage
+    @cached_property
     def implementations(self) -> Implementations:
         """The kernels of each instruction, which say what may work in place."""
-        return implementations(self.schedule, self.target, families)
+        return implementations(self.schedule, self.target, kernel_makers)
 
-    @Stage
+    @cached_property
     def buffers(self) -> BufferPlan:
         """Which value has which bytes."""
         return assign(self.schedule, self.implementations, self.target.machine)
 
-    @Stage
+    @cached_property
     def program(self) -> Program:
         """Steps on a table of addresses, for `threads` threads."""
-        return lower(self.buffers, self.threads, self.target.machine)
+        return program_of(self.buffers, self.threads, self.target.machine)
 
-    @Stage
+    @cached_property
     def link_table(self) -> LinkTable:
         """The program's addresses and constants; HloError for a constant that is left out."""
         return link_table(self.program)
 
-    @Stage
+    @cached_property
     def ir(self) -> tuple[IrModule, ...]:
         """The program's LLVM modules."""
         made = emit(self.program, flushed=self.target.isa.float_mode if self.is_fast else None)
@@ -161,12 +168,12 @@ class Compilation:
     def is_fast(self) -> bool:
         return self.mode == "fast"
 
-    @Stage
+    @cached_property
     def objects(self) -> Sequence[bytes]:
         """One object file per module of IR."""
         return code.objects(self.ir, cache=self.cache)
 
-    @Stage
+    @cached_property
     def executable(self) -> Compiled:
         """Machine code in this process, which is the machine that it is made for.
 
@@ -204,4 +211,4 @@ class Compilation:
         Not of host steps, which are Python, nor of what a pass failed on.
         """
         if isinstance(self.executable, Executable) and not (self.left_out or self.program.hosts):
-            recall.store(key, self.link_table, self.objects)
+            compilation_cache.store(key, self.link_table, self.objects)

@@ -22,7 +22,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.ops.table import attribute
+from hlo.ops.linear_algebra import FftAttributes
 from hlo.runtime.native_calls import flattened
 
 
@@ -107,9 +107,8 @@ def _transformed(fft: Instruction, arrays: tuple[object, ...]) -> object:
     wider one costs three copies."""
     (x,) = arrays
     assert isinstance(x, np.ndarray), "fft has one array"
-    kind, lengths = attribute(fft, "fft_type"), attribute(fft, "fft_length")
-    assert isinstance(kind, str), "FFT_TYPE"
-    assert isinstance(lengths, tuple), "INTS"
+    attrs = FftAttributes.of(fft.attributes)
+    kind, lengths = attrs.fft_type, attrs.fft_length
     dims = fft.shape.dims
     if 0 in dims or 0 in x.shape:
         return np.zeros(dims, fft.shape.dtype.numpy)

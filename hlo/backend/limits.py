@@ -10,12 +10,19 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
 
+from hlo.backend.ir.arithmetic import add, times
+from hlo.backend.ir.called import as_function
+from hlo.backend.ir.definitions import Definitions
 from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
+from hlo.backend.lanes.nest import Carried, Nest
 from hlo.backend.linking.compile import objects
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.toolchain import host_target
@@ -24,6 +31,8 @@ from hlo.once import once
 MEMORY_BYTES = 1 << 28  # read in a round: it comes from memory everywhere
 FMA_ROUNDS = 1 << 20  # iterations of the arithmetic loop, some milliseconds
 CHAINS = 12  # independent sums: more than a processor's latency times its units
+ALIGN = 16  # bytes: NumPy's large arrays begin so
+NAMES = ("hlo_read", "hlo_copy", "hlo_multiply_add")
 ROUNDS = 5  # the best counts: whatever else the machine does makes it slower only
 
 
@@ -51,12 +60,11 @@ class Limits(Struct, frozen=True):
 @once
 def measured_limits(threads: int) -> Limits:
     """Measured once in a process, about a second."""
-    lanes = host_target().vector_bytes // 4
-    code = Code(objects([IrModule(_text(lanes), ("hlo_read", "hlo_copy", "hlo_multiply_add"))]))
+    target = host_target()
+    lanes = target.vector_bytes // 4
+    code = Code(objects([_module(target)]))
     signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    read, copy, multiply_add = (
-        signature(code.address(name)) for name in ("hlo_read", "hlo_copy", "hlo_multiply_add")
-    )
+    read, copy, multiply_add = (signature(code.address(name)) for name in NAMES)
     memory = np.ones(MEMORY_BYTES // 4, np.float32)
     step = CHAINS * lanes
     part = memory.size // (2 * threads) // step * step  # elements of a half's part
@@ -105,66 +113,65 @@ def _round(work: Callable[[int], None], threads: int) -> float:
     return time.perf_counter() - start
 
 
-def _text(lanes: int) -> str:
-    """The three loops, CHAINS vectors an iteration."""
-    vector, fma = f"<{lanes} x float>", f"@llvm.fma.v{lanes}f32"
-    loads = [
-        f"%p{k} = getelementptr {vector}, ptr %from, i64 {k}\n"
-        f"%x{k} = load {vector}, ptr %p{k}, align 16"
-        for k in range(CHAINS)
-    ]
-    stores = [
-        f"%q{k} = getelementptr {vector}, ptr %to, i64 {k}\n"
-        f"store {vector} %x{k}, ptr %q{k}, align 16"
-        for k in range(CHAINS)
-    ]
-    sums = [f"%b{k} = fadd {vector} %a{k}, %x{k}" for k in range(CHAINS)]
-    products = [
-        f"%b{k} = call {vector} {fma}({vector} %a{k}, {vector} %scale, {vector} %scale)"
-        for k in range(CHAINS)
-    ]
-    return "\n".join(
-        (
-            f"declare {vector} {fma}({vector}, {vector}, {vector})",
-            _loop("hlo_read", vector, [*loads, *sums], has_sums=True),
-            _loop("hlo_copy", vector, [*loads, *stores], has_sums=False),
-            _loop("hlo_multiply_add", vector, products, has_sums=True),
-        )
-    )
+# -- the loops ------------------------------------------------------------------------------------
+
+SINK, SOURCE, COUNT = Value("%sink", "ptr"), Value("%source", "ptr"), Value("%count", "i64")
+Round = Callable[[Value, Carried], Carried]  # its number, the sums: what these are after it
 
 
-def _loop(name: str, vector: str, body: Sequence[str], *, has_sums: bool) -> str:
-    """A function that runs the body `count` times, %from and %to advancing; the total of the sums
-    goes to %sink, so that nothing is left out as unused.
+class _Loops:
+    """(sink, source, count): `count` rounds of CHAINS vectors. What is summed goes to the sink, so
+    that nothing is left out as unused.
     """
-    chains = range(CHAINS) if has_sums else range(0)
-    heads = "\n".join(
-        f"%a{k} = phi {vector} [ zeroinitializer, %entry ], [ %b{k}, %loop ]" for k in chains
-    )
-    adds = "\n".join(
-        f"%t{k} = fadd {vector} {f'%t{k - 1}' if k else 'zeroinitializer'}, %b{k}" for k in chains
-    )
-    total = f"store {vector} %t{CHAINS - 1}, ptr %sink, align 4" if has_sums else ""
-    lines = "\n".join(body)
-    return f"""
-define void @{name}(ptr %sink, ptr %source, i64 %count) {{
-entry:
-%scale = load {vector}, ptr %source, align 4
-br label %loop
-loop:
-%i = phi i64 [ 0, %entry ], [ %j, %loop ]
-%from = phi ptr [ %source, %entry ], [ %next, %loop ]
-%to = phi ptr [ %sink, %entry ], [ %further, %loop ]
-{heads}
-{lines}
-%next = getelementptr {vector}, ptr %from, i64 {CHAINS}
-%further = getelementptr {vector}, ptr %to, i64 {CHAINS}
-%j = add i64 %i, 1
-%more = icmp ult i64 %j, %count
-br i1 %more, label %loop, label %done
-done:
-{adds}
-{total}
-ret void
-}}
-"""
+
+    def __init__(self, target: Target) -> None:
+        self.w = Writer()
+        self.nest = Nest(self.w, target)
+        self.type = vector_of("float", target.vector_bytes // 4)
+
+    def read(self) -> Kernel:
+        def one(i: Value, sums: Carried) -> Carried:
+            return [self.w.binary("fadd", s, x) for s, x in zip(sums, self._loads(i), strict=True)]
+
+        return self._summed(one)
+
+    def copy(self) -> Kernel:
+        def one(i: Value, _: Carried) -> Carried:
+            for x, place in zip(self._loads(i), self._addresses(SINK, i), strict=True):
+                self.w.store(x, place, ALIGN)
+            return []
+
+        self.nest.loop(0, COUNT, 1, [], one)
+        return as_function(self.w, (SINK, SOURCE, COUNT))
+
+    def multiply_add(self) -> Kernel:
+        w = self.w
+        scale = w.load(SOURCE, self.type, 4)
+
+        def one(_: Value, sums: Carried) -> Carried:
+            return [w.intrinsic("llvm.fma", self.type, s, scale, scale) for s in sums]
+
+        return self._summed(one)
+
+    def _addresses(self, base: Value, i: Value) -> list[Value]:
+        first = times(self.w, i, CHAINS)
+        numbers = [add(self.w, first, self.w.int(k)) for k in range(CHAINS)]
+        return [self.w.address(base, number, self.type) for number in numbers]
+
+    def _loads(self, i: Value) -> list[Value]:
+        return [self.w.load(place, self.type, ALIGN) for place in self._addresses(SOURCE, i)]
+
+    def _summed(self, one: Round) -> Kernel:
+        zeros = [self.w.zero(self.type) for _ in range(CHAINS)]
+        total, *others = self.nest.loop(0, COUNT, 1, zeros, one)
+        for other in others:
+            total = self.w.binary("fadd", total, other)
+        self.w.store(total, SINK, 4)
+        return as_function(self.w, (SINK, SOURCE, COUNT))
+
+
+def _module(target: Target) -> IrModule:
+    made = Definitions()
+    for name, write in zip(NAMES, (_Loops.read, _Loops.copy, _Loops.multiply_add), strict=True):
+        made.place(name, write(_Loops(target)))
+    return IrModule("\n".join(made.lines()), NAMES)

@@ -10,17 +10,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from hlo.analysis.legality import way
+from hlo.analysis.legality import family_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.loops.opened import Schedules
 from hlo.backend.loops.printing import print_schedule
 from hlo.backend.loops.schedule import LoopSchedule
-from hlo.backend.planning.lowering import COPY_UNIT_BYTES, copy_kernel
 from hlo.backend.planning.program import kernel_steps
+from hlo.backend.planning.steps import COPY_UNIT_BYTES, copy_kernel
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
+from hlo.ops.custom_call import own_target
 
 Printed = Callable[[LoopSchedule], list[str]]
 
@@ -83,7 +84,8 @@ def _inner(
     elif kernel == copy_kernel(kernel.bytes_moved // 2):
         yield f"  copy: {COPY_UNIT_BYTES} bytes a unit"
     else:
-        yield f"  {way(instruction).value}: written by a plan of its own"
+        kind = own_target(instruction) or family_of(instruction).value
+        yield f"  {kind}: written by a plan of its own"
     for number, inner in enumerate(kernel.functions):
         if inner.text in made.of:
             yield f"  function {number}: {_units(inner)}"

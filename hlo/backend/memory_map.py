@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, to_builtins
 
 from hlo.backend.compilation import Compilation
-from hlo.backend.planning.cells import BufferPlan, Cell, Region
+from hlo.backend.planning.allocations import Allocation, AllocationKind, BufferPlan
 from hlo.backend.planning.constants import constants
 from hlo.backend.planning.memory import peak
 from hlo.backend.planning.packing import aligned
@@ -135,16 +135,16 @@ def memory_map(compilation: Compilation) -> MemoryMap:
     """The memory of a program. O(buffers^2) at worst, in the arena."""
     program = compilation.program
     plan = program.plan
-    arena = [c for c in plan.cells if c.region is Region.ARENA and c.size]
+    arena = [c for c in plan.allocations if c.kind is AllocationKind.ARENA and c.size]
     moment, peak_bytes = peak(arena)
     running = plan.moments[moment]
     buffers = tuple(_buffers(plan))
     in_arena = [b for b in buffers if b.offset is not None]
     held = [b for b in in_arena if b.start <= moment <= b.end]
     return MemoryMap(
-        argument_bytes=sum(c.size for c in plan.cells if c.region in ARGUMENTS),
-        result_bytes=sum(c.size for c in plan.cells if c.region is Region.RESULT),
-        constant_bytes=constants(plan.cells).total_bytes,
+        argument_bytes=sum(c.size for c in plan.allocations if c.kind in ARGUMENTS),
+        result_bytes=sum(c.size for c in plan.allocations if c.kind is AllocationKind.RESULT),
+        constant_bytes=constants(plan.allocations).total_bytes,
         arena_bytes=plan.arena_bytes,
         scratch_bytes=program.working_bytes,
         peak_bytes=peak_bytes,
@@ -156,53 +156,58 @@ def memory_map(compilation: Compilation) -> MemoryMap:
     )
 
 
-ARGUMENTS = (Region.ARGUMENT, Region.DONATED)
+ARGUMENTS = (AllocationKind.ARGUMENT, AllocationKind.DONATED)
 
 
 def _buffers(plan: BufferPlan) -> Iterable[Buffer]:
-    """Rows for the cells that are used: arguments, results and constants, then the arena's."""
-    used = [n for n, c in enumerate(plan.cells) if c.size]
-    outside = [n for n in used if plan.cells[n].region is not Region.ARENA]
-    inside = [n for n in used if plan.cells[n].region is Region.ARENA]
-    inside.sort(key=lambda n: (plan.cells[n].offset, plan.cells[n].start))
-    shared = sharing(plan.cells, inside)
+    """Rows for the allocations that are used: arguments, results and constants, then the
+    arena's."""
+    used = [n for n, c in enumerate(plan.allocations) if c.size]
+    outside = [n for n in used if plan.allocations[n].kind is not AllocationKind.ARENA]
+    inside = [n for n in used if plan.allocations[n].kind is AllocationKind.ARENA]
+    inside.sort(key=lambda n: (plan.allocations[n].offset, plan.allocations[n].start))
+    shared = sharing(plan.allocations, inside)
     for number in outside:
-        yield _buffer(number, plan.cells[number], ())
+        yield _buffer(number, plan.allocations[number], ())
     for number in inside:
-        yield _buffer(number, plan.cells[number], tuple(shared[number]))
+        yield _buffer(number, plan.allocations[number], tuple(shared[number]))
 
 
-def sharing(cells: Sequence[Cell], by_offset: Sequence[int]) -> dict[int, list[int]]:
-    """Per cell of the arena the others that overlap it, in the order of their offsets."""
+def sharing(allocations: Sequence[Allocation], by_offset: Sequence[int]) -> dict[int, list[int]]:
+    """Per allocation of the arena the others that overlap it, in the order of their offsets."""
     found: dict[int, list[int]] = {n: [] for n in by_offset}
-    open_cells: list[int] = []
+    open_allocations: list[int] = []
     for number in by_offset:
-        start = cells[number].offset
-        open_cells = [n for n in open_cells if cells[n].offset + aligned(cells[n].size) > start]
-        for other in open_cells:
+        start = allocations[number].offset
+        open_allocations = [
+            n
+            for n in open_allocations
+            if allocations[n].offset + aligned(allocations[n].size) > start
+        ]
+        for other in open_allocations:
             found[other].append(number)
             found[number].append(other)
-        open_cells.append(number)
+        open_allocations.append(number)
     return found
 
 
-def _buffer(number: int, cell: Cell, shares: tuple[int, ...]) -> Buffer:
-    instruction = cell.instruction
-    result = cell.region is Region.RESULT
-    if result and cell.held:  # the entry's root says less than what is computed into it
-        instruction = cell.held[-1]
-    region = cell.region.value
-    if cell.region is not Region.ARENA:
-        region += f" {cell.index}"
+def _buffer(number: int, allocation: Allocation, shares: tuple[int, ...]) -> Buffer:
+    instruction = allocation.instruction
+    result = allocation.kind is AllocationKind.RESULT
+    if result and allocation.held:  # the entry's root says less than what is computed into it
+        instruction = allocation.held[-1]
+    region = allocation.kind.value
+    if allocation.kind is not AllocationKind.ARENA:
+        region += f" {allocation.index}"
     return Buffer(
         number,
         region,
-        cell.offset if cell.region is Region.ARENA else None,
-        cell.size,
-        cell.start,
-        cell.end,
+        allocation.offset if allocation.kind is AllocationKind.ARENA else None,
+        allocation.size,
+        allocation.start,
+        allocation.end,
         *_origin(instruction),
-        holds=tuple(dict.fromkeys(i.name for i in cell.held)),
+        holds=tuple(dict.fromkeys(i.name for i in allocation.held)),
         shares=shares,
     )
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hlo.analysis.legality import MATRIX_TARGETS
 from hlo.errors import HloError, Violation
 from hlo.interpreter.run import evaluator, located
 from hlo.ir.graph import reachable_computations
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.custom_call import REGISTERED, check_target
+from hlo.ops.custom_call import check_target, own_target
 from hlo.ops.effects import with_callees
 from hlo.ops.host import check_transfer
-from hlo.ops.lapack import check_library
+from hlo.ops.lapack import MATRIX_TARGETS, check_library
 
 
 def check_runs(instructions: Iterable[Instruction]) -> None:
@@ -55,5 +54,5 @@ def _check(step: Instruction) -> None:
     if step.opcode == "custom-call":
         target = str(step["custom_call_target"])
         check_target(target, tuple(o.shape for o in step.operands), step.shape)
-        if target in MATRIX_TARGETS and target not in REGISTERED:
+        if own_target(step) in MATRIX_TARGETS:
             check_library()

@@ -20,15 +20,25 @@ from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
 
 OPT_COMMANDS = {
+    "bisect": "The pass, rewrite or kernel that breaks a program.",
     "check": "Parse and verify files; quiet when clean.",
+    "convert": "Write a module in another form: pb, pbtxt, json, StableHLO.",
+    "diff": "What differs between two modules, names aside.",
     "eq": "Compare two modules up to names.",
     "explain": "The manual of an error code, opcode or pass.",
+    "extract": "Some instructions as a module that runs by itself.",
     "fmt": "Reprint files in the standard form.",
+    "list": "The modules of an archive, a log or a folder of dumps.",
+    "reduce": "Shrink a module while a property holds.",
+    "stats": "Opcodes, types and shapes, counted.",
     "transform": "Run passes and print (the default).",
 }
 RUN_COMMANDS = {
     "bench": "Time programs, beside XLA if asked.",
+    "compile": "Object files, libraries and headers that need no Python.",
+    "compare": "Two modules, or two ways to run one: equal, different, undecided.",
     "memory": "Peak memory, and every buffer with what made it.",
+    "nans": "The first instruction that makes a NaN or an infinity.",
     "profile": "Where a run's time goes, step by step.",
     "run": "Compile and run once (the default).",
 }
@@ -36,21 +46,59 @@ RUN_COMMANDS = {
 
 def _command(name: str) -> click.Command | None:
     """The command of a name, which is in one table only; the others are not imported."""
+    return _opt_command(name) or _comparing_command(name) or _run_command(name)
+
+
+def _opt_command(name: str) -> click.Command | None:
     match name:
         case "check":
             from hlo.cli.opt_check import command
-        case "eq":
-            from hlo.cli.opt_eq import command
+        case "convert":
+            from hlo.cli.opt_convert import command
         case "explain":
             from hlo.cli.opt_explain import command
         case "fmt":
             from hlo.cli.opt_fmt import command
+        case "list":
+            from hlo.cli.opt_list import command
         case "transform":
             from hlo.cli.opt import command
+        case _:
+            return None
+    return command
+
+
+def _comparing_command(name: str) -> click.Command | None:
+    match name:
+        case "bisect":
+            from hlo.cli.opt_bisect import command
+        case "diff":
+            from hlo.cli.opt_diff import command
+        case "eq":
+            from hlo.cli.opt_eq import command
+        case "extract":
+            from hlo.cli.opt_extract import command
+        case "reduce":
+            from hlo.cli.opt_reduce import command
+        case "stats":
+            from hlo.cli.opt_stats import command
+        case _:
+            return None
+    return command
+
+
+def _run_command(name: str) -> click.Command | None:
+    match name:
         case "bench":
             from hlo.cli.run_bench import command
+        case "compile":
+            from hlo.cli.run_compile import command
+        case "compare":
+            from hlo.cli.run_compare import command
         case "memory":
             from hlo.cli.run_memory import command
+        case "nans":
+            from hlo.cli.run_nans import command
         case "profile":
             from hlo.cli.run_profile import command
         case "run":
@@ -110,6 +158,7 @@ RUN_HELP = """Compile, run, compare, measure.
   hlo-run model.hlo --inputs=x.npz --outputs=y.npz
   hlo-run model.hlo --compare=interpreter --time
   hlo-run bench model.hlo --against=jax
+  hlo-run compile model.hlo -o model.o --header=model.h
 
 `hlo-run run --help` lists the flags of the default command.
 """

@@ -8,7 +8,7 @@ from msgspec import Struct
 from hlo import driver
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
@@ -119,7 +119,7 @@ def machine_list() -> str:
 @click.option("--mode", type=click.Choice(["strict", "fast"]), default="strict")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
 @machine_flags
-@reads_input
+@reads_modules
 def command(
     files: tuple[str, ...],
     passes: str | None,

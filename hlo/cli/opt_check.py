@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
 
@@ -16,7 +16,7 @@ from hlo.errors import HloError
 @click.option("--lint", is_flag=True, help="Also warn of what a person would want to know.")
 @click.option("--no-lint", "disabled", multiple=True, metavar="CODE", help="Not this warning.")
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
-@reads_input
+@reads_modules
 def command(
     files: tuple[str, ...], syntax: bool, lint: bool, disabled: tuple[str, ...], verbose: bool
 ) -> int:

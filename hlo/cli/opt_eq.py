@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import say
 from hlo.printer.equality import difference
 
@@ -12,7 +12,7 @@ from hlo.printer.equality import difference
 @click.command("eq")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@reads_input
+@reads_modules
 def command(first: str, second: str) -> int:
     """Exit 0 when the two modules are equal up to names, else say the first difference."""
     found = difference(read_module(first), read_module(second))

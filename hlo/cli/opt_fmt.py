@@ -7,7 +7,10 @@ import click
 from hlo import driver
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say, tell
-from hlo.tools.files import read_text, write_text
+from hlo.errors import HloError
+from hlo.formats.module_text import AS_TEXT
+from hlo.ir.module import Module
+from hlo.tools.files import write_text
 from hlo.tools.format import formatted
 
 
@@ -20,9 +23,11 @@ def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
     """Reprint files in the standard form; comments stay with what they stand over or behind."""
     changed = False
     for file in files:
-        source = read_text(file)
-        text, dropped = formatted(driver.parse(source, "<stdin>" if file == "-" else file))
-        differs = text != source
+        source, module = _read(file)
+        if in_place and source is None:
+            raise HloError("file", f"{file} is no HLO text, expected one: hlo-opt convert")
+        text, dropped = (str(module), []) if source is None else formatted(module)
+        differs = source is not None and text != source
         for comment in dropped if not check else ():
             say(f"{file}: drops the comment {comment.text!r}")
         if check:
@@ -35,3 +40,10 @@ def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
         else:
             write_text("-", text)
     return 1 if check and changed else 0
+
+
+def _read(file: str) -> tuple[str | None, Module]:
+    """A module with the text that it was read from; None for one of another form."""
+    module = driver.read(file)
+    source = next((i.source for c in module.computations for i in c.instructions), None)
+    return (None if source is None or source.name.endswith(AS_TEXT) else source.text), module

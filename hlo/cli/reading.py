@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import click
 
 from hlo import driver
+from hlo.formats.program import Program
 from hlo.ir.module import Module
-from hlo.tools.files import read_text
 from hlo.tools.input_size import DEFAULT_BYTES, limited
 
 Command = Callable[..., int]
@@ -31,6 +33,36 @@ def _limit(ctx: click.Context, param: click.Parameter, text: str) -> None:
     ctx.with_resource(limited(size_bytes(text)))
 
 
+_wanted: ContextVar[str | None] = ContextVar("_wanted", default=None)
+
+
+@contextmanager
+def _wanting(name: str | None) -> Iterator[None]:
+    """Within this, `read_module` takes the module of this name."""
+    token = _wanted.set(name)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+def _choose(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
+    del param
+    ctx.with_resource(_wanting(name))
+
+
+def reads_modules(command: Command) -> Command:
+    """Adds --module, and what `reads_input` adds, to a command."""
+    return click.option(
+        "--module",
+        default=None,
+        expose_value=False,
+        callback=_choose,
+        metavar="NAME",
+        help="Which module of a folder, an archive or a log: a name or part of one.",
+    )(reads_input(command))
+
+
 def reads_input(command: Command) -> Command:
     """Adds --max-input-size to a command; its readers know of it (hlo/tools/input_size.py)."""
     return click.option(
@@ -46,4 +78,9 @@ def reads_input(command: Command) -> Command:
 
 def read_module(path: str) -> Module:
     """The module in a file, `-` for standard input; raises HloErrors that name the file."""
-    return driver.parse(read_text(path), "<stdin>" if path == "-" else path)
+    return read_program(path).module
+
+
+def read_program(path: str) -> Program:
+    """The same, with what a snapshot has recorded of a run."""
+    return driver.read_program(path, _wanted.get())

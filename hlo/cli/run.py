@@ -11,9 +11,10 @@ from hlo import driver
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SEED, THREADS, TIMEOUT, TOLERANCE
 from hlo.cli.progress import progress_bar
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_program, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
+from hlo.formats.program import Program
 from hlo.ir.module import Module
 from hlo.machine import Machine
 from hlo.tools import arrays, bench, check
@@ -22,6 +23,7 @@ from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
 from hlo.tools.writing import check_writable
 
+RECORDED = "recorded"  # what --compare calls the result that a snapshot holds
 ENGINES = ("compiled", "interpreter")
 PRINTED = ("full", "summary", "hash", "none")
 
@@ -31,7 +33,7 @@ def given_arguments(
 ) -> list[object]:
     """The entry's arguments: from flags, from an npz file, or made up where neither is given."""
     if archive is not None:
-        values = arrays.arguments_from_npz(module, arrays.load_npz(archive))
+        values = arrays.arguments_from_npz(module, arrays.load_arrays(archive))
     elif inputs:
         values = _from_flags(module, inputs)
     else:
@@ -61,7 +63,8 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.command("run")
 @click.argument("file", metavar="FILE")
 @click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=...")
-@click.option("--inputs", "archive", default=None, metavar="FILE.npz", help="Arrays by name.")
+@click.option("--inputs", "archive", default=None, metavar="FILE",
+              help="Arrays by name: npz, npy or safetensors.")  # fmt: skip
 @click.option("--random", "kind", is_flag=False, flag_value="normal", default="normal",
               type=click.Choice(KINDS), help="Made-up inputs (the default: normal).")  # fmt: skip
 @click.option("--seed", default=0, type=SEED, show_default=True)
@@ -71,7 +74,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--print-outputs", "printed", is_flag=False, flag_value="full", default="summary",
               type=click.Choice(PRINTED), show_default=True)  # fmt: skip
 @click.option("--compare", default=None, metavar="WITH",
-              help="interpreter, unoptimized, jax, or FILE.npz of expected outputs.")  # fmt: skip
+              help="interpreter, unoptimized, jax, recorded, or FILE.npz.")  # fmt: skip
 @click.option("--rtol", default=None, type=TOLERANCE, help="Passing relative error, --compare.")
 @click.option("--atol", default=None, type=TOLERANCE, help="Passing absolute error, --compare.")
 @click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps, --compare.")
@@ -87,7 +90,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
 @machine_flags
-@reads_input
+@reads_modules
 def command(
     file: str,
     inputs: tuple[str, ...],
@@ -118,16 +121,19 @@ def command(
         raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
     if outputs:
         check_writable(outputs)
-    module = _read(file, fill, one_device=one_device)
-    values = given_arguments(module, inputs, archive, kind, seed)
+    program = read_program(file)
+    module = _prepared(program.module, fill, one_device=one_device)
+    if program.arguments is not None and not inputs and archive is None:
+        values, compare = _recorded(program, compare)
+    else:
+        values = given_arguments(module, inputs, archive, kind, seed)
     if engine == "interpreter":
         reference = partial(driver.evaluate, module, max_steps=max_steps, timeout=timeout)
         run: check.Run = partial(reference, progress=progress_bar())
     else:
         start = time.perf_counter()
-        compiled = driver.compile(
-            module, passes, mode, threads, cache=not no_cache, machine=machine
-        )
+        asked = (passes, mode, threads, not no_cache)
+        compiled = driver.compile(module, *asked, machine=machine)
         run = compiled if timeout is None else partial(compiled, timeout=timeout)
         if timed:
             say(f"compile {bench.duration(time.perf_counter() - start)}")
@@ -141,15 +147,30 @@ def command(
         write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
     if compare is None:
         return 0
-    limits = {"rtol": rtol, "atol": atol, "ulp": ulp}
-    report = check.compared(module, values, result, compare, rerun=run, **limits)
+    rival, limits = _rival(compare, program), {"rtol": rtol, "atol": atol, "ulp": ulp}
+    report = check.compared(module, values, result, rival, rerun=run, **limits)
     say(report.text)
     return 0 if report.passed else 1
 
 
-def _read(file: str, fill: int | None, *, one_device: bool) -> Module:
+def _recorded(program: Program, compare: str | None) -> tuple[list[object], str | None]:
+    """A snapshot's arguments, and what its result is compared with where nothing else is asked."""
+    say("inputs: as recorded")
+    values = list(program.arguments or ())
+    return values, compare or (RECORDED if program.result is not None else None)
+
+
+def _rival(compare: str, program: Program) -> str | check.Recorded:
+    """What a result is compared with."""
+    if compare != RECORDED:
+        return compare
+    if program.result is None:
+        raise HloError("comparison", "no result is recorded, expected a snapshot with one")
+    return check.Recorded(program.result)
+
+
+def _prepared(module: Module, fill: int | None, *, one_device: bool) -> Module:
     """The module as it runs, verified."""
-    module = read_module(file)
     if one_device:
         module = driver.optimize(module, "sharding-remover")
     if fill is not None:

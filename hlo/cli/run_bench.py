@@ -9,7 +9,7 @@ import click
 from hlo import driver
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SECONDS, SEED, THREADS
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.machine import Machine
 from hlo.tools import arrays, bench
@@ -28,7 +28,7 @@ from hlo.tools.jax_engine import JaxProgram, without_donation
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @machine_flags
-@reads_input
+@reads_modules
 def command(
     files: tuple[str, ...],
     against: str | None,

@@ -8,7 +8,7 @@ import click
 
 from hlo import driver
 from hlo.cli.numbers import THREADS
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.tools.fill import fill_elided
 
@@ -19,7 +19,7 @@ from hlo.tools.fill import fill_elided
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
-@reads_input
+@reads_modules
 def command(file: str, passes: str, mode: str, threads: int | None, as_json: bool) -> int:
     """Peak memory, and a table of buffers with the HLO that made them; nothing is run."""
     module = fill_elided(read_module(file), 0)

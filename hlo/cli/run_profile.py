@@ -6,7 +6,7 @@ import click
 
 from hlo import driver
 from hlo.cli.numbers import SEED, THREADS
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
@@ -18,7 +18,7 @@ from hlo.tools.inputs import KINDS, made_up_inputs
 @click.option("--seed", default=0, type=SEED, show_default=True)
 @click.option("-p", "--passes", default="default", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
-@reads_input
+@reads_modules
 def command(file: str, kind: str, seed: int, passes: str, threads: int | None) -> int:
     """Time per step with made-up inputs, joined to HLO instructions and source lines."""
     module = fill_elided(read_module(file), seed)

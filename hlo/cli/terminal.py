@@ -7,7 +7,9 @@ stdout is data: `write_text` gives it to files and pipes to the byte, and to a t
 from __future__ import annotations
 
 import io
+import os
 import sys
+from collections.abc import Iterable
 
 import click
 
@@ -26,6 +28,22 @@ def say(text: str, *, nl: bool = True) -> None:
 def tell(text: str, *, nl: bool = True) -> None:
     """A table or a line of a report on stdout."""
     click.echo(shown_lines(text), nl=nl)
+
+
+def tell_rows(rows: Iterable[tuple[str, str]], *, coloured: bool) -> None:
+    """Lines on stdout, each with the name of its colour ("" for none)."""
+    for text, colour in rows:
+        line = shown_lines(text)
+        click.echo(click.style(line, fg=colour) if coloured and colour else line, color=coloured)
+
+
+def has_colours(wanted: str) -> bool:
+    """Whether to colour stdout, by a flag's auto, always or never: auto is a terminal, if
+    NO_COLOR does not say otherwise (no-color.org).
+    """
+    if wanted != "auto":
+        return wanted == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def usage_text(error: click.UsageError) -> str:

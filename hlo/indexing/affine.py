@@ -64,7 +64,7 @@ class Opaque(Atom):
         self.inner = inner
 
 
-class Part(Atom):
+class DivMod(Atom):
     """`inner // divisor` (is_quotient) or `inner % divisor`; equal when its parts are."""
 
     __slots__ = ("divisor", "inner", "is_quotient")
@@ -81,7 +81,7 @@ class Part(Atom):
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Part)
+            isinstance(other, DivMod)
             and self.divisor == other.divisor
             and self.is_quotient == other.is_quotient
             and self.inner == other.inner
@@ -214,27 +214,27 @@ class Expr:
     def is_made_of(self, variables: Collection[Atom]) -> bool:
         """Whether it depends on nothing else, not on a value known at run time either."""
         return all(
-            atom.inner.is_made_of(variables) if isinstance(atom, Part) else atom in variables
+            atom.inner.is_made_of(variables) if isinstance(atom, DivMod) else atom in variables
             for atom in self.terms
         )
 
-    def parts(self) -> Iterable[Part]:
+    def parts(self) -> Iterable[DivMod]:
         """Quotients and remainders, innermost first."""
         for atom in self.terms:
-            if isinstance(atom, Part):
+            if isinstance(atom, DivMod):
                 yield from atom.inner.parts()
                 yield atom
 
 
 def _substituted(atom: Atom, values: Mapping[Atom, Expr]) -> Expr:
-    if not isinstance(atom, Part):
+    if not isinstance(atom, DivMod):
         return values.get(atom) or of(atom)
     inner = atom.inner.substituted(values)
     return inner // atom.divisor if atom.is_quotient else inner % atom.divisor
 
 
 def _depends(atom: Atom, variable: Atom) -> bool:
-    if isinstance(atom, Part):
+    if isinstance(atom, DivMod):
         return atom.inner.depends_on(variable)
     if isinstance(atom, Opaque):
         return any(e.depends_on(variable) for e in atom.inner)
@@ -249,7 +249,7 @@ def loop_variables(exprs: Iterable[Expr]) -> set[Variable]:
         for atom in pending.pop().terms:
             if isinstance(atom, Variable):
                 found.add(atom)
-            elif isinstance(atom, Part):
+            elif isinstance(atom, DivMod):
                 pending.append(atom.inner)
             elif isinstance(atom, Opaque):
                 pending += atom.inner
@@ -271,7 +271,8 @@ def stride(position: Expr) -> int | None:
 def rests_on_values(e: Expr) -> bool:
     """Whether a run-time value occurs, also in quotients."""
     return any(
-        isinstance(a, Opaque) or (isinstance(a, Part) and rests_on_values(a.inner)) for a in e.terms
+        isinstance(a, Opaque) or (isinstance(a, DivMod) and rests_on_values(a.inner))
+        for a in e.terms
     )
 
 
@@ -316,16 +317,16 @@ def _quotient(e: Expr, divisor: int) -> Expr:
         unit, multiple, _ = coarse
         return multiple // (divisor // unit)
     for atom, k in e.terms.items():
-        if k == 1 and isinstance(atom, Part) and atom.is_quotient:
+        if k == 1 and isinstance(atom, DivMod) and atom.is_quotient:
             # (x // n + d) // m = (x + n*d) // (n*m)
             whole = atom.inner + (e - of(atom)) * atom.divisor
             return whole // (atom.divisor * divisor)
     if len(e.terms) == 1 and not e.constant:
         (atom,) = e.terms
-        if isinstance(atom, Part) and e.terms[atom] == 1 and atom.divisor % divisor == 0:
+        if isinstance(atom, DivMod) and e.terms[atom] == 1 and atom.divisor % divisor == 0:
             # (x % (d*m)) // d = (x // d) % m
             return (atom.inner // divisor) % (atom.divisor // divisor)
-    return of(Part(e, divisor, is_quotient=True))
+    return of(DivMod(e, divisor, is_quotient=True))
 
 
 def _remainder(e: Expr, divisor: int) -> Expr:
@@ -340,12 +341,12 @@ def _remainder(e: Expr, divisor: int) -> Expr:
         return (multiple % (divisor // unit)) * unit + small
     if len(e.terms) == 1 and not e.constant:
         (atom,) = e.terms
-        if isinstance(atom, Part) and not atom.is_quotient and _is_once(e, atom, divisor):
+        if isinstance(atom, DivMod) and not atom.is_quotient and _is_once(e, atom, divisor):
             return atom.inner % divisor
-    return of(Part(e, divisor, is_quotient=False))
+    return of(DivMod(e, divisor, is_quotient=False))
 
 
-def _is_once(e: Expr, remainder: Part, divisor: int) -> bool:
+def _is_once(e: Expr, remainder: DivMod, divisor: int) -> bool:
     """Whether e is a remainder by a multiple of the divisor."""
     return e.terms[remainder] == 1 and remainder.divisor % divisor == 0
 
@@ -365,7 +366,7 @@ def _recombined(terms: dict[Atom, int], constant: int) -> Expr:
     k*n*((e // n + d) % m) + k*(e % n)  =>  k*((e + n*d) % (n*m))
     """
     for atom, k in terms.items():
-        if isinstance(atom, Part) and not atom.is_quotient:
+        if isinstance(atom, DivMod) and not atom.is_quotient:
             n, quotient = atom.divisor, atom.inner // atom.divisor
             for other, c in terms.items():
                 if c != k * n or other is atom:
@@ -374,7 +375,7 @@ def _recombined(terms: dict[Atom, int], constant: int) -> Expr:
                 if quotient.terms.get(other) == 1 and len(quotient.terms) == 1:
                     return Expr(rest, constant - c * quotient.constant) + atom.inner * k
                 if (
-                    isinstance(other, Part)
+                    isinstance(other, DivMod)
                     and not other.is_quotient
                     and _contains(other.inner, quotient)
                 ):

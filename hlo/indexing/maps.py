@@ -4,7 +4,7 @@
 
 An operand's index is symbolic; a start that is known at run time only comes from `start`, clamped.
 The last case needs no test: where no other holds, its conditions do.
-Formulas: OP_SEMANTICS.md 7 and 8.
+Formulas: docs/semantics.md 7 and 8.
 """
 
 from __future__ import annotations
@@ -182,26 +182,53 @@ def _dynamic_update_slice(instruction: Instruction, index: Index, start: Start) 
 
 def _gather(instruction: Instruction, index: Index, start: Start) -> list[Case]:
     """operand[clamp(p) + w]: p from the start indices at the batch index, w the window's index"""
-    operand, starts = (o.shape for o in instruction.operands)
-    offset_dims = _ints(instruction, "offset_dims")
-    collapsed = _ints(instruction, "collapsed_slice_dims")
-    batching = _ints(instruction, "operand_batching_dims")
-    start_batching = _ints(instruction, "start_indices_batching_dims")
-    vector_dim = int(attribute(instruction, "index_vector_dim"))  # type: ignore[call-overload]  # INT64
-    sizes = _ints(instruction, "slice_sizes")
-    batch = [e for d, e in enumerate(index) if d not in offset_dims]
-    window = iter([index[d] for d in offset_dims])
-    own = [ZERO if d in collapsed or d in batching else next(window) for d in range(operand.rank)]
-    for k, d in enumerate(_ints(instruction, "start_index_map")):
+
+    def clamped(number: int, at: Index, low: int, high: int) -> Expr:
+        return start(number, at, low, max(low, high))
+
+    return [Case(0, _in_windows(instruction, _GATHERED, instruction.shape, 1, index, clamped))]
+
+
+def scattered(scatter: Instruction, index: Index, start: Start) -> Index:
+    """Where in the operands an element of the updates goes: p + w, p from the indices at the batch
+    index, w the window's index. Not clamped: a start beyond the greatest writes nothing.
+    """
+    count = len(scatter.operands) // 2
+    updates = scatter.operands[count + 1].shape
+    return _in_windows(scatter, _SCATTERED, updates, count, index, start)
+
+
+# An array of windows: its dimensions along them, the operand's that they have not, those that are
+# batches', there and in the indices, those that an index counts.
+_GATHERED = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims",
+             "start_indices_batching_dims", "start_index_map")  # fmt: skip
+_SCATTERED = ("update_window_dims", "inserted_window_dims", "input_batching_dims",
+              "scatter_indices_batching_dims", "scatter_dims_to_operand_dims")  # fmt: skip
+
+
+def _in_windows(
+    op: Instruction, names: Sequence[str], windows: Shape, number: int, index: Index, start: Start
+) -> Index:
+    """An index of the first operand for one of an array of its windows, which begin where the
+    operand of that number says.
+    """
+    along, dropped, batching, start_batching, counted = (_ints(op, name) for name in names)
+    vector_dim = int(attribute(op, "index_vector_dim"))  # type: ignore[call-overload]  # INT64
+    dims, starts = op.operands[0].shape.dims, op.operands[number].shape
+    kept = (d for d in range(len(dims)) if d not in dropped and d not in batching)
+    window = dict(zip(kept, along, strict=True))
+    batch = [e for d, e in enumerate(index) if d not in along]
+    own = [index[window[d]] if d in window else ZERO for d in range(len(dims))]
+    for k, d in enumerate(counted):
         where = list(batch)
         if vector_dim < starts.rank:
             where.insert(vector_dim, affine.number(k))
-        size = max(sizes[d], d in collapsed)  # 0 of a collapsed dimension reads one all the same
-        own[d] = own[d] + start(1, tuple(where), 0, max(operand.dims[d] - size, 0))
+        size = windows.dims[window[d]] if d in window else 1
+        own[d] = own[d] + start(number, tuple(where), 0, dims[d] - size)
     for k, d in enumerate(batching):
         position = start_batching[k] - (start_batching[k] > vector_dim)
         own[d] = own[d] + batch[position]
-    return [Case(0, tuple(own))]
+    return tuple(own)
 
 
 def _same(_: Instruction, index: Index, __: Start) -> list[Case]:

@@ -3,7 +3,7 @@
     instruction, operand number --steps--> for each dimension of the operand, what moves it
 
 Whoever plans asks these rather than attributes: which dimension of a result an operand's is, and
-whether it is taken whole or in part, folded, or at a place that is found at run time only.
+whether it is taken whole or in part, reduced, or at a position that is found at run time only.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import lru_cache
 from msgspec import Struct
 
 from hlo.indexing import affine, spaces
-from hlo.indexing.affine import Atom, Expr, Index, Opaque, Part, Variable
-from hlo.indexing.folds import FOLDS, folded, term_extents
-from hlo.indexing.maps import CASES, Case, cases
+from hlo.indexing.affine import Atom, DivMod, Expr, Index, Opaque, Variable
+from hlo.indexing.maps import CASES, Case, cases, scattered
+from hlo.indexing.reductions import REDUCTIONS, term_cases, term_extents
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.table import OPS, Trait, has_trait
@@ -26,14 +26,14 @@ class Step(Struct, frozen=True):
     """What moves an operand's index in one of its dimensions.
 
     dims: of the result's, those that it depends on. is_whole: it is the result's index in the only
-    one of them, which is as long. is_folded: it depends on a term's place. is_placed: on values
+    one of them, which is as long. is_reduced: it depends on a term's position. is_placed: on values
     that are known at run time only. is_partial: only for some indices in these dimensions is an
     element of this operand read.
     """
 
     dims: tuple[int, ...]
     is_whole: bool = False
-    is_folded: bool = False
+    is_reduced: bool = False
     is_placed: bool = False
     is_partial: bool = False
 
@@ -43,6 +43,7 @@ class Step(Struct, frozen=True):
 
 
 Steps = tuple[Step, ...]
+OperandDims = tuple[int | None, ...]  # a dimension of each operand, or for each of an operand's
 
 
 def steps(instruction: Instruction, number: int) -> Steps | None:
@@ -71,6 +72,16 @@ def kept_dims(instruction: Instruction, number: int) -> tuple[int | None, ...]:
     return tuple(s.dims[0] if s.is_whole else None for s in found)
 
 
+def operand_dims(reduction: Instruction) -> tuple[list[OperandDims], list[OperandDims]]:
+    """Which dimension of each operand runs with a dimension of a reduction's result, and with one
+    of its terms' index: for each of these, None where none does.
+    """
+    own, term = _frame(result_dims(reduction)).index, _term(reduction)
+    found = [{e: d for d, e in enumerate(case.index)} for case in term_cases(reduction, own, term)]
+    of_own, of_term = ([tuple([dims.get(e) for dims in found]) for e in i] for i in (own, term))
+    return of_own, of_term
+
+
 def keeps_positions(instruction: Instruction) -> bool:
     """Whether the elements of the only operand stand in the result in their row-major order, all of
     them and nothing else.
@@ -96,16 +107,27 @@ def origin(x: Instruction, index: Index) -> tuple[Instruction, Index]:
 
 
 def start_limits(instruction: Instruction) -> dict[int, int]:
-    """The greatest starts that are not clamped, by the number of the operand that gives them."""
+    """The greatest starts that are as they are, neither clamped nor left out, by the number of the
+    operand that gives them.
+    """
     found: dict[int, int] = {}
 
     def start(number: int, at: Index, low: int, high: int) -> Expr:
         found[number] = min(found.get(number, high), high)
         return _at_run_time(number, at, low, high)
 
-    if instruction.opcode in CASES and _moves_elements(instruction):
+    if instruction.opcode == "scatter":
+        scattered(instruction, _frame(instruction.operands[-1].shape.dims).index, start)
+    elif instruction.opcode in CASES and _moves_elements(instruction):
         cases(instruction, _frame(instruction.shape.dims).index, start)
     return found
+
+
+def written_dims(scatter: Instruction) -> OperandDims:
+    """The updates' dimension that runs along each of the operand's: a window's or a batch's."""
+    frame = _frame(scatter.operands[-1].shape.dims)
+    found = scattered(scatter, frame.index, _at_run_time)
+    return tuple(next((frame.dim_of[a] for a in e.terms if a in frame.dim_of), None) for e in found)
 
 
 def is_at_own_index(instruction: Instruction) -> bool:
@@ -138,7 +160,7 @@ class _Frame(Struct, frozen=True):
 
     dims: tuple[int, ...]
     index: Index
-    places: dict[Atom, int]
+    dim_of: dict[Atom, int]
 
 
 @lru_cache(maxsize=256)
@@ -150,7 +172,7 @@ def _frame(dims: tuple[int, ...]) -> _Frame:
 
 def _all_steps(instruction: Instruction) -> dict[int, Steps]:
     """By number, those of all operands of which it is known what is read."""
-    if instruction.opcode not in CASES and instruction.opcode not in FOLDS:
+    if instruction.opcode not in CASES and instruction.opcode not in REDUCTIONS:
         return {}
     own = OPS[instruction.opcode].attrs if instruction.opcode in OPS else ()
     said = [(k, v) for k, v in instruction.attributes.items() if k in own and k != "to_apply"]
@@ -166,10 +188,10 @@ def _steps_of(
     parameters = tuple([Instruction("", "parameter", operand) for operand in operands])
     instruction = Instruction("", opcode, shape, parameters, dict(said))
     frame = _frame(result_dims(instruction))
-    places, found = frame.places, dict[int, Steps]()
+    dim_of, found = frame.dim_of, dict[int, Steps]()
     for case in _cases(instruction, frame):
         open_ = [c.index for c in case.conditions if not c.always]
-        cut = {places[a] for e in open_ for a in _atoms(e) if a in places}
+        cut = {dim_of[a] for e in open_ for a in _atoms(e) if a in dim_of}
         pairs = zip(case.index, operands[case.operand].dims, strict=True)
         found[case.operand] = tuple([_step(e, n, cut, frame) for e, n in pairs])
     return found
@@ -180,10 +202,15 @@ def _cases(instruction: Instruction, frame: _Frame) -> Sequence[Case]:
         if not _moves_elements(instruction):
             return ()
         return cases(instruction, frame.index, _at_run_time)
-    if instruction.opcode not in FOLDS:
+    if instruction.opcode not in REDUCTIONS:
         return ()
-    terms = (Variable("t", 0, max(n - 1, 0)) for n in term_extents(instruction))
-    return folded(instruction, frame.index, tuple(Expr({t: 1}, 0) for t in terms))
+    return term_cases(instruction, frame.index, _term(instruction))
+
+
+def _term(reduction: Instruction) -> Index:
+    """A term's index, whose dimensions of one element have variables, too."""
+    terms = (Variable("t", 0, max(n - 1, 0)) for n in term_extents(reduction))
+    return tuple(Expr({t: 1}, 0) for t in terms)
 
 
 def _moves_elements(instruction: Instruction) -> bool:
@@ -199,18 +226,18 @@ def _at_run_time(_: int, at: Index, low: int, high: int) -> Expr:
 
 def _step(e: Expr, size: int, cut: Set[int], frame: _Frame) -> Step:
     """cut: the result's dimensions in which an operand is read for some indices only."""
-    places = frame.places
+    dim_of = frame.dim_of
     if len(e.terms) == 1:
         (atom,) = e.terms
-        if atom in places:
-            d = places[atom]
+        if atom in dim_of:
+            d = dim_of[atom]
             is_own = d not in cut and frame.dims[d] == size and e == frame.index[d]
             return Step((d,), is_whole=is_own, is_partial=d in cut)
     met = _atoms(e)
-    dims = tuple(sorted(places[a] for a in met if a in places))
+    dims = tuple(sorted(dim_of[a] for a in met if a in dim_of))
     return Step(
         dims,
-        is_folded=any(isinstance(a, Variable) and a not in places for a in met),
+        is_reduced=any(isinstance(a, Variable) and a not in dim_of for a in met),
         is_placed=any(isinstance(a, Opaque) for a in met),
         is_partial=any(d in cut for d in dims),
     )
@@ -220,7 +247,7 @@ def _atoms(e: Expr) -> set[Atom]:
     """What an index depends on, also in quotients, and where run-time values stand."""
     found: set[Atom] = set()
     for atom in e.terms:
-        if isinstance(atom, Part):
+        if isinstance(atom, DivMod):
             found |= _atoms(atom.inner)
         else:
             found.add(atom)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import gcd
 
 from hlo.indexing import affine
-from hlo.indexing.affine import Expr, Index, Part, Variable
+from hlo.indexing.affine import DivMod, Expr, Index, Variable
 
 Extents = tuple[int, ...]
 
@@ -60,7 +60,7 @@ def _split(met: list[Expr], variables: list[Variable], extents: Extents) -> Exte
     return None
 
 
-def _divisor(part: Part, v: Variable) -> int:
+def _divisor(part: DivMod, v: Variable) -> int:
     """The extent that an inner factor of v needs for the part to fall away; 1 if there is none."""
     coefficient = part.inner.terms.get(v)
     if coefficient is None:

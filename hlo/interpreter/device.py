@@ -19,6 +19,7 @@ from hlo.runtime.stops import Deadline
 Infeed = Iterable[object] | Callable[[int, Shape], object]
 Progress = Callable[[int, int], None]  # steps of the entry done, and all of them
 Outfeed = list[object] | Callable[[int, object], None]
+Watch = Callable[[Instruction, object], object]  # its value just had: the one to go on with
 
 
 class HostChannel(Struct, frozen=True):
@@ -39,6 +40,7 @@ class Surroundings(Struct):
     infeed: Infeed = ()
     outfeed: Outfeed = field(default_factory=list)
     progress: Progress | None = None
+    watch: Watch | None = None
     channels: Mapping[object, HostChannel] = field(default_factory=dict)
     rendezvous: Rendezvous = field(default_factory=lambda: Rendezvous(1))
 

@@ -18,6 +18,7 @@ from hlo.interpreter.device import (
     Outfeed,
     Progress,
     Surroundings,
+    Watch,
     fresh,
 )
 from hlo.interpreter.frames import room_for
@@ -29,7 +30,7 @@ from hlo.runtime.arguments import checked_arguments
 from hlo.runtime.stops import Deadline
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913  # the public name's form is fixed
     module: Module,
     *arguments: object,
     max_steps: int | None = None,
@@ -39,12 +40,14 @@ def evaluate(
     outfeed: Outfeed | None = None,
     channels: Mapping[object, HostChannel] | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> object:
     """The entry's result on one device: an array or nested tuples, aliasing nothing.
 
     max_steps limits the iterations of all loops together; timeout: seconds, looked at between
     instructions; seed starts `rng`; progress hears of the
-    entry's steps, done and total. Raises HloError: `arguments`, `elided-constant`, `max-steps`,
+    entry's steps, done and total; watch of every value, those of parameters at each call, and
+    gives the one to go on with. Raises HloError: `arguments`, `elided-constant`, `max-steps`,
     `timeout`, `unsupported`.
     """
     surroundings = Surroundings(
@@ -55,6 +58,7 @@ def evaluate(
         outfeed=[] if outfeed is None else outfeed,
         channels=channels or {},
         progress=progress,
+        watch=watch,
     )
     return _on_device(module, arguments, Device(surroundings))
 

@@ -1,8 +1,8 @@
 """Run: one execution of a module on one device, and Called, a computation that ops can call.
 
-    computation --plan--> steps --run--> value of the root
+    computation --sequence--> steps --run--> value of the root
 
-A value with dynamic dimensions `<=n` is an array cut to its run-time sizes. A plan keeps each
+A value with dynamic dimensions `<=n` is an array cut to its run-time sizes. A sequence keeps each
 value in a numbered slot and frees it after its last use.
 """
 
@@ -38,7 +38,7 @@ class Step(Struct):
     dead: tuple[int, ...]
 
 
-class Plan(Struct):
+class StepSequence(Struct):
     """The steps of a computation: `inputs` are the slots of its parameters by number.
 
     `closed` steps need no parameter: they run at the first call, which leaves `start`, the slots
@@ -50,6 +50,7 @@ class Plan(Struct):
     inputs: tuple[int | None, ...]
     root: int
     start: list[object]
+    parameters: tuple[tuple[Instruction, int], ...]
 
 
 class Called:
@@ -81,39 +82,43 @@ class Called:
 
 
 class Run:
-    """Plans and the state of one execution."""
+    """Sequences of steps and the state of one execution."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._plans: dict[Computation, Plan] = {}
+        self._sequences: dict[Computation, StepSequence] = {}
         self._depth = 0
 
     def call(self, computation: Computation, values: tuple[object, ...]) -> object:
         """The computation's result for the given arguments."""
-        plan = self._plans.get(computation)
-        if plan is None:
-            plan = self._plans[computation] = self._planned(computation)
+        sequence = self._sequences.get(computation)
+        if sequence is None:
+            sequence = self._sequences[computation] = self._planned(computation)
         if self._depth >= DEEPEST_CALL:
             message = f"{computation.name} is called {self._depth} calls deep"
             raise HloError("limit", f"{message}, expected at most {DEEPEST_CALL}")
         self._depth += 1
         try:
-            return self._evaluated(plan, values)
+            return self._evaluated(sequence, values)
         finally:
             self._depth -= 1
 
-    def _evaluated(self, plan: Plan, values: tuple[object, ...]) -> object:
+    def _evaluated(self, sequence: StepSequence, values: tuple[object, ...]) -> object:
         """The root's value for one call."""
-        if plan.closed:
-            self._perform(plan.closed, plan.start)
-            plan.closed = []
-        slots = plan.start.copy()
-        for slot, value in zip(plan.inputs, values, strict=True):
+        if sequence.closed:
+            self._perform(sequence.closed, sequence.start)
+            sequence.closed = []
+        slots = sequence.start.copy()
+        for slot, value in zip(sequence.inputs, values, strict=True):
             if slot is not None:
                 slots[slot] = value
         progress = self.device.surroundings.progress if self._depth == 1 else None
-        self._perform(plan.steps, slots, progress)
-        return slots[plan.root]
+        watch = self.device.surroundings.watch
+        if watch is not None:
+            for parameter, slot in sequence.parameters:
+                slots[slot] = watch(parameter, slots[slot])
+        self._perform(sequence.steps, slots, progress)
+        return slots[sequence.root]
 
     def _perform(
         self, steps: list[Step], slots: list[object], progress: Progress | None = None
@@ -121,6 +126,7 @@ class Run:
         """Runs steps on slots. Hot: about 1 us a step beside the op itself."""
         device = self.device
         deadline = device.surroundings.deadline
+        watch = device.surroundings.watch
         for done, step in enumerate(steps):
             if deadline is not None:
                 deadline.check()
@@ -135,11 +141,13 @@ class Run:
                 raise out_of_memory(step.instruction) from None
             if isinstance(value, np.generic):
                 value = np.asarray(value)
+            if watch is not None:
+                value = watch(step.instruction, value)
             slots[step.slot] = value
             for slot in step.dead:
                 slots[slot] = None
 
-    def _planned(self, computation: Computation) -> Plan:
+    def _planned(self, computation: Computation) -> StepSequence:
         order = needed(computation)
         kept = closed_instructions(computation, order)
         slot_of = {instruction: i for i, instruction in enumerate(order)}
@@ -162,25 +170,17 @@ class Run:
             (closed if instruction in kept else steps).append(step)
         inputs = tuple(slot_of.get(p) for p in computation.parameters)
         start: list[object] = [None] * len(order)
-        return Plan(closed, steps, inputs, slot_of[computation.root], start)
+        parameters = tuple((p, slot_of[p]) for p in computation.parameters if p in slot_of)
+        return StepSequence(closed, steps, inputs, slot_of[computation.root], start, parameters)
 
     def _keywords(self, instruction: Instruction) -> dict[str, object]:
         """The attributes for `evaluate`, computations as callables, and what the row asks for."""
         if instruction.opcode == "constant":
             return {}
-        keywords = {
-            name: self._callable(value) for name, value in evaluation_keywords(instruction).items()
-        }
+        keywords = evaluation_keywords(instruction, lambda callee: Called(callee, self))
         if OPS[instruction.opcode].takes_context:
             keywords["context"] = self.device
         return keywords
-
-    def _callable(self, value: object) -> object:
-        if isinstance(value, Computation):
-            return Called(value, self)
-        if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-            return tuple(Called(c, self) for c in value)
-        return value
 
 
 def needed(computation: Computation) -> list[Instruction]:

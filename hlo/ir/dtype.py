@@ -1,6 +1,9 @@
 """Element types, one frozen row each, interned: compare them with `is`.
 
-Sources: shared/OP_SEMANTICS.md section 1; the OCP 8-bit and MX float specifications.
+A row says all that is known of a type: reader, printer, reference and code ask it, and ask its
+format for what a float can hold. Arrays of a type that NumPy has no items of do not exist.
+
+Sources: docs/semantics.md 1; the OCP 8-bit and MX float specifications.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class FloatFormat(Struct, frozen=True):
 
     nan: "ieee" (exponent all ones, mantissa non-zero), "ones" (all exponent and mantissa bits one),
     "negative-zero" (the code 100...0, the fnuz types) or "none".
+    has_sign: a format without one is a scale: powers of two, of which code 0 is the least.
     """
 
     exponent: int
@@ -42,13 +46,17 @@ class FloatFormat(Struct, frozen=True):
 
 
 class DType(Struct, frozen=True, eq=False):
-    """One element type. `bits` is the logical width; arrays hold `numpy` items, one per element."""
+    """One element type. `bits` is the logical width; arrays hold `numpy` items, one per element.
+
+    part: of a complex type, the type of its real and its imaginary part.
+    """
 
     name: str
     kind: Kind
     bits: int
     numpy: np.dtype | None = None
     float_format: FloatFormat | None = None
+    part: DType | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -98,7 +106,18 @@ class DType(Struct, frozen=True, eq=False):
     @property
     def component(self) -> DType:
         """The type of a complex type's parts; the type itself otherwise."""
-        return _PARTS.get(self.name, self) if self.kind is Kind.COMPLEX else self
+        return self.part or self
+
+    @property
+    def is_scale(self) -> bool:
+        """Whether its values are powers of two alone, without zero and without negative ones."""
+        return self.float_format is not None and not self.float_format.has_sign
+
+    @property
+    def least_power(self) -> float:
+        """The least value of a scale."""
+        assert self.float_format is not None, f"{self.name} is a scale"
+        return 2.0**-self.float_format.bias
 
     @property
     def item_bytes(self) -> int:
@@ -114,8 +133,9 @@ class DType(Struct, frozen=True, eq=False):
         return 0, (1 << self.bits) - 1
 
 
-def _float(name: str, numpy: type, fmt: FloatFormat, bits: int) -> DType:
-    return DType(name, Kind.FLOAT, bits, np.dtype(numpy), fmt)
+def _float(name: str, numpy: type, form: FloatFormat) -> DType:
+    bits = form.has_sign + form.exponent + form.mantissa
+    return DType(name, Kind.FLOAT, bits, np.dtype(numpy), form)
 
 
 PRED = DType("pred", Kind.PRED, 8, np.dtype(np.bool_))
@@ -133,42 +153,40 @@ U8 = DType("u8", Kind.UNSIGNED, 8, np.dtype(np.uint8))
 U16 = DType("u16", Kind.UNSIGNED, 16, np.dtype(np.uint16))
 U32 = DType("u32", Kind.UNSIGNED, 32, np.dtype(np.uint32))
 U64 = DType("u64", Kind.UNSIGNED, 64, np.dtype(np.uint64))
-F4E2M1FN = _float("f4e2m1fn", ml_dtypes.float4_e2m1fn, FloatFormat(2, 1, 1, False, "none"), 4)
-F6E2M3FN = _float("f6e2m3fn", ml_dtypes.float6_e2m3fn, FloatFormat(2, 3, 1, False, "none"), 6)
-F6E3M2FN = _float("f6e3m2fn", ml_dtypes.float6_e3m2fn, FloatFormat(3, 2, 3, False, "none"), 6)
+F4E2M1FN = _float("f4e2m1fn", ml_dtypes.float4_e2m1fn, FloatFormat(2, 1, 1, False, "none"))
+F6E2M3FN = _float("f6e2m3fn", ml_dtypes.float6_e2m3fn, FloatFormat(2, 3, 1, False, "none"))
+F6E3M2FN = _float("f6e3m2fn", ml_dtypes.float6_e3m2fn, FloatFormat(3, 2, 3, False, "none"))
 F8E8M0FNU = _float(
-    "f8e8m0fnu", ml_dtypes.float8_e8m0fnu, FloatFormat(8, 0, 127, False, "ones", False), 8
+    "f8e8m0fnu", ml_dtypes.float8_e8m0fnu, FloatFormat(8, 0, 127, False, "ones", False)
 )
-F8E3M4 = _float("f8e3m4", ml_dtypes.float8_e3m4, FloatFormat(3, 4, 3, True, "ieee"), 8)
-F8E4M3 = _float("f8e4m3", ml_dtypes.float8_e4m3, FloatFormat(4, 3, 7, True, "ieee"), 8)
-F8E4M3FN = _float("f8e4m3fn", ml_dtypes.float8_e4m3fn, FloatFormat(4, 3, 7, False, "ones"), 8)
+F8E3M4 = _float("f8e3m4", ml_dtypes.float8_e3m4, FloatFormat(3, 4, 3, True, "ieee"))
+F8E4M3 = _float("f8e4m3", ml_dtypes.float8_e4m3, FloatFormat(4, 3, 7, True, "ieee"))
+F8E4M3FN = _float("f8e4m3fn", ml_dtypes.float8_e4m3fn, FloatFormat(4, 3, 7, False, "ones"))
 F8E4M3FNUZ = _float(
-    "f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz, FloatFormat(4, 3, 8, False, "negative-zero"), 8
+    "f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz, FloatFormat(4, 3, 8, False, "negative-zero")
 )
 F8E4M3B11FNUZ = _float(
-    "f8e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz, FloatFormat(4, 3, 11, False, "negative-zero"), 8
+    "f8e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz, FloatFormat(4, 3, 11, False, "negative-zero")
 )
-F8E5M2 = _float("f8e5m2", ml_dtypes.float8_e5m2, FloatFormat(5, 2, 15, True, "ieee"), 8)
+F8E5M2 = _float("f8e5m2", ml_dtypes.float8_e5m2, FloatFormat(5, 2, 15, True, "ieee"))
 F8E5M2FNUZ = _float(
-    "f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz, FloatFormat(5, 2, 16, False, "negative-zero"), 8
+    "f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz, FloatFormat(5, 2, 16, False, "negative-zero")
 )
-BF16 = _float("bf16", ml_dtypes.bfloat16, FloatFormat(8, 7, 127, True, "ieee"), 16)
-F16 = _float("f16", np.float16, FloatFormat(5, 10, 15, True, "ieee"), 16)
-F32 = _float("f32", np.float32, FloatFormat(8, 23, 127, True, "ieee"), 32)
-F64 = _float("f64", np.float64, FloatFormat(11, 52, 1023, True, "ieee"), 64)
-C64 = DType("c64", Kind.COMPLEX, 64, np.dtype(np.complex64))
-C128 = DType("c128", Kind.COMPLEX, 128, np.dtype(np.complex128))
-_PARTS = {"c64": F32, "c128": F64}
+BF16 = _float("bf16", ml_dtypes.bfloat16, FloatFormat(8, 7, 127, True, "ieee"))
+F16 = _float("f16", np.float16, FloatFormat(5, 10, 15, True, "ieee"))
+F32 = _float("f32", np.float32, FloatFormat(8, 23, 127, True, "ieee"))
+F64 = _float("f64", np.float64, FloatFormat(11, 52, 1023, True, "ieee"))
+C64 = DType("c64", Kind.COMPLEX, 64, np.dtype(np.complex64), part=F32)
+C128 = DType("c128", Kind.COMPLEX, 128, np.dtype(np.complex128), part=F64)
 TOKEN = DType("token", Kind.TOKEN, 0)
 OPAQUE = DType("opaque", Kind.OPAQUE, 0)
 TUPLE = DType("tuple", Kind.TUPLE, 0)
 BUFFER = DType("buffer", Kind.BUFFER, 0)
 
-ARRAY_TYPES: tuple[DType, ...] = (
-    PRED, S1, S2, S4, S8, S16, S32, S64, U1, U2, U4, U8, U16, U32, U64,
-    F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E8M0FNU, F8E3M4, F8E4M3, F8E4M3FN, F8E4M3FNUZ, F8E4M3B11FNUZ,
-    F8E5M2, F8E5M2FNUZ, BF16, F16, F32, F64, C64, C128,
-)  # fmt: skip
+# The rows of this file, in their order.
+ARRAY_TYPES: tuple[DType, ...] = tuple(
+    row for row in list(globals().values()) if isinstance(row, DType) and row.is_array
+)
 DTYPES: dict[str, DType] = {
     t.name: t for t in (*ARRAY_TYPES, TOKEN, OPAQUE)
 }  # the names that text may use

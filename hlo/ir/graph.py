@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hlo.ir.computation import Computation
-from hlo.ir.instruction import CALLING_ATTRIBUTES, Attributes, Instruction, may_call
+from hlo.ir.instruction import Attributes, Instruction, calling_keys, may_call
 from hlo.ir.module import Module
 
 
@@ -17,7 +17,7 @@ def control_predecessors(instruction: Instruction) -> tuple[Instruction, ...]:
 
 
 def post_order(computation: Computation) -> tuple[Instruction, ...]:
-    """Operands before users, as XLA orders and prints them (HLO_TEXT.md 8.5). O(edges)."""
+    """Operands before users, as XLA orders and prints them (docs/text.md 8.5). O(edges)."""
     return computation.fact(_post_order)
 
 
@@ -166,8 +166,8 @@ def clone_instruction(
 def redirect_calls(attributes: Attributes, callees: dict[Computation, Computation]) -> Attributes:
     """The attributes with every called computation replaced as `callees` says."""
     changed: dict[str, object] = {}
-    for key in CALLING_ATTRIBUTES:
-        value = attributes.get(key)
+    for key in calling_keys(attributes):
+        value = attributes[key]
         if isinstance(value, tuple):
             changed[key] = tuple(callees.get(c, c) for c in value)
         elif isinstance(value, Computation) and value in callees:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ Attributes = Mapping[str, object]
 NO_ATTRIBUTES: Attributes = MappingProxyType({})
 
 # Attributes whose value is a computation, or a tuple of them, in the order in which XLA lists an
-# instruction's called computations (a while's body before its condition: HLO_TEXT.md 8.5).
+# instruction's called computations (a while's body before its condition: docs/text.md 8.5).
 CALLING_ATTRIBUTES = (
     "body",
     "condition",
@@ -30,6 +30,12 @@ CALLING_ATTRIBUTES = (
     "called_computations",
 )
 _CALLING = frozenset(CALLING_ATTRIBUTES)
+
+
+def calling_keys(attributes: Attributes) -> Sequence[str]:
+    """Those of the attributes' names that name computations, in XLA's order."""
+    found = _CALLING.intersection(attributes)
+    return [key for key in CALLING_ATTRIBUTES if key in found] if len(found) > 1 else tuple(found)
 
 
 def may_call(instruction: Instruction) -> bool:
@@ -92,18 +98,12 @@ class Instruction:
     def is_root(self) -> bool:
         return self.computation is not None and self.computation.root is self
 
-    def called_computations(self) -> Iterator[Computation]:
+    def called_computations(self) -> list[Computation]:
         """Computations that it calls, in XLA's order, repeats kept."""
-        attributes = self.attributes
-        if not attributes or _CALLING.isdisjoint(attributes):
-            return iter(())
-        return _called(attributes)
-
-
-def _called(attributes: Attributes) -> Iterator[Computation]:
-    for key in CALLING_ATTRIBUTES:
-        value = attributes.get(key)
-        if isinstance(value, tuple):
-            yield from value
-        elif value is not None:
-            yield value  # type: ignore[misc]  # the keys above hold computations only
+        found: list[Computation] = []
+        if not self.attributes:
+            return found
+        for key in calling_keys(self.attributes):
+            value = self.attributes[key]
+            found += value if isinstance(value, tuple) else (value,)
+        return found

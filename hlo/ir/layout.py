@@ -21,7 +21,7 @@ class SplitConfig(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """minor_to_major[0] is the fastest-varying logical dimension. Text: HLO_TEXT.md 3.3.
+    """minor_to_major[0] is the fastest-varying logical dimension. Text: docs/text.md 3.3.
 
     index_type and pointer_type hold a DType, or None where text has no such property.
     """

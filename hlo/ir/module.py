@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Module:
     """A whole program.
 
-    computations: module order, callees before callers (HLO_TEXT.md 8.5 "M order").
+    computations: module order, callees before callers (docs/text.md 8.5 "M order").
     attributes: the header's attributes by HLO's name (is_scheduled, input_output_alias,
     entry_computation_layout, replica_count, ...), only those given.
     stack_frames: the tables that metadata's stack_frame_id points into, or None.
@@ -39,7 +39,8 @@ class Module:
     @property
     def has_dynamic_sizes(self) -> bool:
         """Whether any value has a dimension that is known at run time only."""
-        return any(i.shape.is_dynamic for c in self.computations for i in c.instructions)
+        shapes = (i.shape for c in self.computations for i in c.instructions)
+        return any(True in s.dynamic or (s.elements and s.is_dynamic) for s in shapes)
 
     def __repr__(self) -> str:
         return f"<module {self.name}, {len(self.computations)} computations>"

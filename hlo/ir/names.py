@@ -1,6 +1,6 @@
 """Names of instructions and computations: which are legal, and how a module's are made unique.
 
-Source: XLA's name_uniquer.cc, as measured in HLO_TEXT.md 8.6.
+Source: XLA's name_uniquer.cc, as measured in docs/text.md 8.6.
 """
 
 from __future__ import annotations

@@ -81,17 +81,17 @@ def _replaced(operands: Operands, old: Instruction, new: Instruction) -> Operand
 def _all_replaced(operands: Operands, replaced: list[tuple[Instruction, Instruction]]) -> Operands:
     """The same for many: each operand's places go to what replaces it. O(n log n): the shorter
     list of places is added to the longer one."""
-    places: dict[Instruction, list[int]] = {}
+    positions: dict[Instruction, list[int]] = {}
     for at, operand in enumerate(operands):
-        places.setdefault(operand, []).append(at)
+        positions.setdefault(operand, []).append(at)
     for old, new in replaced:
-        short, long = places.pop(old, []), places.get(new, [])
+        short, long = positions.pop(old, []), positions.get(new, [])
         if len(short) > len(long):
             short, long = long, short
         long += short
-        places[new] = long
+        positions[new] = long
     found = list(operands)
-    for operand, at_all in places.items():
+    for operand, at_all in positions.items():
         for at in at_all:
             found[at] = operand
     return tuple(found)

@@ -97,7 +97,9 @@ class Shape(Struct, frozen=True):
     @property
     def is_dynamic(self) -> bool:
         """Whether any array in it has a dynamic dimension."""
-        return True in self.dynamic or any(e.is_dynamic for e in self.elements)
+        if self.elements:
+            return any(e.is_dynamic for e in self.elements)
+        return True in self.dynamic
 
     @property
     def size(self) -> int:
@@ -164,7 +166,7 @@ _OPAQUE = Shape(dt.OPAQUE)
 
 
 def compatible(a: Shape, b: Shape) -> bool:
-    """Same tuple structure, element types and sizes; layouts and dynamism ignored (HLO_TEXT.md
+    """Same tuple structure, element types and sizes; layouts and dynamism ignored (docs/text.md
     3.5).
     """
     if a is b:
@@ -175,7 +177,7 @@ def compatible(a: Shape, b: Shape) -> bool:
 
 
 def shape_text(shape: Shape, *, layout: bool = True) -> str:
-    """XLA's text of a shape (HLO_TEXT.md 3.4): `f32[2,<=3]{1,0}`, `(a, b)` with `/*index=5*/`."""
+    """XLA's text of a shape (docs/text.md 3.4): `f32[2,<=3]{1,0}`, `(a, b)` with `/*index=5*/`."""
     if shape.is_tuple:
         return f"({join_indexed([shape_text(e, layout=layout) for e in shape.elements])})"
     if shape.dtype is dt.BUFFER:
@@ -235,7 +237,7 @@ def _layout_properties(layout: Layout) -> Iterator[str]:
 
 
 def _index_type_text(dtype: DType) -> str:
-    # XLA's lower-case name of a type that is no integer is "invalid" (HLO_TEXT.md 3.3).
+    # XLA's lower-case name of a type that is no integer is "invalid" (docs/text.md 3.3).
     return dtype.name if dtype.is_integral else "invalid"
 
 

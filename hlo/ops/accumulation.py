@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hlo.ops.applying import applied
+from hlo.ops.axis_reductions import ARITHMETIC, combined, narrowed, operations, widened
 from hlo.ops.callee import Callee
-from hlo.ops.folding import ARITHMETIC, combined, narrowed, operations, widened
 from hlo.ops.numerics.representation import Array, dtype_of
 
 
@@ -37,7 +37,7 @@ def _has_ufunc(operation: str, result: Array) -> bool:
 
 
 def _summed_at(operation: str, result: Array, targets: Array, updates: Array) -> Array:
-    """All updates of an element folded with it at once: sorted by element, one run each."""
+    """All updates of an element reduced with it at once: sorted by element, one run each."""
     flat = np.array(result).reshape(-1)
     if not len(targets):
         return flat.reshape(result.shape)

@@ -2,13 +2,13 @@
 
 Rank order is the order inside the written group. `-start` does the work, `-done` hands it on.
 What depends on the numbers of replicas and partitions is checked in hlo/verifier/collectives.py.
-Source: shared/OP_SEMANTICS_CONTROL.md section 2.
+Source: docs/control.md 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, Generic
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import ProgramShape, Shape, compatible
 from hlo.ops.applying import applied
+from hlo.ops.attributes import Attributes, F
+from hlo.ops.axis_reductions import combined, operations
 from hlo.ops.callee import Callee
 from hlo.ops.collective_shapes import (
     bare_shape,
@@ -32,20 +34,36 @@ from hlo.ops.collective_shapes import (
 from hlo.ops.constraints import check_count, check_dimension, check_operand_count, operand
 from hlo.ops.context import Context
 from hlo.ops.device_groups import check_member, group_mode, own_group
-from hlo.ops.folding import combined, operations
 from hlo.ops.numerics.representation import dtype_of, rounded, widen, wrapped
 from hlo.ops.shape_rules import Ints, check_arrays, text
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import Op, Trait
 
 Array = np.ndarray
 
-CHANNEL = {"channel_id": Attr(INT64, None, "given")}
-GROUPS = {**CHANNEL, "replica_groups": Attr(REPLICA_GROUPS, ListGroups(), "always")}
-LAYOUT = {"constrain_layout": Attr(BOOL, False)}
-GLOBAL_IDS = {"use_global_device_ids": Attr(BOOL, False)}
-MODE = {"mode": Attr(COLLECTIVE_MODE, None, "never")}
-DIMENSIONS = {"dimensions": Attr(INTS)}
-TO_APPLY = {"to_apply": Attr(COMPUTATION)}
+
+class ChannelAttributes(Attributes, frozen=True):
+    """Of all collectives."""
+
+    channel_id: Annotated[int | None, INT64, "given"] = None
+
+
+class GroupAttributes(ChannelAttributes, frozen=True):
+    """Of those whose members are written as groups."""
+
+    replica_groups: Annotated[ReplicaGroups, REPLICA_GROUPS, "always"] = ListGroups()
+
+
+class LaidOutAttributes(GroupAttributes, frozen=True):
+    """Of those that may fix the layout of their operands."""
+
+    constrain_layout: Annotated[bool, BOOL] = False
+
+
+class AllGatherAttributes(LaidOutAttributes, frozen=True, kw_only=True):
+    """Of all-gather and its start."""
+
+    dimensions: Annotated[Ints, INTS]
+    use_global_device_ids: Annotated[bool, BOOL] = False
 
 
 class AllGather(Op):
@@ -56,39 +74,22 @@ class AllGather(Op):
     """
 
     opcode = "all-gather"
-    attrs: ClassVar = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
+    record = AllGatherAttributes
     inferable = False
     traits = Trait.COLLECTIVE
     takes_shape = True
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        dimensions: Ints,
-        use_global_device_ids: bool,
-        shape: Shape,
-    ) -> Shape:
-        return gathered_shape(xs, dimensions, shape)
+    def infer(*xs: Shape, attrs: AllGatherAttributes, shape: Shape) -> Shape:
+        return gathered_shape(xs, attrs.dimensions, shape)
 
     @staticmethod
-    def evaluate(
-        *xs: Array,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        dimensions: Ints,
-        use_global_device_ids: bool,
-        shape: Shape,
-        context: Context,
-    ) -> object:
-        mode = group_mode(channel_id, use_global_device_ids)
-        group = check_member(own_group(mode, replica_groups.groups(), context), context)
+    def evaluate(*xs: Array, attrs: AllGatherAttributes, shape: Shape, context: Context) -> object:
+        mode = group_mode(attrs.channel_id, attrs.use_global_device_ids)
+        group = check_member(own_group(mode, attrs.replica_groups.groups(), context), context)
         every = context.exchange(group, xs)
-        gathered = [np.concatenate(column, dimensions[0]) for column in _columns(every)]
+        gathered = [np.concatenate(column, attrs.dimensions[0]) for column in _columns(every)]
         _check_group_fits(gathered, shape, len(group))
         return _bare(gathered)
 
@@ -100,7 +101,7 @@ class AllGatherStart(Op):
     """
 
     opcode = "all-gather-start"
-    attrs: ClassVar = {**GROUPS, **LAYOUT, **DIMENSIONS, **GLOBAL_IDS}
+    record = AllGatherAttributes
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
     done = "all-gather-done"
@@ -108,22 +109,16 @@ class AllGatherStart(Op):
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        dimensions: Ints,
-        use_global_device_ids: bool,
-        shape: Shape,
-    ) -> Shape:
+    def infer(*xs: Shape, attrs: AllGatherAttributes, shape: Shape) -> Shape:
         if len(shape.elements) != 2:
             raise Violation("shape-mismatch", "result", text(shape), "(operands, results)", "C4")
-        return Shape.tuple((bare_shape(xs), gathered_shape(xs, dimensions, shape.elements[1])))
+        return Shape.tuple(
+            (bare_shape(xs), gathered_shape(xs, attrs.dimensions, shape.elements[1]))
+        )
 
     @staticmethod
-    def evaluate(*xs: Array, shape: Shape, **attributes: object) -> object:
-        gathered = AllGather.evaluate(*xs, shape=shape.elements[1], **attributes)  # type: ignore[arg-type]  # all-gather's own
+    def evaluate(*xs: Array, attrs: AllGatherAttributes, shape: Shape, context: Context) -> object:
+        gathered = AllGather.evaluate(*xs, attrs=attrs, shape=shape.elements[1], context=context)
         return _bare(xs), gathered
 
 
@@ -147,63 +142,50 @@ class AllGatherDone(Op):
         return x[1]
 
 
+class ReducingAttributes(LaidOutAttributes, frozen=True):
+    """Of collectives that reduce."""
+
+    use_global_device_ids: Annotated[bool, BOOL] = False
+    mode: Annotated[str | None, COLLECTIVE_MODE, "never"] = None
+
+
+class AllReduceAttributes(ReducingAttributes, Generic[F], frozen=True, kw_only=True):
+    """Of all-reduce and its start."""
+
+    to_apply: Annotated[F, COMPUTATION]
+
+
 class AllReduce(Op):
-    """Each operand folded over the group by f, in rank order, with equal bits on all devices.
+    """Each operand reduced over the group by f, in rank order, with equal bits on all devices.
 
     C1: at least one operand, all arrays. C2: f takes two scalars of the operands' element type and
-    returns one. Sums begin with 0; narrow floats are folded in f32 and rounded once.
+    returns one. Sums begin with 0; narrow floats are reduced in f32 and rounded once.
     """
 
     opcode = "all-reduce"
-    attrs: ClassVar = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **TO_APPLY}
+    record = AllReduceAttributes
     inferable = False
     traits = Trait.COLLECTIVE | Trait.APPLIES
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        use_global_device_ids: bool,
-        mode: str | None,
-        to_apply: ProgramShape,
-    ) -> Shape:
+    def infer(*xs: Shape, attrs: AllReduceAttributes[ProgramShape]) -> Shape:
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C1")
         return bare_shape(xs)
 
     @staticmethod
-    def check(
-        *xs: Shape,
-        shape: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        use_global_device_ids: bool,
-        mode: str | None,
-        to_apply: ProgramShape,
-    ) -> None:
-        check_reduction(xs, to_apply)
+    def check(*xs: Shape, attrs: AllReduceAttributes[ProgramShape], shape: Shape) -> None:
+        check_reduction(xs, attrs.to_apply)
 
     @staticmethod
-    def evaluate(
-        *xs: Array,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        use_global_device_ids: bool,
-        mode: str | None,
-        to_apply: Callee,
-        context: Context,
-    ) -> object:
+    def evaluate(*xs: Array, attrs: AllReduceAttributes[Callee], context: Context) -> object:
         if context.replicas * context.partitions == 1:
             return _bare(xs)  # whatever the groups: XLA takes out all-reduces of one device
-        grouping = group_mode(channel_id, use_global_device_ids)
-        group = check_member(own_group(grouping, replica_groups.groups(), context), context)
+        grouping = group_mode(attrs.channel_id, attrs.use_global_device_ids)
+        group = check_member(own_group(grouping, attrs.replica_groups.groups(), context), context)
         every = context.exchange(group, xs)
-        return _bare([_reduced(to_apply, column) for column in _columns(every)])
+        return _bare([_reduced(attrs.to_apply, column) for column in _columns(every)])
 
 
 class AllReduceStart(Op):
@@ -213,7 +195,7 @@ class AllReduceStart(Op):
     """
 
     opcode = "all-reduce-start"
-    attrs: ClassVar = AllReduce.attrs
+    record = AllReduceAttributes
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT | Trait.APPLIES
     done = "all-reduce-done"
@@ -240,6 +222,11 @@ class AllReduceDone(Op):
         return x
 
 
+class ReduceScatterAttributes(ReducingAttributes, Generic[F], frozen=True, kw_only=True):
+    dimensions: Annotated[Ints, INTS]
+    to_apply: Annotated[F, COMPUTATION]
+
+
 class ReduceScatter(Op):
     """An all-reduce of which rank k keeps block k of as many equal blocks as the group has members.
 
@@ -248,73 +235,48 @@ class ReduceScatter(Op):
     """
 
     opcode = "reduce-scatter"
-    attrs: ClassVar = {**GROUPS, **LAYOUT, **GLOBAL_IDS, **MODE, **DIMENSIONS, **TO_APPLY}
+    record = ReduceScatterAttributes
     inferable = False
     traits = Trait.COLLECTIVE
     takes_shape = True
     takes_context = True
 
     @staticmethod
-    def infer(  # HLO's attributes
-        *xs: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        use_global_device_ids: bool,
-        mode: str | None,
-        dimensions: Ints,
-        to_apply: ProgramShape,
-        shape: Shape,
-    ) -> Shape:
+    def infer(*xs: Shape, attrs: ReduceScatterAttributes[ProgramShape], shape: Shape) -> Shape:
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C1")
-        check_count("dimensions", dimensions, 1, "C3")
+        check_count("dimensions", attrs.dimensions, 1, "C3")
         results = parts(shape, len(xs))
         scattered = [
-            multiple(r, x, dimensions[0], ("result", operand(k)), "C3", "C4")
+            multiple(r, x, attrs.dimensions[0], ("result", operand(k)), "C3", "C4")
             for k, (x, r) in enumerate(zip(xs, results, strict=True))
         ]
-        shards = {whole.dims[dimensions[0]] // max(part.dims[dimensions[0]], 1)
+        shards = {whole.dims[attrs.dimensions[0]] // max(part.dims[attrs.dimensions[0]], 1)
                   for whole, part in zip(xs, scattered, strict=True)}  # fmt: skip
         if len(shards) > 1:
             raise Violation("shape-mismatch", "result", text(shape), "one number of blocks", "C4")
         return bare_shape(scattered)
 
     @staticmethod
-    def check(  # HLO's attributes
-        *xs: Shape,
-        shape: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        use_global_device_ids: bool,
-        mode: str | None,
-        dimensions: Ints,
-        to_apply: ProgramShape,
-    ) -> None:
-        check_reduction(xs, to_apply)
+    def check(*xs: Shape, attrs: ReduceScatterAttributes[ProgramShape], shape: Shape) -> None:
+        check_reduction(xs, attrs.to_apply)
 
     @staticmethod
-    def evaluate(  # noqa: PLR0913  # HLO's attributes
-        *xs: Array,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        use_global_device_ids: bool,
-        mode: str | None,
-        dimensions: Ints,
-        to_apply: Callee,
-        shape: Shape,
-        context: Context,
+    def evaluate(
+        *xs: Array, attrs: ReduceScatterAttributes[Callee], shape: Shape, context: Context
     ) -> object:
-        grouping = group_mode(channel_id, use_global_device_ids)
-        group = check_member(own_group(grouping, replica_groups.groups(), context), context)
+        grouping = group_mode(attrs.channel_id, attrs.use_global_device_ids)
+        group = check_member(own_group(grouping, attrs.replica_groups.groups(), context), context)
         every = context.exchange(group, xs)
         rank = group.index(context.replica * context.partitions + context.partition)
-        columns = [_reduced(to_apply, column) for column in _columns(every)]
-        blocks = [_block(c, dimensions[0], len(group), rank) for c in columns]
+        columns = [_reduced(attrs.to_apply, column) for column in _columns(every)]
+        blocks = [_block(c, attrs.dimensions[0], len(group), rank) for c in columns]
         _check_group_fits(blocks, shape, len(group))
         return _bare(blocks)
+
+
+class AllToAllAttributes(LaidOutAttributes, frozen=True):
+    dimensions: Annotated[Ints | None, INTS, "given"] = None
 
 
 class AllToAll(Op):
@@ -327,28 +289,22 @@ class AllToAll(Op):
     """
 
     opcode = "all-to-all"
-    attrs: ClassVar = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "given")}
+    record = AllToAllAttributes
     inferable = False
     traits = Trait.COLLECTIVE
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        dimensions: Ints | None,
-    ) -> Shape:
+    def infer(*xs: Shape, attrs: AllToAllAttributes) -> Shape:
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C1")
-        if dimensions is None:
+        if attrs.dimensions is None:
             for k, x in enumerate(xs):
                 if not compatible(x, xs[0]):
                     raise Violation("shape-mismatch", operand(k), text(x), text(xs[0]), "C3")
             return Shape.tuple(xs)
-        check_count("dimensions", dimensions, 1, "C2")
-        check_dimension("dimensions", dimensions[0], xs[0].rank, "C2")
+        check_count("dimensions", attrs.dimensions, 1, "C2")
+        check_dimension("dimensions", attrs.dimensions[0], xs[0].rank, "C2")
         if len(xs) != 1:
             raise Violation("arity", "operands", f"{len(xs)}", "1 beside dimensions", "C2")
         if xs[0].is_dynamic:
@@ -356,25 +312,22 @@ class AllToAll(Op):
         return xs[0]
 
     @staticmethod
-    def evaluate(
-        *xs: Array,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        dimensions: Ints | None,
-        context: Context,
-    ) -> object:
-        mode = group_mode(channel_id, None)
-        group = check_member(own_group(mode, replica_groups.groups(), context), context)
+    def evaluate(*xs: Array, attrs: AllToAllAttributes, context: Context) -> object:
+        mode = group_mode(attrs.channel_id, None)
+        group = check_member(own_group(mode, attrs.replica_groups.groups(), context), context)
         rank = group.index(context.replica * context.partitions + context.partition)
         every = context.exchange(group, xs)
-        if dimensions is None:
+        if attrs.dimensions is None:
             if len(xs) != len(group):
                 raise Violation("arity", "operands", f"{len(xs)}", f"{len(group)}, one per member")
             return tuple(values[rank] for values in every)  # type: ignore[index]  # operands
-        (along,) = dimensions
+        (along,) = attrs.dimensions
         blocks = [_block(values[0], along, len(group), rank) for values in every]  # type: ignore[index]  # operands
         return np.concatenate(blocks, along)
+
+
+class CollectiveBroadcastAttributes(GroupAttributes, frozen=True):
+    has_dynamic_root: Annotated[bool, BOOL] = False
 
 
 class CollectiveBroadcast(Op):
@@ -385,21 +338,16 @@ class CollectiveBroadcast(Op):
     """
 
     opcode = "collective-broadcast"
-    attrs: ClassVar = {**GROUPS, "has_dynamic_root": Attr(BOOL, False)}
+    record = CollectiveBroadcastAttributes
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        has_dynamic_root: bool,
-    ) -> Shape:
-        check_operand_count(xs, 2 if has_dynamic_root else 1, "C1")
+    def infer(*xs: Shape, attrs: CollectiveBroadcastAttributes) -> Shape:
+        check_operand_count(xs, 2 if attrs.has_dynamic_root else 1, "C1")
         check_arrays(xs, "C1")
-        if not has_dynamic_root:
+        if not attrs.has_dynamic_root:
             return bare_shape(xs)
         n = len(xs) - 1
         if xs[n].dtype is not dt.S32 or xs[n].dims != (n,):
@@ -407,16 +355,12 @@ class CollectiveBroadcast(Op):
         return bare_shape(xs[:n])
 
     @staticmethod
-    def evaluate(
-        *xs: Array,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        has_dynamic_root: bool,
-        context: Context,
-    ) -> object:
-        sent = xs[:-1] if has_dynamic_root else xs
-        roots = xs[-1].tolist() if has_dynamic_root else [0] * len(sent)
-        group = own_group(group_mode(channel_id, None), replica_groups.groups(), context)
+    def evaluate(*xs: Array, attrs: CollectiveBroadcastAttributes, context: Context) -> object:
+        sent = xs[:-1] if attrs.has_dynamic_root else xs
+        roots = xs[-1].tolist() if attrs.has_dynamic_root else [0] * len(sent)
+        group = own_group(
+            group_mode(attrs.channel_id, None), attrs.replica_groups.groups(), context
+        )
         if group is None:
             return _bare([np.zeros_like(x) for x in sent])
         every = context.exchange(group, sent)

@@ -127,7 +127,7 @@ def _same(left: Instruction, right: Instruction, step: int) -> bool:
 def _same_attributes(a: Instruction, b: Instruction) -> bool:
     if a.opcode == "constant":
         return a is b or a.attributes["literal"].same_bits(b.attributes["literal"])  # type: ignore[attr-defined]  # a Literal
-    if any(True for _ in a.called_computations()):
+    if a.called_computations():
         return False
     row = OPS[a.opcode]
     if not row.traits & Trait.ELEMENTWISE and a.opcode not in ("bitcast", "copy"):
@@ -182,8 +182,8 @@ def merge_order(f: Callee, xs: Sequence[Array]) -> Array:
     order = np.broadcast_to(np.arange(n), (rows, n)).copy()
     width = 1
     while width < n:
-        places = _merged_places(f, xs, order, width)
-        order = np.take_along_axis(order, np.argsort(places, axis=1, kind="stable"), axis=1)
+        positions = _merged_places(f, xs, order, width)
+        order = np.take_along_axis(order, np.argsort(positions, axis=1, kind="stable"), axis=1)
         width *= 2
     return order
 

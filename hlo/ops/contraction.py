@@ -1,9 +1,9 @@
-"""Ops that sum products: dot, ragged-dot, scaled-dot. Source: shared/OP_SEMANTICS.md section 11."""
+"""Ops that sum products: dot, ragged-dot, scaled-dot. Source: docs/semantics.md 11."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec import Struct
@@ -13,25 +13,15 @@ from hlo.attributes.ints import INTS
 from hlo.errors import Violation
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_count, check_dimension, check_integral, same_size
 from hlo.ops.extents import cut_pairs
 from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.products import product
 from hlo.ops.shape_rules import Ints, braces, check_arrays, dims_agree, higher_precision, text
-from hlo.ops.table import Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray
-
-DOT_DIMENSIONS = {
-    "lhs_batch_dims": Attr(INTS, ()),
-    "lhs_contracting_dims": Attr(INTS, (), "always"),
-    "rhs_batch_dims": Attr(INTS, ()),
-    "rhs_contracting_dims": Attr(INTS, (), "always"),
-}
-HINTS = {
-    "operand_precision": Attr(OPERAND_PRECISION, ()),
-    "algorithm": Attr(DOT_ALGORITHM, "unset"),
-}
 
 
 class DotDims(Struct, frozen=True):
@@ -49,6 +39,31 @@ class DotDims(Struct, frozen=True):
         return [d for d in range(rank) if d not in (*self.rhs_batch, *self.rhs_contracting)]
 
 
+class DotDimensions(Attributes, frozen=True):
+    """The dimension numbers of all dots."""
+
+    lhs_batch_dims: Annotated[Ints, INTS] = ()
+    lhs_contracting_dims: Annotated[Ints, INTS, "always"] = ()
+    rhs_batch_dims: Annotated[Ints, INTS] = ()
+    rhs_contracting_dims: Annotated[Ints, INTS, "always"] = ()
+
+    @property
+    def dims(self) -> DotDims:
+        return DotDims(
+            self.lhs_batch_dims,
+            self.lhs_contracting_dims,
+            self.rhs_batch_dims,
+            self.rhs_contracting_dims,
+        )
+
+
+class DotAttributes(DotDimensions, frozen=True):
+    """Of dot and scaled-dot."""
+
+    operand_precision: Annotated[tuple[str, ...], OPERAND_PRECISION] = ()
+    algorithm: Annotated[str, DOT_ALGORITHM] = "unset"
+
+
 class Dot(Op):
     """result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, n, k], in the result's type.
 
@@ -58,47 +73,25 @@ class Dot(Op):
     dimensions are distinct. C5: as many contracting dimensions on both sides, of equal sizes.
     C6: likewise the batch dimensions.
     Floats are accumulated in f32 or wider and rounded once; integers wrap; pred is or of ands.
-    Source: XLA OP_SEMANTICS "DotGeneral".
+    Source: openxla.org/xla/operation_semantics, "DotGeneral".
     """
 
     opcode = "dot"
     arity = 2
-    attrs: ClassVar = {**DOT_DIMENSIONS, **HINTS}
-    way = Way.CONTRACTION
+    record = DotAttributes
+    family = KernelFamily.CONTRACTION
     takes_shape = True
 
     @staticmethod
-    def infer(  # noqa: PLR0913  # HLO's attributes
-        lhs: Shape,
-        rhs: Shape,
-        *,
-        lhs_batch_dims: Ints,
-        lhs_contracting_dims: Ints,
-        rhs_batch_dims: Ints,
-        rhs_contracting_dims: Ints,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
-        shape: Shape | None,
-    ) -> Shape:
-        dims = DotDims(lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims)
+    def infer(lhs: Shape, rhs: Shape, *, attrs: DotAttributes, shape: Shape | None) -> Shape:
+        dims = attrs.dims
         check_dot(lhs, rhs, dims)
         return _dot_shape(lhs, rhs, dims, _result_type(lhs, rhs, shape))
 
     @staticmethod
-    def evaluate(  # noqa: PLR0913  # HLO's attributes
-        lhs: Array,
-        rhs: Array,
-        *,
-        lhs_batch_dims: Ints,
-        lhs_contracting_dims: Ints,
-        rhs_batch_dims: Ints,
-        rhs_contracting_dims: Ints,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
-        shape: Shape,
-    ) -> Array:
-        dims = DotDims(lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims)
-        left, right = lhs_batch_dims + lhs_contracting_dims, rhs_batch_dims + rhs_contracting_dims
+    def evaluate(lhs: Array, rhs: Array, *, attrs: DotAttributes, shape: Shape) -> Array:
+        dims = attrs.dims
+        left, right = dims.lhs_batch + dims.lhs_contracting, dims.rhs_batch + dims.rhs_contracting
         lhs, rhs = cut_pairs(lhs, rhs, left, right)
         return dot(lhs, rhs, dims, shape.dtype)
 
@@ -167,6 +160,12 @@ def dot(lhs: Array, rhs: Array, dims: DotDims, result: DType) -> Array:
     return total.reshape(batch + rows + columns)
 
 
+class RaggedDotAttributes(DotDimensions, frozen=True):
+    lhs_ragged_dims: Annotated[Ints, INTS] = ()
+    rhs_group_dims: Annotated[Ints, INTS] = ()
+    operand_precision: Annotated[tuple[str, ...], OPERAND_PRECISION] = ()
+
+
 class RaggedDot(Op):
     """A dot whose groups (of rows, contracted elements or batches) use their own part of rhs.
 
@@ -178,65 +177,45 @@ class RaggedDot(Op):
     C1: three operands. C2: dot's C2-C6. C3: one ragged dimension of lhs. C4: group_sizes has shape
     [G], or one row per prefix of batch (and free or contracting) dimensions before the ragged one;
     it is integral. C5: a ragged free dimension has one rhs_group_dim, of size G, the others none.
-    Source: XLA OP_SEMANTICS "RaggedDot".
+    Source: openxla.org/xla/operation_semantics, "RaggedDot".
     """
 
     opcode = "ragged-dot"
     arity = 3
-    attrs: ClassVar = {
-        **DOT_DIMENSIONS,
-        "lhs_ragged_dims": Attr(INTS, ()),
-        "rhs_group_dims": Attr(INTS, ()),
-        "operand_precision": Attr(OPERAND_PRECISION, ()),
-    }
+    record = RaggedDotAttributes
     traits = Trait.EXPANDED
     takes_shape = True
 
     @staticmethod
-    def infer(  # noqa: PLR0913  # HLO's attributes
+    def infer(
         lhs: Shape,
         rhs: Shape,
         group_sizes: Shape,
         *,
-        lhs_batch_dims: Ints,
-        lhs_contracting_dims: Ints,
-        rhs_batch_dims: Ints,
-        rhs_contracting_dims: Ints,
-        lhs_ragged_dims: Ints,
-        rhs_group_dims: Ints,
-        operand_precision: tuple[str, ...],
+        attrs: RaggedDotAttributes,
         shape: Shape | None,
     ) -> Shape:
-        dims = DotDims(lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims)
+        dims = attrs.dims
         check_dot(lhs, rhs, dims)
-        check_count("lhs_ragged_dims", lhs_ragged_dims, 1, "C3")
-        (ragged,) = lhs_ragged_dims
+        check_count("lhs_ragged_dims", attrs.lhs_ragged_dims, 1, "C3")
+        (ragged,) = attrs.lhs_ragged_dims
         check_dimension("lhs_ragged_dims", ragged, lhs.rank, "C3")
         groups = _check_group_sizes(lhs, group_sizes, dims, ragged)
-        _check_group_dims(rhs, dims, rhs_group_dims, groups, is_free=_mode(dims, ragged) == "free")
+        _check_group_dims(
+            rhs, dims, attrs.rhs_group_dims, groups, is_free=_mode(dims, ragged) == "free"
+        )
         dtype = _result_type(lhs, rhs, shape)
-        result = _dot_shape(lhs, rhs, dims, dtype, without=rhs_group_dims)
+        result = _dot_shape(lhs, rhs, dims, dtype, without=attrs.rhs_group_dims)
         if _mode(dims, ragged) == "contracting":
             result = result.with_dims((groups, *result.dims), (False, *result.dynamic))
         return result
 
     @staticmethod
-    def evaluate(  # noqa: PLR0913  # HLO's attributes
-        lhs: Array,
-        rhs: Array,
-        group_sizes: Array,
-        *,
-        lhs_batch_dims: Ints,
-        lhs_contracting_dims: Ints,
-        rhs_batch_dims: Ints,
-        rhs_contracting_dims: Ints,
-        lhs_ragged_dims: Ints,
-        rhs_group_dims: Ints,
-        operand_precision: tuple[str, ...],
-        shape: Shape,
+    def evaluate(
+        lhs: Array, rhs: Array, group_sizes: Array, *, attrs: RaggedDotAttributes, shape: Shape
     ) -> Array:
-        dims = DotDims(lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims)
-        (ragged,) = lhs_ragged_dims
+        dims = attrs.dims
+        (ragged,) = attrs.lhs_ragged_dims
         belongs = _membership(lhs, group_sizes, dims, ragged)
         mode = _mode(dims, ragged)
         if mode == "batch":
@@ -249,8 +228,8 @@ class RaggedDot(Op):
                 finite = _contracted_part(rhs, mask, dims)
                 result[group] = dot(masked, finite, dims, shape.dtype)
             else:
-                own = np.take(rhs, group, rhs_group_dims[0])
-                part = dot(masked, own, _without_group(dims, rhs_group_dims[0]), shape.dtype)
+                own = np.take(rhs, group, attrs.rhs_group_dims[0])
+                part = dot(masked, own, _without_group(dims, attrs.rhs_group_dims[0]), shape.dtype)
                 result = np.where(_own_rows(part, mask, dims, lhs.ndim), part, result)
         return result
 
@@ -363,67 +342,56 @@ class ScaledDot(Op):
 
     opcode = "scaled-dot"
     arity = 4
-    attrs: ClassVar = {**DOT_DIMENSIONS, **HINTS}
+    record = DotAttributes
     traits = Trait.EXPANDED
     takes_shape = True
 
     @staticmethod
-    def infer(  # noqa: PLR0913  # HLO's attributes
+    def infer(
         lhs: Shape,
         rhs: Shape,
         lhs_scale: Shape,
         rhs_scale: Shape,
         *,
-        lhs_batch_dims: Ints,
-        lhs_contracting_dims: Ints,
-        rhs_batch_dims: Ints,
-        rhs_contracting_dims: Ints,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
+        attrs: DotAttributes,
         shape: Shape | None,
     ) -> Shape:
-        dims = DotDims(lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims)
+        dims = attrs.dims
         check_dot(lhs, rhs, dims)
         check_arrays((lhs, rhs, lhs_scale, rhs_scale), "C3")
         return _dot_shape(lhs, rhs, dims, _result_type(lhs, rhs, shape))
 
     @staticmethod
-    def check(  # noqa: PLR0913  # HLO's attributes
+    def check(
         lhs: Shape,
         rhs: Shape,
         lhs_scale: Shape,
         rhs_scale: Shape,
         *,
+        attrs: DotAttributes,
         shape: Shape,
-        lhs_batch_dims: Ints,
-        lhs_contracting_dims: Ints,
-        rhs_batch_dims: Ints,
-        rhs_contracting_dims: Ints,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
     ) -> None:
-        _check_scale(lhs, lhs_scale, lhs_contracting_dims, "operand 2", "lhs_contracting_dims")
-        _check_scale(rhs, rhs_scale, rhs_contracting_dims, "operand 3", "rhs_contracting_dims")
+        _check_scale(
+            lhs, lhs_scale, attrs.lhs_contracting_dims, "operand 2", "lhs_contracting_dims"
+        )
+        _check_scale(
+            rhs, rhs_scale, attrs.rhs_contracting_dims, "operand 3", "rhs_contracting_dims"
+        )
         if lhs_scale.is_scalar and rhs_scale.is_scalar:
             expected = "an array beside the scalar scale of lhs"
             raise Violation("shape-mismatch", "operand 3", text(rhs_scale), expected, "C4")
 
     @staticmethod
-    def evaluate(  # noqa: PLR0913  # HLO's attributes
+    def evaluate(
         lhs: Array,
         rhs: Array,
         lhs_scale: Array,
         rhs_scale: Array,
         *,
-        lhs_batch_dims: Ints,
-        lhs_contracting_dims: Ints,
-        rhs_batch_dims: Ints,
-        rhs_contracting_dims: Ints,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
+        attrs: DotAttributes,
         shape: Shape,
     ) -> Array:
-        dims = DotDims(lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims)
+        dims = attrs.dims
         return dot(_scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale), dims, shape.dtype)
 
 

@@ -1,16 +1,16 @@
 """Structure and control flow: tuples, parameters, calls, loops, branches, fusions, async chains.
 
-Source: OP_SEMANTICS section 16 and OP_SEMANTICS_CONTROL section 1.
+Source: docs/semantics.md 16 and docs/control.md 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, Generic
 
 import numpy as np
 
-from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
+from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING, OperandAlias
 from hlo.attributes.domain import DOMAIN
 from hlo.attributes.enums import FUSION_KIND
 from hlo.attributes.names import COMPUTATION, COMPUTATIONS
@@ -18,14 +18,14 @@ from hlo.attributes.scalars import BOOL, INT64, STRING
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import ProgramShape, Shape, compatible
+from hlo.ops.attributes import Attributes, F
 from hlo.ops.callee import Callee
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
 from hlo.ops.shape_rules import text
-from hlo.ops.table import REQUIRED, Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray
-BRANCH = Attr(COMPUTATION, None, "given")
 
 
 class Parameter(Op):
@@ -71,26 +71,30 @@ class Tuple(Op):
         return operands
 
 
+class GetTupleElementAttributes(Attributes, frozen=True):
+    index: Annotated[int, INT64, "always"]
+
+
 class GetTupleElement(Op):
     """Element `index` of a tuple. C1: the operand is a tuple. C2: 0 <= index < its size."""
 
     opcode = "get-tuple-element"
     arity = 1
-    attrs: ClassVar = {"index": Attr(INT64, REQUIRED, "always")}
+    record = GetTupleElementAttributes
     traits = Trait.FREE | Trait.CARRIES | Trait.BUFFERS
 
     @staticmethod
-    def infer(operand: Shape, *, index: int) -> Shape:
+    def infer(operand: Shape, *, attrs: GetTupleElementAttributes) -> Shape:
         if not operand.is_tuple:
             raise Violation("shape-mismatch", "operand 0", text(operand), "a tuple", "C1")
-        if not 0 <= index < len(operand.elements):
+        if not 0 <= attrs.index < len(operand.elements):
             expected = f"at least 0 and below {len(operand.elements)}"
-            raise Violation("attribute-value", "index", f"{index}", expected, "C2")
-        return operand.elements[index]
+            raise Violation("attribute-value", "index", f"{attrs.index}", expected, "C2")
+        return operand.elements[attrs.index]
 
     @staticmethod
-    def evaluate(operand: Sequence[object], *, index: int) -> object:
-        return operand[index]
+    def evaluate(operand: Sequence[object], *, attrs: GetTupleElementAttributes) -> object:
+        return operand[attrs.index]
 
 
 class AfterAll(Op):
@@ -152,20 +156,24 @@ class OptBarrier(Op):
         return operand
 
 
+class DomainAttributes(Attributes, frozen=True):
+    domain: Annotated[object, DOMAIN, "always"]
+
+
 class Domain(Op):
     """The operand, at the border of two sharding domains."""
 
     opcode = "domain"
     arity = 1
-    attrs: ClassVar = {"domain": Attr(DOMAIN, REQUIRED, "always")}
+    record = DomainAttributes
     traits = Trait.FREE | Trait.SAME_PLACE | Trait.CARRIES | Trait.SAME_LAYOUT
 
     @staticmethod
-    def infer(operand: Shape, *, domain: object) -> Shape:
+    def infer(operand: Shape, *, attrs: DomainAttributes) -> Shape:
         return operand
 
     @staticmethod
-    def evaluate(operand: object, *, domain: object) -> object:
+    def evaluate(operand: object, *, attrs: DomainAttributes) -> object:
         return operand
 
 
@@ -187,21 +195,31 @@ def check_result(at: str, callee: ProgramShape, expected: Shape, label: str) -> 
         raise Violation("call-signature", at, found, text(expected), label)
 
 
+class CallAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    is_composite: Annotated[bool, BOOL] = False
+    to_apply: Annotated[F, COMPUTATION]
+
+
 class Call(Op):
     """to_apply(operands...). C1: as many parameters as operands, of their shapes."""
 
     opcode = "call"
-    attrs: ClassVar = {"is_composite": Attr(BOOL, False), "to_apply": Attr(COMPUTATION)}
+    record = CallAttributes
     traits = Trait.CALLS | Trait.CARRIES | Trait.BUFFERS
 
     @staticmethod
-    def infer(*operands: Shape, to_apply: ProgramShape, is_composite: bool = False) -> Shape:
-        check_signature("to_apply", to_apply, operands, "C1")
-        return to_apply.result
+    def infer(*operands: Shape, attrs: CallAttributes[ProgramShape]) -> Shape:
+        check_signature("to_apply", attrs.to_apply, operands, "C1")
+        return attrs.to_apply.result
 
     @staticmethod
-    def evaluate(*operands: object, to_apply: Callee, is_composite: bool = False) -> object:
-        return to_apply(*operands)
+    def evaluate(*operands: object, attrs: CallAttributes[Callee]) -> object:
+        return attrs.to_apply(*operands)
+
+
+class WhileAttributes(Attributes, Generic[F], frozen=True):
+    condition: Annotated[F, COMPUTATION]
+    body: Annotated[F, COMPUTATION]
 
 
 class While(Op):
@@ -213,25 +231,38 @@ class While(Op):
 
     opcode = "while"
     arity = 1
-    attrs: ClassVar = {"condition": Attr(COMPUTATION), "body": Attr(COMPUTATION)}
+    record = WhileAttributes
     traits = Trait.CALLS | Trait.CARRIES | Trait.BUFFERS | Trait.SAME_LAYOUT
     takes_context = True
 
     @staticmethod
-    def infer(init: Shape, *, condition: ProgramShape, body: ProgramShape) -> Shape:
-        check_signature("condition", condition, (init,), "C1")
-        check_result("condition", condition, Shape.array(dt.PRED), "C1")
-        check_signature("body", body, (init,), "C2")
-        check_result("body", body, init, "C2")
+    def infer(init: Shape, *, attrs: WhileAttributes[ProgramShape]) -> Shape:
+        check_signature("condition", attrs.condition, (init,), "C1")
+        check_result("condition", attrs.condition, Shape.array(dt.PRED), "C1")
+        check_signature("body", attrs.body, (init,), "C2")
+        check_result("body", attrs.body, init, "C2")
         return init
 
     @staticmethod
-    def evaluate(init: object, *, condition: Callee, body: Callee, context: Context) -> object:
+    def evaluate(init: object, *, attrs: WhileAttributes[Callee], context: Context) -> object:
         loop, state = context.instruction, init
-        while condition(state):
+        while attrs.condition(state):
             context.count_step(loop)
-            state = body(state)
+            state = attrs.body(state)
         return state
+
+
+class ConditionalAttributes(Attributes, Generic[F], frozen=True):
+    true_computation: Annotated[F | None, COMPUTATION, "given"] = None
+    false_computation: Annotated[F | None, COMPUTATION, "given"] = None
+    branch_computations: Annotated[tuple[F, ...] | None, COMPUTATIONS, "given"] = None
+
+    @property
+    def pair(self) -> tuple[F, F] | None:
+        """The branches of true and of false, where both are given."""
+        if self.true_computation is None or self.false_computation is None:
+            return None
+        return self.true_computation, self.false_computation
 
 
 class Conditional(Op):
@@ -244,32 +275,21 @@ class Conditional(Op):
     """
 
     opcode = "conditional"
-    attrs: ClassVar = {
-        "true_computation": BRANCH,
-        "false_computation": BRANCH,
-        "branch_computations": Attr(COMPUTATIONS, None, "given"),
-    }
+    record = ConditionalAttributes
     traits = Trait.CALLS | Trait.CARRIES
 
     @staticmethod
-    def infer(
-        *operands: Shape,
-        true_computation: ProgramShape | None = None,
-        false_computation: ProgramShape | None = None,
-        branch_computations: tuple[ProgramShape, ...] | None = None,
-    ) -> Shape:
+    def infer(*operands: Shape, attrs: ConditionalAttributes[ProgramShape]) -> Shape:
         _check_branch_index(operands)
-        two = true_computation is not None and false_computation is not None
-        if two != (operands[0].dtype is dt.PRED):
+        pair = attrs.pair
+        if (pair is not None) != (operands[0].dtype is dt.PRED):
             expected = "true_computation and false_computation for pred[]"
             raise Violation("attribute-missing", "", "without them", expected, "C1")
-        branches = branch_computations or ()
-        if true_computation is not None and false_computation is not None:
-            branches = (true_computation, false_computation)
+        branches = pair or attrs.branch_computations or ()
         if not branches or len(operands) != len(branches) + 1:
             found = f"{len(operands)} operands"
             raise Violation("arity", "operands", found, f"{len(branches) + 1}", "C2")
-        names = BRANCH_NAMES if two else ("branch_computations",) * len(branches)
+        names = BRANCH_NAMES if pair else ("branch_computations",) * len(branches)
         for name, branch, operand in zip(names, branches, operands[1:], strict=True):
             check_signature(name, branch, (operand,), "C3")
             check_result(name, branch, branches[0].result, "C4")
@@ -277,18 +297,15 @@ class Conditional(Op):
 
     @staticmethod
     def evaluate(
-        selector: Array,
-        *operands: object,
-        true_computation: Callee | None = None,
-        false_computation: Callee | None = None,
-        branch_computations: tuple[Callee, ...] | None = None,
+        selector: Array, *operands: object, attrs: ConditionalAttributes[Callee]
     ) -> object:
-        if true_computation is not None and false_computation is not None:
-            return true_computation(operands[0]) if selector else false_computation(operands[1])
-        assert branch_computations is not None, "the parser requires one of both forms"
-        last = len(branch_computations) - 1
+        if attrs.pair is not None:
+            then, otherwise = attrs.pair
+            return then(operands[0]) if selector else otherwise(operands[1])
+        assert attrs.branch_computations is not None, "the parser requires one of both forms"
+        last = len(attrs.branch_computations) - 1
         index = int(selector) if 0 <= selector <= last else last
-        return branch_computations[index](operands[index])
+        return attrs.branch_computations[index](operands[index])
 
 
 BRANCH_NAMES = ("true_computation", "false_computation")
@@ -314,6 +331,12 @@ def _any_branch_dynamic(results: Sequence[Shape]) -> Shape:
     return Shape.array(first.dtype, first.dims, layout=first.layout, dynamic=flags)
 
 
+class FusionAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    kind: Annotated[str, FUSION_KIND, "always"]
+    output_to_operand_aliasing: Annotated[tuple[OperandAlias, ...], OUTPUT_TO_OPERAND_ALIASING] = ()
+    calls: Annotated[F, COMPUTATION]
+
+
 class Fusion(Op):
     """calls(operands...): one kernel by intent; kind and aliasing never change the value.
 
@@ -321,27 +344,25 @@ class Fusion(Op):
     """
 
     opcode = "fusion"
-    attrs: ClassVar = {
-        "kind": Attr(FUSION_KIND, REQUIRED, "always"),
-        "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
-        "calls": Attr(COMPUTATION),
-    }
+    record = FusionAttributes
     traits = Trait.MOVES_MEMORY
-    way = Way.STAGED
+    family = KernelFamily.STAGED
     inferable = False
 
     @staticmethod
-    def infer(
-        *operands: Shape, calls: ProgramShape, kind: str, output_to_operand_aliasing: object = ()
-    ) -> Shape:
-        check_signature("calls", calls, operands, "C1")
-        return calls.result
+    def infer(*operands: Shape, attrs: FusionAttributes[ProgramShape]) -> Shape:
+        check_signature("calls", attrs.calls, operands, "C1")
+        return attrs.calls.result
 
     @staticmethod
-    def evaluate(
-        *operands: object, calls: Callee, kind: str, output_to_operand_aliasing: object = ()
-    ) -> object:
-        return calls(*operands)
+    def evaluate(*operands: object, attrs: FusionAttributes[Callee]) -> object:
+        return attrs.calls(*operands)
+
+
+class AsyncStartAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    async_execution_thread: Annotated[str, STRING] = "main"
+    output_to_operand_aliasing: Annotated[tuple[OperandAlias, ...], OUTPUT_TO_OPERAND_ALIASING] = ()
+    calls: Annotated[F, COMPUTATION]
 
 
 class AsyncStart(Op):
@@ -352,44 +373,32 @@ class AsyncStart(Op):
     """
 
     opcode = "async-start"
-    attrs: ClassVar = {
-        "async_execution_thread": Attr(STRING, "main"),
-        "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
-        "calls": Attr(COMPUTATION),
-    }
+    record = AsyncStartAttributes
     traits = Trait.BUFFERS
-    way = Way.CONTROL
+    family = KernelFamily.CONTROL
     done = "async-done"
     inferable = False
     takes_shape = True
 
     @staticmethod
     def infer(
-        *operands: Shape,
-        calls: ProgramShape,
-        shape: Shape | None,
-        async_execution_thread: str = "main",
-        output_to_operand_aliasing: object = (),
+        *operands: Shape, attrs: AsyncStartAttributes[ProgramShape], shape: Shape | None
     ) -> Shape:
         target = written(shape)
         chain = target.elements
         if not target.is_tuple or len(chain) < 2 or not chain[0].is_tuple:
             expected = "((operands), result, ...)"
             raise Violation("shape-mismatch", "result", text(target), expected, "C1")
-        check_signature("calls", calls, operands, "C2")
-        check_result("calls", calls, chain[1], "C3")
-        return Shape.tuple((Shape.tuple(operands), calls.result, *chain[2:]))
+        check_signature("calls", attrs.calls, operands, "C2")
+        check_result("calls", attrs.calls, chain[1], "C3")
+        return Shape.tuple((Shape.tuple(operands), attrs.calls.result, *chain[2:]))
 
     @staticmethod
     def evaluate(
-        *operands: object,
-        calls: Callee,
-        shape: Shape,
-        async_execution_thread: str = "main",
-        output_to_operand_aliasing: object = (),
+        *operands: object, attrs: AsyncStartAttributes[Callee], shape: Shape
     ) -> tuple[object, ...]:
         contexts = (zeros_of(s) for s in shape.elements[2:])
-        return (operands, calls(*operands), *contexts)
+        return (operands, attrs.calls(*operands), *contexts)
 
 
 def zeros_of(shape: Shape) -> object:
@@ -399,30 +408,30 @@ def zeros_of(shape: Shape) -> object:
     return np.zeros(shape.dims, shape.dtype.numpy) if shape.is_array else None
 
 
+class AsyncAttributes(Attributes, Generic[F], frozen=True):
+    """Of async-update and async-done, which ignore them: the start has them."""
+
+    async_execution_thread: Annotated[str, STRING, "never"] = "main"
+    calls: Annotated[F | None, COMPUTATION, "never"] = None
+
+
 class AsyncUpdate(Op):
     """The state of an async chain, unchanged. C1: the operand is an async chain's tuple."""
 
     opcode = "async-update"
     arity = 1
-    attrs: ClassVar = {
-        "async_execution_thread": Attr(STRING, "main", "never"),
-        "calls": Attr(COMPUTATION, None, "never"),
-    }
+    record = AsyncAttributes
     traits = Trait.BUFFERS | Trait.SAME_LAYOUT
-    way = Way.FREE
+    family = KernelFamily.FREE
     inferable = False
 
     @staticmethod
-    def infer(
-        chain: Shape, *, calls: ProgramShape | None = None, async_execution_thread: str = "main"
-    ) -> Shape:
+    def infer(chain: Shape, *, attrs: AsyncAttributes[ProgramShape]) -> Shape:
         _check_chain(chain)
         return chain
 
     @staticmethod
-    def evaluate(
-        chain: object, *, calls: Callee | None = None, async_execution_thread: str = "main"
-    ) -> object:
+    def evaluate(chain: object, *, attrs: AsyncAttributes[Callee]) -> object:
         return chain
 
 
@@ -431,25 +440,18 @@ class AsyncDone(Op):
 
     opcode = "async-done"
     arity = 1
-    attrs = AsyncUpdate.attrs
+    record = AsyncAttributes
     traits = Trait.BUFFERS
-    way = Way.FREE
+    family = KernelFamily.FREE
     inferable = False
 
     @staticmethod
-    def infer(
-        chain: Shape, *, calls: ProgramShape | None = None, async_execution_thread: str = "main"
-    ) -> Shape:
+    def infer(chain: Shape, *, attrs: AsyncAttributes[ProgramShape]) -> Shape:
         _check_chain(chain)
         return chain.elements[1]
 
     @staticmethod
-    def evaluate(
-        chain: tuple[object, ...],
-        *,
-        calls: Callee | None = None,
-        async_execution_thread: str = "main",
-    ) -> object:
+    def evaluate(chain: tuple[object, ...], *, attrs: AsyncAttributes[Callee]) -> object:
         return chain[1]
 
 

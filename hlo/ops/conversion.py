@@ -1,8 +1,8 @@
-"""Ops that change the element type or its precision. Source: OP_SEMANTICS section 6."""
+"""Ops that change the element type or its precision. Source: docs/semantics.md 6."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.bits import packed, unpacked
 from hlo.ops.elementwise_row import common_extents
 from hlo.ops.numerics.conversion import converted
@@ -23,7 +24,7 @@ from hlo.ops.numerics.representation import (
     widen,
 )
 from hlo.ops.shape_rules import check_array, check_dims, check_kind, text
-from hlo.ops.table import REQUIRED, Attr, Op, Trait
+from hlo.ops.table import Op, Trait
 
 
 def written(shape: Shape | None, at: str = "result") -> Shape:
@@ -121,6 +122,11 @@ def _storage(dtype: DType) -> DType:
     return dt.U8 if dtype is dt.PRED else dtype
 
 
+class ReducePrecisionAttributes(Attributes, frozen=True):
+    exponent_bits: Annotated[int, WRAPPED_INT32, "always"]
+    mantissa_bits: Annotated[int, WRAPPED_INT32, "always"]
+
+
 class ReducePrecision(Op):
     """x rounded to a float format of the given exponent and mantissa bits, in x's own type.
 
@@ -131,27 +137,28 @@ class ReducePrecision(Op):
 
     opcode = "reduce-precision"
     arity = 1
-    attrs: ClassVar = {"exponent_bits": Attr(WRAPPED_INT32, REQUIRED, "always"),
-                       "mantissa_bits": Attr(WRAPPED_INT32, REQUIRED, "always")}  # fmt: skip
+    record = ReducePrecisionAttributes
     traits = Trait.ELEMENTWISE
     inferable = False
 
     @staticmethod
-    def infer(x: Shape, *, exponent_bits: int, mantissa_bits: int) -> Shape:
+    def infer(x: Shape, *, attrs: ReducePrecisionAttributes) -> Shape:
         check_kind(x, frozenset({dt.Kind.FLOAT}), "operand 0", "C1")
-        if exponent_bits < 1:
-            raise Violation("attribute-value", "exponent_bits", f"{exponent_bits}", ">= 1", "C2")
-        if mantissa_bits < 0:
-            raise Violation("attribute-value", "mantissa_bits", f"{mantissa_bits}", ">= 0", "C2")
+        exponent, mantissa = attrs.exponent_bits, attrs.mantissa_bits
+        if exponent < 1:
+            raise Violation("attribute-value", "exponent_bits", f"{exponent}", ">= 1", "C2")
+        if mantissa < 0:
+            raise Violation("attribute-value", "mantissa_bits", f"{mantissa}", ">= 0", "C2")
         return x
 
     @staticmethod
-    def evaluate(x: Array, *, exponent_bits: int, mantissa_bits: int) -> Array:
+    def evaluate(x: Array, *, attrs: ReducePrecisionAttributes) -> Array:
+        bits = attrs.exponent_bits, attrs.mantissa_bits
         fmt = dtype_of(x).float_format
         assert fmt is not None
         if fmt.nan != "ieee":  # a format of its own: in f32, which holds all its values
-            return rounded(reduced_precision(widen(x), exponent_bits, mantissa_bits), dtype_of(x))
-        return reduced_precision(x, exponent_bits, mantissa_bits)
+            return rounded(reduced_precision(widen(x), *bits), dtype_of(x))
+        return reduced_precision(x, *bits)
 
 
 def reduced_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:

@@ -1,24 +1,25 @@
-"""Convolution. Source: shared/OP_SEMANTICS.md sections 10 and 11."""
+"""Convolution. Source: docs/semantics.md 10 and 11."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from hlo.attributes.dim_labels import DIM_LABELS, DimLabels
 from hlo.attributes.enums import CONVOLUTION_KIND, DOT_ALGORITHM, OPERAND_PRECISION
 from hlo.attributes.scalars import INT64
-from hlo.attributes.sparsity import SPARSITY
+from hlo.attributes.sparsity import SPARSITY, SparsityConfig
 from hlo.attributes.window import WINDOW, Window, WindowDim
 from hlo.errors import Violation
 from hlo.ir.dtype import DType
 from hlo.ir.shape import UNBOUNDED, Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_rank
 from hlo.ops.products import summed, terms
 from hlo.ops.shape_rules import Ints, check_arrays, higher_precision, text
-from hlo.ops.table import Attr, Op, Way
+from hlo.ops.table import KernelFamily, Op
 from hlo.ops.windows import (
     NO_WINDOW,
     check_places,
@@ -31,6 +32,17 @@ from hlo.ops.windows import (
 
 Array = np.ndarray
 _UNIT = WindowDim(1)  # a dimension that no window moves in
+
+
+class ConvolutionAttributes(Attributes, frozen=True, kw_only=True):
+    window: Annotated[Window, WINDOW] = NO_WINDOW
+    dim_labels: Annotated[DimLabels, DIM_LABELS]
+    feature_group_count: Annotated[int, INT64] = 1
+    batch_group_count: Annotated[int, INT64] = 1
+    convolution_kind: Annotated[str, CONVOLUTION_KIND] = "unset"
+    operand_precision: Annotated[tuple[str, ...], OPERAND_PRECISION] = ()
+    algorithm: Annotated[str, DOT_ALGORITHM] = "unset"
+    sparsity_config: Annotated[SparsityConfig | None, SPARSITY, "given"] = None
 
 
 class Convolution(Op):
@@ -47,89 +59,44 @@ class Convolution(Op):
     permutation. C6: f is a multiple of G and f / G = i. C7: o is a multiple of G and of H, b of H.
     C8: the window's sizes are rhs's spatial ones. C9: sizes, strides, dilations are at least 1.
     Accumulates as dot does.
-    Source: XLA OP_SEMANTICS "ConvGeneralDilated".
+    Source: openxla.org/xla/operation_semantics, "ConvGeneralDilated".
     """
 
     opcode = "convolution"
     arity = 2
-    attrs: ClassVar = {
-        "window": Attr(WINDOW, NO_WINDOW),
-        "dim_labels": Attr(DIM_LABELS),
-        "feature_group_count": Attr(INT64, 1),
-        "batch_group_count": Attr(INT64, 1),
-        "convolution_kind": Attr(CONVOLUTION_KIND, "unset"),
-        "operand_precision": Attr(OPERAND_PRECISION, ()),
-        "algorithm": Attr(DOT_ALGORITHM, "unset"),
-        "sparsity_config": Attr(SPARSITY, None, "given"),
-    }
-    way = Way.CONTRACTION
+    record = ConvolutionAttributes
+    family = KernelFamily.CONTRACTION
     takes_shape = True
 
     @staticmethod
-    def infer(  # noqa: PLR0913  # HLO's attributes
-        lhs: Shape,
-        rhs: Shape,
-        *,
-        window: Window,
-        dim_labels: DimLabels,
-        feature_group_count: int,
-        batch_group_count: int,
-        convolution_kind: str,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
-        sparsity_config: object,
-        shape: Shape | None,
+    def infer(
+        lhs: Shape, rhs: Shape, *, attrs: ConvolutionAttributes, shape: Shape | None
     ) -> Shape:
+        labels, window = attrs.dim_labels, attrs.window
         check_arrays((lhs, rhs), "C1")
-        _check_groups(feature_group_count, batch_group_count)
-        _check_labels(dim_labels, lhs, rhs)
-        _check_features(lhs, rhs, dim_labels, feature_group_count, batch_group_count)
-        spatial = len(dim_labels.lhs_spatial)
-        check_window(window, spatial, "C3", "C9")
-        for k, (w, d) in enumerate(zip(window.dims, dim_labels.rhs_spatial, strict=True)):
+        _check_groups(attrs.feature_group_count, attrs.batch_group_count)
+        _check_labels(labels, lhs, rhs)
+        _check_features(lhs, rhs, labels, attrs.feature_group_count, attrs.batch_group_count)
+        check_window(window, len(labels.lhs_spatial), "C3", "C9")
+        for k, (w, d) in enumerate(zip(window.dims, labels.rhs_spatial, strict=True)):
             if w.size != rhs.dims[d] != UNBOUNDED:
                 found = f"of size {w.size} in spatial dimension {k}"
                 expected = f"{rhs.dims[d]}, the size of dimension {d} of {text(rhs)}"
                 raise Violation("attribute-value", "window", found, expected, "C8")
         dtype = shape.dtype if shape and shape.is_array else higher_precision(lhs.dtype, rhs.dtype)
-        return _result_shape(lhs, rhs, dim_labels, window, batch_group_count, dtype)
+        return _result_shape(lhs, rhs, labels, window, attrs.batch_group_count, dtype)
 
     @staticmethod
-    def check(  # noqa: PLR0913  # HLO's attributes
-        lhs: Shape,
-        rhs: Shape,
-        *,
-        shape: Shape,
-        window: Window,
-        dim_labels: DimLabels,
-        feature_group_count: int,
-        batch_group_count: int,
-        convolution_kind: str,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
-        sparsity_config: object,
-    ) -> None:
-        if convolution_kind not in ("unset", "fprop"):
-            raise Violation("unsupported", "convolution_kind", convolution_kind, "fprop")
-        if sparsity_config is not None:
+    def check(lhs: Shape, rhs: Shape, *, attrs: ConvolutionAttributes, shape: Shape) -> None:
+        if attrs.convolution_kind not in ("unset", "fprop"):
+            raise Violation("unsupported", "convolution_kind", attrs.convolution_kind, "fprop")
+        if attrs.sparsity_config is not None:
             raise Violation("unsupported", "sparsity_config", "given", "none")
 
     @staticmethod
-    def evaluate(  # noqa: PLR0913  # HLO's attributes
-        lhs: Array,
-        rhs: Array,
-        *,
-        window: Window,
-        dim_labels: DimLabels,
-        feature_group_count: int,
-        batch_group_count: int,
-        convolution_kind: str,
-        operand_precision: tuple[str, ...],
-        algorithm: str,
-        sparsity_config: object,
-        shape: Shape,
-    ) -> Array:
-        labels, groups, batches = dim_labels, feature_group_count, batch_group_count
+    def evaluate(lhs: Array, rhs: Array, *, attrs: ConvolutionAttributes, shape: Shape) -> Array:
+        labels, window = attrs.dim_labels, attrs.window
+        groups, batches = attrs.feature_group_count, attrs.batch_group_count
         x = lhs.transpose(labels.lhs_batch, labels.lhs_feature, *labels.lhs_spatial)
         y = rhs.transpose(*labels.rhs_spatial, labels.rhs_input_feature, labels.rhs_output_feature)
         y = np.flip(y, tuple(k for k, w in enumerate(window.dims) if w.reversed))

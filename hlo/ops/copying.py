@@ -1,11 +1,11 @@
 """Copies: at once, or begun by one instruction and ended by another.
 
-Source: shared/OP_SEMANTICS.md section 7.
+Source: docs/semantics.md 7.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from hlo.attributes.scalars import INT32
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import Shape, compatible
+from hlo.ops.attributes import Attributes
 from hlo.ops.shape_rules import text
-from hlo.ops.table import Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 
 class Copy(Op):
@@ -30,7 +31,7 @@ class Copy(Op):
         | Trait.MOVES_MEMORY
         | Trait.EXACT
     )
-    way = Way.FREE
+    family = KernelFamily.FREE
 
     @staticmethod
     def infer(x: Shape) -> Shape:
@@ -41,6 +42,10 @@ class Copy(Op):
         return x
 
 
+class CopyStartAttributes(Attributes, frozen=True):
+    cross_program_prefetch_index: Annotated[int | None, INT32, "given"] = None
+
+
 class CopyStart(Op):
     """(copy, operand, context u32[]): the start of an asynchronous copy.
 
@@ -49,18 +54,18 @@ class CopyStart(Op):
 
     opcode = "copy-start"
     arity = 1
-    attrs: ClassVar = {"cross_program_prefetch_index": Attr(INT32, None, "given")}
+    record = CopyStartAttributes
     traits = Trait.MOVEMENT
-    way = Way.FREE
+    family = KernelFamily.FREE
     done = "copy-done"
     inferable = False
 
     @staticmethod
-    def infer(x: Shape, *, cross_program_prefetch_index: int | None) -> Shape:
+    def infer(x: Shape, *, attrs: CopyStartAttributes) -> Shape:
         return Shape.tuple((x, x, Shape.array(dt.U32)))
 
     @staticmethod
-    def evaluate(x: object, *, cross_program_prefetch_index: int | None) -> tuple[object, ...]:
+    def evaluate(x: object, *, attrs: CopyStartAttributes) -> tuple[object, ...]:
         return x, x, np.uint32(0).reshape(())
 
 
@@ -73,7 +78,7 @@ class CopyDone(Op):
     opcode = "copy-done"
     arity = 1
     traits = Trait.MOVEMENT
-    way = Way.FREE
+    family = KernelFamily.FREE
     inferable = False
 
     @staticmethod

@@ -1,29 +1,34 @@
 """custom-call: its row, and the registry of functions that targets name.
 
-Source: OP_SEMANTICS_CONTROL section 5.
+Source: docs/control.md 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Annotated, Generic
 
 import numpy as np
 from msgspec import Struct
 
-from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING
-from hlo.attributes.dim_labels import DIM_LABELS
+from hlo.attributes.aliasing import OUTPUT_TO_OPERAND_ALIASING, OperandAlias
+from hlo.attributes.dim_labels import DIM_LABELS, DimLabels
 from hlo.attributes.enums import API_VERSION, OPERAND_PRECISION, PADDING_TYPE, SCHEDULE
 from hlo.attributes.literal_value import LITERAL
 from hlo.attributes.names import COMPUTATIONS
 from hlo.attributes.scalars import BOOL, INT64, STRING
 from hlo.attributes.shapes import SHAPES
-from hlo.attributes.window import WINDOW
+from hlo.attributes.window import WINDOW, Window
 from hlo.errors import HloError, Violation
-from hlo.ir.shape import Shape, shape_text
+from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
+from hlo.ir.shape import ProgramShape, Shape, shape_text
+from hlo.ops.attributes import Attributes, F
+from hlo.ops.callee import Callee
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
-from hlo.ops.table import REQUIRED, Attr, Op, Trait
+from hlo.ops.table import Op, Trait
 
 Array = np.ndarray
 
@@ -35,7 +40,7 @@ class CustomCall(Struct, frozen=True):
     shape: Shape
     operand_shapes: tuple[Shape, ...]
     backend_config: str
-    called: tuple[object, ...]  # Callees
+    called: tuple[Callee, ...]
     context: Context
 
 
@@ -55,6 +60,30 @@ def register_custom_call(name: str, function: Callable[..., object]) -> None:
 
     TARGETS[name] = target
     REGISTERED.add(name)
+
+
+def own_target(instruction: Instruction) -> str:
+    """The target of a custom call that is no function of the user's; "" of any other op."""
+    target = instruction.attributes.get("custom_call_target")
+    return target if isinstance(target, str) and target not in REGISTERED else ""
+
+
+_numbers = count()
+CALLBACK = "hlo.python_callback"  # begins the names of targets that are functions of this process
+
+
+def enter_callback(function: Callable[..., object]) -> str:
+    """A new target that runs a function of this process, until `leave_callbacks` ends it."""
+    name = f"{CALLBACK}.{next(_numbers)}"
+    register_custom_call(name, function)
+    return name
+
+
+def leave_callbacks(names: Iterable[str]) -> None:
+    """Forget targets of `enter_callback`."""
+    for name in names:
+        TARGETS.pop(name, None)
+        REGISTERED.discard(name)
 
 
 def _conforming(value: object, shape: Shape, name: str) -> object:
@@ -112,63 +141,62 @@ def check_target(name: str, operands: tuple[Shape, ...], shape: Shape) -> None:
         _check_identity(operands, shape)
 
 
+class CustomCallAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    window: Annotated[Window | None, WINDOW, "given"] = None
+    dim_labels: Annotated[DimLabels | None, DIM_LABELS, "given"] = None
+    feature_group_count: Annotated[int, INT64] = 1
+    batch_group_count: Annotated[int, INT64] = 1
+    operand_precision: Annotated[tuple[str, ...], OPERAND_PRECISION] = ()
+    padding_type: Annotated[str, PADDING_TYPE] = "PADDING_INVALID"
+    custom_call_target: Annotated[str, STRING, "always"]
+    operand_layout_constraints: Annotated[tuple[Shape, ...] | None, SHAPES, "given"] = None
+    custom_call_has_side_effect: Annotated[bool, BOOL] = False
+    literal: Annotated[Literal | None, LITERAL, "given"] = None
+    output_to_operand_aliasing: Annotated[tuple[OperandAlias, ...], OUTPUT_TO_OPERAND_ALIASING] = ()
+    schedule: Annotated[str, SCHEDULE] = "SCHEDULE_NONE"
+    api_version: Annotated[str, API_VERSION] = "API_VERSION_ORIGINAL"
+    called_computations: Annotated[tuple[F, ...], COMPUTATIONS] = ()
+
+
 class CustomCallOp(Op):
     """The value that the target's function gives. C1: constraints match the operands (parser)."""
 
     opcode = "custom-call"
-    attrs: ClassVar = {
-        "window": Attr(WINDOW, None, "given"),
-        "dim_labels": Attr(DIM_LABELS, None, "given"),
-        "feature_group_count": Attr(INT64, 1),
-        "batch_group_count": Attr(INT64, 1),
-        "operand_precision": Attr(OPERAND_PRECISION, ()),
-        "padding_type": Attr(PADDING_TYPE, "PADDING_INVALID"),
-        "custom_call_target": Attr(STRING, REQUIRED, "always"),
-        "operand_layout_constraints": Attr(SHAPES, None, "given"),
-        "custom_call_has_side_effect": Attr(BOOL, False),
-        "literal": Attr(LITERAL, None, "given"),
-        "output_to_operand_aliasing": Attr(OUTPUT_TO_OPERAND_ALIASING, ()),
-        "schedule": Attr(SCHEDULE, "SCHEDULE_NONE"),
-        "api_version": Attr(API_VERSION, "API_VERSION_ORIGINAL"),
-        "called_computations": Attr(COMPUTATIONS, ()),
-    }
+    record = CustomCallAttributes
     traits = Trait.CARRIES | Trait.BUFFERS | Trait.MOVES_MEMORY | Trait.EXPANDED
     inferable = False
     takes_shape = True
     takes_context = True
 
     @staticmethod
-    def infer(*operands: Shape, shape: Shape | None, **_: object) -> Shape:
+    def infer(
+        *operands: Shape, attrs: CustomCallAttributes[ProgramShape], shape: Shape | None
+    ) -> Shape:
         return written(shape)
 
     @staticmethod
     def evaluate(
-        *operands: object,
-        custom_call_target: str,
-        shape: Shape,
-        context: Context,
-        called_computations: tuple[object, ...] = (),
-        **_: object,
+        *operands: object, attrs: CustomCallAttributes[Callee], shape: Shape, context: Context
     ) -> object:
-        instruction = context.instruction
+        instruction, name = context.instruction, attrs.custom_call_target
         call = CustomCall(
-            custom_call_target,
+            name,
             shape,
             tuple(o.shape for o in instruction.operands),
             str(instruction.attributes.get("backend_config", "")),
-            called_computations,
+            attrs.called_computations,
             context,
         )
-        function = target_function(custom_call_target)
-        if custom_call_target in REGISTERED:
+        function = target_function(name)
+        if name in REGISTERED:
             return function(*operands, call=call)
         try:
-            return _fitting(function(*operands, call=call), shape, custom_call_target)
+            return _fitting(function(*operands, call=call), shape, name)
         except (HloError, Violation, MemoryError):
             raise
         except Exception as error:  # from NumPy or LAPACK, of shapes that the target does not take
             found = f"{len(operands)} operands and the result {shape_text(shape)} ({error})"
-            expected = f"those of {custom_call_target}"
+            expected = f"those of {name}"
             raise Violation("shape-mismatch", "", found, expected) from error
 
 
@@ -203,10 +231,11 @@ def _callback_refusal(name: str) -> Violation:
         "custom_call_target",
         f'"{name}", a Python function of the process that traced the program',
         "a target that a text file can name",
-        help=f'give a function of your own to hlo.register_custom_call("{name}", ...)',
+        help="hlo.compile(module, callbacks=[...]) takes the functions, in their order",
     )
 
 
+# Those that are the identity on one CPU device (docs/control.md 5.4).
 IDENTITIES = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape",
     "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding", "MaximalSharding",

@@ -7,7 +7,7 @@
     yes         true                    flattened_id                   devices
 
 Device g = replica * partitions + partition. `absent` is the second column of ops that do not have
-the attribute (all-to-all, permute, broadcast). Source: shared/OP_SEMANTICS_CONTROL.md section 2.3.
+the attribute (all-to-all, permute, broadcast). Source: docs/control.md 2.3.
 """
 
 from __future__ import annotations

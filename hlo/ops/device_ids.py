@@ -7,7 +7,7 @@ import numpy as np
 from hlo.ir import dtype as dt
 from hlo.ir.shape import Shape
 from hlo.ops.context import Context
-from hlo.ops.table import Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray
 
@@ -18,7 +18,7 @@ class ReplicaId(Op):
     opcode = "replica-id"
     arity = 0
     traits = Trait.SOURCE
-    way = Way.FREE
+    family = KernelFamily.FREE
     takes_context = True
 
     @staticmethod
@@ -36,7 +36,7 @@ class PartitionId(Op):
     opcode = "partition-id"
     arity = 0
     traits = Trait.SOURCE
-    way = Way.FREE
+    family = KernelFamily.FREE
     takes_context = True
 
     @staticmethod

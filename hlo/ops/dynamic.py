@@ -1,24 +1,23 @@
 """Ops on the run-time sizes of dimensions.
 
 A value with dynamic dimensions is an array cut to its run-time sizes (hlo/ops/extents.py).
-Source: shared/OP_SEMANTICS_CONTROL.md section 4.
+Source: docs/control.md 4.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 
-from hlo.attributes.ints import INTS
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import UNBOUNDED, Shape, compatible
 from hlo.ops.constraints import check_dimension, operand
 from hlo.ops.extents import filled_to
+from hlo.ops.movement import DimensionsAttributes
 from hlo.ops.shape_rules import Ints, braces, check_array, text
-from hlo.ops.table import Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray
 SIZE = Shape.array(dt.S32)
@@ -33,18 +32,18 @@ class GetDimensionSize(Op):
 
     opcode = "get-dimension-size"
     arity = 1
-    attrs: ClassVar = {"dimensions": Attr(INTS)}
+    record = DimensionsAttributes
 
     @staticmethod
-    def infer(x: Shape, *, dimensions: Ints) -> Shape:
-        _check_sized(x, dimensions)
-        if x.dims[dimensions[0]] > LARGEST_SIZE:
+    def infer(x: Shape, *, attrs: DimensionsAttributes) -> Shape:
+        _check_sized(x, attrs.dimensions)
+        if x.dims[attrs.dimensions[0]] > LARGEST_SIZE:
             raise Violation("shape-mismatch", "operand 0", text(x), "a size that fits s32", "C3")
         return SIZE
 
     @staticmethod
-    def evaluate(x: Array, *, dimensions: Ints) -> Array:
-        return np.array(x.shape[dimensions[0]], np.int32)
+    def evaluate(x: Array, *, attrs: DimensionsAttributes) -> Array:
+        return np.array(x.shape[attrs.dimensions[0]], np.int32)
 
 
 class SetDimensionSize(Op):
@@ -57,19 +56,19 @@ class SetDimensionSize(Op):
 
     opcode = "set-dimension-size"
     arity = 2
-    attrs: ClassVar = {"dimensions": Attr(INTS)}
+    record = DimensionsAttributes
     takes_shape = True
 
     @staticmethod
-    def infer(x: Shape, size: Shape, *, dimensions: Ints, shape: Shape | None) -> Shape:
-        _check_sized(x, dimensions)
+    def infer(x: Shape, size: Shape, *, attrs: DimensionsAttributes, shape: Shape | None) -> Shape:
+        _check_sized(x, attrs.dimensions)
         _check_size(size, 1, "C3")
-        flags = tuple(f or d == dimensions[0] for d, f in enumerate(x.dynamic))
+        flags = tuple(f or d == attrs.dimensions[0] for d, f in enumerate(x.dynamic))
         return x.with_dims(x.dims, flags).with_layout(x.layout)  # type: ignore[arg-type]  # an array has one
 
     @staticmethod
-    def evaluate(x: Array, size: Array, *, dimensions: Ints, shape: Shape) -> Array:
-        (along,) = dimensions[:1]
+    def evaluate(x: Array, size: Array, *, attrs: DimensionsAttributes, shape: Shape) -> Array:
+        (along,) = attrs.dimensions[:1]
         bound = shape.dims[along]
         wanted = int(size) if shape.dynamic[along] else bound
         if not 0 <= wanted <= bound:
@@ -87,7 +86,7 @@ class DynamicReshape(Op):
 
     opcode = "dynamic-reshape"
     traits = Trait.MOVEMENT
-    way = Way.HOST
+    family = KernelFamily.HOST
     inferable = False
     takes_shape = True
 

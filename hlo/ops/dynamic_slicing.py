@@ -1,12 +1,12 @@
 """Ops that read or write a slice whose start is given at run time.
 
-Source: shared/OP_SEMANTICS.md section 7.
+Source: docs/semantics.md 7.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,12 +14,17 @@ from msgspec.structs import replace
 from hlo.attributes.ints import INTS
 from hlo.errors import Violation
 from hlo.ir.shape import UNBOUNDED, Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_count, check_integral, check_rank, check_type, operand
 from hlo.ops.extents import bounded
 from hlo.ops.shape_rules import Ints, braces, check_array, text
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import Op, Trait
 
 Array = np.ndarray
+
+
+class DynamicSliceAttributes(Attributes, frozen=True):
+    dynamic_slice_sizes: Annotated[Ints, INTS]
 
 
 class DynamicSlice(Op):
@@ -29,19 +34,19 @@ class DynamicSlice(Op):
     C1: number of index operands. C2: scalars of one integral type. C3: one size per dimension, with
     0 <= size <= dim.
     A dimension is dynamic if the operand's is and size = dim > 1.
-    Source: XLA OP_SEMANTICS "DynamicSlice".
+    Source: openxla.org/xla/operation_semantics, "DynamicSlice".
     """
 
     opcode = "dynamic-slice"
-    attrs: ClassVar = {"dynamic_slice_sizes": Attr(INTS)}
+    record = DynamicSliceAttributes
     traits = Trait.MOVEMENT | Trait.CUTS_AT | Trait.MOVES_MEMORY
     inferable = False
     takes_operand_shapes = True
 
     @staticmethod
-    def infer(*operands: Shape, dynamic_slice_sizes: Ints) -> Shape:
+    def infer(*operands: Shape, attrs: DynamicSliceAttributes) -> Shape:
         x = _indexed(operands, 1)
-        sizes = dynamic_slice_sizes
+        sizes = attrs.dynamic_slice_sizes
         check_count("dynamic_slice_sizes", sizes, x.rank, "C3")
         for d, (size, dim) in enumerate(zip(sizes, x.dims, strict=True)):
             if size < 0 or (dim != UNBOUNDED and size > dim):
@@ -53,12 +58,12 @@ class DynamicSlice(Op):
 
     @staticmethod
     def evaluate(
-        *operands: Array, dynamic_slice_sizes: Ints, operand_shapes: tuple[Shape, ...]
+        *operands: Array, attrs: DynamicSliceAttributes, operand_shapes: tuple[Shape, ...]
     ) -> Array:
         dims = operand_shapes[0].dims
-        starts = _clamped_starts(operands[1:], dims, dynamic_slice_sizes)
-        x = bounded(operands[0], dims, dynamic_slice_sizes)
-        parts = zip(starts, dynamic_slice_sizes, strict=True)
+        starts = _clamped_starts(operands[1:], dims, attrs.dynamic_slice_sizes)
+        x = bounded(operands[0], dims, attrs.dynamic_slice_sizes)
+        parts = zip(starts, attrs.dynamic_slice_sizes, strict=True)
         return x[tuple(np.s_[s : s + n] for s, n in parts)]
 
 
@@ -100,7 +105,7 @@ class DynamicUpdateSlice(Op):
 
     C1: as dynamic-slice for the indices. C2: update has the operand's rank and element type, and no
     larger dimension.
-    Source: XLA OP_SEMANTICS "DynamicUpdateSlice".
+    Source: openxla.org/xla/operation_semantics, "DynamicUpdateSlice".
     """
 
     opcode = "dynamic-update-slice"

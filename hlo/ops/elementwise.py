@@ -1,23 +1,23 @@
 """Elementwise ops: arithmetic, bits and functions as rows; compare, select, clamp and complex.
 
-The constraints that all rows share are in hlo/ops/elementwise_row.py. Source: OP_SEMANTICS 3 to 6;
-error budgets: section 17.
+The constraints that all rows share are in hlo/ops/elementwise_row.py. Source: docs/semantics.md 3
+to 6; error budgets: section 17.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec.structs import replace
 
 from hlo.attributes.enums import COMPARISON_TYPE, DIRECTION
-from hlo.attributes.result_accuracy import RESULT_ACCURACY
+from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.elementwise_row import broadcast_shape, common_extents, elementwise, refuse
 from hlo.ops.identities import all_ones, greatest, least, one, zero
 from hlo.ops.numerics import complexes, integers, reals
@@ -32,9 +32,8 @@ from hlo.ops.shape_rules import (
     higher_precision,
     text,
 )
-from hlo.ops.table import REQUIRED, Attr, Cost, Op, Trait
+from hlo.ops.table import Cost, Op, Trait
 
-RA: Mapping[str, Attr] = {"result_accuracy": Attr(RESULT_ACCURACY, None, "given")}
 COMMUTATIVE = Trait.COMMUTATIVE
 RING = Trait.COMMUTATIVE | Trait.ASSOCIATIVE  # exactly so for integers; floats round
 LATTICE = Trait.COMMUTATIVE | Trait.ASSOCIATIVE | Trait.IDEMPOTENT | Trait.CHOOSES | Trait.EXACT
@@ -46,6 +45,12 @@ FLOAT_OR_COMPLEX = FLOAT | COMPLEX
 
 wrapping, arithmetic = integers.wrapping, reals.arithmetic
 transcendental, widened = reals.transcendental, complexes.widened
+
+
+class RA(Attributes, frozen=True):
+    """Of functions of which text may say how exact they are to be."""
+
+    result_accuracy: Annotated[ResultAccuracy | None, RESULT_ACCURACY, "given"] = None
 
 
 def _to_pred(_: DType) -> DType:
@@ -72,7 +77,7 @@ def _imaginary_part(z: Array) -> Array:
 
 
 def _positive_zero(x: Array) -> Array:
-    """NaN of f8e8m0fnu, which has no zero."""
+    """NaN of a scale, which has no zero."""
     return rounded(np.zeros(x.shape, np.float32), dtype_of(x))
 
 
@@ -111,54 +116,54 @@ elementwise("real", 1, "The real part; x itself for a float.",
 elementwise("imag", 1, "The imaginary part; +0 for a float.",
             real=_positive_zero, complex_=_imaginary_part, result=_component)
 
-elementwise("exponential", 1, "e^x; -inf -> 0, inf -> inf.", attrs=RA, ulp=2,
+elementwise("exponential", 1, "e^x; -inf -> 0, inf -> inf.", record=RA, ulp=2,
             real=transcendental(np.exp), complex_=widened(complexes.exponential), cost=Cost(24, 45))
-elementwise("exponential-minus-one", 1, "e^x - 1, accurate near 0; -0 stays.", attrs=RA, ulp=2,
+elementwise("exponential-minus-one", 1, "e^x - 1, accurate near 0; -0 stays.", record=RA, ulp=2,
             real=transcendental(np.expm1), complex_=widened(complexes.exponential_minus_one),
             cost=Cost(32, 55))
 elementwise("log", 1, "ln x; 0 -> -inf, x < 0 -> NaN. Complex: cut on the negative real axis.",
-            attrs=RA, ulp=1.5, real=transcendental(np.log),
+            record=RA, ulp=1.5, real=transcendental(np.log),
             complex_=widened(np.log), traits=Trait.STEADY, cost=Cost(21, 75))
 elementwise("log-plus-one", 1, "ln(1 + x), accurate near 0; -1 -> -inf, below NaN, -0 stays.",
-            attrs=RA, ulp=2, real=transcendental(np.log1p),
+            record=RA, ulp=2, real=transcendental(np.log1p),
             complex_=widened(complexes.logarithm_plus_one), cost=Cost(60, 95))
-elementwise("logistic", 1, "1/(1 + e^-x).", attrs=RA, ulp=2,
+elementwise("logistic", 1, "1/(1 + e^-x).", record=RA, ulp=2,
             real=transcendental(reals.logistic), complex_=widened(complexes.logistic),
             cost=Cost(110, 65))
 elementwise("sqrt", 1, "The square root; -0 stays, x < 0 -> NaN. Complex: cut as log's.",
-            attrs=RA, ulp=0.5, real=arithmetic(np.sqrt), complex_=widened(np.sqrt),
+            record=RA, ulp=0.5, real=arithmetic(np.sqrt), complex_=widened(np.sqrt),
             traits=Trait.IEEE, cost=Cost(22, 19, divides=True))
-elementwise("rsqrt", 1, "1/sqrt(x); 0 -> inf, -0 -> -inf, inf -> 0.", attrs=RA, ulp=1.5,
+elementwise("rsqrt", 1, "1/sqrt(x); 0 -> inf, -0 -> -inf, inf -> 0.", record=RA, ulp=1.5,
             real=transcendental(reals.reciprocal_root),
             complex_=widened(complexes.reciprocal_root), cost=Cost(17, 45, divides=True))
-elementwise("cbrt", 1, "The real cube root, odd: cbrt(-8) = -2.", attrs=RA, ulp=2,
+elementwise("cbrt", 1, "The real cube root, odd: cbrt(-8) = -2.", record=RA, ulp=2,
             real=transcendental(np.cbrt), cost=Cost(260, 100))
 elementwise("erf", 1, "The error function 2/sqrt(pi) int_0^x e^(-t^2) dt, odd; +-inf -> +-1.",
-            attrs=RA, ulp=2, real=transcendental(reals.erf), cost=Cost(31, 55))
-elementwise("sine", 1, "sin x, full range reduction; +-inf -> NaN, -0 stays.", attrs=RA, ulp=1,
+            record=RA, ulp=2, real=transcendental(reals.erf), cost=Cost(31, 55))
+elementwise("sine", 1, "sin x, full range reduction; +-inf -> NaN, -0 stays.", record=RA, ulp=1,
             real=transcendental(np.sin), complex_=widened(complexes.sine), cost=Cost(180, 90))
-elementwise("cosine", 1, "cos x, full range reduction; +-inf -> NaN.", attrs=RA, ulp=1,
+elementwise("cosine", 1, "cos x, full range reduction; +-inf -> NaN.", record=RA, ulp=1,
             real=transcendental(np.cos), complex_=widened(complexes.cosine), cost=Cost(170, 90))
-elementwise("tan", 1, "tan x, full range reduction; +-inf -> NaN, -0 stays.", attrs=RA, ulp=2,
+elementwise("tan", 1, "tan x, full range reduction; +-inf -> NaN, -0 stays.", record=RA, ulp=2,
             real=transcendental(np.tan), complex_=widened(complexes.tangent), cost=Cost(230, 110))
-elementwise("sinh", 1, "Hyperbolic sine.", attrs=RA, ulp=2,
+elementwise("sinh", 1, "Hyperbolic sine.", record=RA, ulp=2,
             real=transcendental(np.sinh), complex_=widened(complexes.hyperbolic_sine),
             cost=Cost(430, 90))
-elementwise("cosh", 1, "Hyperbolic cosine.", attrs=RA, ulp=2,
+elementwise("cosh", 1, "Hyperbolic cosine.", record=RA, ulp=2,
             real=transcendental(np.cosh), complex_=widened(complexes.hyperbolic_cosine),
             cost=Cost(320, 90))
-elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", attrs=RA, ulp=2,
+elementwise("tanh", 1, "Hyperbolic tangent, odd; +-inf -> +-1.", record=RA, ulp=2,
             real=transcendental(np.tanh), complex_=widened(np.tanh), cost=Cost(34, 55))
-elementwise("asin", 1, "Inverse sine; |x| > 1 -> NaN.", attrs=RA, ulp=2,
+elementwise("asin", 1, "Inverse sine; |x| > 1 -> NaN.", record=RA, ulp=2,
             real=transcendental(np.arcsin), complex_=widened(np.arcsin), cost=Cost(260, 90))
-elementwise("acos", 1, "Inverse cosine; |x| > 1 -> NaN.", attrs=RA, ulp=2,
+elementwise("acos", 1, "Inverse cosine; |x| > 1 -> NaN.", record=RA, ulp=2,
             real=transcendental(np.arccos), complex_=widened(np.arccos), cost=Cost(440, 90))
-elementwise("asinh", 1, "Inverse hyperbolic sine, odd.", attrs=RA, ulp=2,
+elementwise("asinh", 1, "Inverse hyperbolic sine, odd.", record=RA, ulp=2,
             real=transcendental(np.arcsinh), complex_=widened(np.arcsinh), cost=Cost(910, 120))
-elementwise("acosh", 1, "Inverse hyperbolic cosine; x < 1 -> NaN.", attrs=RA, ulp=2,
+elementwise("acosh", 1, "Inverse hyperbolic cosine; x < 1 -> NaN.", record=RA, ulp=2,
             real=transcendental(np.arccosh), complex_=widened(np.arccosh), cost=Cost(750, 120))
 elementwise("atanh", 1, "Inverse hyperbolic tangent; +-1 -> +-inf, |x| > 1 -> NaN.",
-            attrs=RA, ulp=2, real=transcendental(np.arctanh), complex_=widened(np.arctanh),
+            record=RA, ulp=2, real=transcendental(np.arctanh), complex_=widened(np.arctanh),
             cost=Cost(820, 120))
 
 elementwise("add", 2, "x + y; integers wrap, pred: or.", traits=RING | ARITHMETIC, ulp=0.5,
@@ -215,6 +220,11 @@ elementwise("mulhi", 2, "The upper half of the double-width product.", traits=CO
 # fmt: on
 
 
+class CompareAttributes(Attributes, frozen=True):
+    direction: Annotated[str, DIRECTION, "always"]
+    type: Annotated[str | None, COMPARISON_TYPE, "computed"] = None
+
+
 class Compare(Op):
     """result[i] = x[i] <direction> y[i] as pred.
 
@@ -227,35 +237,34 @@ class Compare(Op):
 
     opcode = "compare"
     arity = 2
-    attrs: ClassVar = {"direction": Attr(DIRECTION, REQUIRED, "always"),
-                       "type": Attr(COMPARISON_TYPE, None, "computed")}  # fmt: skip
+    record = CompareAttributes
     traits = Trait.ELEMENTWISE | Trait.CHOOSES
 
     @staticmethod
-    def infer(x: Shape, y: Shape, *, direction: str, type: str | None = None) -> Shape:
+    def infer(x: Shape, y: Shape, *, attrs: CompareAttributes) -> Shape:
         check_arrays((x, y), "C2")
         check_same_type((x, y), "C3")
         return broadcast_shape(x, y).with_dtype(dt.PRED)
 
     @staticmethod
-    def check(x: Shape, y: Shape, *, shape: Shape, direction: str, type: str | None = None) -> None:
+    def check(x: Shape, y: Shape, *, attrs: CompareAttributes, shape: Shape) -> None:
         check_dims(y, x, "operand 1", "C4")
         default = default_comparison(x.dtype)
         allowed = (default, "TOTALORDER") if x.dtype.is_float else (default,)
-        if type is not None and type not in allowed:
-            raise Violation("attribute-value", "type", type, " or ".join(allowed), "C5")
-        if x.dtype.is_complex and direction not in ("EQ", "NE"):
-            raise Violation("attribute-value", "direction", direction, "EQ or NE", "C6")
+        if attrs.type is not None and attrs.type not in allowed:
+            raise Violation("attribute-value", "type", attrs.type, " or ".join(allowed), "C5")
+        if x.dtype.is_complex and attrs.direction not in ("EQ", "NE"):
+            raise Violation("attribute-value", "direction", attrs.direction, "EQ or NE", "C6")
 
     @staticmethod
-    def evaluate(x: Array, y: Array, *, direction: str, type: str | None = None) -> Array:
+    def evaluate(x: Array, y: Array, *, attrs: CompareAttributes) -> Array:
         x, y = common_extents((x, y))
         if not dtype_of(x).is_float:
-            return np.asarray(COMPARISONS[direction](widen(x), widen(y)))
-        total = type == "TOTALORDER"
+            return np.asarray(COMPARISONS[attrs.direction](widen(x), widen(y)))
+        total = attrs.type == "TOTALORDER"
         with np.errstate(invalid="ignore"):
             left, right = map(reals.total_order, (x, y)) if total else map(widen, (x, y))
-            return np.asarray(COMPARISONS[direction](left, right))
+            return np.asarray(COMPARISONS[attrs.direction](left, right))
 
 
 COMPARISONS = {

@@ -1,7 +1,7 @@
 """What an elementwise row is: its shape rule, its NumPy function per kind of number, its checks.
 
 The rows stand in hlo/ops/elementwise.py; their constraints, alike for all of one arity, in
-CONSTRAINTS. Source: OP_SEMANTICS 3 and 4.
+CONSTRAINTS. Source: docs/semantics.md 3 and 4.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from hlo.errors import Violation
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.numerics.representation import Array, dtype_of
 from hlo.ops.shape_rules import (
     any_dynamic,
@@ -26,10 +27,9 @@ from hlo.ops.shape_rules import (
     merged_size,
     text,
 )
-from hlo.ops.table import ONE_OPERATION, Attr, Cost, Number, Op, Trait
+from hlo.ops.table import ONE_OPERATION, Cost, Number, Op, Trait
 
 Function = Callable[..., Array]
-NO_ATTRS: Mapping[str, Attr] = {}
 ROOM = "hlo.ops.elementwise"  # the module that the rows stand in
 NO_MEANING = "(ours): no type that XLA's shape rule lets through and that has no meaning here."
 CONSTRAINTS: Mapping[int, Mapping[str, str]] = {
@@ -66,7 +66,7 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
     complex_: Function | None = None,
     refused: frozenset[Kind] = frozenset(),
     result: Callable[[DType], DType] = same,
-    attrs: Mapping[str, Attr] = NO_ATTRS,
+    record: type[Attributes] = Attributes,
     traits: Trait = Trait.NONE,
     ulp: float = 0.0,
     cost: Cost = ONE_OPERATION,
@@ -90,7 +90,7 @@ def elementwise(  # noqa: PLR0913  # a row of a table: every column by its name
         "__module__": ROOM,
         "opcode": opcode,
         "arity": arity,
-        "attrs": attrs,
+        "record": record,
         "traits": traits | Trait.ELEMENTWISE,
         "ulp": ulp,
         "cost": cost,
@@ -108,14 +108,14 @@ def _infer(
 ) -> Callable[..., Shape]:
     rule = _unary_shape if arity == 1 else _binary_shape
 
-    def infer(*operands: Shape, **_: object) -> Shape:
+    def infer(*operands: Shape, attrs: Attributes | None = None) -> Shape:
         return rule(operands, kinds, result)
 
     return infer
 
 
 def _evaluate(functions: Mapping[Kind, Function]) -> Callable[..., Array]:
-    def evaluate(*values: Array, **_: object) -> Array:
+    def evaluate(*values: Array, attrs: Attributes | None = None) -> Array:
         kind = dtype_of(values[0]).kind
         if kind not in functions:
             found = f"of type {values[0].dtype}"
@@ -127,7 +127,7 @@ def _evaluate(functions: Mapping[Kind, Function]) -> Callable[..., Array]:
 
 
 def _check(kinds: frozenset[Kind]) -> Callable[..., None]:
-    def check(*operands: Shape, shape: Shape, **_: object) -> None:
+    def check(*operands: Shape, shape: Shape, attrs: Attributes | None = None) -> None:
         for i, operand in enumerate(operands):
             check_dims(operand, shape, f"operand {i}", "C4")
         check_kind(operands[0], kinds, "operand 0", "C7")
@@ -177,7 +177,7 @@ def _binary_shape(
 
 
 def broadcast_shape(x: Shape, y: Shape) -> Shape:
-    """Dimensions of an elementwise result as XLA's parser infers them (HLO_TEXT 6.5).
+    """Dimensions of an elementwise result as XLA's parser infers them (docs/text.md 6.5).
 
     Equal dimensions keep operand 0's layout; a scalar, or a dimension of size 1, stretches with a
     default layout: the parser lets that through, the verifier does not (C4).

@@ -1,33 +1,33 @@
 """Collectives whose members exchange parts of their own choosing: permute, ragged all-to-all.
 
-Source: shared/OP_SEMANTICS_CONTROL.md sections 2.7 and 2.8.
+Source: docs/control.md 2.7 and 2.8.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from hlo.attributes.ints import INTS, INTS_LIST
-from hlo.attributes.replica_groups import ReplicaGroups
 from hlo.errors import Violation
 from hlo.ir.shape import Shape
-from hlo.ops.collectives import CHANNEL, GROUPS, LAYOUT
+from hlo.ops.collectives import ChannelAttributes, LaidOutAttributes
 from hlo.ops.constraints import check_integral, check_operand_count, operand
 from hlo.ops.context import Context
 from hlo.ops.device_groups import CROSS_PARTITION, check_member, group_mode, own_group
 from hlo.ops.shape_rules import Ints, check_arrays, dims_agree, same_type, text
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import Op, Trait
 
 Array = np.ndarray
 IntsList = tuple[Ints, ...]
 
-PERMUTE = {
-    **CHANNEL,
-    "source_target_pairs": Attr(INTS_LIST),
-    "slice_sizes": Attr(INTS_LIST, ()),
-}
+
+class PermuteAttributes(ChannelAttributes, frozen=True, kw_only=True):
+    """Of collective-permute and its start."""
+
+    source_target_pairs: Annotated[IntsList, INTS_LIST]
+    slice_sizes: Annotated[IntsList, INTS_LIST] = ()
 
 
 class CollectivePermute(Op):
@@ -41,46 +41,35 @@ class CollectivePermute(Op):
     """
 
     opcode = "collective-permute"
-    attrs: ClassVar = PERMUTE
+    record = PermuteAttributes
     inferable = False
     traits = Trait.COLLECTIVE
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        source_target_pairs: IntsList,
-        slice_sizes: IntsList,
-    ) -> Shape:
+    def infer(*xs: Shape, attrs: PermuteAttributes) -> Shape:
         check_operand_count(xs, 1, "C1")
-        _check_pairs(source_target_pairs, max(len(slice_sizes), 1))
-        if slice_sizes:
+        _check_pairs(attrs.source_target_pairs, max(len(attrs.slice_sizes), 1))
+        if attrs.slice_sizes:
             _check_in_place(len(xs))
             return xs[1]
         check_arrays(xs, "C1")
         return xs[0] if len(xs) == 1 else Shape.tuple(xs)
 
     @staticmethod
-    def evaluate(
-        *xs: object,
-        channel_id: int | None,
-        source_target_pairs: IntsList,
-        slice_sizes: IntsList,
-        context: Context,
-    ) -> object:
-        mode = group_mode(channel_id, None)
+    def evaluate(*xs: object, attrs: PermuteAttributes, context: Context) -> object:
+        mode = group_mode(attrs.channel_id, None)
         group = own_group(mode, (), context)
         assert group is not None, "the group of all has every device"
         me = context.partition if mode == CROSS_PARTITION else context.replica
         every = context.exchange(group, xs)
         count = len(group)
-        if any(not 0 <= i < count for pair in source_target_pairs for i in pair):
-            found = f"{source_target_pairs}"
+        if any(not 0 <= i < count for pair in attrs.source_target_pairs for i in pair):
+            found = f"{attrs.source_target_pairs}"
             raise Violation("arguments", "source_target_pairs", found, f"ids below {count}")
-        if slice_sizes:
-            return _permuted_in_place(every, me, source_target_pairs, slice_sizes)
-        source = next((s for s, t in source_target_pairs if t == me), None)
+        if attrs.slice_sizes:
+            return _permuted_in_place(every, me, attrs.source_target_pairs, attrs.slice_sizes)
+        source = next((s for s, t in attrs.source_target_pairs if t == me), None)
         results = tuple(np.zeros_like(x) for x in xs) if source is None else every[source]
         return results[0] if len(xs) == 1 else results  # type: ignore[index]  # operands
 
@@ -92,7 +81,7 @@ class CollectivePermuteStart(Op):
     """
 
     opcode = "collective-permute-start"
-    attrs: ClassVar = PERMUTE
+    record = PermuteAttributes
     inferable = False
     traits = Trait.COLLECTIVE | Trait.SIDE_EFFECT
     done = "collective-permute-done"
@@ -100,29 +89,18 @@ class CollectivePermuteStart(Op):
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        source_target_pairs: IntsList,
-        slice_sizes: IntsList,
-        shape: Shape,
-    ) -> Shape:
+    def infer(*xs: Shape, attrs: PermuteAttributes, shape: Shape) -> Shape:
         if len(shape.elements) < 2:
             expected = "(operand, result, context...)"
             raise Violation("shape-mismatch", "result", text(shape), expected, "C4")
-        result = CollectivePermute.infer(
-            *xs,
-            channel_id=channel_id,
-            source_target_pairs=source_target_pairs,
-            slice_sizes=slice_sizes,
-        )
-        given = xs[0] if slice_sizes else result
+        result = CollectivePermute.infer(*xs, attrs=attrs)
+        given = xs[0] if attrs.slice_sizes else result
         return Shape.tuple((given, result, *shape.elements[2:]))
 
     @staticmethod
-    def evaluate(*xs: object, shape: Shape, **attributes: object) -> object:
-        result = CollectivePermute.evaluate(*xs, **attributes)  # type: ignore[arg-type]  # its own
-        given = xs[0] if len(xs) == 1 or attributes["slice_sizes"] else xs
+    def evaluate(*xs: object, attrs: PermuteAttributes, shape: Shape, context: Context) -> object:
+        result = CollectivePermute.evaluate(*xs, attrs=attrs, context=context)
+        given = xs[0] if len(xs) == 1 or attrs.slice_sizes else xs
         states = (np.zeros(s.dims, s.dtype.numpy) for s in shape.elements[2:])
         return given, result, *states
 
@@ -150,6 +128,10 @@ class CollectivePermuteDone(Op):
         return x[1]
 
 
+class RaggedAllToAllAttributes(LaidOutAttributes, frozen=True):
+    dimensions: Annotated[Ints | None, INTS, "never"] = None
+
+
 class RaggedAllToAll(Op):
     """Slices of unequal sizes along dimension 0 from every member to every member.
 
@@ -162,19 +144,13 @@ class RaggedAllToAll(Op):
 
     opcode = "ragged-all-to-all"
     arity = 6
-    attrs: ClassVar = {**GROUPS, **LAYOUT, "dimensions": Attr(INTS, None, "never")}
+    record = RaggedAllToAllAttributes
     inferable = False
     traits = Trait.COLLECTIVE
     takes_context = True
 
     @staticmethod
-    def infer(
-        *xs: Shape,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        dimensions: Ints | None,
-    ) -> Shape:
+    def infer(*xs: Shape, attrs: RaggedAllToAllAttributes) -> Shape:
         check_arrays(xs, "C1")
         data, output = xs[:2]
         for k, x in enumerate(xs[2:], start=2):
@@ -193,16 +169,9 @@ class RaggedAllToAll(Op):
         return output
 
     @staticmethod
-    def evaluate(
-        *xs: Array,
-        channel_id: int | None,
-        replica_groups: ReplicaGroups,
-        constrain_layout: bool,
-        dimensions: Ints | None,
-        context: Context,
-    ) -> Array:
-        mode = group_mode(channel_id, None)
-        group = check_member(own_group(mode, replica_groups.groups(), context), context)
+    def evaluate(*xs: Array, attrs: RaggedAllToAllAttributes, context: Context) -> Array:
+        mode = group_mode(attrs.channel_id, None)
+        group = check_member(own_group(mode, attrs.replica_groups.groups(), context), context)
         rank = group.index(context.replica * context.partitions + context.partition)
         every = context.exchange(group, xs)
         result = np.array(xs[1])

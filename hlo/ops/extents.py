@@ -2,7 +2,7 @@
 
 A value with bounded dynamic dimensions (`<=n`) is an array cut to its run-time extents: elements
 beyond them do not exist, so that ops on whole arrays need no masks.
-Source: shared/OP_SEMANTICS_CONTROL.md section 4.
+Source: docs/control.md 4.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Ops that talk to the host or to another device: infeed, outfeed, send, recv.
 
 A send is buffered and never waits; a recv waits at its -done.
-Source: shared/OP_SEMANTICS_CONTROL.md section 3.
+Source: docs/control.md 3.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -18,18 +18,19 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape, compatible
+from hlo.ops.attributes import Attributes
 from hlo.ops.constraints import check_token
 from hlo.ops.context import Context
 from hlo.ops.shape_rules import text
-from hlo.ops.table import Attr, Op, Trait
+from hlo.ops.table import Op, Trait
 
-CHANNEL = {
-    "channel_id": Attr(INT64, None, "given"),
-    "is_host_transfer": Attr(BOOL, False),
-}
 PAIRS = "_xla_send_recv_source_target_pairs"
 RANGES = "_xla_send_recv_validation"
 CONTEXT_SHAPE = Shape.array(dt.U32)
+
+
+class InfeedAttributes(Attributes, frozen=True):
+    infeed_config: Annotated[str, STRING] = ""
 
 
 class Infeed(Op):
@@ -40,14 +41,14 @@ class Infeed(Op):
 
     opcode = "infeed"
     arity = 1
-    attrs: ClassVar = {"infeed_config": Attr(STRING, "")}
+    record = InfeedAttributes
     traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
     takes_shape = True
     takes_context = True
 
     @staticmethod
-    def infer(token: Shape, *, infeed_config: str, shape: Shape) -> Shape:
+    def infer(token: Shape, *, attrs: InfeedAttributes, shape: Shape) -> Shape:
         check_token(token, "operand 0", "C1")
         if not shape.elements or not shape.is_tuple:
             raise Violation("shape-mismatch", "result", text(shape), "(T, token[])", "C2")
@@ -55,9 +56,14 @@ class Infeed(Op):
 
     @staticmethod
     def evaluate(
-        token: None, *, infeed_config: str, shape: Shape, context: Context
+        token: None, *, attrs: InfeedAttributes, shape: Shape, context: Context
     ) -> tuple[object, None]:
         return context.infeed(shape.elements[0]), None
+
+
+class OutfeedAttributes(Attributes, frozen=True):
+    outfeed_shape: Annotated[Shape | None, SHAPE, "computed"] = None
+    outfeed_config: Annotated[str, STRING] = ""
 
 
 class Outfeed(Op):
@@ -68,20 +74,19 @@ class Outfeed(Op):
 
     opcode = "outfeed"
     arity = 2
-    attrs: ClassVar = {
-        "outfeed_shape": Attr(SHAPE, None, "computed"),
-        "outfeed_config": Attr(STRING, ""),
-    }
+    record = OutfeedAttributes
     traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
     takes_context = True
     takes_operand_shapes = True
 
     @staticmethod
-    def infer(x: Shape, token: Shape, *, outfeed_shape: Shape | None, outfeed_config: str) -> Shape:
+    def infer(x: Shape, token: Shape, *, attrs: OutfeedAttributes) -> Shape:
         check_token(token, "operand 1", "C1")
-        if outfeed_shape is not None and not compatible(outfeed_shape, x):
-            raise Violation("shape-mismatch", "outfeed_shape", text(outfeed_shape), text(x), "C2")
+        if attrs.outfeed_shape is not None and not compatible(attrs.outfeed_shape, x):
+            raise Violation(
+                "shape-mismatch", "outfeed_shape", text(attrs.outfeed_shape), text(x), "C2"
+            )
         return Shape.token()
 
     @staticmethod
@@ -89,12 +94,18 @@ class Outfeed(Op):
         x: object,
         token: None,
         *,
-        outfeed_shape: Shape | None,
-        outfeed_config: str,
+        attrs: OutfeedAttributes,
         operand_shapes: tuple[Shape, ...],
         context: Context,
     ) -> None:
         context.outfeed(x, operand_shapes[0])
+
+
+class TransferAttributes(Attributes, frozen=True):
+    """Of send, recv and their ends."""
+
+    channel_id: Annotated[int | None, INT64, "given"] = None
+    is_host_transfer: Annotated[bool, BOOL] = False
 
 
 class Send(Op):
@@ -106,31 +117,26 @@ class Send(Op):
 
     opcode = "send"
     arity = 2
-    attrs: ClassVar = CHANNEL
+    record = TransferAttributes
     traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     done = "send-done"
     inferable = False
     takes_context = True
 
     @staticmethod
-    def infer(x: Shape, token: Shape, *, channel_id: int | None, is_host_transfer: bool) -> Shape:
+    def infer(x: Shape, token: Shape, *, attrs: TransferAttributes) -> Shape:
         check_token(token, "operand 1", "C1")
         return Shape.tuple((x, CONTEXT_SHAPE, Shape.token()))
 
     @staticmethod
     def evaluate(
-        x: object,
-        token: None,
-        *,
-        channel_id: int | None,
-        is_host_transfer: bool,
-        context: Context,
+        x: object, token: None, *, attrs: TransferAttributes, context: Context
     ) -> tuple[object, ...]:
-        if is_host_transfer:
-            context.send_to_host(channel_id, x)
+        if attrs.is_host_transfer:
+            context.send_to_host(attrs.channel_id, x)
         else:
             for target in _peers(context, source=True):
-                context.send(channel_id, target, x)
+                context.send(attrs.channel_id, target, x)
         return x, np.zeros((), np.uint32), None
 
 
@@ -142,17 +148,17 @@ class SendDone(Op):
 
     opcode = "send-done"
     arity = 1
-    attrs: ClassVar = CHANNEL
+    record = TransferAttributes
     traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
 
     @staticmethod
-    def infer(sent: Shape, *, channel_id: int | None, is_host_transfer: bool) -> Shape:
+    def infer(sent: Shape, *, attrs: TransferAttributes) -> Shape:
         _check_transfer(sent)
         return Shape.token()
 
     @staticmethod
-    def evaluate(sent: object, *, channel_id: int | None, is_host_transfer: bool) -> None:
+    def evaluate(sent: object, *, attrs: TransferAttributes) -> None:
         return None
 
 
@@ -164,7 +170,7 @@ class Recv(Op):
 
     opcode = "recv"
     arity = 1
-    attrs: ClassVar = CHANNEL
+    record = TransferAttributes
     traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     done = "recv-done"
     inferable = False
@@ -172,9 +178,7 @@ class Recv(Op):
     takes_context = True
 
     @staticmethod
-    def infer(
-        token: Shape, *, channel_id: int | None, is_host_transfer: bool, shape: Shape
-    ) -> Shape:
+    def infer(token: Shape, *, attrs: TransferAttributes, shape: Shape) -> Shape:
         check_token(token, "operand 0", "C1")
         if not shape.is_tuple or not shape.elements:
             raise Violation("shape-mismatch", "result", text(shape), "(T, u32[], token[])", "C2")
@@ -182,23 +186,18 @@ class Recv(Op):
 
     @staticmethod
     def evaluate(
-        token: None,
-        *,
-        channel_id: int | None,
-        is_host_transfer: bool,
-        shape: Shape,
-        context: Context,
+        token: None, *, attrs: TransferAttributes, shape: Shape, context: Context
     ) -> tuple[object, ...]:
         """The first element is a function that waits for the value, which recv-done calls."""
         expected = shape.elements[0]
-        sources = [] if is_host_transfer else _peers(context, source=False)
+        sources = [] if attrs.is_host_transfer else _peers(context, source=False)
 
         def received(done: Context) -> object:
-            if is_host_transfer:
-                return done.receive_from_host(channel_id, expected)
+            if attrs.is_host_transfer:
+                return done.receive_from_host(attrs.channel_id, expected)
             if not sources:
                 return _zeros(expected)
-            return done.receive(channel_id, sources[0], expected)
+            return done.receive(attrs.channel_id, sources[0], expected)
 
         return received, np.zeros((), np.uint32), None
 
@@ -211,13 +210,13 @@ class RecvDone(Op):
 
     opcode = "recv-done"
     arity = 1
-    attrs: ClassVar = CHANNEL
+    record = TransferAttributes
     traits = Trait.SIDE_EFFECT | Trait.TRANSFERS
     inferable = False
     takes_context = True
 
     @staticmethod
-    def infer(received: Shape, *, channel_id: int | None, is_host_transfer: bool) -> Shape:
+    def infer(received: Shape, *, attrs: TransferAttributes) -> Shape:
         _check_transfer(received)
         return Shape.tuple((received.elements[0], Shape.token()))
 
@@ -225,8 +224,7 @@ class RecvDone(Op):
     def evaluate(
         received: tuple[Callable[[Context], object], object, object],
         *,
-        channel_id: int | None,
-        is_host_transfer: bool,
+        attrs: TransferAttributes,
         context: Context,
     ) -> tuple[object, None]:
         return received[0](context), None

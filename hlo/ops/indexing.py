@@ -1,13 +1,13 @@
 """Ops that read or write at an array of indices: gather, scatter.
 
-Source: shared/OP_SEMANTICS.md section 8.
+Source: docs/semantics.md 8.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, Generic
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hlo.attributes.scalars import BOOL, INT64
 from hlo.errors import Violation
 from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape
 from hlo.ops.accumulation import accumulated_at
+from hlo.ops.attributes import Attributes, F
 from hlo.ops.callee import Callee
 from hlo.ops.constraints import (
     check_count,
@@ -30,9 +31,20 @@ from hlo.ops.constraints import (
 from hlo.ops.extents import bounded
 from hlo.ops.reducers import reducer_results
 from hlo.ops.shape_rules import Ints, braces, check_array, check_arrays, text
-from hlo.ops.table import Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray
+
+
+class GatherAttributes(Attributes, frozen=True, kw_only=True):
+    offset_dims: Annotated[Ints, INTS]
+    collapsed_slice_dims: Annotated[Ints, INTS]
+    start_index_map: Annotated[Ints, INTS]
+    operand_batching_dims: Annotated[Ints, INTS] = ()
+    start_indices_batching_dims: Annotated[Ints, INTS] = ()
+    index_vector_dim: Annotated[int, INT64]
+    slice_sizes: Annotated[Ints, INTS]
+    indices_are_sorted: Annotated[bool, BOOL] = False
 
 
 class Gather(Op):
@@ -54,126 +66,89 @@ class Gather(Op):
     entries. C8: 0 <= slice_sizes[d] <= dim(operand, d).
     C9: sizes at collapsed and batching dimensions are at most 1.
     C10: batching dimensions are neither collapsed nor mapped, and are as large as the indices'.
-    Source: XLA OP_SEMANTICS "Gather"; StableHLO spec "gather".
+    Source: openxla.org/xla/operation_semantics, "Gather"; StableHLO spec "gather".
     """
 
     opcode = "gather"
     arity = 2
-    attrs: ClassVar = {
-        "offset_dims": Attr(INTS),
-        "collapsed_slice_dims": Attr(INTS),
-        "start_index_map": Attr(INTS),
-        "operand_batching_dims": Attr(INTS, ()),
-        "start_indices_batching_dims": Attr(INTS, ()),
-        "index_vector_dim": Attr(INT64),
-        "slice_sizes": Attr(INTS),
-        "indices_are_sorted": Attr(BOOL, False),
-    }
+    record = GatherAttributes
     traits = Trait.MOVEMENT | Trait.PICKS
     takes_operand_shapes = True
 
     @staticmethod
-    def infer(  # noqa: PLR0913  # HLO's attributes
-        x: Shape,
-        indices: Shape,
-        *,
-        offset_dims: Ints,
-        collapsed_slice_dims: Ints,
-        start_index_map: Ints,
-        operand_batching_dims: Ints,
-        start_indices_batching_dims: Ints,
-        index_vector_dim: int,
-        slice_sizes: Ints,
-        indices_are_sorted: bool,
-    ) -> Shape:
+    def infer(x: Shape, indices: Shape, *, attrs: GatherAttributes) -> Shape:
         check_array(x, "operand 0", "C1")
         check_array(indices, "operand 1", "C1")
         check_integral(indices, "operand 1", "C1")
-        starts = _index_dims(indices, index_vector_dim, "C2")
-        rank = len(offset_dims) + len(starts) - 1
-        check_sorted_dimensions("offset_dims", offset_dims, rank, "C3")
-        _check_mapped_dims("start_index_map", start_index_map, starts[index_vector_dim], x, "C4")
-        check_sorted_dimensions("collapsed_slice_dims", collapsed_slice_dims, x.rank, "C5")
+        starts = _index_dims(indices, attrs.index_vector_dim, "C2")
+        rank = len(attrs.offset_dims) + len(starts) - 1
+        check_sorted_dimensions("offset_dims", attrs.offset_dims, rank, "C3")
+        _check_mapped_dims(
+            "start_index_map", attrs.start_index_map, starts[attrs.index_vector_dim], x, "C4"
+        )
+        check_sorted_dimensions("collapsed_slice_dims", attrs.collapsed_slice_dims, x.rank, "C5")
         _check_batching(
-            ("operand_batching_dims", operand_batching_dims),
-            ("start_indices_batching_dims", start_indices_batching_dims),
+            ("operand_batching_dims", attrs.operand_batching_dims),
+            ("start_indices_batching_dims", attrs.start_indices_batching_dims),
             x.rank, len(starts), "C6",
         )  # fmt: skip
-        _check_slice_sizes(x, slice_sizes, offset_dims, collapsed_slice_dims, operand_batching_dims)
-        window = _window_dims(x.rank, collapsed_slice_dims, operand_batching_dims)
+        _check_slice_sizes(x, attrs)
+        window = _window_dims(x.rank, attrs.collapsed_slice_dims, attrs.operand_batching_dims)
         dims, dynamic = [0] * rank, [False] * rank
-        for at, d in zip(offset_dims, window, strict=True):
-            dims[at] = slice_sizes[d]
-            dynamic[at] = x.dynamic[d] and slice_sizes[d] == x.dims[d]
-        batch = [d for d in range(len(starts)) if d != index_vector_dim]
-        places = [at for at in range(rank) if at not in offset_dims]
-        for at, d in zip(places, batch, strict=True):
+        for at, d in zip(attrs.offset_dims, window, strict=True):
+            dims[at] = attrs.slice_sizes[d]
+            dynamic[at] = x.dynamic[d] and attrs.slice_sizes[d] == x.dims[d]
+        batch = [d for d in range(len(starts)) if d != attrs.index_vector_dim]
+        positions = [at for at in range(rank) if at not in attrs.offset_dims]
+        for at, d in zip(positions, batch, strict=True):
             dims[at] = starts[d]
             dynamic[at] = indices.dynamic[d]
         return x.with_dims(dims, dynamic)
 
     @staticmethod
-    def check(  # noqa: PLR0913  # HLO's attributes
-        x: Shape,
-        indices: Shape,
-        *,
-        shape: Shape,
-        offset_dims: Ints,
-        collapsed_slice_dims: Ints,
-        start_index_map: Ints,
-        operand_batching_dims: Ints,
-        start_indices_batching_dims: Ints,
-        index_vector_dim: int,
-        slice_sizes: Ints,
-        indices_are_sorted: bool,
-    ) -> None:
-        _check_disjoint("collapsed_slice_dims", collapsed_slice_dims, operand_batching_dims, "C10")
-        _check_disjoint("start_index_map", start_index_map, operand_batching_dims, "C10")
+    def check(x: Shape, indices: Shape, *, attrs: GatherAttributes, shape: Shape) -> None:
+        batching, vector = attrs.operand_batching_dims, attrs.index_vector_dim
+        _check_disjoint("collapsed_slice_dims", attrs.collapsed_slice_dims, batching, "C10")
+        _check_disjoint("start_index_map", attrs.start_index_map, batching, "C10")
         _check_batching_sizes(
-            x, _index_dims(indices, index_vector_dim, "C2"), operand_batching_dims,
-            ("start_indices_batching_dims", start_indices_batching_dims), index_vector_dim, "C10",
+            x, _index_dims(indices, vector, "C2"), batching,
+            ("start_indices_batching_dims", attrs.start_indices_batching_dims), vector, "C10",
         )  # fmt: skip
 
     @staticmethod
-    def evaluate(  # noqa: PLR0913  # HLO's attributes
-        x: Array,
-        indices: Array,
-        *,
-        offset_dims: Ints,
-        collapsed_slice_dims: Ints,
-        start_index_map: Ints,
-        operand_batching_dims: Ints,
-        start_indices_batching_dims: Ints,
-        index_vector_dim: int,
-        slice_sizes: Ints,
-        indices_are_sorted: bool,
-        operand_shapes: tuple[Shape, ...],
+    def evaluate(
+        x: Array, indices: Array, *, attrs: GatherAttributes, operand_shapes: tuple[Shape, ...]
     ) -> Array:
         dims = operand_shapes[0].dims
-        window = _window_dims(len(dims), collapsed_slice_dims, operand_batching_dims)
-        vectors = _index_vectors(indices, index_vector_dim)
+        window = _window_dims(len(dims), attrs.collapsed_slice_dims, attrs.operand_batching_dims)
+        vectors = _index_vectors(indices, attrs.index_vector_dim)
         batch = vectors.shape[:-1]
         starts = {
-            d: _clamped(vectors[..., k], dims[d] - max(slice_sizes[d], 1))
-            for k, d in enumerate(start_index_map)
+            d: _clamped(vectors[..., k], dims[d] - max(attrs.slice_sizes[d], 1))
+            for k, d in enumerate(attrs.start_index_map)
         }
-        batching = zip(operand_batching_dims, start_indices_batching_dims, strict=True)
+        batching = zip(attrs.operand_batching_dims, attrs.start_indices_batching_dims, strict=True)
         for d, place in batching:
-            starts[d] = _along(batch, place - (place > index_vector_dim))
-        places = [at for at in range(len(batch) + len(offset_dims)) if at not in offset_dims]
-        labels = dict(zip(window, offset_dims, strict=True))
-        return _gathered(bounded(x, dims, slice_sizes), starts, slice_sizes, places, labels, batch)
+            starts[d] = _along(batch, place - (place > attrs.index_vector_dim))
+        positions = [
+            at for at in range(len(batch) + len(attrs.offset_dims)) if at not in attrs.offset_dims
+        ]
+        labels = dict(zip(window, attrs.offset_dims, strict=True))
+        return _gathered(
+            bounded(x, dims, attrs.slice_sizes), starts, attrs.slice_sizes, positions, labels, batch
+        )
 
 
 def _gathered(
     x: Array,
     starts: dict[int, Array],
     sizes: Ints,
-    places: list[int],
+    positions: list[int],
     labels: dict[int, int],
     batch: Ints,
 ) -> Array:
-    """x at starts + offsets. places: result positions of batch dimensions; labels: of window ones.
+    """x at starts + offsets. positions: result positions of batch dimensions; labels: of window
+    ones.
 
     Window dimensions that are taken whole move as blocks; only the others are indexed.
     """
@@ -191,7 +166,7 @@ def _gathered(
         blocks = tuple(np.s_[: min(x.shape[d], sizes[d])] for d in whole)
         moved = x.transpose(*indexed, *whole)[(np.s_[:],) * len(indexed) + blocks]
         core = np.broadcast_to(moved[tuple(index)], axes + moved.shape[len(indexed) :])
-    order = [*places, *(labels[d] for d in part), *(labels[d] for d in whole)]
+    order = [*positions, *(labels[d] for d in part), *(labels[d] for d in whole)]
     return core.transpose(np.argsort(order))
 
 
@@ -256,9 +231,9 @@ def _check_batching(
     check_count(*of_indices, len(of_operand[1]), label)
 
 
-def _check_slice_sizes(
-    x: Shape, sizes: Ints, offsets: Ints, collapsed: Ints, batching: Ints
-) -> None:
+def _check_slice_sizes(x: Shape, attrs: GatherAttributes) -> None:
+    sizes, offsets = attrs.slice_sizes, attrs.offset_dims
+    collapsed, batching = attrs.collapsed_slice_dims, attrs.operand_batching_dims
     check_count("slice_sizes", sizes, x.rank, "C7")
     if x.rank != len(offsets) + len(collapsed) + len(batching):
         found = f"{braces(offsets)} beside {len(collapsed)} collapsed, {len(batching)} batching"
@@ -300,6 +275,18 @@ def _check_batching_sizes(
             raise Violation("attribute-value", at, found, expected, label)
 
 
+class ScatterAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    update_window_dims: Annotated[Ints, INTS]
+    inserted_window_dims: Annotated[Ints, INTS]
+    scatter_dims_to_operand_dims: Annotated[Ints, INTS]
+    input_batching_dims: Annotated[Ints, INTS] = ()
+    scatter_indices_batching_dims: Annotated[Ints, INTS] = ()
+    index_vector_dim: Annotated[int, INT64]
+    indices_are_sorted: Annotated[bool, BOOL] = False
+    unique_indices: Annotated[bool, BOOL] = False
+    to_apply: Annotated[F, COMPUTATION]
+
+
 class Scatter(Op):
     """The operands with updates combined into windows at starts read from an array of indices.
 
@@ -316,120 +303,77 @@ class Scatter(Op):
     C8: updates' window dimensions are at most the operand's. C9: updates' other dimensions are the
     indices'. C10: f is a reducer of n current values and n updates (R1 to R5 of reduce).
     C11: as gather's C10; all operands have equal dimensions, all updates too; 2n + 1 operands.
-    Source: XLA OP_SEMANTICS "Scatter"; StableHLO spec "scatter".
+    Source: openxla.org/xla/operation_semantics, "Scatter"; StableHLO spec "scatter".
     """
 
     opcode = "scatter"
-    attrs: ClassVar = {
-        "update_window_dims": Attr(INTS),
-        "inserted_window_dims": Attr(INTS),
-        "scatter_dims_to_operand_dims": Attr(INTS),
-        "input_batching_dims": Attr(INTS, ()),
-        "scatter_indices_batching_dims": Attr(INTS, ()),
-        "index_vector_dim": Attr(INT64),
-        "indices_are_sorted": Attr(BOOL, False),
-        "unique_indices": Attr(BOOL, False),
-        "to_apply": Attr(COMPUTATION),
-    }
+    record = ScatterAttributes
     traits = Trait.APPLIES
-    way = Way.SCATTER
+    family = KernelFamily.SCATTER
 
     @staticmethod
-    def infer(  # noqa: PLR0913  # HLO's attributes
-        *operands: Shape,
-        update_window_dims: Ints,
-        inserted_window_dims: Ints,
-        scatter_dims_to_operand_dims: Ints,
-        input_batching_dims: Ints,
-        scatter_indices_batching_dims: Ints,
-        index_vector_dim: int,
-        indices_are_sorted: bool,
-        unique_indices: bool,
-        to_apply: ProgramShape,
-    ) -> Shape:
+    def infer(*operands: Shape, attrs: ScatterAttributes[ProgramShape]) -> Shape:
         inputs, indices, updates = _scatter_operands(operands)
         x = inputs[0]
         check_integral(indices, operand(len(inputs)), "C1")
-        starts = _index_dims(indices, index_vector_dim, "C1")
-        check_sorted_dimensions("inserted_window_dims", inserted_window_dims, x.rank, "C4")
+        starts = _index_dims(indices, attrs.index_vector_dim, "C1")
+        check_sorted_dimensions("inserted_window_dims", attrs.inserted_window_dims, x.rank, "C4")
         _check_mapped_dims(
-            "scatter_dims_to_operand_dims", scatter_dims_to_operand_dims,
-            starts[index_vector_dim], x, "C6",
+            "scatter_dims_to_operand_dims", attrs.scatter_dims_to_operand_dims,
+            starts[attrs.index_vector_dim], x, "C6",
         )  # fmt: skip
         _check_batching(
-            ("input_batching_dims", input_batching_dims),
-            ("scatter_indices_batching_dims", scatter_indices_batching_dims),
+            ("input_batching_dims", attrs.input_batching_dims),
+            ("scatter_indices_batching_dims", attrs.scatter_indices_batching_dims),
             x.rank, len(starts), "C7",
         )  # fmt: skip
-        window = _window_dims(x.rank, inserted_window_dims, input_batching_dims)
-        if x.rank != len(update_window_dims) + len(inserted_window_dims) + len(input_batching_dims):
-            found, expected = braces(update_window_dims), f"{len(window)} entries"
+        inserted, batching = attrs.inserted_window_dims, attrs.input_batching_dims
+        window = _window_dims(x.rank, inserted, batching)
+        if x.rank != len(attrs.update_window_dims) + len(inserted) + len(batching):
+            found, expected = braces(attrs.update_window_dims), f"{len(window)} entries"
             raise Violation("attribute-value", "update_window_dims", found, expected, "C5")
-        _check_disjoint("inserted_window_dims", inserted_window_dims, input_batching_dims, "C5")
-        batch = tuple(n for d, n in enumerate(starts) if d != index_vector_dim)
+        _check_disjoint("inserted_window_dims", inserted, batching, "C5")
+        batch = tuple(n for d, n in enumerate(starts) if d != attrs.index_vector_dim)
         for k, update in enumerate(updates, start=len(inputs) + 1):
-            _check_update(update, x, batch, window, update_window_dims, operand(k))
-        results = reducer_results(to_apply, updates, [s.with_dims(()) for s in inputs])
+            _check_update(update, x, batch, window, attrs.update_window_dims, operand(k))
+        results = reducer_results(attrs.to_apply, updates, [s.with_dims(()) for s in inputs])
         shapes = [s.with_dtype(r.dtype) for s, r in zip(inputs, results, strict=True)]
         return Shape.tuple(shapes) if len(shapes) > 1 else shapes[0]
 
     @staticmethod
-    def check(  # noqa: PLR0913  # HLO's attributes
-        *operands: Shape,
-        shape: Shape,
-        update_window_dims: Ints,
-        inserted_window_dims: Ints,
-        scatter_dims_to_operand_dims: Ints,
-        input_batching_dims: Ints,
-        scatter_indices_batching_dims: Ints,
-        index_vector_dim: int,
-        indices_are_sorted: bool,
-        unique_indices: bool,
-        to_apply: ProgramShape,
-    ) -> None:
+    def check(*operands: Shape, attrs: ScatterAttributes[ProgramShape], shape: Shape) -> None:
         inputs, indices, updates = _scatter_operands(operands)
-        at = "scatter_dims_to_operand_dims"
-        _check_disjoint(at, scatter_dims_to_operand_dims, input_batching_dims, "C11")
+        at, vector = "scatter_dims_to_operand_dims", attrs.index_vector_dim
+        _check_disjoint(at, attrs.scatter_dims_to_operand_dims, attrs.input_batching_dims, "C11")
         _check_batching_sizes(
-            inputs[0], _index_dims(indices, index_vector_dim, "C1"), input_batching_dims,
-            ("scatter_indices_batching_dims", scatter_indices_batching_dims), index_vector_dim,
-            "C11",
+            inputs[0], _index_dims(indices, vector, "C1"), attrs.input_batching_dims,
+            ("scatter_indices_batching_dims", attrs.scatter_indices_batching_dims), vector, "C11",
         )  # fmt: skip
         for k, x in enumerate(inputs):
             check_same_dims(x, inputs[0], operand(k), "C11")
             check_same_dims(updates[k], updates[0], operand(len(inputs) + 1 + k), "C11")
 
     @staticmethod
-    def evaluate(  # noqa: PLR0913  # HLO's attributes
-        *operands: Array,
-        update_window_dims: Ints,
-        inserted_window_dims: Ints,
-        scatter_dims_to_operand_dims: Ints,
-        input_batching_dims: Ints,
-        scatter_indices_batching_dims: Ints,
-        index_vector_dim: int,
-        indices_are_sorted: bool,
-        unique_indices: bool,
-        to_apply: Callee,
-    ) -> object:
+    def evaluate(*operands: Array, attrs: ScatterAttributes[Callee]) -> object:
         n = len(operands) // 2
         inputs, indices, updates = operands[:n], operands[n], operands[n + 1 :]
         dims = inputs[0].shape
-        window = _window_dims(len(dims), inserted_window_dims, input_batching_dims)
-        vectors = _index_vectors(indices, index_vector_dim)
+        window = _window_dims(len(dims), attrs.inserted_window_dims, attrs.input_batching_dims)
+        vectors = _index_vectors(indices, attrs.index_vector_dim)
         batch = vectors.shape[:-1]
-        moved = [_positions_first(u, update_window_dims) for u in updates]
+        moved = [_positions_first(u, attrs.update_window_dims) for u in updates]
         sizes = dict(zip(window, moved[0].shape[len(batch) :], strict=True))
         starts = {
-            d: _exact(vectors[..., k], dims[d]) for k, d in enumerate(scatter_dims_to_operand_dims)
+            d: _exact(vectors[..., k], dims[d])
+            for k, d in enumerate(attrs.scatter_dims_to_operand_dims)
         }
-        batching = zip(input_batching_dims, scatter_indices_batching_dims, strict=True)
+        batching = zip(attrs.input_batching_dims, attrs.scatter_indices_batching_dims, strict=True)
         for d, place in batching:
-            starts[d] = _along(batch, place - (place > index_vector_dim))
+            starts[d] = _along(batch, place - (place > attrs.index_vector_dim))
         targets, inside = _targets(dims, starts, window, sizes, batch)
         extents = (inside.size, math.prod(sizes.values()))
         chosen = [m.reshape(extents)[inside].reshape(-1) for m in moved]
-        results = accumulated_at(to_apply, inputs, targets, chosen)
+        results = accumulated_at(attrs.to_apply, inputs, targets, chosen)
         return results if n > 1 else results[0]
 
 

@@ -16,7 +16,7 @@ from hlo.attributes.result_accuracy import RESULT_ACCURACY, ResultAccuracy
 from hlo.attributes.scalars import BOOLS
 from hlo.attributes.sharding import SHARDING
 from hlo.attributes.statistics import STATISTICS, Statistics
-from hlo.ops.table import Attr
+from hlo.ops.attributes import Attr
 
 # parameter_replication belongs to parameter alone and is printed before all others; result_accuracy
 # to the rows that have it.

@@ -2,7 +2,7 @@
 
 Each function below handles one matrix; `_batched` runs it over the leading dimensions and stacks
 its results. Values are logical: that LAPACK stores matrices by columns shows nowhere here.
-Source: OP_SEMANTICS_CONTROL section 5.2.
+Source: docs/control.md 5.2.
 """
 
 from __future__ import annotations
@@ -321,9 +321,13 @@ FAMILIES: tuple[tuple[str, str, Single, tuple[int, ...]], ...] = (
     ("cz", "hetrd", _sytrd, (2,)),
     ("sdcz", "gtsv", _gtsv, (1, 1, 1, 2)),
 )
-for _letters, _name, _single, _trailing in FAMILIES:
-    for _letter in _letters:
-        TARGETS[f"lapack_{_letter}{_name}_ffi"] = _batched(_letter, _single, _trailing)
+_BATCHED = {
+    f"lapack_{letter}{name}_ffi": _batched(letter, single, trailing)
+    for letters, name, single, trailing in FAMILIES
+    for letter in letters
+}
+MATRIX_TARGETS = frozenset(_BATCHED)
+TARGETS.update(_BATCHED)
 
 
 def _tridiagonal_perturbed(*operands: Array, call: CustomCall) -> object:

@@ -1,6 +1,6 @@
 """Custom-call targets of XLA's own that NumPy computes: TopK, Qr, Eigh, dynamic padding, CSR.
 
-Source: OP_SEMANTICS_CONTROL sections 4.4, 5.2 and 5.4.
+Source: docs/control.md 4.4, 5.2 and 5.4.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.ops.custom_call import TARGETS, CustomCall
-from hlo.ops.sorting import TopK
+from hlo.ops.sorting import TopK, TopKAttributes
 
 Array = np.ndarray
 
 
 def _top_k(x: Array, *, call: CustomCall) -> tuple[Array, Array]:
     """The k largest by the total order, ties by lower index; the comparison is not consulted."""
-    return TopK.evaluate(x, k=call.shape.elements[0].dims[-1], largest=True, is_stable=True)
+    return TopK.evaluate(x, attrs=TopKAttributes(call.shape.elements[0].dims[-1]))
 
 
 def _qr(a: Array, *, call: CustomCall) -> tuple[Array, Array]:

@@ -1,8 +1,8 @@
-"""Fourier transforms, Cholesky factors, triangular systems. Source: OP_SEMANTICS 13 and 14."""
+"""Fourier transforms, Cholesky factors, triangular systems. Source: docs/semantics.md 13 and 14."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -13,11 +13,17 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.numerics.representation import Array, dtype_of, rounded
 from hlo.ops.shape_rules import Ints, braces, check_array, check_kind, text
-from hlo.ops.table import REQUIRED, Attr, Op, Way
+from hlo.ops.table import KernelFamily, Op
 
 FLOAT_OR_COMPLEX = frozenset({Kind.FLOAT, Kind.COMPLEX})
+
+
+class FftAttributes(Attributes, frozen=True):
+    fft_type: Annotated[str, FFT_TYPE, "always"]
+    fft_length: Annotated[Ints, INTS, "always"]
 
 
 class Fft(Op):
@@ -32,49 +38,50 @@ class Fft(Op):
 
     opcode = "fft"
     arity = 1
-    attrs: ClassVar = {"fft_type": Attr(FFT_TYPE, REQUIRED, "always"),
-                       "fft_length": Attr(INTS, REQUIRED, "always")}  # fmt: skip
-    way = Way.FOURIER
+    record = FftAttributes
+    family = KernelFamily.FOURIER
     ulp = 8.0
 
     @staticmethod
-    def infer(x: Shape, *, fft_type: str, fft_length: Ints) -> Shape:
+    def infer(x: Shape, *, attrs: FftAttributes) -> Shape:
+        kind, lengths = attrs.fft_type, attrs.fft_length
         check_array(x, "operand 0", "C2")
-        k = len(fft_length)
+        k = len(lengths)
         if not 1 <= k <= 3:
-            raise Violation("attribute-value", "fft_length", braces(fft_length), "1 to 3", "C1")
+            raise Violation("attribute-value", "fft_length", braces(lengths), "1 to 3", "C1")
         if x.rank < k:
             raise Violation("shape-mismatch", "operand 0", text(x), f"rank {k} or more", "C2")
-        if fft_type == "RFFT":
+        if kind == "RFFT":
             if x.dtype not in (dt.F32, dt.F64):
                 raise Violation("dtype", "operand 0", text(x), "f32 or f64", "C3")
-            _check_lengths(x, fft_length, "C4")
+            _check_lengths(x, lengths, "C4")
             target = dt.C64 if x.dtype is dt.F32 else dt.C128
-            return _with_last(x, target, half_length(fft_length[-1]))
+            return _with_last(x, target, half_length(lengths[-1]))
         check_kind(x, frozenset({Kind.COMPLEX}), "operand 0", "C3")
-        if fft_type == "IRFFT":
-            _check_lengths(x, (*fft_length[:-1], half_length(fft_length[-1])), "C5")
-            return _with_last(x, x.dtype.component, fft_length[-1])
+        if kind == "IRFFT":
+            _check_lengths(x, (*lengths[:-1], half_length(lengths[-1])), "C5")
+            return _with_last(x, x.dtype.component, lengths[-1])
         return x
 
     @staticmethod
-    def check(x: Shape, *, shape: Shape, fft_type: str, fft_length: Ints) -> None:
-        if fft_type in ("FFT", "IFFT"):
-            _check_lengths(x, fft_length, "C6")
+    def check(x: Shape, *, attrs: FftAttributes, shape: Shape) -> None:
+        if attrs.fft_type in ("FFT", "IFFT"):
+            _check_lengths(x, attrs.fft_length, "C6")
 
     @staticmethod
-    def evaluate(x: Array, *, fft_type: str, fft_length: Ints) -> Array:
-        axes = tuple(range(x.ndim - len(fft_length), x.ndim))
-        wide = x.astype(np.float64 if fft_type == "RFFT" else np.complex128)
-        dims = [*x.shape[: axes[0]], *fft_length]
-        if fft_type == "RFFT":
-            dims[-1] = half_length(fft_length[-1])
-        target = _transform_type(x.dtype, fft_type)
+    def evaluate(x: Array, *, attrs: FftAttributes) -> Array:
+        kind, lengths = attrs.fft_type, attrs.fft_length
+        axes = tuple(range(x.ndim - len(lengths), x.ndim))
+        wide = x.astype(np.float64 if kind == "RFFT" else np.complex128)
+        dims = [*x.shape[: axes[0]], *lengths]
+        if kind == "RFFT":
+            dims[-1] = half_length(lengths[-1])
+        target = _transform_type(x.dtype, kind)
         if 0 in dims or 0 in x.shape:
             return np.zeros(dims, target)
-        transform = getattr(np.fft, fft_type.lower() + "n")
+        transform = getattr(np.fft, kind.lower() + "n")
         with np.errstate(all="ignore"):
-            return np.asarray(transform(wide, s=fft_length, axes=axes)).astype(target)
+            return np.asarray(transform(wide, s=lengths, axes=axes)).astype(target)
 
 
 def half_length(length: int) -> int:
@@ -103,6 +110,10 @@ def _with_last(x: Shape, dtype: DType, size: int) -> Shape:
     return Shape.array(dtype, (*x.dims[:-1], size), layout=x.layout, dynamic=flags)
 
 
+class CholeskyAttributes(Attributes, frozen=True):
+    lower: Annotated[bool, BOOL] = False
+
+
 class Cholesky(Op):
     """lower: a = L L^H from a's lower triangle; otherwise a = U^H U from its upper one.
 
@@ -113,22 +124,22 @@ class Cholesky(Op):
 
     opcode = "cholesky"
     arity = 1
-    attrs: ClassVar = {"lower": Attr(BOOL, False)}
-    way = Way.FACTOR
+    record = CholeskyAttributes
+    family = KernelFamily.FACTOR
     ulp = 16.0
 
     @staticmethod
-    def infer(a: Shape, *, lower: bool = False) -> Shape:
+    def infer(a: Shape, *, attrs: CholeskyAttributes) -> Shape:
         check_kind(a, FLOAT_OR_COMPLEX, "operand 0", "C1")
         _check_square(a, "operand 0", "C2")
         return a
 
     @staticmethod
-    def evaluate(a: Array, *, lower: bool = False) -> Array:
+    def evaluate(a: Array, *, attrs: CholeskyAttributes) -> Array:
         matrix = _wide(a)
         with np.errstate(all="ignore"):
-            factor = cholesky_lower(matrix if lower else adjoint(matrix))
-        return _narrow(factor if lower else adjoint(factor), a)
+            factor = cholesky_lower(matrix if attrs.lower else adjoint(matrix))
+        return _narrow(factor if attrs.lower else adjoint(factor), a)
 
 
 def _check_square(a: Shape, at: str, label: str) -> None:
@@ -156,6 +167,13 @@ def cholesky_lower(a: Array) -> Array:
     return np.where(positive[..., None, None], factor, a.dtype.type(np.nan))
 
 
+class TriangularSolveAttributes(Attributes, frozen=True):
+    left_side: Annotated[bool, BOOL] = False
+    lower: Annotated[bool, BOOL] = False
+    unit_diagonal: Annotated[bool, BOOL] = False
+    transpose_a: Annotated[str, TRANSPOSE] = "TRANSPOSE_INVALID"
+
+
 class TriangularSolve(Op):
     """x with op(a) x = b (left_side) or x op(a) = b; op is the identity, transpose or adjoint.
 
@@ -167,63 +185,44 @@ class TriangularSolve(Op):
 
     opcode = "triangular-solve"
     arity = 2
-    attrs: ClassVar = {
-        "left_side": Attr(BOOL, False),
-        "lower": Attr(BOOL, False),
-        "unit_diagonal": Attr(BOOL, False),
-        "transpose_a": Attr(TRANSPOSE, "TRANSPOSE_INVALID"),
-    }
-    way = Way.FACTOR
+    record = TriangularSolveAttributes
+    family = KernelFamily.FACTOR
     ulp = 32.0
 
     @staticmethod
-    def infer(
-        a: Shape,
-        b: Shape,
-        *,
-        left_side: bool = False,
-        lower: bool = False,
-        unit_diagonal: bool = False,
-        transpose_a: str = "TRANSPOSE_INVALID",
-    ) -> Shape:
+    def infer(a: Shape, b: Shape, *, attrs: TriangularSolveAttributes) -> Shape:
         check_kind(a, FLOAT_OR_COMPLEX, "operand 0", "C1")
         if b.dtype is not a.dtype:
             raise Violation("dtype", "operand 1", text(b), f"element type {a.dtype}", "C1")
         _check_square(a, "operand 0", "C2")
         if a.rank != b.rank:
             raise Violation("shape-mismatch", "operand 1", text(b), f"rank {a.rank}", "C2")
-        size = b.dims[-2] if left_side else b.dims[-1]
+        size = b.dims[-2] if attrs.left_side else b.dims[-1]
         if size != a.dims[-1]:
             expected = f"matrices of {size} rows"
             raise Violation("shape-mismatch", "operand 0", text(a), expected, "C3")
         if a.dims[:-2] != b.dims[:-2]:
             expected = f"batch dimensions {braces(a.dims[:-2])}"
             raise Violation("shape-mismatch", "operand 1", text(b), expected, "C4")
-        if transpose_a == "TRANSPOSE_INVALID":
+        if attrs.transpose_a == "TRANSPOSE_INVALID":
             expected = "NO_TRANSPOSE, TRANSPOSE or ADJOINT"
-            raise Violation("attribute-value", "transpose_a", transpose_a, expected, "C5")
+            raise Violation("attribute-value", "transpose_a", attrs.transpose_a, expected, "C5")
         return b
 
     @staticmethod
-    def evaluate(
-        a: Array,
-        b: Array,
-        *,
-        left_side: bool = False,
-        lower: bool = False,
-        unit_diagonal: bool = False,
-        transpose_a: str = "TRANSPOSE_INVALID",
-    ) -> Array:
+    def evaluate(a: Array, b: Array, *, attrs: TriangularSolveAttributes) -> Array:
+        lower = attrs.lower
         matrix, right = _wide(a), _wide(b)
-        if transpose_a != "NO_TRANSPOSE":
-            matrix = adjoint(matrix) if transpose_a == "ADJOINT" else np.swapaxes(matrix, -1, -2)
+        if attrs.transpose_a != "NO_TRANSPOSE":
+            is_adjoint = attrs.transpose_a == "ADJOINT"
+            matrix = adjoint(matrix) if is_adjoint else np.swapaxes(matrix, -1, -2)
             lower = not lower
-        if not left_side:  # x m = b  is  m^T x^T = b^T
+        if not attrs.left_side:  # x m = b  is  m^T x^T = b^T
             matrix, right = np.swapaxes(matrix, -1, -2), np.swapaxes(right, -1, -2)
             lower = not lower
         with np.errstate(all="ignore"):
-            solved = substituted(matrix, right, lower=lower, unit_diagonal=unit_diagonal)
-        return _narrow(solved if left_side else np.swapaxes(solved, -1, -2), b)
+            solved = substituted(matrix, right, lower=lower, unit_diagonal=attrs.unit_diagonal)
+        return _narrow(solved if attrs.left_side else np.swapaxes(solved, -1, -2), b)
 
 
 def substituted(a: Array, b: Array, *, lower: bool, unit_diagonal: bool) -> Array:

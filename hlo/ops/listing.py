@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
-from hlo.ops.table import OPS, REQUIRED, Op
+from hlo.ops.attributes import REQUIRED
+from hlo.ops.table import OPS, Op
 
 
 def op_table() -> str:
@@ -19,7 +20,7 @@ def op_table() -> str:
             f"{name}!" if attr.default is REQUIRED else name for name, attr in row.attrs.items()
         )
         head = f"{opcode:<30}{family(row):<18}{arity:>8}  {readings(row):<16}"
-        rows.append(f"{head}{row.way.value:<13}{attributes}".rstrip())
+        rows.append(f"{head}{row.family.value:<13}{attributes}".rstrip())
     return "\n".join(rows) + "\n"
 
 
@@ -64,7 +65,7 @@ def explain_op(opcode: str) -> str:
     lines.append("")
     shape = "may be left out of the text" if row.inferable else "must be written"
     lines.append(f"  result shape {shape}; error budget {row.ulp:g} ulp")
-    lines.append(f"  readings: {readings(row)}; compiled: {row.way.value}")
+    lines.append(f"  readings: {readings(row)}; compiled: {row.family.value}")
     lines.append(f"  traits: {', '.join(t.name for t in row.traits if t.name).lower() or 'none'}")
     latency = f", {row.cost.latency} cycles" if row.cost.latency else ""
     lines.append(f"  cost of an element: as {row.cost.operations} additions{latency}")

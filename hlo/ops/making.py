@@ -4,24 +4,24 @@ passes, `inferred_shape` for the parser and the Builder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ir.shape import Shape
-from hlo.ops.table import OPS, REQUIRED
+from hlo.ir.shape import ProgramShape, Shape
+from hlo.ops.table import OPS, attribute_keywords
 
 
 def inferred_shape(
     opcode: str,
     operands: Iterable[Instruction],
-    attributes: dict[str, object],
+    attributes: Mapping[str, object],
     shape: Shape | None = None,
 ) -> Shape:
     """The result shape by the op's own rule; raises Violation where it is broken."""
     row = OPS[opcode]
-    keywords = keywords_for_infer(opcode, attributes)
+    keywords = attribute_keywords(opcode, attributes, signature)
     if row.takes_shape:
         keywords["shape"] = shape
     inferred = row.infer(*(o.shape for o in operands), **keywords)
@@ -29,22 +29,9 @@ def inferred_shape(
     return inferred
 
 
-def keywords_for_infer(opcode: str, attributes: dict[str, object]) -> dict[str, object]:
-    """The opcode's own attributes with defaults filled in, as `infer` and `check` take them."""
-    return {
-        name: _for_infer(attributes[name]) if name in attributes else attr.default
-        for name, attr in OPS[opcode].attrs.items()
-        if name in attributes or attr.default is not REQUIRED
-    }
-
-
-def _for_infer(value: object) -> object:
-    """Called computations reach `infer` as their program shapes."""
-    if isinstance(value, Computation):
-        return value.program_shape
-    if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-        return tuple(c.program_shape for c in value)
-    return value
+def signature(callee: Computation) -> ProgramShape:
+    """A called computation as `infer` and `check` take it."""
+    return callee.program_shape
 
 
 def make(

@@ -1,4 +1,4 @@
-"""Rule MP: which ops may have operands of different floating types (OP_SEMANTICS.md section 0)."""
+"""Rule MP: which ops may have operands of different floating types (docs/semantics.md 0)."""
 
 from __future__ import annotations
 

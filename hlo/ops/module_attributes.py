@@ -1,4 +1,4 @@
-"""Attributes of the module's header, in the order in which XLA prints them (HLO_TEXT.md 8.2)."""
+"""Attributes of the module's header, in the order in which XLA prints them (docs/text.md 8.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hlo.attributes.frontend import FRONTEND_ATTRIBUTES
 from hlo.attributes.origin import ORIGIN_RECOVERY_TABLE
 from hlo.attributes.scalars import BOOL, BOOLS, INT64
 from hlo.attributes.shapes import ENTRY_LAYOUT
-from hlo.ops.table import Attr
+from hlo.ops.attributes import Attr
 
 MODULE_ATTRS: Mapping[str, Attr] = {
     "is_scheduled": Attr(BOOL, False),

@@ -1,11 +1,11 @@
 """Ops that move or relabel elements and compute nothing: bits are copied, NaN payloads survive.
 
-Source: shared/OP_SEMANTICS.md section 7.
+Source: docs/semantics.md 7.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from hlo.attributes.slices import SLICE, SliceDim
 from hlo.errors import Violation
 from hlo.ir.layout import Layout
 from hlo.ir.shape import UNBOUNDED, Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.bits import reinterpreted
 from hlo.ops.constraints import (
     check_dimension,
@@ -39,9 +40,13 @@ from hlo.ops.shape_rules import (
     higher_precision,
     text,
 )
-from hlo.ops.table import Attr, Cost, Op, Trait, Way
+from hlo.ops.table import Cost, KernelFamily, Op, Trait
 
 Array = np.ndarray
+
+
+class IotaAttributes(Attributes, frozen=True):
+    iota_dimension: Annotated[int, INT64]
 
 
 class Iota(Op):
@@ -50,39 +55,43 @@ class Iota(Op):
     Integers wrap modulo 2^bits, floats round to nearest even, complex numbers are (i, 0).
     C1: the result is an array. C2: of rank at least 1. C3: iota_dimension is one of its dimensions.
     C4: integral, floating or complex.
-    Source: XLA OP_SEMANTICS "Iota".
+    Source: openxla.org/xla/operation_semantics, "Iota".
     """
 
     opcode = "iota"
     arity = 0
-    attrs: ClassVar = {"iota_dimension": Attr(INT64)}
+    record = IotaAttributes
     traits = Trait.FINISHES | Trait.FUSES
-    way = Way.STAGED
+    family = KernelFamily.STAGED
     cost = Cost(0)
     inferable = False
     takes_shape = True
 
     @staticmethod
-    def infer(*, iota_dimension: int, shape: Shape) -> Shape:
+    def infer(*, attrs: IotaAttributes, shape: Shape) -> Shape:
         check_array(shape, "result", "C1")
         if not shape.dims:
             raise Violation("shape-mismatch", "result", text(shape), "rank 1 or more", "C2")
-        check_dimension("iota_dimension", iota_dimension, shape.rank, "C3")
+        check_dimension("iota_dimension", attrs.iota_dimension, shape.rank, "C3")
         if shape.dtype.is_pred:
             raise Violation("dtype", "result", text(shape), "a number type", "C4")
         return shape
 
     @staticmethod
-    def evaluate(*, iota_dimension: int, shape: Shape) -> Array:
-        counting = np.arange(shape.dims[iota_dimension])
+    def evaluate(*, attrs: IotaAttributes, shape: Shape) -> Array:
+        counting = np.arange(shape.dims[attrs.iota_dimension])
         if shape.dtype.is_integral:
             values = wrapped(counting, shape.dtype)
         else:
             real = rounded(counting.astype(np.float64), shape.dtype.component)
             values = real.astype(shape.dtype.numpy)
         along = [1] * shape.rank
-        along[iota_dimension] = -1
+        along[attrs.iota_dimension] = -1
         return np.broadcast_to(values.reshape(along), shape.dims)
+
+
+class BroadcastAttributes(Attributes, frozen=True):
+    dimensions: Annotated[Ints, INTS, "always"] = ()
 
 
 class Broadcast(Op):
@@ -91,49 +100,49 @@ class Broadcast(Op):
     C1: equal element types. C2: one entry of `dimensions` per dimension of the operand.
     C3: each is a dimension of the result of the same size. C4: they are distinct (unsorted ones
     transpose). `dimensions` may be left out when the operand is a scalar.
-    Source: XLA OP_SEMANTICS "BroadcastInDim".
+    Source: openxla.org/xla/operation_semantics, "BroadcastInDim".
     """
 
     opcode = "broadcast"
     arity = 1
-    attrs: ClassVar = {"dimensions": Attr(INTS, (), "always")}
+    record = BroadcastAttributes
     traits = Trait.MOVEMENT | Trait.REPEATS | Trait.FINISHES
     takes_shape = True
 
     @staticmethod
-    def infer(x: Shape, *, dimensions: Ints, shape: Shape | None) -> Shape:
+    def infer(x: Shape, *, attrs: BroadcastAttributes, shape: Shape | None) -> Shape:
         check_array(x, "operand 0", "C1")
         if shape is None:
-            return _broadcast_shape_omitted(x, dimensions)
+            return _broadcast_shape_omitted(x, attrs.dimensions)
         check_array(shape, "result", "C1")
         if x.dtype is not shape.dtype:
             raise Violation("dtype", "result", text(shape), f"element type {x.dtype}", "C1")
-        if len(dimensions) != x.rank:
+        if len(attrs.dimensions) != x.rank:
             raise Violation(
-                "attribute-value", "dimensions", braces(dimensions),
+                "attribute-value", "dimensions", braces(attrs.dimensions),
                 f"{x.rank} entries, one per dimension of {x}", "C2",
             )  # fmt: skip
-        if not all(0 <= d < shape.rank for d in dimensions):
+        if not all(0 <= d < shape.rank for d in attrs.dimensions):
             raise Violation(
-                "attribute-value", "dimensions", braces(dimensions),
+                "attribute-value", "dimensions", braces(attrs.dimensions),
                 f"each at least 0 and below {shape.rank}", "C3",
             )  # fmt: skip
-        for i, d in enumerate(dimensions):
+        for i, d in enumerate(attrs.dimensions):
             if not same_size(shape.dims[d], x.dims[i]):
                 raise Violation(
                     "shape-mismatch", "operand 0", text(x),
                     f"size {shape.dims[d]} in dimension {i} (dimension {d} of {shape})", "C3",
                 )  # fmt: skip
-        check_dimensions("dimensions", dimensions, shape.rank, "C4")
+        check_dimensions("dimensions", attrs.dimensions, shape.rank, "C4")
         return shape
 
     @staticmethod
-    def evaluate(x: Array, *, dimensions: Ints, shape: Shape) -> Array:
+    def evaluate(x: Array, *, attrs: BroadcastAttributes, shape: Shape) -> Array:
         dims = list(shape.dims)
         along = [1] * shape.rank
-        for size, d in zip(x.shape, dimensions, strict=True):
+        for size, d in zip(x.shape, attrs.dimensions, strict=True):
             dims[d] = along[d] = size
-        return np.broadcast_to(np.transpose(x, np.argsort(dimensions)).reshape(along), dims)
+        return np.broadcast_to(np.transpose(x, np.argsort(attrs.dimensions)).reshape(along), dims)
 
 
 def _broadcast_shape_omitted(x: Shape, dimensions: Ints) -> Shape:
@@ -142,25 +151,29 @@ def _broadcast_shape_omitted(x: Shape, dimensions: Ints) -> Shape:
     return x
 
 
+class ReshapeAttributes(Attributes, frozen=True):
+    inferred_dimension: Annotated[int, INT64] = -1
+
+
 class Reshape(Op):
     """The same elements in row-major logical order under other dimensions.
 
     inferred_dimension: which dimension of the result is the dynamic one where that is open.
     C1: equal element types. C2: equal element counts.
-    Source: XLA OP_SEMANTICS "Reshape".
+    Source: openxla.org/xla/operation_semantics, "Reshape".
     """
 
     opcode = "reshape"
     arity = 1
-    attrs: ClassVar = {"inferred_dimension": Attr(INT64, -1)}
+    record = ReshapeAttributes
     traits = Trait.MOVEMENT | Trait.REGROUPS | Trait.FINISHES
-    way = Way.FREE
+    family = KernelFamily.FREE
     inferable = False
     takes_shape = True
     takes_operand_shapes = True
 
     @staticmethod
-    def infer(x: Shape, *, inferred_dimension: int, shape: Shape) -> Shape:
+    def infer(x: Shape, *, attrs: ReshapeAttributes, shape: Shape) -> Shape:
         check_array(x, "operand 0", "C1")
         check_array(shape, "result", "C1")
         if x.dtype is not shape.dtype:
@@ -171,43 +184,51 @@ class Reshape(Op):
 
     @staticmethod
     def evaluate(
-        x: Array, *, inferred_dimension: int, shape: Shape, operand_shapes: tuple[Shape, ...]
+        x: Array, *, attrs: ReshapeAttributes, shape: Shape, operand_shapes: tuple[Shape, ...]
     ) -> Array:
         if x.shape == operand_shapes[0].dims:
             return x.reshape(shape.dims)
-        extents = reshaped_extents(operand_shapes[0].dims, x.shape, shape, inferred_dimension)
+        extents = reshaped_extents(operand_shapes[0].dims, x.shape, shape, attrs.inferred_dimension)
         return x.reshape(extents)
+
+
+class DimensionsAttributes(Attributes, frozen=True):
+    """Of ops that say `dimensions` and no more."""
+
+    dimensions: Annotated[Ints, INTS]
 
 
 class Transpose(Op):
     """result[j] = operand[k] where k[dimensions[i]] = j[i].
 
     C1: dimensions is a permutation of the operand's dimensions.
-    Source: XLA OP_SEMANTICS "Transpose".
+    Source: openxla.org/xla/operation_semantics, "Transpose".
     """
 
     opcode = "transpose"
     arity = 1
-    attrs: ClassVar = {"dimensions": Attr(INTS)}
+    record = DimensionsAttributes
     traits = Trait.MOVEMENT | Trait.PERMUTES | Trait.FINISHES
 
     @staticmethod
-    def infer(x: Shape, *, dimensions: Ints) -> Shape:
+    def infer(x: Shape, *, attrs: DimensionsAttributes) -> Shape:
         check_array(x, "operand 0", "C1")
-        if sorted(dimensions) != list(range(x.rank)):
+        if sorted(attrs.dimensions) != list(range(x.rank)):
             raise Violation(
-                "attribute-value", "dimensions", braces(dimensions),
+                "attribute-value", "dimensions", braces(attrs.dimensions),
                 f"a permutation of {braces(range(x.rank))}", "C1",
             )  # fmt: skip
         moved = Shape.array(
-            x.dtype, (x.dims[d] for d in dimensions), dynamic=(x.dynamic[d] for d in dimensions)
+            x.dtype,
+            (x.dims[d] for d in attrs.dimensions),
+            dynamic=(x.dynamic[d] for d in attrs.dimensions),
         )
         assert x.layout is not None, "an array has a layout"
-        return moved.with_layout(_permuted(x.layout, dimensions))
+        return moved.with_layout(_permuted(x.layout, attrs.dimensions))
 
     @staticmethod
-    def evaluate(x: Array, *, dimensions: Ints) -> Array:
-        return np.transpose(x, dimensions)
+    def evaluate(x: Array, *, attrs: DimensionsAttributes) -> Array:
+        return np.transpose(x, attrs.dimensions)
 
 
 def _permuted(layout: Layout, dimensions: Ints) -> Layout:
@@ -257,23 +278,27 @@ class Reverse(Op):
     """result[.., i, ..] = operand[.., size - 1 - i, ..] along each of `dimensions`.
 
     C1: dimensions are distinct dimensions of the operand (none is allowed).
-    Source: XLA OP_SEMANTICS "Rev".
+    Source: openxla.org/xla/operation_semantics, "Rev".
     """
 
     opcode = "reverse"
     arity = 1
-    attrs: ClassVar = {"dimensions": Attr(INTS)}
+    record = DimensionsAttributes
     traits = Trait.MOVEMENT | Trait.PERMUTES
 
     @staticmethod
-    def infer(x: Shape, *, dimensions: Ints) -> Shape:
+    def infer(x: Shape, *, attrs: DimensionsAttributes) -> Shape:
         check_array(x, "operand 0", "C1")
-        check_dimensions("dimensions", dimensions, x.rank, "C1")
+        check_dimensions("dimensions", attrs.dimensions, x.rank, "C1")
         return x
 
     @staticmethod
-    def evaluate(x: Array, *, dimensions: Ints) -> Array:
-        return np.flip(x, dimensions)
+    def evaluate(x: Array, *, attrs: DimensionsAttributes) -> Array:
+        return np.flip(x, attrs.dimensions)
+
+
+class SliceAttributes(Attributes, frozen=True):
+    slice: Annotated[tuple[SliceDim, ...], SLICE]
 
 
 class Slice(Op):
@@ -281,31 +306,30 @@ class Slice(Op):
 
     C1: one triple per dimension. C2: 0 <= start <= limit <= size and stride >= 1.
     A bounded dynamic dimension stays dynamic unless the result's size is 1.
-    Source: XLA OP_SEMANTICS "Slice".
+    Source: openxla.org/xla/operation_semantics, "Slice".
     """
 
     opcode = "slice"
     arity = 1
-    attrs: ClassVar = {"slice": Attr(SLICE)}
+    record = SliceAttributes
     traits = Trait.MOVEMENT | Trait.CUTS | Trait.FINISHES
     inferable = False
 
     @staticmethod
-    def infer(x: Shape, *, slice: tuple[SliceDim, ...]) -> Shape:
+    def infer(x: Shape, *, attrs: SliceAttributes) -> Shape:
         check_array(x, "operand 0", "C1")
-        if len(slice) != x.rank:
-            raise Violation(
-                "attribute-value", "slice", f"{len(slice)} triples", f"{x.rank}, as {x} has", "C1"
-            )
-        for d, part in enumerate(slice):
+        if len(attrs.slice) != x.rank:
+            found = f"{len(attrs.slice)} triples"
+            raise Violation("attribute-value", "slice", found, f"{x.rank}, as {x} has", "C1")
+        for d, part in enumerate(attrs.slice):
             _check_slice_dim(part, x, d)
-        dims = tuple(-(-(s.limit - s.start) // s.stride) for s in slice)
+        dims = tuple(-(-(s.limit - s.start) // s.stride) for s in attrs.slice)
         dynamic = (f and n != 1 for f, n in zip(x.dynamic, dims, strict=True))
         return x.with_dims(dims, dynamic)
 
     @staticmethod
-    def evaluate(x: Array, *, slice: tuple[SliceDim, ...]) -> Array:
-        return x[tuple(np.s_[s.start : s.limit : s.stride] for s in slice)]
+    def evaluate(x: Array, *, attrs: SliceAttributes) -> Array:
+        return x[tuple(np.s_[s.start : s.limit : s.stride] for s in attrs.slice)]
 
 
 def _check_slice_dim(part: SliceDim, x: Shape, d: int) -> None:
@@ -326,18 +350,19 @@ class Concatenate(Op):
     C1: at least one operand; dimensions holds one dimension of them. C2: equal ranks of at least 1,
     element types, and sizes in all other dimensions.
     Dynamic where any operand is; another dimension takes the most specific size.
-    Source: XLA OP_SEMANTICS "ConcatInDim (Concatenate)".
+    Source: openxla.org/xla/operation_semantics, "ConcatInDim (Concatenate)".
     """
 
     opcode = "concatenate"
-    attrs: ClassVar = {"dimensions": Attr(INTS)}
+    record = DimensionsAttributes
     traits = Trait.MOVEMENT | Trait.JOINS
 
     @staticmethod
-    def infer(*xs: Shape, dimensions: Ints) -> Shape:
+    def infer(*xs: Shape, attrs: DimensionsAttributes) -> Shape:
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C2")
         first = xs[0]
+        dimensions = attrs.dimensions
         if len(dimensions) != 1:
             raise Violation("attribute-value", "dimensions", braces(dimensions), "one entry", "C1")
         if not first.dims:
@@ -354,13 +379,13 @@ class Concatenate(Op):
         return _concatenated(xs, along)
 
     @staticmethod
-    def evaluate(*xs: Array, dimensions: Ints) -> Array:
-        rest = tuple(d for d in range(xs[0].ndim) if d != dimensions[0])
+    def evaluate(*xs: Array, attrs: DimensionsAttributes) -> Array:
+        rest = tuple(d for d in range(xs[0].ndim) if d != attrs.dimensions[0])
         least = tuple(min(x.shape[d] for x in xs) for d in rest)
         if any(x.shape[d] != n for x in xs for d, n in zip(rest, least, strict=True)):
             cut = dict(zip(rest, least, strict=True))  # run-time sizes differ
             xs = tuple(x[tuple(np.s_[: cut.get(d)] for d in range(x.ndim))] for x in xs)
-        return np.concatenate(xs, dimensions[0])
+        return np.concatenate(xs, attrs.dimensions[0])
 
 
 def _concatenated(xs: tuple[Shape, ...], along: int) -> Shape:
@@ -373,37 +398,41 @@ def _concatenated(xs: tuple[Shape, ...], along: int) -> Shape:
     return Shape.array(dtype, dims, dynamic=any_dynamic(xs))
 
 
+class PadAttributes(Attributes, frozen=True):
+    padding: Annotated[tuple[PaddingDim, ...], PADDING]
+
+
 class Pad(Op):
     """result filled with v; x[i] goes to result[low + i * (interior + 1)] where that is inside.
 
     Negative edges crop, after interior padding.
     C1: operand 1 is a scalar. C2: equal element types. C3: one entry of padding per dimension.
     C4: interior >= 0. C5: no result dimension is negative.
-    Source: XLA OP_SEMANTICS "Pad".
+    Source: openxla.org/xla/operation_semantics, "Pad".
     """
 
     opcode = "pad"
     arity = 2
-    attrs: ClassVar = {"padding": Attr(PADDING)}
+    record = PadAttributes
     traits = Trait.MOVEMENT | Trait.PADS
 
     @staticmethod
-    def infer(x: Shape, v: Shape, *, padding: tuple[PaddingDim, ...]) -> Shape:
+    def infer(x: Shape, v: Shape, *, attrs: PadAttributes) -> Shape:
         check_array(x, "operand 0", "C2")
         check_scalar(v, "operand 1", "C1")
         check_type(v, x, "operand 1", "C2")
-        if len(padding) != x.rank:
+        if len(attrs.padding) != x.rank:
             raise Violation(
-                "attribute-value", "padding", f"{len(padding)} entries", f"{x.rank}, as {x} has",
-                "C3",
+                "attribute-value", "padding", f"{len(attrs.padding)} entries",
+                f"{x.rank}, as {x} has", "C3",
             )  # fmt: skip
-        for d, p in enumerate(padding):
+        for d, p in enumerate(attrs.padding):
             if p.interior < 0:
                 raise Violation(
                     "attribute-value", "padding", f"{p.interior} inside dimension {d}",
                     "at least 0", "C4",
                 )  # fmt: skip
-        dims = tuple(_padded(n, p) for n, p in zip(x.dims, padding, strict=True))
+        dims = tuple(_padded(n, p) for n, p in zip(x.dims, attrs.padding, strict=True))
         for d, n in enumerate(dims):
             if n < 0 and x.dims[d] != UNBOUNDED:
                 found = f"such that dimension {d} would have size {n}"
@@ -411,15 +440,15 @@ class Pad(Op):
         return Shape.array(higher_precision(x.dtype, v.dtype), dims, dynamic=x.dynamic)
 
     @staticmethod
-    def evaluate(x: Array, v: Array, *, padding: tuple[PaddingDim, ...]) -> Array:
+    def evaluate(x: Array, v: Array, *, attrs: PadAttributes) -> Array:
         dilated = np.broadcast_to(
-            v, [n + max(n - 1, 0) * p.interior for n, p in zip(x.shape, padding, strict=True)]
+            v, [n + max(n - 1, 0) * p.interior for n, p in zip(x.shape, attrs.padding, strict=True)]
         ).copy()
-        dilated[tuple(np.s_[:: p.interior + 1] for p in padding)] = x
-        dims = [max(_padded(n, p), 0) for n, p in zip(x.shape, padding, strict=True)]
+        dilated[tuple(np.s_[:: p.interior + 1] for p in attrs.padding)] = x
+        dims = [max(_padded(n, p), 0) for n, p in zip(x.shape, attrs.padding, strict=True)]
         result = np.broadcast_to(v, dims).copy()
         source, target = [], []
-        for n, size, p in zip(dilated.shape, dims, padding, strict=True):
+        for n, size, p in zip(dilated.shape, dims, attrs.padding, strict=True):
             first, last = max(0, -p.low), min(n, size - p.low)
             source.append(slice(first, max(first, last)))
             target.append(slice(first + p.low, max(first, last) + p.low))

@@ -1,4 +1,4 @@
-"""Batch normalisation. Source: OP_SEMANTICS section 12.
+"""Batch normalisation. Source: docs/semantics.md 12.
 
 Constraints of all three. C1: operand 0 is a floating array of rank >= 1. C2: 0 <= feature_index <
 rank. C3: the per-feature operands have rank 1 and that dimension's size, and operand 0's element
@@ -7,7 +7,7 @@ type up to float precision (exactly: rule MP). N is the number of elements per f
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -15,12 +15,17 @@ from hlo.attributes.scalars import FLOAT, INT64
 from hlo.errors import Violation
 from hlo.ir.dtype import Kind
 from hlo.ir.shape import Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.numerics.representation import Array, dtype_of, rounded
 from hlo.ops.shape_rules import check_array, check_dims, check_kind, check_same_type, text
-from hlo.ops.table import REQUIRED, Attr, Op, Trait
+from hlo.ops.table import Op, Trait
 
-ATTRS = {"epsilon": Attr(FLOAT, REQUIRED, "always"),
-         "feature_index": Attr(INT64, REQUIRED, "always")}  # fmt: skip
+
+class BatchNormAttributes(Attributes, frozen=True):
+    """Of all three."""
+
+    epsilon: Annotated[float, FLOAT, "always"]
+    feature_index: Annotated[int, INT64, "always"]
 
 
 class BatchNormTraining(Op):
@@ -30,22 +35,20 @@ class BatchNormTraining(Op):
 
     opcode = "batch-norm-training"
     arity = 3
-    attrs: ClassVar = ATTRS
+    record = BatchNormAttributes
     traits = Trait.EXPANDED
     ulp = 16.0
 
     @staticmethod
-    def infer(
-        x: Shape, scale: Shape, offset: Shape, *, epsilon: float, feature_index: int
-    ) -> Shape:
-        feature = _feature_shape(x, (scale, offset), feature_index)
+    def infer(x: Shape, scale: Shape, offset: Shape, *, attrs: BatchNormAttributes) -> Shape:
+        feature = _feature_shape(x, (scale, offset), attrs.feature_index)
         return Shape.tuple((x, feature, feature))
 
     @staticmethod
     def evaluate(
-        x: Array, scale: Array, offset: Array, *, epsilon: float, feature_index: int
+        x: Array, scale: Array, offset: Array, *, attrs: BatchNormAttributes
     ) -> tuple[Array, Array, Array]:
-        batch = _Batch(x, feature_index, epsilon)
+        batch = _Batch(x, attrs.feature_index, attrs.epsilon)
         wide = batch.wide(x)
         with np.errstate(all="ignore"):
             mean = batch.mean(wide)
@@ -59,7 +62,7 @@ class BatchNormInference(Op):
 
     opcode = "batch-norm-inference"
     arity = 5
-    attrs: ClassVar = ATTRS
+    record = BatchNormAttributes
     traits = Trait.EXPANDED
     ulp = 16.0
 
@@ -71,10 +74,9 @@ class BatchNormInference(Op):
         mean: Shape,
         variance: Shape,
         *,
-        epsilon: float,
-        feature_index: int,
+        attrs: BatchNormAttributes,
     ) -> Shape:
-        _feature_shape(x, (scale, offset, mean, variance), feature_index)
+        _feature_shape(x, (scale, offset, mean, variance), attrs.feature_index)
         return x
 
     @staticmethod
@@ -85,10 +87,9 @@ class BatchNormInference(Op):
         mean: Array,
         variance: Array,
         *,
-        epsilon: float,
-        feature_index: int,
+        attrs: BatchNormAttributes,
     ) -> Array:
-        batch = _Batch(x, feature_index, epsilon)
+        batch = _Batch(x, attrs.feature_index, attrs.epsilon)
         with np.errstate(all="ignore"):
             normalised = batch.normalised(x, mean, variance)
             return batch.narrow(normalised * batch.spread(scale) + batch.spread(offset))
@@ -104,7 +105,7 @@ class BatchNormGrad(Op):
 
     opcode = "batch-norm-grad"
     arity = 5
-    attrs: ClassVar = ATTRS
+    record = BatchNormAttributes
     traits = Trait.EXPANDED
     ulp = 32.0
 
@@ -116,10 +117,9 @@ class BatchNormGrad(Op):
         variance: Shape,
         dy: Shape,
         *,
-        epsilon: float,
-        feature_index: int,
+        attrs: BatchNormAttributes,
     ) -> Shape:
-        feature = _feature_shape(x, (scale, mean, variance), feature_index)
+        feature = _feature_shape(x, (scale, mean, variance), attrs.feature_index)
         check_array(dy, "operand 4", "C4")
         check_same_type((x, dy), "C4")
         check_dims(dy, x, "operand 4", "C4")
@@ -133,10 +133,9 @@ class BatchNormGrad(Op):
         variance: Array,
         dy: Array,
         *,
-        epsilon: float,
-        feature_index: int,
+        attrs: BatchNormAttributes,
     ) -> tuple[Array, Array, Array]:
-        batch = _Batch(x, feature_index, epsilon)
+        batch = _Batch(x, attrs.feature_index, attrs.epsilon)
         gradient = batch.wide(dy)
         with np.errstate(all="ignore"):
             normalised = batch.normalised(x, mean, variance)

@@ -1,8 +1,8 @@
-"""Random numbers. Source: OP_SEMANTICS section 15."""
+"""Random numbers. Source: docs/semantics.md 15."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
 
@@ -12,17 +12,22 @@ from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType, Kind
 from hlo.ir.shape import Shape
+from hlo.ops.attributes import Attributes
 from hlo.ops.context import Context
 from hlo.ops.conversion import written
 from hlo.ops.numerics.conversion import converted
 from hlo.ops.numerics.generators import philox_bits, threefry_bits
 from hlo.ops.numerics.representation import Array, from_codes, rounded, widen, wrapped
 from hlo.ops.shape_rules import check_array, check_kind, text
-from hlo.ops.table import REQUIRED, Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 MASK64 = 2**64 - 1
 FIRST_STATE = 117515157  # of every rng-get-and-update-state
 SIGNED, UNSIGNED = Kind.SIGNED, Kind.UNSIGNED
+
+
+class RngBitGeneratorAttributes(Attributes, frozen=True):
+    algorithm: Annotated[str, RNG_ALGORITHM, "always"]
 
 
 class RngBitGenerator(Op):
@@ -36,17 +41,17 @@ class RngBitGenerator(Op):
 
     opcode = "rng-bit-generator"
     arity = 1
-    attrs: ClassVar = {"algorithm": Attr(RNG_ALGORITHM, REQUIRED, "always")}
-    way = Way.STAGED
+    record = RngBitGeneratorAttributes
+    family = KernelFamily.STAGED
     inferable = False
     takes_shape = True
 
     @staticmethod
-    def infer(state: Shape, *, algorithm: str, shape: Shape | None) -> Shape:
+    def infer(state: Shape, *, attrs: RngBitGeneratorAttributes, shape: Shape | None) -> Shape:
         target = written(shape)
         if not target.is_tuple or len(target.elements) != 2:
             raise Violation("shape-mismatch", "result", text(target), "(state, bits)", "C2")
-        sizes = (2,) if algorithm == "rng_three_fry" else (2, 3)
+        sizes = (2,) if attrs.algorithm == "rng_three_fry" else (2, 3)
         if state.dtype is not dt.U64 or state.rank != 1 or state.dims[0] not in sizes:
             expected = " or ".join(f"u64[{n}]" for n in sizes)
             raise Violation("shape-mismatch", "operand 0", text(state), expected, "C3")
@@ -55,11 +60,13 @@ class RngBitGenerator(Op):
         return Shape.tuple((state, bits))
 
     @staticmethod
-    def evaluate(state: Array, *, algorithm: str, shape: Shape) -> tuple[Array, Array]:
+    def evaluate(
+        state: Array, *, attrs: RngBitGeneratorAttributes, shape: Shape
+    ) -> tuple[Array, Array]:
         bits = shape.elements[1]
         words = [int(word) for word in state]
         wide = bits.dtype.bits == 64
-        if algorithm == "rng_three_fry":
+        if attrs.algorithm == "rng_three_fry":
             drawn, counter = threefry_bits(words[0], words[1], bits.dims, wide=wide)
             after = [words[0], counter]
         else:
@@ -76,6 +83,10 @@ def _as_bits(words: Array, dtype: DType) -> Array:
     return from_codes(bits & mask, dtype)
 
 
+class RngAttributes(Attributes, frozen=True):
+    distribution: Annotated[str, DISTRIBUTION, "always"]
+
+
 class Rng(Op):
     """Random elements: rng_uniform over [a, b), rng_normal with mean a and deviation b.
 
@@ -85,14 +96,14 @@ class Rng(Op):
     """
 
     opcode = "rng"
-    attrs: ClassVar = {"distribution": Attr(DISTRIBUTION, REQUIRED, "always")}
+    record = RngAttributes
     traits = Trait.RANDOM | Trait.SIDE_EFFECT | Trait.EXPANDED
     inferable = False
     takes_shape = True
     takes_context = True
 
     @staticmethod
-    def infer(*operands: Shape, distribution: str, shape: Shape | None) -> Shape:
+    def infer(*operands: Shape, attrs: RngAttributes, shape: Shape | None) -> Shape:
         target = written(shape)
         check_array(target, "result", "C1")
         if len(operands) != 2:
@@ -102,19 +113,21 @@ class Rng(Op):
                 expected = f"{target.dtype}[]"
                 raise Violation("shape-mismatch", f"operand {i}", text(operand), expected, "C1")
         kinds = {Kind.FLOAT}
-        if distribution == "rng_uniform":
+        if attrs.distribution == "rng_uniform":
             kinds |= {SIGNED, UNSIGNED, Kind.PRED}
-        elif distribution != "rng_normal":
+        elif attrs.distribution != "rng_normal":
             expected = "rng_uniform or rng_normal"
-            raise Violation("attribute-value", "distribution", distribution, expected, "C2")
+            raise Violation("attribute-value", "distribution", attrs.distribution, expected, "C2")
         check_kind(target, frozenset(kinds), "result", "C2")
         return target
 
     @staticmethod
-    def evaluate(a: Array, b: Array, *, distribution: str, shape: Shape, context: Context) -> Array:
+    def evaluate(
+        a: Array, b: Array, *, attrs: RngAttributes, shape: Shape, context: Context
+    ) -> Array:
         words = context.random_words(2 * shape.size).reshape(2, *shape.dims)
         with np.errstate(all="ignore"):
-            if distribution == "rng_normal":
+            if attrs.distribution == "rng_normal":
                 return _normal(a, b, words, shape.dtype)
             if shape.dtype.is_float:
                 return _uniform_float(a, b, words, shape.dtype)
@@ -160,6 +173,10 @@ def _normal(mean: Array, deviation: Array, words: Array, dtype: DType) -> Array:
     return converted(drawn * deviation.astype(np.float64) + mean.astype(np.float64), dtype)
 
 
+class RngGetAndUpdateStateAttributes(Attributes, frozen=True):
+    delta: Annotated[int, INT64, "always"]
+
+
 class RngGetAndUpdateState(Op):
     """The 128-bit counter of this instruction as u64[2] = [low, high], then delta added to it.
 
@@ -168,16 +185,16 @@ class RngGetAndUpdateState(Op):
 
     opcode = "rng-get-and-update-state"
     arity = 0
-    attrs: ClassVar = {"delta": Attr(INT64, REQUIRED, "always")}
+    record = RngGetAndUpdateStateAttributes
     traits = Trait.RANDOM | Trait.SIDE_EFFECT | Trait.EXPANDED
     inferable = False
     takes_context = True
 
     @staticmethod
-    def infer(*, delta: int) -> Shape:
+    def infer(*, attrs: RngGetAndUpdateStateAttributes) -> Shape:
         return Shape.array(dt.U64, (2,))
 
     @staticmethod
-    def evaluate(*, delta: int, context: Context) -> Array:
-        counter = context.advance_state(delta)
+    def evaluate(*, attrs: RngGetAndUpdateStateAttributes, context: Context) -> Array:
+        counter = context.advance_state(attrs.delta)
         return np.array([counter & MASK64, counter >> 64], np.uint64)

@@ -1,9 +1,9 @@
-"""Reducers: the rules R1-R7 that their signatures follow, and folds by calling them.
+"""Reducers: the rules R1-R7 that their signatures follow, and reductions by calling them.
 
-A fold runs f(accumulator, element) over the elements in order, all kept positions at once. If f
-does nothing but compare and choose (an argmax, say), its associativity is decided by trying all
-orders that its arguments can have; it is then folded by halves, still in order.
-Source: shared/OP_SEMANTICS.md section 9.
+A reduction runs f(accumulator, element) over the elements in order, all kept positions at once. If
+f does nothing but compare and choose (an argmax, say), its associativity is decided by trying all
+orders that its arguments can have; it is then reduced by halves, still in order.
+Source: docs/semantics.md 9.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _check_result(f: ProgramShape, k: int, result: Shape, x: Shape, init: Shape,
         raise Violation("call-signature", at, found, f"{x.dtype}[], as the input", "R5")
 
 
-def folded_by(f: Callee, rows: Sequence[Array], inits: Sequence[Array]) -> tuple[Array, ...]:
-    """The fold of f over the first axis of rows [count, kept...], from inits, in order."""
+def reduced_by(f: Callee, rows: Sequence[Array], inits: Sequence[Array]) -> tuple[Array, ...]:
+    """The reduction of f over the first axis of rows [count, kept...], from inits, in order."""
     kept = rows[0].shape[1:]
     accumulators = tuple(np.broadcast_to(z, kept) for z in inits)
     if len(rows[0]) > 8 and f.is_elementwise and _is_associative(f, rows):

@@ -1,12 +1,12 @@
-"""Ops that fold elements with a computation, or apply one to each: reduce, map, scan.
+"""Ops that reduce elements with a computation, or apply one to each: reduce, map, scan.
 
-Source: shared/OP_SEMANTICS.md section 9.
+Source: docs/semantics.md 9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, Generic
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from hlo.attributes.scalars import BOOL, INT64
 from hlo.errors import Violation
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.ops.applying import applied
+from hlo.ops.attributes import Attributes, F
+from hlo.ops.axis_reductions import combined, narrowed, operations, reduced_over, widened
 from hlo.ops.callee import Callee
 from hlo.ops.constraints import (
     check_count,
@@ -25,13 +27,17 @@ from hlo.ops.constraints import (
     check_same_dims,
     operand,
 )
-from hlo.ops.folding import combined, folded, narrowed, operations, widened
 from hlo.ops.numerics.representation import dtype_of
-from hlo.ops.reducers import folded_by, reducer_results
+from hlo.ops.reducers import reduced_by, reducer_results
 from hlo.ops.shape_rules import Ints, braces, check_array, check_arrays, dims_agree, same_type, text
-from hlo.ops.table import Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray
+
+
+class ReduceAttributes(Attributes, Generic[F], frozen=True):
+    dimensions: Annotated[Ints, INTS]
+    to_apply: Annotated[F, COMPUTATION]
 
 
 class Reduce(Op):
@@ -44,37 +50,37 @@ class Reduce(Op):
     R4: result k agrees with init k and with parameter n + k. R5: parameter n + k has the element
     type of input k. R6: without mixed precision these types are equal. R7: inits are scalars.
     Narrow floats are accumulated in f32 and rounded once.
-    Source: XLA OP_SEMANTICS "Reduce".
+    Source: openxla.org/xla/operation_semantics, "Reduce".
     """
 
     opcode = "reduce"
-    attrs: ClassVar = {"dimensions": Attr(INTS), "to_apply": Attr(COMPUTATION)}
+    record = ReduceAttributes
     traits = Trait.FUSES | Trait.APPLIES
-    way = Way.STAGED
+    family = KernelFamily.STAGED
 
     @staticmethod
-    def infer(*operands: Shape, dimensions: Ints, to_apply: ProgramShape) -> Shape:
+    def infer(*operands: Shape, attrs: ReduceAttributes[ProgramShape]) -> Shape:
         inputs, inits = inputs_and_inits(operands)
-        check_dimensions("dimensions", dimensions, inputs[0].rank, "C3")
-        results = reducer_results(to_apply, inputs, inits)
+        check_dimensions("dimensions", attrs.dimensions, inputs[0].rank, "C3")
+        results = reducer_results(attrs.to_apply, inputs, inits)
         x = inputs[0]
-        kept = [d for d in range(x.rank) if d not in dimensions]
+        kept = [d for d in range(x.rank) if d not in attrs.dimensions]
         dims = tuple(x.dims[d] for d in kept)
         shapes = [r.with_dims(dims, (x.dynamic[d] for d in kept)) for r in results]
-        return Shape.tuple(shapes) if to_apply.result.is_tuple else shapes[0]
+        return Shape.tuple(shapes) if attrs.to_apply.result.is_tuple else shapes[0]
 
     @staticmethod
-    def evaluate(*operands: Array, dimensions: Ints, to_apply: Callee) -> object:
+    def evaluate(*operands: Array, attrs: ReduceAttributes[Callee]) -> object:
         n = len(operands) // 2
         inputs, inits = operands[:n], operands[n:]
-        axes = tuple(sorted(dimensions))
-        simple = operations(to_apply.computation, n)
+        axes = tuple(sorted(attrs.dimensions))
+        simple = operations(attrs.to_apply.computation, n)
         if simple:
             columns = zip(simple, inputs, inits, strict=True)
-            results = tuple(_folded_simply(o, x, z, axes) for o, x, z in columns)
+            results = tuple(_reduced_simply(o, x, z, axes) for o, x, z in columns)
         else:
-            results = folded_by(to_apply, [_rows(x, axes) for x in inputs], inits)
-        return results if to_apply.program_shape.result.is_tuple else results[0]
+            results = reduced_by(attrs.to_apply, [_rows(x, axes) for x in inputs], inits)
+        return results if attrs.to_apply.program_shape.result.is_tuple else results[0]
 
 
 def inputs_and_inits(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequence[Shape]]:
@@ -89,9 +95,9 @@ def inputs_and_inits(operands: Sequence[Shape]) -> tuple[Sequence[Shape], Sequen
     return operands[:n], operands[n:]
 
 
-def _folded_simply(operation: str, x: Array, z: Array, axes: Ints) -> Array:
+def _reduced_simply(operation: str, x: Array, z: Array, axes: Ints) -> Array:
     dtype = dtype_of(x)
-    total = folded(operation, widened(x, dtype), axes, dtype)
+    total = reduced_over(operation, widened(x, dtype), axes, dtype)
     return narrowed(combined(operation, widened(z, dtype), total), dtype)
 
 
@@ -102,35 +108,41 @@ def _rows(x: Array, axes: Ints) -> Array:
     return x.transpose(*axes, *kept).reshape(count, *(x.shape[d] for d in kept))
 
 
+class MapAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    dimensions: Annotated[Ints | None, INTS, "computed"] = None
+    to_apply: Annotated[F, COMPUTATION]
+
+
 class Map(Op):
     """result[i] = f(operand_0[i], operand_1[i], ...).
 
     C1: at least one operand; all of equal dimensions. C2: dimensions, if given, are 0..rank-1.
     C3: f has one scalar parameter per operand, of its element type, and returns a scalar.
-    Source: XLA OP_SEMANTICS "Map".
+    Source: openxla.org/xla/operation_semantics, "Map".
     """
 
     opcode = "map"
-    attrs: ClassVar = {"dimensions": Attr(INTS, None, "computed"), "to_apply": Attr(COMPUTATION)}
+    record = MapAttributes
     traits = Trait.FUSES | Trait.APPLIES
-    way = Way.STAGED
+    family = KernelFamily.STAGED
 
     @staticmethod
-    def infer(*xs: Shape, dimensions: Ints | None, to_apply: ProgramShape) -> Shape:
+    def infer(*xs: Shape, attrs: MapAttributes[ProgramShape]) -> Shape:
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C1")
         first = xs[0]
         for i, x in enumerate(xs):
             check_same_dims(x, first, operand(i), "C1")
+        dimensions = attrs.dimensions
         if dimensions is not None and dimensions != tuple(range(first.rank)):
             expected = braces(range(first.rank))
             raise Violation("attribute-value", "dimensions", braces(dimensions), expected, "C2")
-        _check_mapped(xs, to_apply)
-        return to_apply.result.with_dims(first.dims, first.dynamic)
+        _check_mapped(xs, attrs.to_apply)
+        return attrs.to_apply.result.with_dims(first.dims, first.dynamic)
 
     @staticmethod
-    def evaluate(*xs: Array, dimensions: Ints | None, to_apply: Callee) -> Array:
-        return applied(to_apply, xs)[0]
+    def evaluate(*xs: Array, attrs: MapAttributes[Callee]) -> Array:
+        return applied(attrs.to_apply, xs)[0]
 
 
 def _check_mapped(xs: Sequence[Shape], f: ProgramShape) -> None:
@@ -146,6 +158,14 @@ def _check_mapped(xs: Sequence[Shape], f: ProgramShape) -> None:
         raise Violation("call-signature", "to_apply", found, "a scalar", "C3")
 
 
+class ScanAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    dimensions: Annotated[Ints, INTS]
+    num_carries: Annotated[int, INT64]
+    is_reverse: Annotated[bool, BOOL] = False
+    is_associative: Annotated[bool, BOOL, "always"] = False
+    to_apply: Annotated[F, COMPUTATION]
+
+
 class Scan(Op):
     """carry = inits; for t along dimensions[0]: (y, carry) = f(inputs[t], carry); outputs[t] = y.
 
@@ -157,66 +177,47 @@ class Scan(Op):
     """
 
     opcode = "scan"
-    attrs: ClassVar = {
-        "dimensions": Attr(INTS),
-        "num_carries": Attr(INT64),
-        "is_reverse": Attr(BOOL, False),
-        "is_associative": Attr(BOOL, False, "always"),
-        "to_apply": Attr(COMPUTATION),
-    }
+    record = ScanAttributes
     traits = Trait.EXPANDED
 
     @staticmethod
-    def infer(
-        *operands: Shape,
-        dimensions: Ints,
-        num_carries: int,
-        is_reverse: bool,
-        is_associative: bool,
-        to_apply: ProgramShape,
-    ) -> Shape:
-        inputs, inits = _scan_operands(operands, dimensions, num_carries, to_apply)
-        count = _scan_count(inputs, dimensions[0])
-        results = to_apply.result.elements if to_apply.result.is_tuple else (to_apply.result,)
-        outputs = len(results) - num_carries
+    def infer(*operands: Shape, attrs: ScanAttributes[ProgramShape]) -> Shape:
+        f = attrs.to_apply
+        inputs, inits = _scan_operands(operands, attrs.dimensions, attrs.num_carries, f)
+        count = _scan_count(inputs, attrs.dimensions[0])
+        results = f.result.elements if f.result.is_tuple else (f.result,)
+        outputs = len(results) - attrs.num_carries
         if outputs < 0 or (not inputs and not outputs):
-            found = f"a computation that returns {text(to_apply.result)}"
-            expected = f"{num_carries} carries, and outputs if there are no inputs"
+            found = f"a computation that returns {text(f.result)}"
+            expected = f"{attrs.num_carries} carries, and outputs if there are no inputs"
             raise Violation("call-signature", "to_apply", found, expected, "C2")
-        wanted = [*(_without(x, dimensions[0]) for x in inputs), *inits]
-        for i, (have, want) in enumerate(zip(to_apply.parameters, wanted, strict=True)):
+        wanted = [*(_without(x, attrs.dimensions[0]) for x in inputs), *inits]
+        for i, (have, want) in enumerate(zip(f.parameters, wanted, strict=True)):
             _check_scanned(have, want, f"parameter {i}")
         for i, (have, want) in enumerate(zip(results[outputs:], inits, strict=True)):
             _check_scanned(have, want, f"carry {i} of the result")
-        shapes = [_inserted(y, dimensions[0], count) for y in results[:outputs]]
+        shapes = [_inserted(y, attrs.dimensions[0], count) for y in results[:outputs]]
         shapes += results[outputs:]
         return shapes[0] if len(shapes) == 1 else Shape.tuple(shapes)
 
     @staticmethod
-    def evaluate(
-        *operands: Array,
-        dimensions: Ints,
-        num_carries: int,
-        is_reverse: bool,
-        is_associative: bool,
-        to_apply: Callee,
-    ) -> object:
-        (along,) = dimensions
-        m = len(operands) - num_carries
+    def evaluate(*operands: Array, attrs: ScanAttributes[Callee]) -> object:
+        (along,) = attrs.dimensions
+        m = len(operands) - attrs.num_carries
         inputs, carry = operands[:m], operands[m:]
-        shape = to_apply.program_shape.result
-        count = len(shape.elements) - num_carries if shape.is_tuple else 1 - num_carries
+        shape = attrs.to_apply.program_shape.result
+        count = len(shape.elements) - attrs.num_carries if shape.is_tuple else 1 - attrs.num_carries
         size = inputs[0].shape[along] if inputs else 0
         outputs: list[list[Array]] = [[] for _ in range(count)]
-        for t in reversed(range(size)) if is_reverse else range(size):
-            called = to_apply(*(np.asarray(np.take(x, t, along)) for x in inputs), *carry)
+        for t in reversed(range(size)) if attrs.is_reverse else range(size):
+            called = attrs.to_apply(*(np.asarray(np.take(x, t, along)) for x in inputs), *carry)
             values = called if isinstance(called, tuple) else (called,)
             for column, value in zip(outputs, values[:count], strict=True):
                 column.append(value)
             carry = values[count:]
         results = [
-            _stacked(column, along, shape.elements[k] if shape.is_tuple else shape, is_reverse)
-            for k, column in enumerate(outputs)
+            _stacked(y, along, shape.elements[k] if shape.is_tuple else shape, attrs.is_reverse)
+            for k, y in enumerate(outputs)
         ]
         results += carry
         return results[0] if len(results) == 1 else tuple(results)

@@ -1,7 +1,7 @@
 """Rules that many ops' shape inference shares: arrays only, float precision, merged dimensions.
 
 XLA's inference calls element types "the same" when both are floating; the result then takes the
-higher precision (OP_SEMANTICS section 0). The verifier, not infer, refuses mixed precision (MP).
+higher precision (docs/semantics.md 0). The verifier, not infer, refuses mixed precision (MP).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ops that order elements: sort, topk. Source: shared/OP_SEMANTICS.md section 9."""
+"""Ops that order elements: sort, topk. Source: docs/semantics.md 9."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, Generic
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from hlo.attributes.scalars import BOOL, INT64
 from hlo.errors import Violation
 from hlo.ir import dtype as dt
 from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape
+from hlo.ops.attributes import Attributes, F
 from hlo.ops.callee import Callee
 from hlo.ops.comparators import merge_order, sort_keys
 from hlo.ops.constraints import (
@@ -24,9 +25,15 @@ from hlo.ops.constraints import (
 from hlo.ops.numerics import reals
 from hlo.ops.numerics.representation import dtype_of, widen
 from hlo.ops.shape_rules import Ints, check_array, check_arrays, same_type, text
-from hlo.ops.table import Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 
 Array = np.ndarray
+
+
+class SortAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    dimensions: Annotated[Ints, INTS]
+    is_stable: Annotated[bool, BOOL] = False
+    to_apply: Annotated[F, COMPUTATION]
 
 
 class Sort(Op):
@@ -37,49 +44,43 @@ class Sort(Op):
     C1: at least one operand. C2: dimensions holds one entry. C3: it is a dimension of the operands.
     C4: operands have equal dimensions. C5: f has 2n scalar parameters; 2k and 2k+1 have operand k's
     element type; it returns pred[].
-    Source: XLA OP_SEMANTICS "Sort".
+    Source: openxla.org/xla/operation_semantics, "Sort".
     """
 
     opcode = "sort"
-    attrs: ClassVar = {
-        "dimensions": Attr(INTS),
-        "is_stable": Attr(BOOL, False),
-        "to_apply": Attr(COMPUTATION),
-    }
+    record = SortAttributes
     traits = Trait.APPLIES
-    way = Way.SORT
+    family = KernelFamily.SORT
 
     @staticmethod
-    def infer(*xs: Shape, dimensions: Ints, is_stable: bool, to_apply: ProgramShape) -> Shape:
+    def infer(*xs: Shape, attrs: SortAttributes[ProgramShape]) -> Shape:
         check_operand_count(xs, 1, "C1")
         check_arrays(xs, "C4")
-        check_count("dimensions", dimensions, 1, "C2")
-        check_dimension("dimensions", dimensions[0], xs[0].rank, "C3")
+        check_count("dimensions", attrs.dimensions, 1, "C2")
+        check_dimension("dimensions", attrs.dimensions[0], xs[0].rank, "C3")
         for i, x in enumerate(xs):
             check_same_dims(x, xs[0], operand(i), "C4")
         return xs[0] if len(xs) == 1 else Shape.tuple(xs)
 
     @staticmethod
-    def check(
-        *xs: Shape, shape: Shape, dimensions: Ints, is_stable: bool, to_apply: ProgramShape
-    ) -> None:
-        if len(to_apply.parameters) != 2 * len(xs):
-            found = f"a computation of {len(to_apply.parameters)} parameters"
+    def check(*xs: Shape, attrs: SortAttributes[ProgramShape], shape: Shape) -> None:
+        if len(attrs.to_apply.parameters) != 2 * len(xs):
+            found = f"a computation of {len(attrs.to_apply.parameters)} parameters"
             raise Violation("call-signature", "to_apply", found, f"{2 * len(xs)}", "C5")
-        for i, parameter in enumerate(to_apply.parameters):
+        for i, parameter in enumerate(attrs.to_apply.parameters):
             wanted = xs[i // 2].dtype
             if not parameter.is_scalar or not same_type(parameter.dtype, wanted):
                 found = f"a computation whose parameter {i} is {text(parameter)}"
                 expected = f"{wanted}[], as {operand(i // 2)} has"
                 raise Violation("call-signature", "to_apply", found, expected, "C5")
-        if not to_apply.result.is_scalar or not to_apply.result.dtype.is_pred:
-            found = f"a computation that returns {text(to_apply.result)}"
+        if not attrs.to_apply.result.is_scalar or not attrs.to_apply.result.dtype.is_pred:
+            found = f"a computation that returns {text(attrs.to_apply.result)}"
             raise Violation("call-signature", "to_apply", found, "pred[]", "C5")
 
     @staticmethod
-    def evaluate(*xs: Array, dimensions: Ints, is_stable: bool, to_apply: Callee) -> object:
-        (along,) = dimensions
-        order = _order(xs, along, to_apply)
+    def evaluate(*xs: Array, attrs: SortAttributes[Callee]) -> object:
+        (along,) = attrs.dimensions
+        order = _order(xs, along, attrs.to_apply)
         results = tuple(np.take_along_axis(x, order, along) for x in xs)
         return results[0] if len(results) == 1 else results
 
@@ -98,39 +99,41 @@ def _order(xs: tuple[Array, ...], along: int, f: Callee) -> Array:
     return np.moveaxis(merge_order(f, rows).reshape(moved[0].shape), -1, along)
 
 
+class TopKAttributes(Attributes, frozen=True):
+    k: Annotated[int, INT64]
+    largest: Annotated[bool, BOOL, "always"] = True
+    is_stable: Annotated[bool, BOOL, "given"] = True
+
+
 class TopK(Op):
     """(values, s32 indices) of the k best along the last dimension; ties by lower index.
 
     Floats follow the total order (-NaN < -inf < ... < -0 < +0 < ... < inf < NaN).
     C1: an array of rank 1 or more. C2: 0 <= k <= the last dimension's size. C3: of a type that has
     an order: no complex numbers.
-    Source: XLA OP_SEMANTICS "TopK".
+    Source: openxla.org/xla/operation_semantics, "TopK".
     """
 
     opcode = "topk"
     arity = 1
-    attrs: ClassVar = {
-        "k": Attr(INT64),
-        "largest": Attr(BOOL, True, "always"),
-        "is_stable": Attr(BOOL, True, "given"),
-    }
-    way = Way.SORT
+    record = TopKAttributes
+    family = KernelFamily.SORT
 
     @staticmethod
-    def infer(x: Shape, *, k: int, largest: bool, is_stable: bool) -> Shape:
+    def infer(x: Shape, *, attrs: TopKAttributes) -> Shape:
         check_array(x, "operand 0", "C1")
         if not x.dims:
             raise Violation("shape-mismatch", "operand 0", text(x), "rank 1 or more", "C1")
         if x.dtype.is_complex:
             raise Violation("dtype", "operand 0", text(x), "elements that have an order", "C3")
-        if k < 0 or (x.dims[-1] != UNBOUNDED and k > x.dims[-1]):
+        if attrs.k < 0 or (x.dims[-1] != UNBOUNDED and attrs.k > x.dims[-1]):
             expected = f"at least 0 and at most {x.dims[-1]}"
-            raise Violation("attribute-value", "k", f"{k}", expected, "C2")
-        values = x.with_dims((*x.dims[:-1], k), (*x.dynamic[:-1], False))
+            raise Violation("attribute-value", "k", f"{attrs.k}", expected, "C2")
+        values = x.with_dims((*x.dims[:-1], attrs.k), (*x.dynamic[:-1], False))
         return Shape.tuple((values, values.with_dtype(dt.S32)))
 
     @staticmethod
-    def evaluate(x: Array, *, k: int, largest: bool, is_stable: bool) -> tuple[Array, Array]:
+    def evaluate(x: Array, *, attrs: TopKAttributes) -> tuple[Array, Array]:
         key = reals.total_order(x) if dtype_of(x).is_float else widen(x)
-        order = np.argsort(~key if largest else key, axis=-1, kind="stable")[..., :k]
+        order = np.argsort(~key if attrs.largest else key, axis=-1, kind="stable")[..., : attrs.k]
         return np.take_along_axis(x, order, -1), order.astype(np.int32)

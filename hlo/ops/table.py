@@ -1,6 +1,6 @@
 """The op table's rows: what a row holds, how a family file enters one, how others look one up.
 
-    class Transpose(Op): opcode, arity, attrs, traits, infer, evaluate     (a structural op)
+    class Transpose(Op): opcode, arity, record, traits, infer, evaluate     (a structural op)
     elementwise("add", arity=2, numpy=..., ...)                     (a row, in ops/elementwise.py)
 
 The third reading, emit, lives in hlo/backend/emitters/, which may import llvmlite.
@@ -14,12 +14,12 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from hlo.attributes.kind import AttributeKind
+from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
+from hlo.ops.attributes import Attr, Attributes, attrs_of, calling_fields
 
 Number = bool | int | float | complex
-REQUIRED = object()  # Attr.default of an attribute that must be written
 
 
 class Trait(Flag):
@@ -74,14 +74,15 @@ class Trait(Flag):
     MOVES_MEMORY = auto()  # between the memories of host and device
 
 
-PLACES = (
+INDEX_MAPS = (
     Trait.SAME_PLACE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.CUTS_AT
     | Trait.JOINS | Trait.PADS | Trait.UPDATES | Trait.PICKS
 )  # fmt: skip
 
 
-class Way(Enum):
-    """How an instruction is compiled: of what kind its emitter is."""
+class KernelFamily(Enum):
+    """How an instruction is compiled: without code, as control flow, by which kernels, on the
+    host."""
 
     FREE = "free"  # its value is (part of) an operand's, a constant's or an argument's bytes
     CONTROL = "control"  # while, conditional, call: native control flow
@@ -121,33 +122,31 @@ _FEW_OPERATIONS = 9
 NOTHING, ONE_OPERATION = Cost(0), Cost()
 
 
-class Attr(Struct, frozen=True):
-    """One attribute of an op.
+class _Attrs:
+    """What the row's record says."""
 
-    default REQUIRED: must be written. printed: "given" (whenever held), "unless-default" (held and
-    different from the default), "always" (the default is printed too when it is absent), "computed"
-    (held or not, by the shapes where XLA prints what they say) or "never" (accepted, not printed).
-    """
-
-    kind: AttributeKind
-    default: object = REQUIRED
-    printed: str = "unless-default"
+    def __get__(self, row: None, owner: type[Op]) -> Mapping[str, Attr]:
+        found = attrs_of(owner.record)
+        setattr(owner, "attrs", found)  # noqa: B010  # found in the row itself from now on
+        return found
 
 
 class Op:
     """A row of the table. Subclasses that set `opcode` enter themselves; each is used unbuilt.
 
-    attrs: the opcode's own attributes in the order in which XLA prints them.
+    record: the opcode's own attributes (hlo/ops/attributes.py); attrs: what it says of each.
+    infer, evaluate and check get one filled as `attrs=` if there are any: called computations as
+    program shapes (in evaluate: as functions, hlo/ops/callee.py).
     inferable: whether text may leave the result's shape out.
     takes_shape: infer and evaluate get the written result shape as `shape=` (None in infer when the
     text has none): ops whose result does not follow from the operands.
     takes_operand_shapes: evaluate gets `operand_shapes=` (the operands' written shapes with their
     layouts and bounds), for ops whose value depends on them.
     takes_context: evaluate gets `context=` (the interpreter's: devices, random state, host queues).
-    check: an optional static method check(*operand_shapes, shape, **attrs) with the constraints
+    check: an optional static method check(*operand_shapes, shape, attrs) with the constraints
     that verification adds to those of infer; `shape` is the written result shape.
     ulp: error budget of a float result, in units of the last place.
-    way: how most of its instructions are compiled; layouts and types decide for each
+    family: how most of its instructions are compiled; layouts and types decide for each
     (hlo/analysis/legality.py). Where a row says nothing its traits do.
     cost: of an element; where a row says nothing, nothing for what moves or is free, else one.
     identity: of an associative op, the number e of a type with f(e, x) = x for every x.
@@ -157,14 +156,15 @@ class Op:
 
     opcode: ClassVar[str] = ""
     arity: ClassVar[int | None] = None
-    attrs: ClassVar[Mapping[str, Attr]] = {}
+    record: ClassVar[type[Attributes]] = Attributes
+    attrs = _Attrs()
     traits: ClassVar[Trait] = Trait.NONE
     inferable: ClassVar[bool] = True
     takes_shape: ClassVar[bool] = False
     takes_operand_shapes: ClassVar[bool] = False
     takes_context: ClassVar[bool] = False
     ulp: ClassVar[float] = 0.0
-    way: ClassVar[Way]
+    family: ClassVar[KernelFamily]
     cost: ClassVar[Cost]
     identity: ClassVar[Callable[[DType], Number] | None] = None
     done: ClassVar[str] = ""
@@ -186,19 +186,21 @@ OPS: dict[str, type[Op]] = {}
 def enter(opcode: str, row: type[Op]) -> None:
     """Put a row into the table."""
     assert opcode not in OPS, f"two rows for {opcode}"
-    if not hasattr(row, "way"):
+    if not hasattr(row, "family"):
         value = row.traits._value_
-        row.way = next((way for trait, way in _WAYS if value & trait._value_), Way.HOST)
+        row.family = next(
+            (family for trait, family in _FAMILIES if value & trait._value_), KernelFamily.HOST
+        )
     if not hasattr(row, "cost"):
         row.cost = NOTHING if row.traits._value_ & _MOVES._value_ else ONE_OPERATION
     OPS[opcode] = row
 
 
 _MOVES = Trait.MOVEMENT | Trait.FREE
-_WAYS = (
-    (Trait.CALLS, Way.CONTROL),
-    (Trait.FREE, Way.FREE),
-    (Trait.ELEMENTWISE | Trait.MOVEMENT, Way.STAGED),
+_FAMILIES = (
+    (Trait.CALLS, KernelFamily.CONTROL),
+    (Trait.FREE, KernelFamily.FREE),
+    (Trait.ELEMENTWISE | Trait.MOVEMENT, KernelFamily.STAGED),
 )
 
 
@@ -220,17 +222,9 @@ def attribute(instruction: Instruction, name: str) -> object:
     return OPS[instruction.opcode].attrs[name].default
 
 
-def call_attributes(instruction: Instruction) -> dict[str, object]:
-    """The opcode's own attributes with defaults filled in, as keywords for the three readings."""
-    attrs = OPS[instruction.opcode].attrs
-    if not attrs:
-        return {}
-    given = instruction.attributes
-    return {
-        name: given.get(name, attr.default)
-        for name, attr in attrs.items()
-        if name in given or attr.default is not REQUIRED
-    }
+def attributes_of(instruction: Instruction) -> Attributes:
+    """The record of the opcode's own attributes."""
+    return OPS[instruction.opcode].record.of(instruction.attributes)
 
 
 def has_trait(instruction: Instruction, trait: Trait) -> bool:
@@ -239,12 +233,34 @@ def has_trait(instruction: Instruction, trait: Trait) -> bool:
     return OPS[instruction.opcode].traits._value_ & trait._value_ != 0
 
 
-def evaluation_keywords(instruction: Instruction) -> dict[str, object]:
+def attribute_keywords(
+    opcode: str, given: Mapping[str, object], called: Callable[[Computation], object]
+) -> dict[str, object]:
+    """The record as `infer`, `check` and `evaluate` take it, of an instruction's attributes.
+
+    Each computation is what `called` gives for it.
+    """
+    record = OPS[opcode].record
+    if record is Attributes:
+        return {}
+    if calling := [name for name in calling_fields(record) if given.get(name) is not None]:
+        given = {**given, **{name: _called(given[name], called) for name in calling}}
+    return {"attrs": record.of(given)}
+
+
+def _called(value: object, called: Callable[[Computation], object]) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(called, value))
+    assert isinstance(value, Computation), "what a calling attribute names"
+    return called(value)
+
+
+def evaluation_keywords(
+    instruction: Instruction, called: Callable[[Computation], object] = lambda callee: callee
+) -> dict[str, object]:
     """What `evaluate` takes beside the operands' values: attributes, and the shapes it asks for."""
     row = OPS[instruction.opcode]
-    keywords = {
-        name.replace("-", "_"): value for name, value in call_attributes(instruction).items()
-    }
+    keywords = attribute_keywords(instruction.opcode, instruction.attributes, called)
     if row.takes_shape:
         keywords["shape"] = instruction.shape
     if row.takes_operand_shapes:

@@ -1,13 +1,13 @@
 """Ops that slide a window over an array: reduce-window, select-and-scatter.
 
-Source: shared/OP_SEMANTICS.md section 9.
+Source: docs/semantics.md 9.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Annotated, Generic
 
 import numpy as np
 
@@ -17,14 +17,15 @@ from hlo.errors import Violation
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.ops.accumulation import accumulated_at
 from hlo.ops.applying import applied
+from hlo.ops.attributes import Attributes, F
+from hlo.ops.axis_reductions import combined, narrowed, operations, wide_identity, widened
 from hlo.ops.callee import Callee
 from hlo.ops.constraints import check_scalar
-from hlo.ops.folding import combined, narrowed, operations, wide_identity, widened
 from hlo.ops.numerics.representation import dtype_of
 from hlo.ops.reducers import reducer_results
 from hlo.ops.reduction import inputs_and_inits
 from hlo.ops.shape_rules import check_arrays, dims_agree, same_type, text
-from hlo.ops.table import Attr, Op, Trait, Way
+from hlo.ops.table import KernelFamily, Op, Trait
 from hlo.ops.windows import (
     NO_WINDOW,
     check_walk,
@@ -41,8 +42,13 @@ from hlo.ops.windows import (
 Array = np.ndarray
 
 
+class ReduceWindowAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    window: Annotated[Window, WINDOW] = NO_WINDOW
+    to_apply: Annotated[F, COMPUTATION]
+
+
 class ReduceWindow(Op):
-    """result[o] = fold of f from init over the window's elements that lie inside, row-major.
+    """result[o] = reduction of f from init over the window's elements that lie inside, row-major.
 
     Position w of window o reads b = o * stride + w * window_dilation - low, if b >= 0, b is a
     multiple of base_dilation, and b / base_dilation < dim. Holes and padding are skipped; init is
@@ -50,37 +56,38 @@ class ReduceWindow(Op):
     C1: an even number of operands, at least 2. C2: all arrays have equal dimensions.
     C3: one window dimension per dimension. C4: sizes, strides and dilations are at least 1.
     R1-R7: the reducer's rules, as for reduce.
-    Source: XLA OP_SEMANTICS "ReduceWindow".
+    Source: openxla.org/xla/operation_semantics, "ReduceWindow".
     """
 
     opcode = "reduce-window"
-    attrs: ClassVar = {"window": Attr(WINDOW, NO_WINDOW), "to_apply": Attr(COMPUTATION)}
+    record = ReduceWindowAttributes
     traits = Trait.FUSES | Trait.APPLIES
-    way = Way.WINDOW
+    family = KernelFamily.WINDOW
 
     @staticmethod
-    def infer(*operands: Shape, window: Window, to_apply: ProgramShape) -> Shape:
+    def infer(*operands: Shape, attrs: ReduceWindowAttributes[ProgramShape]) -> Shape:
         inputs, inits = inputs_and_inits(operands)
         x = inputs[0]
-        check_window(window, x.rank, "C3", "C4")
-        reducer_results(to_apply, inputs, inits)
-        dims = result_sizes(x.dims, window)
+        check_window(attrs.window, x.rank, "C3", "C4")
+        reducer_results(attrs.to_apply, inputs, inits)
+        dims = result_sizes(x.dims, attrs.window)
         shapes = [z.with_dims(dims, x.dynamic) for z in inits]
-        return Shape.tuple(shapes) if to_apply.result.is_tuple else shapes[0]
+        return Shape.tuple(shapes) if attrs.to_apply.result.is_tuple else shapes[0]
 
     @staticmethod
-    def evaluate(*operands: Array, window: Window, to_apply: Callee) -> object:
+    def evaluate(*operands: Array, attrs: ReduceWindowAttributes[Callee]) -> object:
+        window = attrs.window
         n = len(operands) // 2
         inputs, inits = operands[:n], operands[n:]
         check_walk(inputs[0].shape, window)
         window = trimmed(inputs[0].shape, window)
-        simple = operations(to_apply.computation, n)
+        simple = operations(attrs.to_apply.computation, n)
         if simple and not is_sparse(inputs[0].shape, window):
             columns = zip(simple, inputs, inits, strict=True)
             results = tuple(_slid(o, x, z, window) for o, x, z in columns)
         else:
-            results = _called_window(to_apply, inputs, inits, window)
-        return results if to_apply.program_shape.result.is_tuple else results[0]
+            results = _called_window(attrs.to_apply, inputs, inits, window)
+        return results if attrs.to_apply.program_shape.result.is_tuple else results[0]
 
 
 def _slid(operation: str, x: Array, z: Array, window: Window) -> Array:
@@ -97,7 +104,7 @@ def _slid(operation: str, x: Array, z: Array, window: Window) -> Array:
 
 
 def _slid_along(operation: str, x: Array, d: int, size: int, step: int) -> Array:
-    """Folds of `size` elements, `step` apart, from every start along dimension d."""
+    """Reductions of `size` elements, `step` apart, from every start along dimension d."""
     x = np.moveaxis(x, d, 0)
     count = len(x) - (size - 1) * step
     result, done, power, width = None, 0, x, 1
@@ -140,6 +147,12 @@ def _positions(dims: tuple[int, ...], window: Window) -> Iterator[tuple[int, ...
     return itertools.product(*(met_positions(n, w) for n, w in sizes))
 
 
+class SelectAndScatterAttributes(Attributes, Generic[F], frozen=True, kw_only=True):
+    window: Annotated[Window, WINDOW] = NO_WINDOW
+    select: Annotated[F, COMPUTATION]
+    scatter: Annotated[F, COMPUTATION]
+
+
 class SelectAndScatter(Op):
     """result = init everywhere; each source element goes, by f, to the element its window selects.
 
@@ -148,35 +161,25 @@ class SelectAndScatter(Op):
     C1: select takes two scalars of the operand's type and returns pred[]. C2: scatter is a reducer
     for (init, source). C3: source has the dimensions of reduce-window's result. C4: window as in
     reduce-window, with base dilation 1.
-    Source: XLA OP_SEMANTICS "SelectAndScatter".
+    Source: openxla.org/xla/operation_semantics, "SelectAndScatter".
     """
 
     opcode = "select-and-scatter"
     arity = 3
-    attrs: ClassVar = {
-        "window": Attr(WINDOW, NO_WINDOW),
-        "select": Attr(COMPUTATION),
-        "scatter": Attr(COMPUTATION),
-    }
+    record = SelectAndScatterAttributes
     traits = Trait.APPLIES
-    way = Way.WINDOW
+    family = KernelFamily.WINDOW
 
     @staticmethod
     def infer(
-        x: Shape,
-        source: Shape,
-        init: Shape,
-        *,
-        window: Window,
-        select: ProgramShape,
-        scatter: ProgramShape,
+        x: Shape, source: Shape, init: Shape, *, attrs: SelectAndScatterAttributes[ProgramShape]
     ) -> Shape:
         check_arrays((x, source, init), "C3")
-        _check_select(select, x)
+        _check_select(attrs.select, x)
         check_scalar(init, "operand 2", "C2")
-        reducer_results(scatter, (source,), (init,), "scatter")
-        check_window(window, x.rank, "C4", "C4")
-        wanted = x.with_dims(result_sizes(x.dims, window))
+        reducer_results(attrs.scatter, (source,), (init,), "scatter")
+        check_window(attrs.window, x.rank, "C4", "C4")
+        wanted = x.with_dims(result_sizes(x.dims, attrs.window))
         if not dims_agree(source.dims, wanted.dims) or not same_type(source.dtype, x.dtype):
             raise Violation("shape-mismatch", "operand 1", text(source), text(wanted), "C3")
         return x
@@ -187,28 +190,27 @@ class SelectAndScatter(Op):
         source: Shape,
         init: Shape,
         *,
+        attrs: SelectAndScatterAttributes[ProgramShape],
         shape: Shape,
-        window: Window,
-        select: ProgramShape,
-        scatter: ProgramShape,
     ) -> None:
-        if any(w.base_dilation != 1 for w in window.dims):
+        if any(w.base_dilation != 1 for w in attrs.window.dims):
             raise Violation(
                 "attribute-value", "window", "dilated (lhs_dilate)", "lhs_dilate=1", "C4"
             )
 
     @staticmethod
     def evaluate(
-        x: Array, source: Array, init: Array, *, window: Window, select: Callee, scatter: Callee
+        x: Array, source: Array, init: Array, *, attrs: SelectAndScatterAttributes[Callee]
     ) -> Array:
+        window = attrs.window
         check_walk(x.shape, window)
         window = trimmed(x.shape, window)
         result = np.broadcast_to(init, x.shape).astype(x.dtype)
         if not source.size or not x.size:
             return result
-        chosen, exists = _winners(x, window, select)
+        chosen, exists = _winners(x, window, attrs.select)
         targets = np.where(exists, chosen, 0)[exists]
-        return accumulated_at(scatter, (result,), targets, (source[exists],))[0]
+        return accumulated_at(attrs.scatter, (result,), targets, (source[exists],))[0]
 
 
 def _check_select(select: ProgramShape, x: Shape) -> None:

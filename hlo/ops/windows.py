@@ -1,6 +1,6 @@
 """Window arithmetic: sizes of results, and which element each window position reads.
 
-Source: shared/OP_SEMANTICS.md section 10.
+Source: docs/semantics.md 10.
 """
 
 from __future__ import annotations
@@ -57,14 +57,15 @@ def result_sizes(dims: Ints, window: Window) -> Ints:
 def trimmed(dims: Ints, window: Window) -> Window:
     """The window without the positions at its ends that meet no element, wherever it stands.
 
-    It has as many places as before, and folds the same elements there in the same order.
+    It has as many positions as before, and reduces the same elements there in the same order.
     """
     sizes = zip(dims, window.dims, strict=True)
     return Window(tuple(_trimmed(n, w) for n, w in sizes))
 
 
 def _trimmed(size: int, w: WindowDim) -> WindowDim:
-    """One dimension: position k of place o stands at o * stride + k * window_dilation - pad_low."""
+    """One dimension: position k of window o stands at o * stride + k * window_dilation -
+    pad_low."""
     count = result_size(size, w)
     if size <= 0 or count <= 0:
         return w
@@ -81,13 +82,13 @@ def _trimmed(size: int, w: WindowDim) -> WindowDim:
     return replace(w, size=kept, pad_low=low, pad_high=high)
 
 
-MOST_WRITTEN = 1 << 10  # places an element or result
+MOST_WRITTEN = 1 << 10  # positions an element or result
 MOST_POSITIONS = 1 << 32  # of a window, beside which few meet an element
-MOST_EXTENT = 1 << 62  # of places and reaches, whose sums are 64-bit numbers
+MOST_EXTENT = 1 << 62  # of positions and reaches, whose sums are 64-bit numbers
 
 
 def check_places(dims: Ints, window: Window) -> None:
-    """Raises Violation where places of a window are no 64-bit numbers."""
+    """Raises Violation where positions of a window are no 64-bit numbers."""
     for size, w in zip(dims, window.dims, strict=True):
         padded = abs(w.pad_low) + abs(w.pad_high) + dilated(max(size, 0), w.base_dilation)
         reach = dilated(w.size, w.window_dilation)
@@ -109,12 +110,12 @@ def check_walk(dims: Ints, window: Window) -> None:
 
 
 def met_positions(size: int, w: WindowDim) -> Sequence[int]:
-    """Positions in order that meet an element in some place, and at most the window's size."""
+    """Positions in order that meet an element under some window, and at most the window's size."""
     count = result_size(size, w)
     if w.size <= size * count:
         return range(w.size)
-    places = [o * w.stride - w.pad_low for o in range(count)]
-    steps = (i * w.base_dilation - place for i in range(size) for place in places)
+    starts = [o * w.stride - w.pad_low for o in range(count)]
+    steps = (i * w.base_dilation - place for i in range(size) for place in starts)
     found = {k // w.window_dilation for k in steps if k % w.window_dilation == 0}
     return sorted(k for k in found if 0 <= k < w.size)
 

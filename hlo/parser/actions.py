@@ -28,7 +28,7 @@ from hlo.parser.literals import LiteralTokens
 from hlo.parser.shapes import number
 from hlo.source import Source, Span
 
-Place = tuple[int, int]
+Offsets = tuple[int, int]
 THREAD = "execution_thread="  # the attribute of a computation
 NOWHERE = ModuleBuilder(Source("", ""))  # for what is read alone, in no computation
 
@@ -50,7 +50,7 @@ class Head:
 
     __slots__ = ("place", "shape", "value")
 
-    def __init__(self, shape: Shape | None, value: str, place: Place) -> None:
+    def __init__(self, shape: Shape | None, value: str, place: Offsets) -> None:
         self.shape = shape
         self.value = value
         self.place = place
@@ -65,7 +65,7 @@ class Call:
         self.head = head
         self.value = head.value
         self.operands: list[Instruction] | None = []
-        self.places: list[Place] = []
+        self.places: list[Offsets] = []
         self.payload: object = None
 
 
@@ -74,7 +74,7 @@ class Operand:
 
     __slots__ = ("instruction", "place")
 
-    def __init__(self, instruction: Instruction | None, place: Place) -> None:
+    def __init__(self, instruction: Instruction | None, place: Offsets) -> None:
         self.instruction = instruction
         self.place = place
 
@@ -95,12 +95,12 @@ class Actions:
     # --- faults
 
     def fault(
-        self, code: str, message: str, place: Place, help: str = "", notes: Sequence[Note] = ()
+        self, code: str, message: str, place: Offsets, help: str = "", notes: Sequence[Note] = ()
     ) -> None:
         span = Span(self.builder.source, *place)
         self.errors.append(HloError(code, message, span, help=help, notes=notes))
 
-    def violated(self, subject: str, violation: Violation, place: Place) -> None:
+    def violated(self, subject: str, violation: Violation, place: Offsets) -> None:
         """Record a broken rule at its place."""
         at = violation.at if violation.at != "opcode" else ""
         found = f"{at} is {violation.found}" if at else violation.found
@@ -333,7 +333,7 @@ class Actions:
         name: str,
         call: Call,
         attributes: list[Written],
-        place: Place,
+        place: Offsets,
         *,
         root: bool = False,
         nested: bool = False,
@@ -373,8 +373,8 @@ class Actions:
             attributes["parameter_number"] = number(payload)
 
     def _place(
-        self, error: Violation, call: Call, attributes: list[Written], place: Place
-    ) -> Place:
+        self, error: Violation, call: Call, attributes: list[Written], place: Offsets
+    ) -> Offsets:
         """Where the role that a violation names stands."""
         for written in attributes:
             if written.name == error.at:

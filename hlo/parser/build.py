@@ -3,7 +3,7 @@
     open(name) instruction(...) instruction(...) close() ... finish() -> Module
 
 References are resolved at once: an operand, a control predecessor, a computation must be complete
-before it is named (HLO_TEXT.md 2.4, 2.5). What is wrong raises Violation, its role saying where;
+before it is named (docs/text.md 2.4, 2.5). What is wrong raises Violation, its role saying where;
 both readers of text (actions.py, lines.py) stand above this file and know the places.
 """
 
@@ -21,8 +21,9 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.names import NameTable, sanitised
 from hlo.ir.shape import Shape, compatible
+from hlo.ops.attributes import REQUIRED, Attr
 from hlo.ops.making import inferred_shape
-from hlo.ops.table import OPS, REQUIRED, Attr
+from hlo.ops.table import OPS
 from hlo.parser.asynchronous import build_async
 from hlo.parser.checks import CHECKS, Check, Draft
 from hlo.parser.finish import finish_module
@@ -62,7 +63,7 @@ class Scope:
 
 class ModuleBuilder:
     """Makes one module. `single`: a text that is one instruction, whose unknown operands are new
-    parameters (HLO_TEXT.md 2.8).
+    parameters (docs/text.md 2.8).
     """
 
     def __init__(self, source: Source, *, single: bool = False) -> None:

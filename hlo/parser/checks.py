@@ -1,4 +1,4 @@
-"""Per opcode: what XLA checks or computes itself when it reads one; HLO_TEXT.md section 6.
+"""Per opcode: what XLA checks or computes itself when it reads one; docs/text.md 6.
 
 Most opcodes need nothing here: a written shape is believed. CHECKS holds the rest; each function
 may refuse the draft (Violation) or complete it.

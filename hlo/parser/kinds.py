@@ -1,6 +1,6 @@
 """Which attributes an opcode or a header may carry, and of which kind, as the op table says.
 
-Any instruction may have the attributes of HLO_TEXT.md 5.15; a header those of 2.2. Asynchronous
+Any instruction may have the attributes of docs/text.md 5.15; a header those of 2.2. Asynchronous
 sugar (`negate-start`) takes the attributes of the wrapped opcode and those of async-start.
 """
 

@@ -1,4 +1,4 @@
-"""The precise lexer: text -> tokens, to the letter of HLO_TEXT.md section 1.
+"""The precise lexer: text -> tokens, to the letter of docs/text.md 1.
 
 A token's `value` is its text (a STRING with its quotes, a NAME with its `%` or `:`, an ATTR with
 its `=`). What no rule matches is an ERROR token, which no grammar rule accepts. Three tokens exist

@@ -1,4 +1,4 @@
-"""Tokens of a literal -> Literal, for a given shape; HLO_TEXT.md 4.1.
+"""Tokens of a literal -> Literal, for a given shape; docs/text.md 4.1.
 
     {{1, 2}, {3, 4}} --structure--> element tokens in row-major order --conversion--> exact bits
 
@@ -280,8 +280,8 @@ def rounded(dtype: DType, doubles: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         if dtype is dt.F64:
             return doubles
-        if dtype is dt.F8E8M0FNU:  # no zero: what is too small becomes the least number
-            least = 2.0**-127
+        if dtype.is_scale:  # no zero: what is too small becomes the least number
+            least = dtype.least_power
             doubles = np.where((doubles > 0) & (doubles < least), least, doubles)
         array = doubles.astype(dtype.numpy)
         lost = np.isfinite(doubles) & ~np.isfinite(array.astype(np.float64))

@@ -1,7 +1,7 @@
 """Trees of shapes -> Shape; what stands in a layout after `:` is read token by token.
 
 XLA reads a layout's properties in a fixed order and only notes errors inside one, so that
-`{1,0:T}` has one empty tile (HLO_TEXT.md 3.3); `_Properties` does the same.
+`{1,0:T}` has one empty tile (docs/text.md 3.3); `_Properties` does the same.
 """
 
 from __future__ import annotations

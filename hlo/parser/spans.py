@@ -16,16 +16,16 @@ from hlo.source import Source, Span
 
 _OPENING = frozenset(("LPAR", "LBRACE", "LSQB", "LAYOUT"))
 _CLOSING = frozenset(("RPAR", "RBRACE", "RSQB"))
-Place = tuple[int, int]
+Offsets = tuple[int, int]
 
 
-class _Parts(Struct):
+class _PartOffsets(Struct):
     """The places of an instruction's parts."""
 
-    shape: Place | None = None
-    opcode: Place | None = None
-    operands: list[Place] = field(default_factory=list)
-    attributes: dict[str, Place] = field(default_factory=dict)
+    shape: Offsets | None = None
+    opcode: Offsets | None = None
+    operands: list[Offsets] = field(default_factory=list)
+    attributes: dict[str, Offsets] = field(default_factory=dict)
 
 
 def shape_span(instruction: Instruction) -> Span | None:
@@ -49,20 +49,20 @@ def attribute_span(instruction: Instruction, name: str) -> Span | None:
     return _span(instruction, _parts_of(instruction).attributes.get(name))
 
 
-def _span(instruction: Instruction, place: Place | None) -> Span | None:
+def _span(instruction: Instruction, place: Offsets | None) -> Span | None:
     if place is None or instruction.source is None:
         return None
     return Span(instruction.source, *place)
 
 
-def _parts_of(instruction: Instruction) -> _Parts:
+def _parts_of(instruction: Instruction) -> _PartOffsets:
     if instruction.source is None or instruction.start < 0:
-        return _Parts()
+        return _PartOffsets()
     return _parts(instruction.source, instruction.start, instruction.end)
 
 
 @lru_cache(maxsize=64)
-def _parts(source: Source, start: int, end: int) -> _Parts:
+def _parts(source: Source, start: int, end: int) -> _PartOffsets:
     return _Scan(source.text, start, end).parts()
 
 
@@ -76,8 +76,8 @@ class _Scan:
         self.previous = ""
         self.previous_end = start
 
-    def parts(self) -> _Parts:
-        parts = _Parts()
+    def parts(self) -> _PartOffsets:
+        parts = _PartOffsets()
         opcode = self._head(parts)
         if opcode:
             self._operands(parts)
@@ -92,10 +92,10 @@ class _Scan:
         self.at, self.previous = token.end_pos, token.type
         return token
 
-    def _head(self, parts: _Parts) -> str:
+    def _head(self, parts: _PartOffsets) -> str:
         """`name =` (perhaps absent), shape (perhaps absent), opcode; the opcode's word."""
         depth = 0
-        shape: Place | None = None
+        shape: Offsets | None = None
         while (token := self._next()).type != END:
             if token.type == "EQUAL":
                 shape = None
@@ -111,7 +111,7 @@ class _Scan:
     def _calls(self) -> bool:
         return self.lexer.token(self.at).type == "LPAR"
 
-    def _operands(self, parts: _Parts) -> None:
+    def _operands(self, parts: _PartOffsets) -> None:
         depth, first, last = 0, -1, -1
         while (token := self._next()).type != END:
             depth += token.type in _OPENING
@@ -126,7 +126,7 @@ class _Scan:
             if ends:
                 return
 
-    def _attributes(self, parts: _Parts, opcode: str) -> None:
+    def _attributes(self, parts: _PartOffsets, opcode: str) -> None:
         """Each from its name to what stands before the next name at depth 0."""
         depth, name, start, last = 0, "", -1, -1
         while (token := self._next()).type != END:

@@ -37,12 +37,20 @@ def algsimp(
     inexact: also rules that change roundings or special values (the `fast` mode). fuel: at most so
     many rewrites (-1: no limit). only, without: rule names joined by `+`, used alone or left out.
     Cost: O(instructions + rewrites). Source of the list: XLA's algebraic_simplifier.cc, each rule
-    judged anew for exactness (shared/TOOLS.md 3.2).
+    judged anew for exactness.
     """
-    limits = Limits(
+    return bool(
+        apply_rules(module, limits_of(inexact=inexact, fuel=fuel, only=only, without=without))
+    )
+
+
+def limits_of(
+    *, inexact: bool = False, fuel: int = -1, only: str = "", without: str = ""
+) -> Limits:
+    """What the pass's options say."""
+    return Limits(
         inexact=inexact,
         fuel=None if fuel < 0 else fuel,
         only=frozenset(filter(None, only.split("+"))),
         without=frozenset(filter(None, without.split("+"))),
     )
-    return bool(apply_rules(module, limits))

@@ -12,7 +12,7 @@ from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import attribute
+from hlo.ops.normalization import BatchNormAttributes
 from hlo.passes.liveness import awaited, fused_computations
 
 
@@ -69,14 +69,14 @@ class _Batch(Struct, frozen=True):
     adder: Computation
     operands: tuple[Instruction, ...]
     feature: int
+    epsilon: float
 
     @staticmethod
     def of(norm: Instruction, adder: Computation) -> _Batch:
         wide = _wide(norm.operands[0].shape.dtype)
         operands = tuple(_converted(norm, o, wide) for o in norm.operands)
-        feature = attribute(norm, "feature_index")
-        assert isinstance(feature, int), "feature_index is an int"
-        return _Batch(norm, adder, operands, feature)
+        attrs = BatchNormAttributes.of(norm.attributes)
+        return _Batch(norm, adder, operands, attrs.feature_index, attrs.epsilon)
 
     @property
     def count(self) -> int:
@@ -115,9 +115,7 @@ class _Batch(Struct, frozen=True):
     def root(self, variance: Instruction) -> Instruction:
         """1 / sqrt(variance + epsilon), with epsilon as the operand's type holds it."""
         kind = self.norm.operands[0].shape.dtype
-        epsilon = attribute(self.norm, "epsilon")
-        assert isinstance(epsilon, float | int), "epsilon is a number"
-        held = float(np.asarray(epsilon).astype(kind.numpy))
+        held = float(np.asarray(self.epsilon).astype(kind.numpy))
         return self.op("rsqrt", self.op("add", variance, self.constant(held)))
 
     def centred(self, mean: Instruction) -> Instruction:

@@ -1,7 +1,8 @@
 """The pass catalogue and the pipelines: plain data.
 
 A pass is a function `Module -> bool changed`; its keyword parameters are its options; the first
-line of its docstring is its entry in `--list-passes`. Names are XLA's own.
+line of its docstring is its entry in `--list-passes`. A pass that XLA has bears XLA's name, in
+XLA's spelling; the others are ours.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from hlo.passes.dynamic_padder import dynamic_padder
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
 from hlo.passes.fusion_opener import fusion_opener
+from hlo.passes.index_narrower import index_narrower
 from hlo.passes.map_expander import map_expander
 from hlo.passes.narrow_scatter_rewriter import narrow_scatter_rewriter
-from hlo.passes.place_narrower import place_narrower
 from hlo.passes.ragged_all_to_all_rewriter import ragged_all_to_all_rewriter
 from hlo.passes.ragged_dot_rewriter import ragged_dot_rewriter
 from hlo.passes.reshape_mover import reshape_mover
@@ -54,7 +55,7 @@ CATALOGUE: dict[str, Pass] = {
     "fusion-opener": fusion_opener,
     "map-expander": map_expander,
     "narrow-scatter-rewriter": narrow_scatter_rewriter,
-    "place-narrower": place_narrower,
+    "index-narrower": index_narrower,
     "ragged-all-to-all-rewriter": ragged_all_to_all_rewriter,
     "ragged-dot-rewriter": ragged_dot_rewriter,
     "reshape-mover": reshape_mover,
@@ -114,7 +115,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
         algsimp,
         *LOOPS,
         "narrow-scatter-rewriter",
-        "place-narrower",
+        "index-narrower",
         "cse",
         "dce",
         "fusion",
@@ -144,7 +145,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("call-inliner", "cse", "equal values in two callees merge only when they stand side by side"),
     ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
     ("fusion-opener", "dynamic_padder", "sizes are followed through plain ops"),
-    ("dynamic_padder", "call-inliner", "a fold of what is valid calls the fold as it was"),
+    ("dynamic_padder", "call-inliner", "a reduction of what is valid calls the reducer as it was"),
     ("dynamic_padder", "map-expander", "maps of dynamic sizes stay maps"),
     ("dynamic_padder", "batchnorm_expander", "norms of dynamic sizes stay norms"),
     ("dynamic_padder", "algsimp", "sizes are arithmetic, of which most goes away"),
@@ -154,7 +155,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("fusion", "tuple-simplifier", "a kernel's results that are packed again are its own tuple"),
     ("fusion", "dce", "computations whose fusions were written out are nobody's"),
     ("narrow-scatter-rewriter", "fusion", "rows that are gathered and rounded are fused"),
-    ("place-narrower", "fusion", "arg-max is rewritten where it stands alone"),
+    ("index-narrower", "fusion", "arg-max is rewritten where it stands alone"),
     ("cse", "fusion", "a value computed twice would be fused twice"),
     (
         "table-lookup-mover",

@@ -57,7 +57,7 @@ def _may_fold(instruction: Instruction, max_elements: int) -> bool:
     row = OPS[instruction.opcode]
     if has_trait(instruction, _BARRED) or row.takes_context or not hasattr(row, "evaluate"):
         return False
-    if next(instruction.called_computations(), None) is not None:
+    if instruction.called_computations():
         return False
     return sum(o.shape.size for o in instruction.operands) <= 4 * max_elements
 

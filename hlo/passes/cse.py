@@ -118,12 +118,12 @@ def _literal_key(literal: Literal) -> Key:
 
 def structure(computation: Computation, numbers: Numbers) -> Key:
     """Equal for computations that are equal up to names; unique for one with effects."""
-    places: dict[Instruction, int] = {}
+    row_of: dict[Instruction, int] = {}
     rows: list[Key] = []
     for instruction in post_order(computation):
         if has_effect(instruction):
             return (id(computation),)
-        places[instruction] = len(rows)
-        operands = tuple(places[o] for o in instruction.operands)
+        row_of[instruction] = len(rows)
+        operands = tuple(row_of[o] for o in instruction.operands)
         rows.append((value_key(instruction, numbers), operands))
-    return (*rows, places[computation.root])
+    return (*rows, row_of[computation.root])

@@ -16,7 +16,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.custom_call import IDENTITIES
 from hlo.ops.making import make
 from hlo.passes.dce import dce
-from hlo.passes.padding import boundary, control, folding, indexing, moving, ordering, packing
+from hlo.passes.padding import boundary, control, indexing, moving, ordering, packing, reducing
 from hlo.passes.padding.scope import Scope, Step, UnsupportedError, flattened
 
 
@@ -27,7 +27,7 @@ def dynamic_padder(module: Module) -> bool:
     own shape stays: parameters are padded and results cut at its boundary. Where sizes turn out
     not to be as the program assumes, a conditional takes the program as it was. A program with an
     op that is not listed here stays as it is. O(size of the module).
-    Source: OP_SEMANTICS_CONTROL section 4; PadToStatic and SliceToDynamic are XLA's.
+    Source: docs/control.md 4; PadToStatic and SliceToDynamic are XLA's.
     """
     if not module.has_dynamic_sizes or boundary.static_program(module) is not None:
         return False
@@ -131,10 +131,10 @@ STEPS: dict[str, Step] = {
     "cholesky": moving.rows,
     "concatenate": moving.concatenate,
     "conditional": control.conditional,
-    "convolution": folding.convolution,
+    "convolution": reducing.convolution,
     "copy": moving.same,
     "domain": moving.same,
-    "dot": folding.dot,
+    "dot": reducing.dot,
     "dynamic-reshape": packing.dynamic_reshape,
     "dynamic-slice": indexing.dynamic_slice,
     "dynamic-update-slice": indexing.dynamic_update_slice,
@@ -148,12 +148,12 @@ STEPS: dict[str, Step] = {
     "opt-barrier": moving.same,
     "pad": moving.pad,
     "parameter": boundary.parameter,
-    "reduce": folding.reduce,
-    "reduce-window": folding.reduce_window,
+    "reduce": reducing.reduce,
+    "reduce-window": reducing.reduce_window,
     "reshape": packing.reshape,
     "reverse": moving.reverse,
     "scatter": indexing.scatter,
-    "select-and-scatter": folding.select_and_scatter,
+    "select-and-scatter": reducing.select_and_scatter,
     "set-dimension-size": moving.set_size,
     "slice": moving.part,
     "sort": ordering.sort,

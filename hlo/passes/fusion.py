@@ -1,12 +1,13 @@
 """Fusion: producers move into the kernels of their consumers, seen as `fusion(...), calls=%fused`.
 
-fusion(module): 1. fusions that no loop kernel can hold are written out; 2. long folds with few
+fusion(module): 1. fusions that no loop kernel can hold are written out; 2. long reductions with few
 results are cut in two; 3. groups are planned per computation; 4. each becomes a computation.
 """
 
 from __future__ import annotations
 
 from hlo.analysis.block_size import is_blocked
+from hlo.analysis.decisions import Decisions, config_of
 from hlo.analysis.fusibility import contraction_of, is_fusible_computation, is_scalar_constant
 from hlo.analysis.legality import CONTROL
 from hlo.ir.computation import Computation
@@ -15,11 +16,11 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.passes.call_inliner import inline_call, inline_from_callers
-from hlo.passes.fold_results import finish_folds
 from hlo.passes.fusion_axes import Group
 from hlo.passes.fusion_groups import is_worth_a_call, members_in_order, plan
 from hlo.passes.fusion_siblings import joined
 from hlo.passes.liveness import awaited, is_removable, wrapped_operations
+from hlo.passes.reduction_results import finish_reductions
 from hlo.passes.reduction_splitting import split_reductions
 
 
@@ -53,7 +54,7 @@ def _fuse_all(module: Module, computation: Computation, max_size: int) -> bool:
     if calls_for:
         computation.replace_all_uses(calls_for)
         changed = True
-    changed |= finish_folds(computation)
+    changed |= finish_reductions(computation)
     return _sweep(computation) or changed
 
 
@@ -159,7 +160,9 @@ def _fuse(module: Module, computation: Computation, group: Group) -> dict[Instru
     module.adopt(body)
     kind = "kOutput" if group.contraction else "kInput" if group.has_reduce else "kLoop"
     name = f"{group.root.opcode}_fusion"
-    attributes = {"kind": kind, "calls": body}
+    attributes: dict[str, object] = {"kind": kind, "calls": body}
+    if group.order is not None:
+        attributes["backend_config"] = config_of(Decisions(loop_order=group.order.dims))
     call = computation.new(
         "fusion", body.root.shape, operands, attributes, like=group.root, name=name
     )

@@ -13,16 +13,18 @@ from math import prod
 
 from msgspec import Struct, field
 
+from hlo.analysis.loop_order import LoopOrder
 from hlo.indexing.queries import own_steps, result_dims, steps
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import attribute
 
-# Per dimension of a value: the root dimension it is (a part of), a folded one's number, or unknown.
+# Per dimension of a value: the root dimension it is (a part of), a reduced one's number, or
+# unknown.
 Axis = tuple[str, int]
 Axes = tuple[Axis, ...]
 UNKNOWN: Axis = ("?", 0)
 PICKED = "g"  # a gather takes so many elements of the value, wherever they are
-STAGES: Axis = ("s", 0)  # a folded or inner dimension, run over by several stages of a kernel
+STAGES: Axis = ("s", 0)  # a reduced or inner dimension, run over by several stages of a kernel
 
 _MOST_CUT = 40  # members of a kernel whose loops are cut at the seams of a concatenate
 
@@ -30,18 +32,16 @@ _MOST_CUT = 40  # members of a kernel whose loops are cut at the seams of a conc
 class Group(Struct, eq=False):
     """roots: the kernel's results, root the first. members: all, roots too, with their axes.
 
-    order: root dimensions as loops run over them, first the `kept` ones that all folds keep; None
-    where that is as they are.
+    order: of loops over the root's dimensions; None where that is as they are.
     """
 
     root: Instruction
     roots: list[Instruction]
     members: dict[Instruction, Axes] = field(default_factory=dict)
-    folds: int = 0
+    reductions: int = 0
     contraction: Instruction | None = None  # whose elements the other members finish
     repeated: int = 0  # ops per element that are computed more often than need be
-    order: tuple[int, ...] | None = None
-    kept: int = 0
+    order: LoopOrder | None = None
     counts: dict[Instruction, float] = field(default_factory=dict)  # how often each is computed
 
     @property
@@ -50,15 +50,15 @@ class Group(Struct, eq=False):
 
     @property
     def loop_dims(self) -> tuple[int, ...]:
-        return tuple(self.dims[d] for d in self.order) if self.order else self.dims
+        return tuple(self.dims[d] for d in self.order.dims) if self.order else self.dims
 
     def level(self, d: int) -> int:
         """How many loops fix root dimension d."""
-        return 1 + (self.order.index(d) if self.order else d)
+        return 1 + (self.order.dims.index(d) if self.order else d)
 
     @property
     def has_reduce(self) -> bool:
-        return self.folds > 0
+        return self.reductions > 0
 
 
 def users_in(members: Mapping[Instruction, object], producer: Instruction) -> list[Instruction]:
@@ -108,9 +108,9 @@ def operand_axes(group: Group, user: Instruction, number: int) -> Axes:
     for d, (step, n) in enumerate(zip(found, operand.dims, strict=True)):
         if step.is_whole:
             result.append(own[step.dims[0]])
-        elif n == 1 and not (step.dims or step.is_folded):
+        elif n == 1 and not (step.dims or step.is_reduced):
             result.append(("1", 0))
-        elif step.is_folded and not step.dims:
+        elif step.is_reduced and not step.dims:
             result.append(("r", 100 * list(group.members).index(user) + d))
         elif step.is_partial and step.is_placed:
             result.append(("u", d))

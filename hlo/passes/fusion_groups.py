@@ -6,13 +6,14 @@ Users are looked at before producers. A producer joins its users' group when eac
 computed once there (or costs next to nothing to compute again). A group's members know which root
 dimension each of their dimensions is; what depends on leading root dimensions only is computed once
 per row, so a reduction may stand between members (softmax, layer norm) without recomputation.
-Where folds keep other dimensions than the leading ones, loops run over those that they keep first.
+Where reductions keep other dimensions than the leading ones, loops run over those that they keep
+first.
 Costs: bytes moved and ops per element (fusibility.op_cost). O(edges * members' rank).
 """
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import prod
 
 from hlo.analysis.fusibility import (
     CONTRACTIONS,
@@ -26,6 +27,7 @@ from hlo.analysis.fusibility import (
     leaves_updated_alone,
     op_cost,
 )
+from hlo.analysis.loop_order import loop_order
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -46,14 +48,14 @@ _SMALL = 16 * 1024  # elements that one core handles in a few microseconds: para
 _MOST_SEARCHED = 64  # instructions behind a producer
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
-_LEAST_LANES = 16  # of the last dimension, where folds keep it and lanes run over it
+_LEAST_LANES = 16  # of the last dimension, where reductions keep it and lanes run over it
 # Elements per lane of a strip, whose stages share what the cache holds.
-_MOST_FOLDED = COMMON.second_cache.bytes // 2048
-_FEW_FOLDED = 256  # and so many wherever they lie
+_MOST_REDUCED = COMMON.second_cache.bytes // 2048
+_FEW_REDUCED = 256  # and so many wherever they lie
 _MOST_COSTLY = 4096  # of a strip that keeps what else were computed again, or written out
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 _COSTLY = 10  # ops
-_MOST_ALONE = 1 << 17  # elements that a core or two may have to fold
+_MOST_ALONE = 1 << 17  # elements that a core or two may have to reduce
 _LEAST_STRIPS = 8  # else: enough for all cores
 
 
@@ -136,7 +138,7 @@ def _finish(
     for user in contraction.users:
         found.update(homes[user])
     (group, *others) = found
-    if others or not group.members or group.contraction or group.folds:
+    if others or not group.members or group.contraction or group.reductions:
         return False
     if len(group.members) >= max_size or any(is_scalar_constant(o) for o in contraction.operands):
         return False
@@ -177,7 +179,7 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
     group.members[member] = axes
     group.counts[member] = evaluations(member, group.counts) or 1.0
     if member.opcode == "reduce":
-        group.folds += 1
+        group.reductions += 1
 
 
 # -- acceptance ------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> 
         return _accepts_reduce(group, producer, axes)
     cost = op_cost(producer)
     is_once = cost == 0 or _picks_few(producer, axes) or _is_once(group, producer, axes)
-    if is_once or (_finishes_fold(producer) and _reorder(group, producer, axes)):
+    if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True
     if group.repeated + cost > CHEAP:
         return False
@@ -216,10 +218,10 @@ def _is_full(group: Group, max_size: int) -> bool:
     """Whether a group has as many members as it may; of one instruction each, three times as many.
 
     Rounds of a random number generator or of a hash are long and plain. Numbers, and numbers as
-    arrays, are no instructions: a polynomial has as many of them as of products. Without folds the
-    kernel is one loop, which may be longer: what else goes through memory costs more.
+    arrays, are no instructions: a polynomial has as many of them as of products. Without reductions
+    the kernel is one loop, which may be longer: what else goes through memory costs more.
     """
-    if not group.folds:
+    if not group.reductions:
         max_size += max_size // 2
     if len(group.members) < max_size:
         return False
@@ -244,7 +246,8 @@ def _volume(group: Group, axes: Axes) -> int:
 
 
 def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
-    """Whether every element is computed once: by rows of the root, or by elements of a fold."""
+    """Whether every element is computed once: by rows of the root, or by elements of a
+    reduction."""
     if any(a == UNKNOWN for a in axes) and producer.shape.size > 1:
         return (
             all(u.opcode in PLACED or is_elementwise(u) for u in producer.users)
@@ -259,17 +262,17 @@ def _is_once(group: Group, producer: Instruction, axes: Axes) -> bool:
     fixed = fixed_dims(group, axes)
     if fixed is not None:
         return _volume(group, axes) <= producer.shape.size or _volume(group, axes) <= 1
-    # Folded dimensions: once if all root dimensions that it is evaluated for are its own.
+    # Reduced dimensions: once if all root dimensions that it is evaluated for are its own.
     dims = [n for kind, n in axes if kind == "d"]
     leading = max((group.level(n) for n in dims), default=0)
     if any(kind == "u" for kind, _ in axes):
         return True
-    outer = max(leading, _fold_level(group, axes))
+    outer = max(leading, _reduction_level(group, axes))
     return prod(group.loop_dims[:outer]) <= prod(group.dims[n] for n in dims)
 
 
-def _fold_level(group: Group, axes: Axes) -> int:
-    """How many root dimensions the fold around an expression is evaluated for."""
+def _reduction_level(group: Group, axes: Axes) -> int:
+    """How many root dimensions the reduction around an expression is evaluated for."""
     members = list(group.members)
     numbers = {n // 100 for kind, n in axes if kind == "r"}
     if STAGES in axes:
@@ -281,66 +284,68 @@ def _fold_level(group: Group, axes: Axes) -> int:
 
 
 def _accepts_reduce(group: Group, producer: Instruction, axes: Axes) -> bool:
-    """A fold inside a group: each result once, for leading dimensions with enough parallelism."""
+    """A reduction inside a group: each result once, for leading dimensions with enough
+    parallelism."""
     inputs = producer.operands[0].shape
     if any(has_trait(u, _PARTS) for u in producer.users):
         return False
     fixed = fixed_dims(group, axes)
     if fixed is None:
         return False
-    if group.order and fixed != group.kept:
-        return False  # the kernel has one order for all folds
+    if group.order and fixed != group.order.kept:
+        return False  # the kernel has one order for all reductions
     if prod(group.loop_dims[:fixed]) > max(1, producer.shape.size):
         return _reorder(group, producer, axes)
     if fixed < len(group.dims) and group.root.opcode in ("concatenate", "dynamic-update-slice"):
         return False
     if fixed == len(group.dims):
-        # At every root element: lanes or rows fold for themselves, which has to suit all members.
+        # At every root element: lanes or rows reduce for themselves, which has to suit all members.
         return producer.shape.size == prod(group.dims)
     return fixed > 0 or inputs.size <= _SMALL
 
 
-def _fits_strips(group: Group, producer: Instruction, folded: list[int], columns: int) -> bool:
+def _fits_strips(group: Group, producer: Instruction, reduced: list[int], columns: int) -> bool:
     """Whether columns of a strip stay in the cache, and strips are enough for all cores."""
-    length = prod(group.dims[d] for d in folded)
-    if length > _most_folded(group, folded) and not (
-        length <= _MOST_COSTLY and _folds_costly(producer)
+    length = prod(group.dims[d] for d in reduced)
+    if length > _most_reduced(group, reduced) and not (
+        length <= _MOST_COSTLY and _reduces_costly(producer)
     ):
         return False
     return length * columns <= _MOST_ALONE or columns >= _LEAST_STRIPS * _LEAST_LANES
 
 
-def _most_folded(group: Group, folded: list[int]) -> int:
+def _most_reduced(group: Group, reduced: list[int]) -> int:
     """How long the columns of a strip may be, so that their lines stay in the cache together.
 
-    Folds that share a kernel add in another order than alone: no one machine's caches decide.
+    Reductions that share a kernel add in another order than alone: no one machine's caches decide.
     """
-    row = prod(group.dims[max(folded) + 1 :]) if folded else 1
+    row = prod(group.dims[max(reduced) + 1 :]) if reduced else 1
     stride = max(1, row * group.root.shape.dtype.item_bytes)
     cache = COMMON.second_cache
-    lines = cache.ways * (cache.way_bytes // gcd(stride, cache.way_bytes))
-    return max(_FEW_FOLDED, min(_MOST_FOLDED, lines))
+    lines = cache.ways * cache.sets_of(stride)
+    return max(_FEW_REDUCED, min(_MOST_REDUCED, lines))
 
 
-def _folds_costly(producer: Instruction) -> bool:
-    """Whether the fold behind a producer is of elements that cost much, of use elsewhere too."""
-    stack, seen, fold = [producer], 0, None
+def _reduces_costly(producer: Instruction) -> bool:
+    """Whether the reduction behind a producer is of elements that cost much, of use elsewhere
+    too."""
+    stack, seen, reduction = [producer], 0, None
     while stack and seen < _MOST_SEARCHED:
         top = stack.pop()
         seen += 1
-        if fold is None and top.opcode == "reduce":
-            stack, fold = list(top.operands[:1]), top
+        if reduction is None and top.opcode == "reduce":
+            stack, reduction = list(top.operands[:1]), top
             continue
-        if fold is not None and top.shape.size < fold.operands[0].shape.size:
+        if reduction is not None and top.shape.size < reduction.operands[0].shape.size:
             continue
-        if fold is not None and len(top.users) > 1 and op_cost(top) >= _COSTLY:
+        if reduction is not None and len(top.users) > 1 and op_cost(top) >= _COSTLY:
             return True
         stack += [o for o in top.operands if is_fusible(o)]
     return False
 
 
-def _finishes_fold(producer: Instruction) -> bool:
-    """Whether it is computed from a fold's results alone, by ops that nothing else uses."""
+def _finishes_reduction(producer: Instruction) -> bool:
+    """Whether it is computed from a reduction's results alone, by ops that nothing else uses."""
     top, size = producer, producer.shape.size
     for _ in range(_MOST_SEARCHED):
         if top.opcode == "reduce":
@@ -360,7 +365,7 @@ def _is_spread(instruction: Instruction) -> bool:
 
 
 def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
-    """Let loops run first over what the group's first fold keeps, if that repeats nothing.
+    """Let loops run first over what the group's first reduction keeps, if that repeats nothing.
 
     Only where lanes run over a last dimension that is kept: strips of it, whose stages share what
     the cache holds.
@@ -368,21 +373,23 @@ def _reorder(group: Group, producer: Instruction, axes: Axes) -> bool:
     if any(kind not in ("1", "d") for kind, _ in axes):
         return False
     kept = sorted({n for kind, n in axes if kind == "d"})
-    folded = [d for d in range(len(group.dims)) if d not in kept]
-    if group.order or group.folds or group.contraction or not is_elementwise(group.root):
+    reduced = [d for d in range(len(group.dims)) if d not in kept]
+    if group.order or group.reductions or group.contraction or not is_elementwise(group.root):
         return False
     last = len(group.dims) - 1
     if last not in kept or group.dims[last] < _LEAST_LANES:
         return False
     columns = prod(group.dims[d] for d in kept)
-    if not _fits_strips(group, producer, folded, columns):
+    if not _fits_strips(group, producer, reduced, columns):
         return False
     if columns > producer.shape.size:
         return False
-    group.order, group.kept = (*kept, *folded), len(kept)
+    group.order = loop_order(group.dims, [kept])
+    if group.order is None:
+        return False
     repeated = sum(op_cost(m) for m, own in group.members.items() if not _is_once(group, m, own))
     if group.repeated + repeated > CHEAP:
-        group.order, group.kept = None, 0
+        group.order = None
         return False
     group.repeated += repeated
     return True

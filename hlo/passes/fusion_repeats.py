@@ -1,6 +1,6 @@
 """Repeats: whether computing a producer several times costs less than keeping it in memory.
 
-In several kernels; or in one that reads it at several places, as stencils and rolls do.
+In several kernels; or in one that reads it at several indices, as stencils and rolls do.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from hlo.analysis.fusibility import is_elementwise, is_fusible, op_cost
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
-from hlo.ops.table import PLACES, Trait, has_trait, opcodes
+from hlo.ops.table import INDEX_MAPS, Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import users_in
 
 CHEAP = 3  # ops per element that may be computed again for every use
 MOST_REPEATED = 6  # ops per element; a write and a read of memory take about as long
 _MOST_SEARCHED = 16
 _SPREAD = 1.125  # bytes read per byte made that are as good as one: what broadcasts repeat
-# Each element of these reads one of the operand's at another place.
+# Each element of these reads one of the operand's at another index.
 _MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
 _SPREADS = Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS
 # Each element of these, too, reads one of the operand's.
-PLACED = opcodes(PLACES & ~(Trait.REPEATS | Trait.UPDATES | Trait.PICKS))
+PLACED = opcodes(INDEX_MAPS & ~(Trait.REPEATS | Trait.UPDATES | Trait.PICKS))
 
 
 # That a cache keeps wherever they lie: each may be on a line of its own.
@@ -71,7 +71,7 @@ def _read_bytes(operand: Instruction) -> int:
 def evaluations(producer: Instruction, counts: Mapping[Instruction, float]) -> float:
     """How often each element is computed for users in a group; counts: the same of its members.
 
-    Users at the element's own place share what is computed; so do slices of one concatenate.
+    Users at the element's own index share what is computed; so do slices of one concatenate.
     """
     own, moved = 0.0, dict[Instruction, float]()
     for user in users_in(counts, producer):

@@ -1,15 +1,16 @@
 """Siblings: groups that read the same arrays become one kernel with several results.
 
 Two groups join when their roots have equal dimensions and they share a large operand, or one reads
-the other's root element by element; and when one has a row of folds per leading index of the other
-(a norm and the mean that it also returns). No cycle can arise: every value has a rank, greater than
-those of all it rests on, and joining keeps that true. O(groups * operands).
+the other's root element by element; and when one has a row of reductions per leading index of the
+other (a norm and the mean that it also returns). No cycle can arise: every value has a rank,
+greater than those of all it rests on, and joining keeps that true. O(groups * operands).
 """
 
 from __future__ import annotations
 
 from math import prod
 
+from hlo.indexing.reductions import reduction_dims
 from hlo.ir.computation import Computation
 from hlo.ir.graph import post_order
 from hlo.ir.instruction import Instruction
@@ -19,7 +20,7 @@ from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
 _MOST_TRIED = 4  # groups that read one operand, have not joined and may have more results
-_ROWS = 32  # so many rows are enough parallelism for a kernel that folds and writes them
+_ROWS = 32  # so many rows are enough parallelism for a kernel that reduces and writes them
 _NO_SIBLINGS = Trait.UPDATES | Trait.JOINS | Trait.PADS | Trait.PICKS
 
 
@@ -141,24 +142,27 @@ def _may_join(low: Group, high: Group, max_size: int) -> bool:
     if len(low.roots) + len(high.roots) > _MOST_RESULTS:
         return False
     if low.order or high.order:
-        return False  # their folds would need one order
+        return False  # their reductions would need one order
     if low.dims != high.dims:
         return _are_rows_of(low, high)
-    if low.has_reduce != high.has_reduce or (low.has_reduce and not _fold_alike(low, high)):
+    if low.has_reduce != high.has_reduce or (low.has_reduce and not _reduce_alike(low, high)):
         return False
     return _reads_at_own_index(low, high) and _reads_at_own_index(high, low)
 
 
-def _fold_alike(a: Group, b: Group) -> bool:
-    """Whether all folds are over arrays of equal dimensions, in the same way, once per result."""
+def _reduce_alike(a: Group, b: Group) -> bool:
+    """Whether all reductions are over arrays of equal dimensions, in the same way, once per
+    result."""
     own = tuple(("d", k) for k in range(len(a.dims)))
-    folds = [(g, m) for g in (a, b) for m in g.members if m.opcode == "reduce"]
-    ways = {(m.operands[0].shape.dims, m["dimensions"]) for _, m in folds}
-    return len(ways) == 1 and all(g.members[m] == own for g, m in folds)
+    reductions = [(g, m) for g in (a, b) for m in g.members if m.opcode == "reduce"]
+    return len({reduction_dims(m) for _, m in reductions}) == 1 and all(
+        g.members[m] == own for g, m in reductions
+    )
 
 
 def _are_rows_of(low: Group, high: Group) -> bool:
-    """Whether low's results are folds per row of what high reads, which high uses row by row."""
+    """Whether low's results are reductions per row of what high reads, which high uses row by
+    row."""
     rows = _without_ones(low.dims)
     count = len(rows)
     if not low.has_reduce or high.dims[:count] != rows or prod(rows) < _ROWS:
@@ -207,4 +211,4 @@ def _absorb(a: Group, b: Group) -> None:
     first, second = (a, b) if len(a.dims) >= len(b.dims) else (b, a)
     a.roots = list(dict.fromkeys((*first.roots, *second.roots)))
     a.root = a.roots[0]
-    a.folds += b.folds
+    a.reductions += b.reductions

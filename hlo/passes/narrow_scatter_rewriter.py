@@ -5,8 +5,8 @@
                                        scatter(x, i[n] where first[i[n]] = n, bf16(s)), no combiner
 
 Each element is rounded once, after all its updates, in their order: what the scatter itself means
-(OP_SEMANTICS.md 9, accumulation), which otherwise costs a copy of all of x in f32 and back. Indices
-that are out of bounds are so before and after.
+(docs/semantics.md 9, accumulation), which otherwise costs a copy of all of x in f32 and back.
+Indices that are out of bounds are so before and after.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.ops.folding import operations
+from hlo.ops.axis_reductions import operations
+from hlo.ops.indexing import ScatterAttributes
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import Trait, attribute, opcodes
+from hlo.ops.table import Trait, opcodes
 from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.loop_making import adopted, new_computation, number, parameter, reducer
 
@@ -57,31 +58,29 @@ def _is_rewritable(scatter: Instruction) -> bool:
     if len(scatter.operands) != 3 or "control-predecessors" in scatter.attributes:
         return False
     x, indices, updates = (o.shape for o in scatter.operands)
-    combiner = scatter["to_apply"]
-    assert isinstance(combiner, Computation), "a scatter has a combiner"
-    found = operations(combiner, 1)
-    if found is None or found[0] not in ROUNDING or attribute(scatter, "unique_indices"):
+    attrs = ScatterAttributes[Computation].of(scatter.attributes)
+    found = operations(attrs.to_apply, 1)
+    if found is None or found[0] not in ROUNDING or attrs.unique_indices:
         return False
     if not x.dtype.is_float or x.dtype.bits not in (8, 16) or updates.dtype is not x.dtype:
         return False
     if any(s.is_dynamic for s in (x, indices, updates)) or indices.dtype.bits < 32:
         return False
-    return _takes_whole_rows(scatter) and _is_sparse(x, indices)
+    return _takes_whole_rows(scatter, attrs) and _is_sparse(x, indices)
 
 
-def _takes_whole_rows(scatter: Instruction) -> bool:
+def _takes_whole_rows(scatter: Instruction, attrs: ScatterAttributes[Computation]) -> bool:
     """Whether each index names a row of the operand, and updates are whole rows, in order."""
     x, indices, updates = (o.shape for o in scatter.operands)
-    if any(attribute(scatter, n) for n in ("input_batching_dims", "scatter_indices_batching_dims")):
+    if attrs.input_batching_dims or attrs.scatter_indices_batching_dims:
         return False
-    vector = attribute(scatter, "index_vector_dim")
+    vector = attrs.index_vector_dim
     count = indices.rank - 1 if vector == indices.rank - 1 else indices.rank
     if vector not in (indices.rank, indices.rank - 1) or indices.dims[count:] not in ((), (1,)):
         return False
     return (
-        attribute(scatter, "inserted_window_dims") == (0,)
-        and attribute(scatter, "scatter_dims_to_operand_dims") == (0,)
-        and attribute(scatter, "update_window_dims") == tuple(range(count, updates.rank))
+        attrs.inserted_window_dims == attrs.scatter_dims_to_operand_dims == (0,)
+        and attrs.update_window_dims == tuple(range(count, updates.rank))
         and updates.dims[count:] == x.dims[1:]
     )
 

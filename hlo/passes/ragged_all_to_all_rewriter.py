@@ -13,7 +13,6 @@ import math
 
 import numpy as np
 
-from hlo.attributes.replica_groups import ReplicaGroups
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.graph import clone_instruction
@@ -21,8 +20,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
+from hlo.ops.collectives import GroupAttributes
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import attribute
 from hlo.passes.liveness import replace, replaceable
 from hlo.passes.loop_making import adopted, element, new_computation, parameter, reducer
 
@@ -33,7 +32,7 @@ def ragged_all_to_all_rewriter(module: Module) -> bool:
     """Write ragged all-to-alls of one device as gathers of rows. O(instructions)."""
     found = [i for i in replaceable(module, "ragged-all-to-all") if _is_rewritable(i)]
     for instruction in found:
-        parts = _Parts(module, instruction)
+        parts = _Transfers(module, instruction)
         replace(instruction, _checked(module, instruction, parts))
     return bool(found)
 
@@ -41,8 +40,7 @@ def ragged_all_to_all_rewriter(module: Module) -> bool:
 def _is_rewritable(op: Instruction) -> bool:
     computation, data, output = op.computation, op.operands[0].shape, op.shape
     assert computation is not None, "an instruction in a computation"
-    groups = attribute(op, "replica_groups")
-    assert isinstance(groups, ReplicaGroups), "REPLICA_GROUPS"
+    groups = GroupAttributes.of(op.attributes).replica_groups
     own = next((g for g in groups.groups() if 0 in g), (0,))
     if own != (0,) or any(s.is_dynamic for s in (output, *(o.shape for o in op.operands))):
         return False
@@ -51,20 +49,20 @@ def _is_rewritable(op: Instruction) -> bool:
     return not is_refusing and bool(data.size and output.size and count and output.dims[0])
 
 
-class _Parts:
+class _Transfers:
     """The numbers of all parts in s64, and which rows they cover."""
 
     def __init__(self, module: Module, op: Instruction) -> None:
         self.module, self.op = module, op
         self.data, self.output, *numbers = op.operands
         self.count = math.prod(numbers[0].shape.dims)
-        self.rows, self.places = self.data.shape.dims[0], self.output.shape.dims[0]
+        self.rows, self.target_rows = self.data.shape.dims[0], self.output.shape.dims[0]
         self.start, self.size, self.target, self.wanted = map(self._flat, numbers)
-        self.grid = Shape.array(dt.S64, (self.places, self.count))
-        self.place = self.make("iota", shape=self.grid, iota_dimension=0)
+        self.grid = Shape.array(dt.S64, (self.target_rows, self.count))
+        self.target_row = self.make("iota", shape=self.grid, iota_dimension=0)
         target = self.along(self.target, 1)
-        after = self.make("compare", self.place, target, direction="GE")
-        away = self.make("subtract", self.place, target)
+        after = self.make("compare", self.target_row, target, direction="GE")
+        away = self.make("subtract", self.target_row, target)
         within = self.make("compare", away, self.along(self.size, 1), direction="LT")
         self.covers = self.make("and", after, within)
 
@@ -102,7 +100,7 @@ class _Parts:
         """The result, for parts that are as they should be."""
         shift = self.along(self.make("subtract", self.start, self.target), 1)
         nothing = self.make("subtract", shift, shift)
-        chosen = self.make("select", self.covers, self.make("add", self.place, shift), nothing)
+        chosen = self.make("select", self.covers, self.make("add", self.target_row, shift), nothing)
         shape = self.output.shape.without_layout()
         sizes, rank = (1, *shape.dims[1:]), shape.rank
         rows = self.make(
@@ -120,7 +118,7 @@ class _Parts:
         """Whether all parts are as they should be, pred[]."""
         none = self.each(0)
         flags = [self.make("compare", self.size, self.wanted, direction="EQ")]
-        for begin, most in ((self.start, self.rows), (self.target, self.places)):
+        for begin, most in ((self.start, self.rows), (self.target, self.target_rows)):
             room = self.make("subtract", self.each(most), begin)
             flags += [
                 self.make("compare", begin, none, direction="GE"),
@@ -141,7 +139,7 @@ class _Parts:
         return self.make("reduce", flags, true, dimensions=(0,), to_apply=f)
 
 
-def _checked(module: Module, op: Instruction, parts: _Parts) -> Instruction:
+def _checked(module: Module, op: Instruction, parts: _Transfers) -> Instruction:
     """conditional(fits, value, op)."""
     value = parts.value()
     given = make(op, "tuple", *op.operands)

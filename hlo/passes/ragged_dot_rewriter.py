@@ -209,10 +209,10 @@ def _inside(
 ) -> Instruction:
     """Whether low <= first + i < high, i the index along a dimension of the shape."""
     line = Shape.array(dt.S32, (shape.dims[along],))
-    places = make(high, "iota", shape=line, iota_dimension=0)
-    places = make(high, "add", places, _spread(first, line))
-    reached = make(high, "compare", places, _spread(low, line), direction="GE")
-    left = make(high, "compare", places, _spread(high, line), direction="LT")
+    indices = make(high, "iota", shape=line, iota_dimension=0)
+    indices = make(high, "add", indices, _spread(first, line))
+    reached = make(high, "compare", indices, _spread(low, line), direction="GE")
+    left = make(high, "compare", indices, _spread(high, line), direction="LT")
     both = make(high, "and", reached, left)
     target = Shape.array(dt.PRED, shape.dims)
     return make(high, "broadcast", both, shape=target, dimensions=(along,))
@@ -222,15 +222,15 @@ def _between(
     low: Instruction | None, high: Instruction, shape: Shape, along: int, prefix: list[int]
 ) -> Instruction:
     """Whether low <= i < high, i the index along a dimension; limits differ along the prefix."""
-    places = make(high, "iota", shape=Shape.array(dt.S32, shape.dims), iota_dimension=along)
+    indices = make(high, "iota", shape=Shape.array(dt.S32, shape.dims), iota_dimension=along)
 
     def spread(limit: Instruction) -> Instruction:
-        return make(high, "broadcast", limit, shape=places.shape, dimensions=tuple(prefix))
+        return make(high, "broadcast", limit, shape=indices.shape, dimensions=tuple(prefix))
 
-    left = make(high, "compare", places, spread(high), direction="LT")
+    left = make(high, "compare", indices, spread(high), direction="LT")
     if low is None:
         return left
-    return make(high, "and", left, make(high, "compare", places, spread(low), direction="GE"))
+    return make(high, "and", left, make(high, "compare", indices, spread(low), direction="GE"))
 
 
 def _spread(scalar: Instruction, shape: Shape) -> Instruction:
@@ -275,7 +275,7 @@ def _condition(r: _Ragged, state: Shape) -> Computation:
     return made
 
 
-class _Block(Struct, frozen=True):
+class _RowBlock(Struct, frozen=True):
     """A block: its group, its first row, and the first row of the part that is read for it."""
 
     group: Instruction
@@ -285,7 +285,7 @@ class _Block(Struct, frozen=True):
     first: Instruction
 
 
-Step = Callable[[_Ragged, _Block, Instruction, Instruction, Instruction], Instruction]
+Step = Callable[[_Ragged, _RowBlock, Instruction, Instruction, Instruction], Instruction]
 
 
 def _body(r: _Ragged, state: Shape, members: Computation, step: Step) -> Computation:
@@ -305,14 +305,14 @@ def _body(r: _Ragged, state: Shape, members: Computation, step: Step) -> Computa
     first = make(at, "add", begin, make(at, "multiply", steps, number(at, r.block)))
     last = number(at, r.rows - r.block)
     read = make(at, "minimum", first, last)
-    result = step(r, _Block(group, begin, end, first, read), result, lhs, rhs)
+    result = step(r, _RowBlock(group, begin, end, first, read), result, lhs, rhs)
     following = make(at, "add", at, number(at, 1))
     made.root = make(at, "tuple", following, result, starts, ends, blocks, lhs, rhs, shape=state)
     return made
 
 
 def _rows(
-    r: _Ragged, block: _Block, result: Instruction, lhs: Instruction, rhs: Instruction
+    r: _Ragged, block: _RowBlock, result: Instruction, lhs: Instruction, rhs: Instruction
 ) -> Instruction:
     """The result with the block's rows."""
     at = block.first
@@ -327,7 +327,7 @@ def _rows(
 
 
 def _sum(
-    r: _Ragged, block: _Block, result: Instruction, lhs: Instruction, rhs: Instruction
+    r: _Ragged, block: _RowBlock, result: Instruction, lhs: Instruction, rhs: Instruction
 ) -> Instruction:
     """The result with the group's sum of rows, the block's added."""
     at = block.first
@@ -371,10 +371,10 @@ def _masked_body(r: _Ragged, state: Shape) -> Computation:
     at, result, starts, ends, lhs, rhs = (element(whole, k) for k in range(6))
     low, high = (row(x, len(r.prefix), at) for x in (starts, ends))
     if r.ragged in r.dims["lhs_contracting_dims"]:
-        places = ((lhs, r.ragged, r.prefix), (rhs, r.in_rhs(r.ragged), [*map(r.in_rhs, r.prefix)]))
+        indices = ((lhs, r.ragged, r.prefix), (rhs, r.in_rhs(r.ragged), [*map(r.in_rhs, r.prefix)]))
         x, y = (
             make(at, "select", _between(low, high, v.shape, d, p), v, blank(at, v.shape))
-            for v, d, p in places
+            for v, d, p in indices
         )
         one = r.product(at, x, y, r.dot.shape.dtype)
         wide = make(at, "reshape", one, shape=_typed(part(result, 0, at, 1).shape, one.shape.dtype))

@@ -1,10 +1,10 @@
-"""Long folds with few results are cut in two, so that their parts run in parallel.
+"""Long reductions with few results are cut in two, so that their parts run in parallel.
 
 reduce(x, z) over n elements  =>  reduce(reduce(reshape(x, [b, n/b]), e), z)     e f's identity
     z itself is e where f picks one of two (value, index) pairs, as arg-max does;
     sums of narrow floats are f32 until the last one is rounded.
 Rows of few columns are taken side by side, [b, n/b/k, k, columns], so that vectors are full.
-Folds over columns are cut where they read much, so that each part's rows are read end to end.
+Reductions over columns are cut where they read much, so that each part's rows are read end to end.
 
 How it is cut depends on shapes only, so the result is the same for every number of threads.
 Exact up to the association that HLO leaves open. Source: XLA's tree_reduction_rewriter.
@@ -19,6 +19,7 @@ from math import prod
 import numpy as np
 
 from hlo.analysis.selections import is_symmetric_selection, ordering_index
+from hlo.indexing.reductions import reduction_dims
 from hlo.ir import dtype as dt
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
@@ -32,24 +33,24 @@ from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import new_computation, parameter
 
-_PART = 16 * 1024  # elements that one part folds at least
+_PART = 16 * 1024  # elements that one part reduces at least
 _PARTS = 64  # parts that are enough
 _RESULTS = 2 * 1024  # with so many results there is parallelism without parts
-_TALL_BYTES = 1 << 22  # that a fold over columns reads where parts of its rows are worth it
+_TALL_BYTES = 1 << 22  # that a reduction over columns reads where parts of its rows are worth it
 _TALL_PARTS = 16
 _TALL_ROWS = 128  # of a part at least
-_NARROW = 64  # columns are one unit, whatever is made of their folds
+_NARROW = 64  # columns are one unit, whatever is made of their reductions
 _NARROW_SIZE = 1 << 18  # elements from which a second thread gains more than waking it takes
 _LEADING = 16  # kept indices before the rows with which there is parallelism without parts
 _FEW_COLUMNS = 32
 _ABREAST = 512  # elements of rows side by side
 _FEWEST_ABREAST = 8  # rows
-_MOST_SEARCHED = 64  # instructions before and after a fold
-Made = dict[Hashable, Instruction]  # what the parts of several folds read
+_MOST_SEARCHED = 64  # instructions before and after a reduction
+Made = dict[Hashable, Instruction]  # what the parts of several reductions read
 
 
 def split_reductions(module: Module, computation: Computation) -> bool:
-    """Cut the computation's long folds; whether there were any."""
+    """Cut the computation's long reductions; whether there were any."""
     changed = False
     kept = awaited(computation)
     made: Made = {}
@@ -63,7 +64,7 @@ def _split(module: Module, reduce: Instruction, made: Made) -> bool:
     x = reduce.operands[0]
     if x.shape.is_dynamic or "control-predecessors" in reduce.attributes:
         return False
-    reduced = sorted(attribute(reduce, "dimensions"))  # type: ignore[call-overload]  # INTS
+    reduced = reduction_dims(reduce).reduced
     wanted = _wanted(reduce, reduced)
     found = ((d, _parts(x.shape.dims[d], wanted)) for d in reduced) if wanted > 1 else ()
     d, parts = next(((d, parts) for d, parts in found if parts > 1), (0, 1))
@@ -75,14 +76,14 @@ def _split(module: Module, reduce: Instruction, made: Made) -> bool:
 
 
 def _shared(made: Made, key: Hashable, new: Callable[[], Instruction]) -> Instruction:
-    """One value for all folds of the computation: a kernel that joins two has it once."""
+    """One value for all reductions of the computation: a kernel that joins two has it once."""
     if key not in made:
         made[key] = new()
     return made[key]
 
 
-def _wanted(reduce: Instruction, reduced: list[int]) -> int:
-    """How many parts there should be; 1: the fold stays whole."""
+def _wanted(reduce: Instruction, reduced: tuple[int, ...]) -> int:
+    """How many parts there should be; 1: the reduction stays whole."""
     x = reduce.operands[0]
     results = reduce.shape.elements[0].size if reduce.shape.is_tuple else reduce.shape.size
     length = prod(x.shape.dims[d] for d in reduced)
@@ -93,13 +94,13 @@ def _wanted(reduce: Instruction, reduced: list[int]) -> int:
         return min(_TALL_PARTS, length // _TALL_ROWS)
     if x.shape.size * x.shape.dtype.item_bytes < _TALL_BYTES:
         return 1
-    if not is_tall or prod(x.shape.dims[: reduced[0]]) >= _LEADING or _meets_folds(reduce):
+    if not is_tall or prod(x.shape.dims[: reduced[0]]) >= _LEADING or _meets_reductions(reduce):
         return 1
     return min(_TALL_PARTS, length // _TALL_ROWS)
 
 
-def _meets_folds(reduce: Instruction) -> bool:
-    """Whether what it folds was made with another fold's results, or its own are used beside
+def _meets_reductions(reduce: Instruction) -> bool:
+    """Whether what it reduces was made with another reduction's results, or its own are used beside
     elements of such a number: one kernel reads them once for both, or in its cache.
     """
     size = reduce.operands[0].shape.size
@@ -121,7 +122,7 @@ def _meets_folds(reduce: Instruction) -> bool:
 
 
 def _starts(reduce: Instruction, made: Made) -> list[Instruction] | None:
-    """What parts start from, where folding them one by one gives what the whole gives."""
+    """What parts start from, where reducing them one by one gives what the whole gives."""
     inits = reduce.operands[len(reduce.operands) // 2 :]
     if len(inits) == 1:
         (z,) = inits
@@ -151,8 +152,8 @@ def _rewrite(
     assert computation is not None, "a reduce in a computation"
     arrays, inits = reduce.operands[: len(starts)], reduce.operands[len(starts) :]
     dims = arrays[0].shape.dims
-    reduced = attribute(reduce, "dimensions")
-    abreast = _abreast(dims, d, parts) if len(starts) == 1 and d == max(reduced) else ()  # type: ignore[call-overload]  # INTS
+    listed = attribute(reduce, "dimensions")
+    abreast = _abreast(dims, d, parts) if len(starts) == 1 and d == max(listed) else ()  # type: ignore[call-overload]  # INTS
     split = (*dims[:d], parts, dims[d] // parts // prod(abreast), *abreast, *dims[d + 1 :])
     reshaped = [
         _shared(
@@ -160,20 +161,20 @@ def _rewrite(
         )
         for x in arrays
     ]
-    inner = tuple(k + (k >= d) for k in reduced)  # type: ignore[attr-defined]  # INTS
+    inner = tuple(k + (k >= d) for k in listed)  # type: ignore[attr-defined]  # INTS
     kept = [k for k in range(len(split)) if k not in inner]
     shapes = [Shape.array(z.shape.dtype, [split[k] for k in kept]) for z in starts]
-    folded = computation.new(
+    reduced = computation.new(
         "reduce",
         Shape.tuple(shapes) if reduce.shape.is_tuple else shapes[0],
         (*reshaped, *starts),
         {"dimensions": inner, "to_apply": reduce["to_apply"]},
         like=reduce,
     )
-    results = [folded]
+    results = [reduced]
     if reduce.shape.is_tuple:
         results = [
-            computation.new("get-tuple-element", shape, (folded,), {"index": k}, like=reduce)
+            computation.new("get-tuple-element", shape, (reduced,), {"index": k}, like=reduce)
             for k, shape in enumerate(shapes)
         ]
     computation.set_operands(reduce, (*results, *inits))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -46,8 +47,10 @@ class Rule(Struct, frozen=True):
         return " ".join(paragraph.split("\n")).strip().replace("     ", " ")
 
 
+Heard = Callable[[Rule, Instruction, Instruction], None]
 RULES: dict[str, Rule] = {}
-_BY_OPCODE: dict[str, list[Rule]] = {}
+RulesOf = dict[str, list[Rule]]  # an opcode
+_BY_OPCODE: RulesOf = {}
 
 
 def rewrite(
@@ -62,6 +65,7 @@ def rewrite(
             rule = Rule(name, opcode, operand, function, exact, family)
             RULES[name] = rule
             _BY_OPCODE.setdefault(opcode, []).append(rule)
+        _allowed.cache_clear()
         return function
 
     return register
@@ -70,17 +74,30 @@ def rewrite(
 class Limits(Struct):
     """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only,
     without:
-    names of rules to use alone, or to leave out."""
+    names of rules to use alone, or to leave out. heard: told of each rewrite, before it is made,
+    with what is replaced and by what."""
 
     inexact: bool = False
     fuel: int | None = None
     only: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
+    heard: Heard | None = None
 
-    def allows(self, rule: Rule) -> bool:
-        if self.only and rule.name not in self.only:
-            return False
-        return (rule.exact or self.inexact) and rule.name not in self.without
+    @property
+    def rules(self) -> RulesOf:
+        """Those that may be used, by the opcode of their root."""
+        return _allowed(inexact=self.inexact, only=self.only, without=self.without)
+
+
+@lru_cache(maxsize=8)
+def _allowed(
+    *, inexact: bool, only: frozenset[str], without: frozenset[str]
+) -> dict[str, list[Rule]]:
+    def allows(rule: Rule) -> bool:
+        is_wanted = not only or rule.name in only
+        return is_wanted and (rule.exact or inexact) and rule.name not in without
+
+    return {opcode: [r for r in rules if allows(r)] for opcode, rules in _BY_OPCODE.items()}
 
 
 def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
@@ -88,14 +105,13 @@ def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
     limits = limits or Limits()
     fused = fused_computations(module)
     hits: Counter[str] = Counter()
-    rules = {o: [r for r in rs if limits.allows(r)] for o, rs in _BY_OPCODE.items()}
     reaches = reach_states(module)
     key = (apply_rules, limits.inexact, limits.only, limits.without)
     looked_at = []
     for computation, reach in reaches.items():  # callees first: rules ask what reducers compute
         if computation in fused or is_settled(computation, key, reach):
             continue
-        if _fixed_point(computation, rules, limits, hits):
+        if _fixed_point(computation, limits, hits):
             looked_at.append(computation)
     reaches = reach_states(module) if hits else reaches
     for computation in looked_at:
@@ -105,7 +121,6 @@ def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
 
 def _fixed_point(
     computation: Computation,
-    rules: dict[str, list[Rule]],
     limits: Limits,
     hits: Counter[str],
 ) -> bool:
@@ -116,7 +131,7 @@ def _fixed_point(
     """
     budget = 64 * len(computation) + 1024  # two rules that undo each other must not hang a user
     while budget > 0:
-        spent = _round(computation, rules, limits, hits, budget)
+        spent = _round(computation, limits.rules, limits, hits, budget)
         if limits.fuel is not None and limits.fuel <= 0:
             return False
         if not spent:
@@ -155,6 +170,8 @@ def _round(
         if limits.fuel is not None:
             limits.fuel -= 1
         log.debug("%s: %s", rule.name, instruction.name)
+        if limits.heard is not None:
+            limits.heard(rule, instruction, new)
         _replace(computation, instruction, new, work, kept)
     return spent
 

@@ -117,7 +117,7 @@ def _carries(
         condition = instruction["condition"]
         assert isinstance(condition, Computation), "condition is a computation"
         return is_extensible(instruction, sites) and drawing.isdisjoint(callees(condition))
-    branches = list(instruction.called_computations())
+    branches = instruction.called_computations()
     return instruction.opcode == "conditional" and all(len(sites[b]) == 1 for b in branches)
 
 

@@ -17,7 +17,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import attribute
+from hlo.ops.random import RngAttributes
 
 
 def drawn(rng: Instruction, state: Instruction) -> Instruction:
@@ -33,7 +33,7 @@ def drawn(rng: Instruction, state: Instruction) -> Instruction:
 
 def is_normal(rng: Instruction) -> bool:
     """Whether it draws from the normal distribution."""
-    return attribute(rng, "distribution") == "rng_normal"
+    return RngAttributes.of(rng.attributes).distribution == "rng_normal"
 
 
 def constant(like: Instruction, value: np.ndarray, dtype: DType) -> Instruction:

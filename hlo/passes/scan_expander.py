@@ -13,7 +13,7 @@ from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.identities import identity
 from hlo.ops.making import make, make_constant
-from hlo.ops.table import attribute
+from hlo.ops.reduction import ScanAttributes
 from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.loop_making import (
     adopted,
@@ -77,20 +77,18 @@ class _Scan(Struct, frozen=True):
     step: Computation
     along: int
     is_reverse: bool
+    is_associative: bool
 
     @staticmethod
     def of(scan: Instruction) -> _Scan:
-        carries, step = attribute(scan, "num_carries"), scan["to_apply"]
-        dimensions = attribute(scan, "dimensions")
-        assert isinstance(dimensions, tuple), "dimensions is a tuple of one int"
-        assert isinstance(carries, int), "num_carries is an int"
-        assert isinstance(step, Computation), "to_apply is a computation"
+        attrs: ScanAttributes[Computation] = ScanAttributes.of(scan.attributes)
+        carries = attrs.num_carries
         count = len(scan.operands) - carries
         parts = scan.shape.elements if scan.shape.is_tuple else (scan.shape,)
         outputs = tuple(p.without_layout() for p in parts[: len(parts) - carries])
         return _Scan(
-            scan, scan.operands[:count], scan.operands[count:], outputs, step, dimensions[0],
-            bool(attribute(scan, "is_reverse")),
+            scan, scan.operands[:count], scan.operands[count:], outputs,
+            attrs.to_apply, attrs.dimensions[0], attrs.is_reverse, attrs.is_associative,
         )  # fmt: skip
 
     @property
@@ -132,7 +130,7 @@ def _accumulator(scan: _Scan) -> str | None:
     """The op of a scan that only accumulates, and says that the order is free."""
     root = scan.step.root
     counts = (len(scan.inputs), len(scan.inits), len(scan.outputs))
-    if counts != (1, 1, 1) or not scan.length or not attribute(scan.scan, "is_associative"):
+    if counts != (1, 1, 1) or not scan.length or not scan.is_associative:
         return None
     if root.opcode != "tuple" or root.operands[0] is not root.operands[1]:
         return None

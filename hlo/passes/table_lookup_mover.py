@@ -47,7 +47,7 @@ def table_lookup_mover(module: Module) -> bool:
             if loop.opcode == "while" and is_extensible(loop, calls):
                 tables = _tables(loop)
                 if tables:
-                    body = next(iter(loop.called_computations()))
+                    body = loop.called_computations()[0]
                     changed |= _with_keys(body, tables)
                     changed |= _moved(body, tables)
     return changed
@@ -55,7 +55,7 @@ def table_lookup_mover(module: Module) -> bool:
 
 def _tables(loop: Instruction) -> dict[Instruction, np.ndarray]:
     """Values of the body that are one constant array in all iterations, looked up by slices."""
-    body = next(iter(loop.called_computations()))
+    body = loop.called_computations()[0]
     sources = {i.operands[0] for i in body.instructions if i.opcode == "dynamic-slice"}
     (start,) = loop.operands
     kept = unchanged_elements(body) if sources and start.opcode == "tuple" else set()

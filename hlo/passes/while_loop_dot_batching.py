@@ -80,7 +80,7 @@ def while_loop_dot_batching(
 
 def _batches(loop: Instruction, count: Counter) -> list[Batch]:
     """The dots of a loop's body that take one row of x in each iteration."""
-    body = next(iter(loop.called_computations()))
+    body = loop.called_computations()[0]
     invariant = unchanged_elements(body)
     kept = awaited(body)
     found = []
@@ -126,8 +126,10 @@ def _contracting(dot: Instruction, side: int) -> Ints:
 
 def _free(batch: Batch, side: int) -> Ints:
     """The sizes of an operand's dimensions that the result keeps."""
-    folded = _contracting(batch.dot, side)
-    return tuple(n for d, n in enumerate(batch.dot.operands[side].shape.dims) if d not in folded)
+    contracted = _contracting(batch.dot, side)
+    return tuple(
+        n for d, n in enumerate(batch.dot.operands[side].shape.dims) if d not in contracted
+    )
 
 
 def _rows(batch: Batch) -> int:
@@ -148,7 +150,7 @@ def _product_shape(batch: Batch) -> Shape:
 def _move(loop: Instruction, batches: list[Batch]) -> None:
     """Products before the loop, their rows in it."""
     starts = [_product(loop, batch) for batch in batches]
-    body = next(iter(loop.called_computations()))
+    body = loop.called_computations()[0]
     _, elements = extend(loop, starts)
     for batch, element in zip(batches, elements, strict=True):
         _take_row(body, batch, element)

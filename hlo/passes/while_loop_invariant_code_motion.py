@@ -39,7 +39,7 @@ FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES
 FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
 
 
-class Plan(Struct, frozen=True):
+class Hoisting(Struct, frozen=True):
     """What moves out of one loop: all values in order, and those that the loop goes on reading."""
 
     moved: tuple[Instruction, ...]
@@ -57,15 +57,15 @@ def while_loop_invariant_code_motion(module: Module) -> bool:
         kept = awaited(computation)
         for loop in computation.instructions:
             if loop.opcode == "while" and loop not in kept and is_extensible(loop, calls):
-                plan = _plan(loop)
-                if plan.read:
-                    _hoist(loop, plan)
+                hoisting = _plan(loop)
+                if hoisting.read:
+                    _hoist(loop, hoisting)
                     changed = True
     return changed
 
 
-def _plan(loop: Instruction) -> Plan:
-    body = next(iter(loop.called_computations()))
+def _plan(loop: Instruction) -> Hoisting:
+    body = loop.called_computations()[0]
     invariant = unchanged_elements(body)
     kept = awaited(body)
     moved: dict[Instruction, None] = {}
@@ -78,7 +78,7 @@ def _plan(loop: Instruction) -> Plan:
             moved[instruction] = None
     read = _cut(moved)
     needed = _with_operands(read, moved)
-    return Plan(tuple(i for i in moved if i in needed), tuple(i for i in moved if i in read))
+    return Hoisting(tuple(i for i in moved if i in needed), tuple(i for i in moved if i in read))
 
 
 def _cut(moved: dict[Instruction, None]) -> set[Instruction]:
@@ -151,20 +151,20 @@ def _with_operands(
     return found
 
 
-def _hoist(loop: Instruction, plan: Plan) -> None:
-    body = next(iter(loop.called_computations()))
-    outer = _copied_before(loop, plan)
-    _, elements = extend(loop, [outer[i] for i in plan.read])
-    for instruction, element in zip(plan.read, elements, strict=True):
+def _hoist(loop: Instruction, hoisting: Hoisting) -> None:
+    body = loop.called_computations()[0]
+    outer = _copied_before(loop, hoisting)
+    _, elements = extend(loop, [outer[i] for i in hoisting.read])
+    for instruction, element in zip(hoisting.read, elements, strict=True):
         body.replace_uses(instruction, element)
 
 
-def _copied_before(loop: Instruction, plan: Plan) -> dict[Instruction, Instruction]:
+def _copied_before(loop: Instruction, hoisting: Hoisting) -> dict[Instruction, Instruction]:
     """The moved values, computed from the loop's start state."""
     computation = loop.computation
     assert computation is not None, "a loop stands in a computation"
     outer: dict[Instruction, Instruction] = {}
-    for instruction in plan.moved:
+    for instruction in hoisting.moved:
         operands = []
         for operand in instruction.operands:
             if operand not in outer:

@@ -1,11 +1,10 @@
-"""What a constant's parentheses hold, by the options (HLO_TEXT.md 4.3, 8.4)."""
+"""What a constant's parentheses hold, by the options (docs/text.md 4.3, 8.4)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hlo.attributes.literal_text import ELIDED, literal_text
-from hlo.ir import dtype as dt
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape
 from hlo.printer.options import PrintOptions
@@ -40,9 +39,9 @@ def essential_text(literal: Literal) -> str:
 def is_all_zero(shape: Shape, array: np.ndarray) -> bool:
     """Zero or false everywhere; -0.0 is not zero; an empty array is all zero.
 
-    By the bits, which f8e8m0fnu has no zero among.
+    By the bits, which a scale has no zero among.
     """
-    if shape.dtype is dt.F8E8M0FNU:
+    if shape.dtype.is_scale:
         return array.size == 0
     return not array.tobytes().strip(b"\0")
 

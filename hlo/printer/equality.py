@@ -18,10 +18,10 @@ from hlo.ir.instruction import CALLING_ATTRIBUTES, Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape, shape_text
+from hlo.printer.attribute_lists import AttributeLists, own_value
 from hlo.printer.header import header_text
 from hlo.printer.options import PrintOptions
 from hlo.printer.orders import fusion_bodies
-from hlo.printer.plans import Plans, own_value
 
 _OPTIONS = PrintOptions()
 _NAMELESS = replace(_OPTIONS, print_ids=False, print_metadata=False)
@@ -42,7 +42,7 @@ class _Comparison:
 
     def __init__(self, first: Module, second: Module) -> None:
         self._modules = first, second
-        self._texts = _Texts(first), _Texts(second)
+        self._texts = Texts(first), Texts(second)
         self._computations: dict[Computation, Computation] = {}
         self._partners: set[Computation] = set()
         self._waiting: list[tuple[Computation, Computation]] = []
@@ -157,11 +157,12 @@ def _same_literal(a: object, b: object) -> bool:
     return a is b
 
 
-class _Texts:
-    """What the text of an instruction of one module says besides names."""
+class Texts:
+    """What the text of an instruction of one module says besides names; metadata if wanted."""
 
-    def __init__(self, module: Module) -> None:
-        self._plans = Plans(_OPTIONS)
+    def __init__(self, module: Module, *, metadata: bool = True) -> None:
+        self._with_metadata = metadata
+        self._lists = AttributeLists(_OPTIONS)
         self._frames = module.stack_frames
         self._metadata: dict[int, str] = {}
         self._shapes: dict[int, str] = {}
@@ -170,15 +171,15 @@ class _Texts:
         """`shape opcode, attributes`; computations by how many, constants apart."""
         pieces = [self._shape(instruction.shape), " ", instruction.opcode]
         attributes = instruction.attributes
-        plan = self._plans[instruction.opcode]
+        listed = self._lists[instruction.opcode]
         if instruction.opcode == "parameter":
             pieces.append(f"({attributes.get('parameter_number')})")
-        if attributes or plan.always:
-            pieces += [e.piece(own_value(instruction, e)) for e in plan.own + plan.last]
-        plans = self._plans
-        entries = (plans.replication, plans.sharding, plans.frontend_attributes, plans.statistics)
-        for entry in (*entries, plans.accuracy, *plans.behind):
-            if entry.key not in attributes:
+        if attributes or listed.always:
+            pieces += [e.piece(own_value(instruction, e)) for e in listed.own + listed.last]
+        lists = self._lists
+        entries = (lists.replication, lists.sharding, lists.frontend_attributes, lists.statistics)
+        for entry in (*entries, lists.accuracy, *lists.behind):
+            if entry.key not in attributes or not self._is_said(entry.key):
                 continue
             value = attributes[entry.key]
             if isinstance(value, Metadata) and value.stack_frame_id:
@@ -186,6 +187,9 @@ class _Texts:
             else:
                 pieces.append(entry.piece(value))
         return "".join(pieces)
+
+    def _is_said(self, key: str) -> bool:
+        return self._with_metadata or key != "metadata"
 
     def _shape(self, shape: Shape) -> str:
         return self._cached(self._shapes, shape, shape_text)

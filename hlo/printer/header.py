@@ -1,4 +1,4 @@
-"""The module's header: its attributes, then the stack frame tables (HLO_TEXT.md 8.2)."""
+"""The module's header: its attributes, then the stack frame tables (docs/text.md 8.2)."""
 
 from __future__ import annotations
 

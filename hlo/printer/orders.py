@@ -1,4 +1,4 @@
-"""In which order computations and instructions are printed (HLO_TEXT.md 8.5)."""
+"""In which order computations and instructions are printed (docs/text.md 8.5)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _groups(computation: Computation) -> Iterator[list[Computation]]:
     """The called computations of each instruction in text order."""
     for instruction in computation.instructions:
         if instruction.attributes:
-            group = list(instruction.called_computations())
+            group = instruction.called_computations()
             if group:
                 yield group
 

@@ -1,12 +1,12 @@
-"""print_module: module -> text, in any of XLA's forms or our own (HLO_TEXT.md 8.1)."""
+"""print_module: module -> text, in any of XLA's forms or our own (docs/text.md 8.1)."""
 
 from __future__ import annotations
 
 from hlo.ir.module import Module
 from hlo.printer.header import header_text
+from hlo.printer.module_printer import ModulePrinter
 from hlo.printer.options import PrintOptions
 from hlo.printer.orders import printed_computations
-from hlo.printer.writer import Writer
 
 _DEFAULT = PrintOptions()
 
@@ -15,7 +15,7 @@ def print_module(module: Module, options: object | None = None) -> str:
     """The module's text; without options the form that always reads back."""
     chosen = _DEFAULT if options is None else options
     assert isinstance(chosen, PrintOptions), "options are a PrintOptions"
-    writer = Writer(module, chosen)
+    writer = ModulePrinter(module, chosen)
     parts = ["  " * chosen.indent_amount + header_text(module, chosen)]
     parts += [
         writer.computation(computation)

@@ -128,6 +128,15 @@ class Executable:
         with limited(seconds, self._stops.limit):
             return self(*arguments, donate=donate)
 
+    def native(self, declining: Callable[..., object]) -> Callable[..., object] | None:
+        """The native function alone, which takes plain leaves and gives a flat result's leaves.
+
+        It calls `declining` for arguments that it does not take. None where a call is more than it.
+        """
+        if self._native is None or self.memory.run_bytes > LARGE:
+            return None
+        return self._native.alone(declining)
+
     def run_devices(
         self, arguments: Sequence[Sequence[object]], *, timeout: float | None = None
     ) -> list[object]:

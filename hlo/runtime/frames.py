@@ -20,17 +20,17 @@ POISON = 0xFF  # every float type's NaN, every integer's -1
 class FrameLayout(Struct, frozen=True):
     """What a frame's table holds, per slot (header included), as parallel arrays.
 
-    arena: slots and their offsets, and which cell they are (sizes by cell): the cells only matter
-    to guarded frames. fixed: slots and addresses of constants. arguments, results: slots and the
-    number of the leaf whose address goes there. head: the header's words.
+    arena: slots and their offsets, and which allocation they are (sizes by allocation): the
+    allocations only matter to guarded frames. fixed: slots and addresses of constants. arguments,
+    results: slots and the number of the leaf whose address goes there. head: the header's words.
     """
 
     slots: int
     arena_bytes: int
     arena_slots: np.ndarray
     arena_offsets: np.ndarray
-    arena_cells: np.ndarray
-    cell_bytes: dict[int, int]
+    arena_allocations: np.ndarray
+    allocation_bytes: dict[int, int]
     fixed_slots: np.ndarray
     fixed_addresses: np.ndarray
     arguments: np.ndarray  # int64[n, 2]: slot, argument leaf
@@ -75,10 +75,12 @@ class Frame:
             memory.fill(POISON)
 
     def _guard(self, layout: FrameLayout) -> None:
-        """Every cell in memory of its own, the page after its last byte forbidden."""
-        for cell, size in layout.cell_bytes.items():
-            self.guards[cell] = GuardedMemory(size)
-        addresses = [self.guards[int(cell)].address for cell in layout.arena_cells]
+        """Every allocation in memory of its own, the page after its last byte forbidden."""
+        for allocation, size in layout.allocation_bytes.items():
+            self.guards[allocation] = GuardedMemory(size)
+        addresses = [
+            self.guards[int(allocation)].address for allocation in layout.arena_allocations
+        ]
         self.table[layout.arena_slots] = np.array(addresses, np.uint64)
 
 

@@ -101,6 +101,10 @@ class NativeCalls:
         self._giving: dict[tuple[int, ...], Native | None] = {}
         self.call = self._structured if self._form else self._made(self._converted)
 
+    def alone(self, declining: Native) -> Native | None:
+        """A native function with its own way out; None where tuples stand around the leaves."""
+        return None if self._form or self._has_tuples else self._made(declining)
+
     def giving(self, arguments: Sequence[object], donate: Collection[int]) -> object:
         """A call that gives the arguments of these numbers away; None if it is declined."""
         key = tuple(donate)

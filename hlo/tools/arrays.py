@@ -20,6 +20,7 @@ from hlo.printer.options import PrintOptions
 from hlo.tools.archives import unpacked
 from hlo.tools.files import read_bytes
 from hlo.tools.inputs import check_made, named_dtype
+from hlo.tools.safetensors import is_safetensors, safetensors
 
 
 def leaves(value: object) -> Iterator[np.ndarray]:
@@ -31,9 +32,20 @@ def leaves(value: object) -> Iterator[np.ndarray]:
         yield np.asarray(value)
 
 
-def load_npz(path: str) -> dict[str, np.ndarray]:
-    """Arrays by name; `name:dtype` holds the bits of a type that NumPy cannot store."""
+def load_arrays(path: str) -> dict[str, np.ndarray]:
+    """Arrays by name, of an npz or safetensors file; one of an npy file is called 0."""
     data = read_bytes(path)
+    if data.startswith(np.lib.format.MAGIC_PREFIX):
+        return {"0": load_npy(path)}
+    if is_safetensors(data):
+        return safetensors(data, path)
+    return load_npz(path, data)
+
+
+def load_npz(path: str, data: bytes | None = None) -> dict[str, np.ndarray]:
+    """Arrays by name; `name:dtype` holds the bits of a type that NumPy cannot store."""
+    if data is None:
+        data = read_bytes(path)
     try:
         return dict(_restored(name, array) for name, array in unpacked(data, path))
     except HloError:

@@ -38,11 +38,20 @@ class Checked(Struct, frozen=True):
     text: str
 
 
+class Recorded(Struct, frozen=True):
+    """A rival that has run already: the result that a snapshot holds."""
+
+    result: object
+
+    def __str__(self) -> str:
+        return "what is recorded"
+
+
 def compared(
     module: Module,
     values: list[object],
     result: object,
-    rival: str,
+    rival: str | Recorded,
     *,
     rerun: Run | None = None,
     rtol: float | None = None,
@@ -53,7 +62,7 @@ def compared(
 
     rerun: runs the program again, to see how far its results move with the last bit of its inputs.
     """
-    expected = rival_leaves(module, values, rival)
+    expected = _expected(module, values, rival)
     actual = list(arrays.leaves(result))
     if len(actual) != len(expected):
         raise HloError("comparison", f"{len(actual)} outputs, {rival} has {len(expected)}")
@@ -69,6 +78,12 @@ def compared(
         rows.append(report.text.replace("output {}", f"output {{{i}}}"))
     head = f"{'equal to' if passed else 'different from'} {rival}"
     return Checked(passed, "\n".join([*rows, head]))
+
+
+def _expected(module: Module, values: list[object], rival: str | Recorded) -> list[np.ndarray]:
+    if isinstance(rival, Recorded):
+        return list(arrays.leaves(rival.result))
+    return rival_leaves(module, values, rival)
 
 
 def rival_leaves(module: Module, values: list[object], rival: str) -> list[np.ndarray]:

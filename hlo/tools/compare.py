@@ -3,7 +3,6 @@
     compare(actual, expected, Budget(ulp=4)) -> Report: .passed, .text, one ArrayReport per leaf
 
 An element passes when it is within the ulps, or within atol + rtol |expected|. NaN equals NaN.
-Source of the form: TOOLS.md 5.3.
 """
 
 from __future__ import annotations

@@ -48,6 +48,15 @@ def read_bytes(path: str) -> bytes:
         raise HloError("file", f"{name!r} is no file name") from None
 
 
+def read_head(path: str, size: int) -> bytes:
+    """The first bytes of a file; none of one that cannot be read."""
+    try:
+        with Path(path).open("rb", buffering=0) as stream:
+            return stream.read(size)
+    except OSError:
+        return b""
+
+
 def write_text(path: str, text: str) -> None:
     """Write a text file whole or not at all; `-` is standard output, where a terminal gets no
     control characters."""
@@ -59,7 +68,12 @@ def write_text(path: str, text: str) -> None:
 
 
 def write_bytes(path: str, data: bytes) -> None:
-    """Write a binary file whole or not at all."""
+    """Write a binary file whole or not at all; `-` is standard output."""
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
     write_file(path, lambda stream: stream.write(data))
 
 

@@ -54,6 +54,6 @@ def _made_up(shape: Shape, rng: np.random.Generator, limit: int | None) -> np.nd
     wide = shape.with_dtype("c128" if shape.dtype.is_complex else "f64")
     with np.errstate(all="ignore"):
         drawn = SCALE * made_up_array(wide, "normal", rng)
-        if shape.dtype.name == "f8e8m0fnu":  # a type of powers of two above zero
+        if shape.dtype.is_scale:
             drawn = np.abs(drawn)
         return np.asarray(drawn).astype(shape.dtype.numpy)

@@ -54,33 +54,33 @@ class _Marks:
     def __init__(self, module: Module) -> None:
         assert module.source is not None, "comments have a text"
         self.text = module.source.text
-        self.places: list[tuple[int, int, Anchor]] = []
+        self.anchors: list[tuple[int, int, Anchor]] = []
         last_end = self._header()
         for name, instructions in _by_computation(module):
             first, last = instructions[0], instructions[-1]
             head = self._head_start(last_end, first[0])
             if head is not None:
-                self.places.append((head, self._token_before(head, first[0]), ("head", name)))
-            self.places += [(start, end, ("in", name, n)) for start, end, n in instructions]
+                self.anchors.append((head, self._token_before(head, first[0]), ("head", name)))
+            self.anchors += [(start, end, ("in", name, n)) for start, end, n in instructions]
             closing = Lexer(self.text).token(last[1])
             last_end = last[1]
             if closing.type == "RBRACE":
                 last_end = closing.end_pos
-                self.places.append((closing.start_pos, last_end, ("end", name)))
-        self.places.sort()
-        self.starts = [place[0] for place in self.places]
+                self.anchors.append((closing.start_pos, last_end, ("end", name)))
+        self.anchors.sort()
+        self.starts = [place[0] for place in self.anchors]
 
     def over(self, comment: Comment) -> Anchor:
         """What follows a comment."""
         at = bisect_left(self.starts, comment.end)
-        return self.places[at][2] if at < len(self.places) else FILE_END
+        return self.anchors[at][2] if at < len(self.anchors) else FILE_END
 
     def around(self, comment: Comment) -> Anchor | None:
         """What a comment stands in, or behind on the same line."""
         at = bisect_right(self.starts, comment.start) - 1
         if at < 0:
             return None
-        _, end, anchor = self.places[at]
+        _, end, anchor = self.anchors[at]
         inside = comment.start < end or "\n" not in self.text[end : comment.start]
         return anchor if inside else None
 
@@ -90,7 +90,7 @@ class _Marks:
             return 0
         line = self.text.find("\n", token.end_pos)
         end = len(self.text) if line < 0 else line
-        self.places.append((token.start_pos, end, HEADER))
+        self.anchors.append((token.start_pos, end, HEADER))
         return token.end_pos
 
     def _head_start(self, at: int, first: int) -> int | None:

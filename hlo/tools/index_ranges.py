@@ -1,7 +1,7 @@
 """Which integers a program uses as indices, and how large they may be.
 
 Walks every computation from users to operands and carries limits through ops that pass values on,
-so that made-up inputs and filled constants point inside the arrays they index (TOOLS.md 5.2).
+so that made-up inputs and filled constants point inside the arrays they index.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.table import PLACES, Trait, has_trait
+from hlo.ops.table import INDEX_MAPS, Trait, has_trait
 
 Path = tuple[int, ...]
 Limits = dict[Instruction, dict[Path, int]]
@@ -30,7 +30,7 @@ def index_limits(module: Module) -> Limits:
 
 def _walk(computation: Computation, limits: Limits) -> None:
     for instruction in reversed(post_order(computation)):
-        for number, limit in _own_limits(instruction).items():
+        for number, limit in start_limits(instruction).items():
             _lower(limits, instruction.operands[number], (), limit)
         _pass_on(instruction, limits)
 
@@ -38,31 +38,6 @@ def _walk(computation: Computation, limits: Limits) -> None:
 def _lower(limits: Limits, instruction: Instruction, path: Path, limit: int) -> None:
     own = limits.setdefault(instruction, {})
     own[path] = min(own.get(path, limit), limit)
-
-
-def _own_limits(instruction: Instruction) -> dict[int, int]:
-    """Operand number -> greatest index, for the operands that this instruction indexes with."""
-    if instruction.opcode == "scatter":
-        count = (len(instruction.operands) - 1) // 2
-        return {count: _scatter_limit(instruction)}
-    return start_limits(instruction)
-
-
-def _scatter_limit(instruction: Instruction) -> int:
-    dims = instruction.operands[0].shape.dims
-    places = _ints(instruction["scatter_dims_to_operand_dims"])
-    inserted = _ints(instruction["inserted_window_dims"])
-    batching = _ints(instruction.get("input_batching_dims", ()))
-    window = _ints(instruction["update_window_dims"])
-    updates = instruction.operands[-1].shape.dims
-    kept = [d for d in range(len(dims)) if d not in inserted and d not in batching]
-    size = dict(zip(kept, (updates[w] for w in window), strict=True))
-    return min((dims[d] - size.get(d, 1) for d in places), default=0)
-
-
-def _ints(value: object) -> tuple[int, ...]:
-    assert isinstance(value, tuple), "a list of integers"
-    return value
 
 
 def _pass_on(instruction: Instruction, limits: Limits) -> None:
@@ -92,7 +67,7 @@ def _sources(instruction: Instruction, path: Path) -> list[tuple[Instruction, Pa
         case "convert" | "reduce-precision" | "sort":
             return [(operands[0], path)]
     # The result's values are the operand's, or few of them: limits go straight through.
-    return [(operands[0], path)] if has_trait(instruction, PLACES & ~Trait.UPDATES) else []
+    return [(operands[0], path)] if has_trait(instruction, INDEX_MAPS & ~Trait.UPDATES) else []
 
 
 def _into_callees(instruction: Instruction, limits: Limits) -> None:

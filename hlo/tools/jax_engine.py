@@ -1,21 +1,18 @@
-"""The real XLA:CPU through jaxlib: the one file that imports jax, and only when asked.
+"""The real XLA:CPU through jaxlib, by the door to JAX, and only when asked.
 
-jaxlib's names used here are private: the version is checked. XLA aborts its process on some bad
+XLA aborts its process on some bad
 input, so a comparison runs in a child process (`run_in_child`); timing needs one process for both
 sides and uses `JaxProgram` directly.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +21,12 @@ import numpy as np
 from hlo.errors import HloError
 from hlo.ir.graph import clone_module
 from hlo.ir.module import Module
+from hlo.tools import jax_door
 from hlo.tools.arrays import load_npz
 from hlo.tools.files import read_text, write_npz, write_text
 from hlo.tools.input_size import limited
 
-JAXLIB_VERSION = "0.10.2"
 CHILD_TIMEOUT_S = 600
-
-
-def check_available() -> None:
-    """HloError code "unsupported" unless the jaxlib that this file knows is installed."""
-    try:
-        found = metadata.version("jaxlib")
-    except metadata.PackageNotFoundError:
-        found = "missing"
-    if found != JAXLIB_VERSION or importlib.util.find_spec("jax") is None:
-        raise HloError(
-            "unsupported",
-            f"jax: jaxlib is {found}, expected {JAXLIB_VERSION}",
-            help="pip install 'hlo[oracle]'",
-        )
-
-
 REFUSED = "XLA does not run this module"
 
 
@@ -56,26 +37,22 @@ class JaxProgram:
     """
 
     def __init__(self, text: str) -> None:
-        check_available()
-        jax: Any = importlib.import_module("jax")
-        hlo: Any = importlib.import_module("jaxlib._hlo")
-        core: Any = importlib.import_module("jaxlib._jax")
-        client_module: Any = importlib.import_module("jaxlib.xla_client")
-        lapack: Any = importlib.import_module("jaxlib.lapack")
+        jax = jax_door.jax()
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_platforms", "cpu")
         self._jax = jax
         device = jax.devices("cpu")[0]
-        lapack._lapack.initialize()
+        jax_door.private("_lapack").initialize()
         start = time.perf_counter()
         try:
-            parsed = hlo.hlo_module_from_text(text)
-            computation = hlo.XlaComputation(parsed.as_serialized_hlo_module_proto())
-            mlir = core.mlir.xla_computation_to_mlir_module(computation)
-            devices = client_module.DeviceList((device,))
+            parsed = jax_door.private("hlo_module_from_text")(text)
+            proto = parsed.as_serialized_hlo_module_proto()
+            computation = jax_door.private("XlaComputation")(proto)
+            mlir = jax_door.private("mlir").xla_computation_to_mlir_module(computation)
+            devices = jax_door.private("DeviceList")((device,))
             compiled = time.perf_counter()
             self._executable = device.client.compile_and_load(
-                mlir, devices, client_module.CompileOptions()
+                mlir, devices, jax_door.private("CompileOptions")()
             )
         except (RuntimeError, ValueError) as refused:  # jaxlib's own errors are such
             said = " ".join(str(refused).split()) or type(refused).__name__
@@ -117,7 +94,7 @@ def without_donation(module: Module) -> Module:
 
 def run_in_child(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run a module's text in a spawned process; HloError "oracle" where XLA refuses or dies."""
-    check_available()
+    jax_door.check_available()
     with tempfile.TemporaryDirectory(prefix="hlo-jax-") as folder:
         program, given, made = (
             str(Path(folder, name)) for name in ("hlo", "given.npz", "made.npz")

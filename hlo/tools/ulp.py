@@ -1,7 +1,7 @@
 """Distance between floats in units of the last place, for every float type.
 
 `ord(x)` is the sign-magnitude bit pattern read as a signed integer, so that adjacent floats differ
-by 1 and -0 and +0 by 0; ulp(a, b) = |ord(a) - ord(b)| (TOOLS.md 5.3).
+by 1 and -0 and +0 by 0; ulp(a, b) = |ord(a) - ord(b)|.
 """
 
 from __future__ import annotations

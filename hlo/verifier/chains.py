@@ -19,7 +19,7 @@ from hlo.ops.table import Trait, opcodes
 from hlo.verifier.report import Report
 
 CARRYING = opcodes(Trait.CARRIES)
-Place = tuple[Instruction, tuple[int, ...]]  # a value, and where in it the chain is
+Link = tuple[Instruction, tuple[int, ...]]  # a value, and where in it the chain is
 Callers = Mapping[Computation, list[Instruction]]
 
 
@@ -45,8 +45,8 @@ def callers(module: Module) -> Callers:
 def ends(start: Instruction, links: frozenset[str], dones: frozenset[str], known: Callers) -> Ends:
     """What the start's chain meets; links: opcodes that hand it on as it is (async-update)."""
     found = Ends()
-    stack: list[Place] = [(start, ())]
-    seen: set[Place] = set()
+    stack: list[Link] = [(start, ())]
+    seen: set[Link] = set()
     while stack:
         place = stack.pop()
         if place in seen:
@@ -67,11 +67,11 @@ def ends(start: Instruction, links: frozenset[str], dones: frozenset[str], known
 
 def _carried(
     value: Instruction, path: tuple[int, ...], user: Instruction, found: Ends
-) -> Iterator[Place]:
+) -> Iterator[Link]:
     """Where a user that is no link takes the chain."""
-    places = [k for k, operand in enumerate(user.operands) if operand is value]
+    positions = [k for k, operand in enumerate(user.operands) if operand is value]
     if user.opcode == "tuple":
-        yield from ((user, (k, *path)) for k in places)
+        yield from ((user, (k, *path)) for k in positions)
     elif user.opcode == "get-tuple-element":
         if not path:
             found.wrong.append(user)
@@ -82,17 +82,17 @@ def _carried(
         yield user, path
         yield from ((c.parameters[0], path) for c in user.called_computations() if c.parameters)
     elif user.opcode in ("call", "conditional"):
-        yield from _passed(user, places, path)
+        yield from _passed(user, positions, path)
     elif user.opcode in CARRYING:
         yield user, path
     else:
         found.wrong.append(user)
 
 
-def _passed(user: Instruction, places: list[int], path: tuple[int, ...]) -> Iterator[Place]:
+def _passed(user: Instruction, positions: list[int], path: tuple[int, ...]) -> Iterator[Link]:
     """The parameters of what is called: of a branch, the only one."""
-    callees = list(user.called_computations())
-    for k in places:
+    callees = user.called_computations()
+    for k in positions:
         callee, number = (callees[0], k) if user.opcode == "call" else (callees[k - 1], 0)
         yield from ((p, path) for p in callee.parameters
                     if p.attributes["parameter_number"] == number)  # fmt: skip
@@ -100,7 +100,7 @@ def _passed(user: Instruction, places: list[int], path: tuple[int, ...]) -> Iter
 
 def _returned(
     root: Instruction, path: tuple[int, ...], known: Callers, found: Ends
-) -> Iterator[Place]:
+) -> Iterator[Link]:
     """A root's value is its callers'; a body's is the next turn's parameter too."""
     computation = root.computation
     assert computation is not None, "in a computation"

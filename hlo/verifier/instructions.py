@@ -9,8 +9,9 @@ from hlo.errors import Violation
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import UNBOUNDED, ProgramShape, Shape, compatible, shape_text
+from hlo.ops.attributes import REQUIRED
 from hlo.ops.mixed_precision import check_precision
-from hlo.ops.table import OPS, REQUIRED, call_attributes
+from hlo.ops.table import OPS, attribute_keywords
 from hlo.verifier.report import Report
 
 LARGEST_BYTES = 2**63 - 1  # what sizes and offsets can say
@@ -22,16 +23,12 @@ class Signatures:
     def __init__(self) -> None:
         self._known: dict[Computation, ProgramShape] = {}
 
-    def of(self, value: object) -> object:
-        """The program shape of a computation, or those of several; other values as they are."""
-        if isinstance(value, Computation):
-            found = self._known.get(value)
-            if found is None:
-                found = self._known[value] = value.program_shape
-            return found
-        if isinstance(value, tuple) and value and isinstance(value[0], Computation):
-            return tuple(map(self.of, value))
-        return value
+    def of(self, callee: Computation) -> ProgramShape:
+        """The program shape of a computation."""
+        found = self._known.get(callee)
+        if found is None:
+            found = self._known[callee] = callee.program_shape
+        return found
 
 
 def check(instruction: Instruction, signatures: Signatures, report: Report) -> None:
@@ -68,10 +65,7 @@ def _check_bounded(instruction: Instruction) -> None:
 
 def _check_shape(instruction: Instruction, signatures: Signatures) -> None:
     row = OPS[instruction.opcode]
-    keywords = {
-        name.replace("-", "_"): signatures.of(value)
-        for name, value in call_attributes(instruction).items()
-    }
+    keywords = attribute_keywords(instruction.opcode, instruction.attributes, signatures.of)
     shape = instruction.shape
     shapes = [o.shape for o in instruction.operands]
     inferred: object = _special_shape(instruction)
@@ -98,8 +92,8 @@ def _special_shape(instruction: Instruction) -> Shape | None:
 
 
 def _check_precision(instruction: Instruction, signatures: Signatures) -> None:
-    reducer = signatures.of(instruction.attributes.get("to_apply"))
-    assert reducer is None or isinstance(reducer, ProgramShape), "a computation"
+    callee = instruction.attributes.get("to_apply")
+    reducer = signatures.of(callee) if isinstance(callee, Computation) else None
     check_precision(instruction.opcode, [o.shape for o in instruction.operands], reducer)
 
 

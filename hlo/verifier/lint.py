@@ -17,7 +17,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import shape_text
-from hlo.ops.folding import operations
+from hlo.ops.axis_reductions import operations
 from hlo.ops.table import OPS, Trait, has_trait
 from hlo.source import Span, caret_picture, shown
 

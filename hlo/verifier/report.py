@@ -8,10 +8,10 @@ from hlo.errors import HloError, Note, Violation
 from hlo.ir.instruction import Instruction
 from hlo.source import Span
 
-Place = Callable[[Instruction, str], Span | None]
+Locator = Callable[[Instruction, str], Span | None]
 
 
-def whole_instruction(instruction: Instruction, role: str) -> Span | None:  # a Place
+def whole_instruction(instruction: Instruction, role: str) -> Span | None:  # a Locator
     """The instruction's own span, whatever the role."""
     return instruction.span
 
@@ -19,7 +19,7 @@ def whole_instruction(instruction: Instruction, role: str) -> Span | None:  # a 
 class Report:
     """Collects errors in the order in which they are found."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Locator) -> None:
         self.errors: list[HloError] = []
         self._place = place
 

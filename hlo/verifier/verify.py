@@ -3,7 +3,7 @@
     module -> structure -> instructions, calls, chains, collectives, shardings, header -> errors
 
 Constraints C1.. are the ops' own (their docstrings); V1.. are those of
-shared/OP_SEMANTICS_CONTROL.md section 6. O(module), without recursion.
+docs/control.md 6. O(module), without recursion.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hlo.verifier import (
     structure,
     transfers,
 )
-from hlo.verifier.report import Place, Report, whole_instruction
+from hlo.verifier.report import Locator, Report, whole_instruction
 
 
 def verify(
     module: Module,
     layout_sensitive: bool = False,  # noqa: FBT001, FBT002  # the public name's form is fixed
     *,
-    place: Place = whole_instruction,
+    place: Locator = whole_instruction,
 ) -> None:
     """None, or raises HloErrors with every problem found.
 

@@ -1,7 +1,7 @@
 """Every elementwise op and conversion on edge values and random ones, beside XLA:CPU.
 
 One program holds all of them, for one child process. Integers, predicates and movement must have
-equal bits; floats may differ by our budget plus XLA's own error (OP_SEMANTICS section 17).
+equal bits; floats may differ by our budget plus XLA's own error (docs/semantics.md 17).
 Subnormals are left out: XLA:CPU flushes them.
 """
 
@@ -21,11 +21,11 @@ from hlo.ir.shape import Shape
 from hlo.ops.numerics.representation import smallest_normal
 from hlo.ops.table import OPS, Trait
 from hlo.parser.parse import parse
-from hlo.tools import jax_engine
+from hlo.tools import jax_door, jax_engine
 from hlo.tools.ulp import ulp_distance
 
 TYPES = ("pred", "s8", "u8", "s32", "u32", "s64", "u64", "bf16", "f16", "f32", "f64", "c64")
-# XLA:CPU does not implement these, or not rightly (OP_SEMANTICS sections 1, 3, 4, 18).
+# XLA:CPU does not implement these, or not rightly (docs/semantics.md 1, 3, 4, 18).
 NOT_IN_XLA = {
     *("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"),
     *("copy", "mulhi", "stochastic-convert"),
@@ -140,7 +140,7 @@ def results() -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
 
 def oracle_is_there() -> bool:
     try:
-        jax_engine.check_available()
+        jax_door.check_available()
     except HloError:
         return False
     return True

@@ -16,7 +16,7 @@ from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.dtype import dtype
 from hlo.parser.parse import parse
-from hlo.tools import jax_engine
+from hlo.tools import jax_door, jax_engine
 
 
 @dataclass
@@ -195,7 +195,7 @@ def results() -> tuple[tuple[np.ndarray, ...], list[np.ndarray]]:
 
 def oracle_is_there() -> bool:
     try:
-        jax_engine.check_available()
+        jax_door.check_available()
     except HloError:
         return False
     return True

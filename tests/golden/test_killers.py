@@ -1,6 +1,6 @@
 """Inputs that abort, crash or hang the real parser or importer: ours reports an error.
 
-Source: shared/OP_SEMANTICS_CONTROL.md section 6.8, OP_SEMANTICS.md section 18.
+Source: docs/control.md 6.8, docs/semantics.md 18.
 """
 
 import pytest

@@ -80,15 +80,15 @@ def of_product(rng: random.Random, dtype: str, sizes: tuple[int, int, int, int])
 
 
 def norm(rng: random.Random) -> str:
-    """Elements by their sum over some dimensions: folds that may share a kernel."""
+    """Elements by their sum over some dimensions: reductions that may share a kernel."""
     dtype = rng.choice(("f32", "f64", "bf16"))
     dims = sizes(rng, rng.choice((2, 3)))
     while dims[0] * dims[1] * (dims[2] if len(dims) > 2 else 1) > LARGEST:
         dims = [max(1, d // 2) for d in dims]
-    folded = sorted(rng.sample(range(len(dims)), rng.randint(1, len(dims))))
-    kept = [d for d in range(len(dims)) if d not in folded]
+    reduced = sorted(rng.sample(range(len(dims)), rng.randint(1, len(dims))))
+    kept = [d for d in range(len(dims)) if d not in reduced]
     whole, some = (",".join(str(dims[d]) for d in of) for of in (range(len(dims)), kept))
-    along = ",".join(map(str, folded))
+    along = ",".join(map(str, reduced))
     return f"""{REDUCER.format(dtype)}
   x = {dtype}[{whole}] parameter(0)
   e = {dtype}[{whole}] exponential(x)

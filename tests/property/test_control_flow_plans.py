@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.planning import routine_cells
+from hlo.backend.planning import routine_allocations
 from hlo.backend.planning.schedule import Schedule
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.computation import Computation
@@ -26,7 +26,7 @@ def all_routines(monkeypatch: pytest.MonkeyPatch) -> None:
     def every(schedule: Schedule) -> frozenset[Computation]:
         return frozenset(c for c in schedule.orders if c is not schedule.module.entry)
 
-    monkeypatch.setattr(routine_cells, "shared_in", every)
+    monkeypatch.setattr(routine_allocations, "shared_in", every)
 
 
 def check(seed: int) -> None:

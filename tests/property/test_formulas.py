@@ -16,6 +16,7 @@ from hlo.interpreter.run import Called, Run
 from hlo.ir.shape import Shape
 from hlo.ops.table import OPS
 from hlo.parser.parse import parse
+from tests.support.readings import taken
 
 CASES = 60
 Ints = tuple[int, ...]
@@ -98,7 +99,7 @@ def pad_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
         place = tuple(p.low + k * (p.interior + 1) for k, p in zip(i, padding, strict=True))
         if all(0 <= k < n for k, n in zip(place, expected.shape, strict=True)):
             expected[place] = x[i]
-    return OPS["pad"].evaluate(x, np.array(7, np.int32), padding=padding), expected
+    return OPS["pad"].evaluate(x, np.array(7, np.int32), **taken("pad", padding=padding)), expected
 
 
 def reduce_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +112,7 @@ def reduce_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
         expected[place] = expected[place] * 10 + x[i]
     f = digits()
     return OPS["reduce"].evaluate(
-        x, np.array(3, np.int32), dimensions=dimensions, to_apply=f
+        x, np.array(3, np.int32), **taken("reduce", dimensions=dimensions, to_apply=f)
     ), expected
 
 
@@ -121,12 +122,14 @@ def reduce_window_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
     row, operands = OPS["reduce-window"], (x, np.array(3, np.int32))
     f = digits()
     scalar = Shape.array("s32")
-    inferred = row.infer(shape_of(x), scalar, window=window, to_apply=f.program_shape)
+    inferred = row.infer(
+        shape_of(x), scalar, **taken("reduce-window", window=window, to_apply=f.program_shape)
+    )
     expected = np.full(inferred.dims, 3, np.int32)
     for o in np.ndindex(*inferred.dims):
         for _, element in positions(o, window, x.shape):
             expected[o] = expected[o] * 10 + x[element]
-    return row.evaluate(*operands, window=window, to_apply=f), expected
+    return row.evaluate(*operands, **taken("reduce-window", window=window, to_apply=f)), expected
 
 
 def windowed_sum_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
@@ -134,11 +137,15 @@ def windowed_sum_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
     window = c.window(x.ndim)
     f = called("f { a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = s32[] add(a, b) }")
     row, scalar = OPS["reduce-window"], Shape.array("s32")
-    inferred = row.infer(shape_of(x), scalar, window=window, to_apply=f.program_shape)
+    inferred = row.infer(
+        shape_of(x), scalar, **taken("reduce-window", window=window, to_apply=f.program_shape)
+    )
     expected = np.full(inferred.dims, 3, np.int32)
     for o in np.ndindex(*inferred.dims):
         expected[o] += sum(x[element] for _, element in positions(o, window, x.shape))
-    return row.evaluate(x, np.array(3, np.int32), window=window, to_apply=f), expected
+    return row.evaluate(
+        x, np.array(3, np.int32), **taken("reduce-window", window=window, to_apply=f)
+    ), expected
 
 
 def select_and_scatter_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +158,11 @@ def select_and_scatter_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
     )
     sizes = (
         OPS["reduce-window"]
-        .infer(shape_of(x), Shape.array("s32"), window=window, to_apply=f.program_shape)
+        .infer(
+            shape_of(x),
+            Shape.array("s32"),
+            **taken("reduce-window", window=window, to_apply=f.program_shape),
+        )
         .dims
     )
     source = c.array(sizes)
@@ -165,7 +176,9 @@ def select_and_scatter_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
             expected[winner] = expected[winner] * 10 + source[o]
     init = np.array(2, np.int32)
     row = OPS["select-and-scatter"]
-    return row.evaluate(x, source, init, window=window, select=ge, scatter=f), expected
+    return row.evaluate(
+        x, source, init, **taken(row.opcode, window=window, select=ge, scatter=f)
+    ), expected
 
 
 def gather_numbers(c: Chance) -> tuple[np.ndarray, np.ndarray, dict[str, object], list[int]]:
@@ -213,7 +226,7 @@ def gather_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
     offsets = tuple(sorted(c.random.sample(range(batch_rank + len(window)), len(window))))
     numbers |= {"offset_dims": offsets, "slice_sizes": sizes}
     row = OPS["gather"]
-    inferred = row.infer(shape_of(x), shape_of(indices), **numbers)
+    inferred = row.infer(shape_of(x), shape_of(indices), **taken("gather", **numbers))
     expected = np.zeros(inferred.dims, np.int32)
     for o in np.ndindex(*inferred.dims):
         b = tuple(i for at, i in enumerate(o) if at not in offsets)
@@ -223,7 +236,7 @@ def gather_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
             place[d] += o[at]
         expected[o] = x[tuple(place)]
     return row.evaluate(
-        x, indices, operand_shapes=(shape_of(x), shape_of(indices)), **numbers
+        x, indices, operand_shapes=(shape_of(x), shape_of(indices)), **taken("gather", **numbers)
     ), expected
 
 
@@ -262,8 +275,10 @@ def scatter_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
     }  # fmt: skip
     f = digits()
     shapes = (shape_of(x), shape_of(indices), shape_of(updates))
-    assert row.infer(*shapes, to_apply=f.program_shape, **numbers) == shape_of(x)
-    return row.evaluate(x, indices, updates, to_apply=f, **numbers), expected
+    assert row.infer(*shapes, **taken("scatter", to_apply=f.program_shape, **numbers)) == shape_of(
+        x
+    )
+    return row.evaluate(x, indices, updates, **taken("scatter", to_apply=f, **numbers)), expected
 
 
 def convolution_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
@@ -285,7 +300,9 @@ def convolution_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
         "algorithm": "unset", "sparsity_config": None,
     }  # fmt: skip
     row = OPS["convolution"]
-    inferred = row.infer(shape_of(lhs), shape_of(rhs), shape=None, **attributes)
+    inferred = row.infer(
+        shape_of(lhs), shape_of(rhs), shape=None, **taken("convolution", **attributes)
+    )
     expected = np.zeros(tuple(inferred.dims[d] for d in orders[2]), np.int32)
     for place in np.ndindex(*expected.shape):
         n, feature, *at = place
@@ -296,7 +313,7 @@ def convolution_case(c: Chance) -> tuple[np.ndarray, np.ndarray]:
             for k in range(i):
                 source = x[(n + h * (b // batches), g * i + k, *element)]
                 expected[place] += source * y[(k, feature, *kernel)]
-    actual = row.evaluate(lhs, rhs, shape=inferred, **attributes)
+    actual = row.evaluate(lhs, rhs, shape=inferred, **taken("convolution", **attributes))
     return actual, expected.transpose(np.argsort(orders[2]))
 
 

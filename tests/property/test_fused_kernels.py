@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from hlo.analysis.legality import way
-from hlo.ops.table import Way
+from hlo.analysis.legality import family_of
+from hlo.ops.table import KernelFamily
 from hlo.parser.parse import parse
 from hlo.passes.dce import dce
 from hlo.passes.fusion import fusion
@@ -92,11 +92,11 @@ class Program:
         kept = tuple(d for d in range(len(dims)) if d not in reduced)
         reducer, init = pick.choice([("sum", "z"), ("max", "low")])
         small = tuple(dims[d] for d in kept)
-        folded = self._add(
+        reduced = self._add(
             small, f"reduce({name}, {init}), dimensions={{{text(reduced)}}}, to_apply={reducer}"
         )
         if pick.random() < 0.6:
-            back = self._add(dims, f"broadcast({folded}), dimensions={{{text(kept)}}}")
+            back = self._add(dims, f"broadcast({reduced}), dimensions={{{text(kept)}}}")
             self._add(dims, f"subtract({name}, {back})")
 
     def module(self) -> str:
@@ -118,6 +118,6 @@ def test_fused_kernels_agree_with_the_interpreter(seed: int) -> None:
     dce(module)
     verify(module)
     for instruction in module.entry.instructions:
-        if way(instruction) is Way.STAGED and instruction.opcode != "constant":
+        if family_of(instruction) is KernelFamily.STAGED and instruction.opcode != "constant":
             found = check(instruction, seed, splits=1 + seed % 4)
             assert found == "", f"{instruction.name}: {found}\n{program.module()}"

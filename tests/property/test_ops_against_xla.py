@@ -145,16 +145,17 @@ def reduced(module: Module, chosen: list[int]) -> tuple[Module, list[int]]:
 
 
 def with_identities(made: list[Instruction], d: Draw) -> None:
-    """Folds start from an identity: XLA:CPU drops or repeats other initial values (OP_SEMANTICS 5).
+    """Reductions start from an identity: XLA:CPU drops or repeats other initial values
+    (docs/semantics.md 5).
 
     A reduce of dimensions of size 1 becomes a reshape there, one in two steps adds them twice.
     """
     for instruction in made:
         if instruction.opcode not in ("reduce", "reduce-window", "select-and-scatter"):
             continue
-        folding = instruction.get("to_apply") or instruction.get("scatter")
-        assert isinstance(folding, Computation), "a computation"
-        opcode = folding.root.opcode
+        reducing = instruction.get("to_apply") or instruction.get("scatter")
+        assert isinstance(reducing, Computation), "a computation"
+        opcode = reducing.root.opcode
         init = instruction.operands[-1]
         d.arguments[number_of(init)] = _identity(opcode, init.shape.dtype)
         if instruction.opcode == "select-and-scatter":
@@ -187,7 +188,7 @@ def _identity(opcode: str, dtype: DType) -> np.ndarray:
 ABSENT = frozenset(["s1", "u1", "s2", "u2", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn", "f8e8m0fnu"])
 
 
-FOLDS = frozenset(
+REDUCTIONS = frozenset(
     {"reduce", "reduce-window", "select-and-scatter", "dot", "convolution", "scatter"}
 )
 # XLA:CPU has no code for some functions and types.
@@ -201,17 +202,18 @@ def comparable(made: Instruction) -> bool:
     - a sum or product in 8 bits: XLA rounds each step, we once
     - a total order of fnuz types: XLA converts them, so that their NaN, whose bits are those of a
       negative zero elsewhere, comes first
-    - a fold of pairs over no elements but one: XLA drops the initial pair (see with_identities)
+    - a reduction of pairs over no elements but one: XLA drops the initial pair (see
+    with_identities)
     - select-and-scatter in types too narrow for distinct numbers: XLA's scan breaks ties otherwise
-    - integer power and complex order: OP_SEMANTICS 4 and 5
-    - popcnt of s4: XLA counts the byte's bits (OP_SEMANTICS 1)
+    - integer power and complex order: docs/semantics.md 4 and 5
+    - popcnt of s4: XLA counts the byte's bits (docs/semantics.md 1)
     - windows of single elements with negative padding: XLA dies of them
     """
     dtypes = {leaf.dtype for s in (made.shape, *(o.shape for o in made.operands))
               for leaf in s.leaves()}  # fmt: skip
     if any(t.name in ABSENT for t in dtypes) or (made.opcode == "pad" and made.shape.rank == 0):
         return False
-    if made.opcode in FOLDS and any(t.is_float and t.bits == 8 for t in dtypes):
+    if made.opcode in REDUCTIONS and any(t.is_float and t.bits == 8 for t in dtypes):
         return False
     if made.opcode in ("sort", "compare", "topk") and any("fnuz" in t.name for t in dtypes):
         return False
@@ -245,7 +247,7 @@ def disagreement(made: Instruction, theirs: list[np.ndarray], ours: object) -> s
 
 
 def flushed(array: np.ndarray) -> np.ndarray:
-    """Subnormal numbers as zeros: XLA:CPU flushes arguments and results (OP_SEMANTICS 1)."""
+    """Subnormal numbers as zeros: XLA:CPU flushes arguments and results (docs/semantics.md 1)."""
     if array.dtype.name not in ("float32", "float64", "bfloat16"):
         return array
     least = {"float64": 2.0**-1022}.get(array.dtype.name, 2.0**-126)
@@ -271,7 +273,7 @@ def tolerances(made: Instruction) -> tuple[float, float]:
     dtype = next(made.shape.leaves()).dtype
     if dtype.is_complex and OPS[made.opcode].ulp:
         return {"c64": (4e-6, 0.0), "c128": (1e-14, 0.0)}[dtype.name]
-    if made.opcode in FOLDS and dtype.is_float and dtype.bits == 16:
+    if made.opcode in REDUCTIONS and dtype.is_float and dtype.bits == 16:
         return 0.02, 2.0
     return 0.0, 0.0
 

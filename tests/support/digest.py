@@ -26,7 +26,7 @@ import hlo
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.planning.implementations import HostCall
-from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.steps import program_of
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
@@ -66,7 +66,7 @@ def texts(module: Module, passes: str = "default") -> Iterator[tuple[str, str]]:
 def _texts_for(module: Module, name: str, machine: Machine) -> Iterator[tuple[str, str]]:
     try:
         made = Compilation(module, passes="", threads=1, machine=machine)
-        programs = {1: made.program, 8: lower(made.buffers, 8, machine)}
+        programs = {1: made.program, 8: program_of(made.buffers, 8, machine)}
     except HloError as error:
         yield f"{name} error", f"{error.code}: {error.message}"
         return

@@ -10,6 +10,7 @@ from hlo.backend.isa.target import Target
 from hlo.backend.lanes.types import decoded, encoded, joined, parts, rounded, storage_scalar
 from hlo.backend.linking.toolchain import host_target
 from hlo.ir.dtype import DType
+from hlo.ops.table import OPS
 from tests.support.lanes_jit import lanes_function
 
 
@@ -30,7 +31,8 @@ def run_emitted(
         for dtype in types:
             raw = [next(taken) for _ in range(1 + dtype.is_complex)]
             values.append(joined([decoded(w, t, r, dtype) for r in raw]))
-        out = rounded(w, t, emit(opcode, w, t, values, types, result, attributes or {}), result)
+        attrs = OPS[opcode].record.of(attributes or {})
+        out = rounded(w, t, emit(opcode, w, t, values, types, result, attrs), result)
         return [encoded(w, t, part, result) for part in parts(out)]
 
     flat = [part for a, t in zip(operands, types, strict=True) for part in _split(a, t)]

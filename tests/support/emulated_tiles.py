@@ -93,7 +93,7 @@ def _emulated(kernel: Kernel) -> Kernel:
 
     function = kernel.function
     names = {symbol: renamed(symbol) for symbol in function.symbols}
-    records = [r for r in function.records if "syscall" not in symbols_of(r)]  # no permission
+    records = [r for r in function.records if "syscall" not in symbols_of((r,))]  # no permission
     declared = (renamed(line).replace(" immarg", "") for line in kernel.declarations)
     function = replace(function, records=records).renamed(names)
     return replace(kernel, function=function, declarations=tuple(declared))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 THREADS = 8
 TEXT = """HloModule m, entry_computation_layout={(f32[8,8]{1,0})->f32[8]{0}}
@@ -154,6 +156,37 @@ def _of(name: str, *arguments: object) -> object:
     return str(getattr(hlo, name)(*arguments))
 
 
+AXPY = Path(__file__).parents[2] / "examples" / "axpy.hlo"
+
+
+def _hlo() -> Any:
+    return __import__("hlo")
+
+
+def _add_one(x: Any) -> Any:
+    return x + 1
+
+
+def _from_jax() -> object:
+    """Without JAX, the error that says so."""
+    return _told(lambda: str(_hlo().from_jax(_add_one, 1.0).entry.root.shape))
+
+
+def _jitted() -> object:
+    return _told(lambda: float(_hlo().jit(_add_one)(1.0)))
+
+
+def _no_handler() -> object:
+    return _told(lambda: _hlo().register_ffi("x", "no handler"))
+
+
+def _told(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
 CASES: dict[str, Callable[[], object]] = {
     "Builder": _builder,
     "Dynamic": lambda: _of("Dynamic", _array(), {0: 8}),
@@ -165,6 +198,7 @@ CASES: dict[str, Callable[[], object]] = {
     "Shape": _shape,
     "compile": _compiled,
     "compile-again": lambda: _compiled(threads=2, cache=False),
+    "diff": lambda: __import__("hlo").diff(_parsed(), _parsed()),
     "evaluate": _evaluated,
     "evaluate_devices": _devices,
     "fill_elided": _filled,
@@ -173,8 +207,15 @@ CASES: dict[str, Callable[[], object]] = {
     "parse_shape": lambda: _of("parse_shape", "(f32[2,3]{0,1}, s32[])"),
     "print_module": lambda: _of("print_module", _parsed()),
     "register_custom_call": _custom_call,
+    "stats": lambda: __import__("hlo").stats(_parsed()),
     "to_dlpack": _dlpack,
     "verify": _verified,
+    "from_jax": _from_jax,
+    "jit": _jitted,
+    "read": lambda: str(_hlo().read(str(AXPY))),
+    "register_ffi": _no_handler,
+    "compile_ahead": lambda: len(_hlo().compile_ahead(_parsed()).object),
+    "write": lambda: len(_hlo().write(_hlo().read(str(AXPY)), "pb")),
     "tools": _tools,
 }
 

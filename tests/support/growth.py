@@ -4,9 +4,10 @@
 
 What it takes to write the code is seen in its length: long kernels only are cut into pieces.
 Calls of Python's functions and of C's, which loops over a module make for each thing that they look
-at. In planning, whose loops compare numbers of cells and call nothing, also the lines that run,
-rounds of loops among them, and the elements of packing's arrays. What one call of C does inside (a
-search of a list) is not seen: `python -m benchmarks.growth` takes seconds of large sizes for that.
+at. In planning, whose loops compare numbers of allocations and call nothing, also the lines that
+run, rounds of loops among them, and the elements of packing's arrays. What one call of C does
+inside (a search of a list) is not seen: `python -m benchmarks.growth` takes seconds of large sizes
+for that.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.backend.kernels.fused_loops import fused_kernel
-from hlo.backend.planning.implementations import Family
+from hlo.backend.planning.implementations import KernelMaker
 from hlo.interpreter.evaluate import evaluate
 from hlo.ir.computation import Computation
 from hlo.ir.graph import clone_instruction
@@ -68,7 +68,7 @@ def difference(got: np.ndarray, want: np.ndarray, rtol: float) -> str:
 
 
 def check(
-    instruction: Instruction, seed: int = 0, *, splits: int = 3, kernel: Family = fused_kernel
+    instruction: Instruction, seed: int = 0, *, splits: int = 3, kernel: KernelMaker = fused_kernel
 ) -> str:
     """What differs between the kernel and the reference, empty if nothing does."""
     module = alone(instruction)

@@ -15,7 +15,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.fused_loops import fused_kernel
 from hlo.backend.linking.toolchain import host_target
-from hlo.backend.planning.implementations import Family, as_sequence
+from hlo.backend.planning.implementations import KernelMaker, as_sequence
 from hlo.ir.instruction import Instruction
 from hlo.parser.parse import parse
 
@@ -63,7 +63,7 @@ def run(
     *,
     splits: int = 3,
     target: Target = TARGET,
-    kernel: Family = fused_kernel,
+    kernel: KernelMaker = fused_kernel,
     over: tuple[int, int] | None = None,
 ) -> list[np.ndarray]:
     """Result leaves of a lone instruction, its units run in several ranges.

@@ -98,7 +98,7 @@ PROGRAMS = {
         "ROOT r = f32[] reduce(x, zero), dimensions={0,1}, to_apply=add",
         _ADD,
     ),
-    "running_fold": _program(
+    "scan": _program(
         "x = f32[100000000] parameter(0); "
         "ROOT r = f32[] reduce(x, zero), dimensions={0}, to_apply=odd",
         _ODD,

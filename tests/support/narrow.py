@@ -133,7 +133,7 @@ def scale_of(dtype: DType) -> Scale:
     end = int(np.argmax(~np.isfinite(values) | negative)) or len(codes)
     finite = values[:end]
     gap = finite[-1] - finite[-2]
-    if dtype is dt.F8E8M0FNU:
+    if dtype.is_scale:
         gap = finite[-1]
     middles = finite + np.diff(finite, append=finite[-1] + gap) / 2
     nans = np.flatnonzero(np.isnan(values))
@@ -150,7 +150,7 @@ def rounded_codes(x: np.ndarray, dtype: DType) -> np.ndarray:
     """
     scale = scale_of(dtype)
     size = np.abs(np.asarray(x, np.float64))
-    has_sign = dtype is not dt.F8E8M0FNU
+    has_sign = not dtype.is_scale
     below = np.searchsorted(scale.middles, size, "left")
     upper = np.searchsorted(scale.middles, size, "right")
     code = np.where(below % 2 == 0, below, upper) if has_sign else upper
@@ -188,7 +188,7 @@ def exact_values(op: Op, operands: Sequence[np.ndarray], dtype: DType) -> np.nda
     """In f64; f8e8m0fnu's as f32 numbers, in which the op is defined: far below 2^-127 comes 0."""
     with np.errstate(all="ignore"):
         exact = op.exact(*(x.astype(np.float64) for x in operands))
-        return exact.astype(np.float32).astype(np.float64) if dtype is dt.F8E8M0FNU else exact
+        return exact.astype(np.float32).astype(np.float64) if dtype.is_scale else exact
 
 
 def is_wrong(
@@ -205,7 +205,7 @@ def is_wrong(
     if result.is_pred:
         return got != exact
     codes = one_nan(codes_of(got, result), result)
-    if op.opcode in MOVED and dtype is not dt.F8E8M0FNU and has_nan_bits:
+    if op.opcode in MOVED and not dtype.is_scale and has_nan_bits:
         return codes_of(got, result) != moved_codes(op.opcode, codes_of(operands[0], dtype), dtype)
     wrong = codes != rounded_codes(exact, result)
     if op.is_rounded_once:
@@ -315,13 +315,13 @@ def moved(p: np.ndarray, x: np.ndarray, y: np.ndarray, dtype: DType) -> dict[str
     """The codes of MOVES's results from the codes of its operands."""
     half = len(x) // 2
     one = np.full_like(x, rounded_codes(np.ones(1), dtype)[0])
-    if dtype is dt.F8E8M0FNU:
+    if dtype.is_scale:
         negated = absolute = twice = np.full_like(x, 255)
     else:
         negated, absolute = moved_codes("negate", x, dtype), moved_codes("abs", x, dtype)
         twice = x
     joined = np.concatenate([negated[half:], x[:half]])
-    flipped = (np.full_like(x, 255) if dtype is dt.F8E8M0FNU
+    flipped = (np.full_like(x, 255) if dtype.is_scale
                else moved_codes("negate", joined, dtype))  # fmt: skip
     return {
         "chosen": np.where(p, x, y), "copied": x, "reversed": x[::-1],

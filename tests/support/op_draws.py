@@ -108,8 +108,8 @@ class Draw:
             self.reducers[key] = self.b.scalar_computation(opcode, dtype)
         return self.reducers[key]
 
-    def folding(self, dtype: DType) -> str:
-        """An opcode that folds elements of the type."""
+    def reducing(self, dtype: DType) -> str:
+        """An opcode that reduces elements of the type."""
         if dtype.is_pred:
             return str(self.pick(("and", "or", "xor")))
         if dtype.is_complex:
@@ -137,7 +137,7 @@ def elementwise(d: Draw) -> Instruction:
     dims = d.dims()
     kind = str(d.pick(("normal", "special", "wild", "ints")))
     dtype: DType = d.pick(ARRAYS)  # type: ignore[assignment]
-    if dtype.name == "f8e8m0fnu" and opcode in ("imag", "complex"):
+    if dtype.is_scale and opcode in ("imag", "complex"):
         return elementwise(d)  # it has no zero
     if dtype.is_complex:  # at infinities formulas differ: tests/differential has those
         kind = "normal"
@@ -230,7 +230,7 @@ def refactored(d: Draw, count: int) -> tuple[int, ...]:
 def reduction(d: Draw) -> Instruction:
     dtype: DType = d.pick((*ARRAYS, *WIDE))  # type: ignore[assignment]
     dims = d.dims(1 + d.below(4))
-    opcode = d.folding(dtype)
+    opcode = d.reducing(dtype)
     x = d.array(dims, dtype)
     if d.coin(0.8):
         return d.b.reduce(x, d.array((), dtype), d.reducer(opcode, dtype), d.some(len(dims)))
@@ -253,7 +253,7 @@ def window(d: Draw) -> Instruction:
     dtype: DType = d.pick(WIDE)  # type: ignore[assignment]
     dims = d.dims(1 + d.below(3), empty=d.coin(0.2))
     x = d.array(dims, dtype)
-    opcode = d.folding(dtype)
+    opcode = d.reducing(dtype)
     f = d.reducer("add" if opcode == "multiply" else opcode, dtype)
     zero = d.array((), dtype)
     if d.coin(0.75) or dtype.is_complex or dtype.is_pred:
@@ -375,7 +375,7 @@ def indexing(d: Draw) -> Instruction:
         )  # fmt: skip
     # Each update is rounded where it lands: sums of narrow floats depend on the order.
     narrow = dtype.is_float and dtype.bits < 16
-    folding = "maximum" if narrow else d.folding(dtype)
+    reducing = "maximum" if narrow else d.reducing(dtype)
     left, inner = iter(outer), iter(kept)
     dims_of_updates = tuple(next(inner) if k in offsets else next(left) for k in range(total))
     update = d.array(dims_of_updates, dtype)
@@ -383,7 +383,7 @@ def indexing(d: Draw) -> Instruction:
         "scatter", x, indices, update, update_window_dims=offsets, inserted_window_dims=gone,
         scatter_dims_to_operand_dims=mapped, input_batching_dims=batching,
         scatter_indices_batching_dims=batching, index_vector_dim=at,
-        to_apply=d.reducer(folding, dtype),
+        to_apply=d.reducer(reducing, dtype),
     )  # fmt: skip
 
 
@@ -399,7 +399,7 @@ def called(d: Draw) -> Instruction:
             algorithm = "rng_three_fry" if words == 2 else "rng_philox"
             return d.b.rng_bit_generator(algorithm, state, shape)
         case 2:
-            return folded(d)
+            return reduced(d)
         case 3:
             return scattered_together(d)
         case _:
@@ -420,7 +420,7 @@ def mapped(d: Draw) -> Instruction:
     return d.b.map([d.array(dims, dtype), d.array(dims, dtype)], f.finish(root))
 
 
-def folded(d: Draw) -> Instruction:
+def reduced(d: Draw) -> Instruction:
     """A sum whose computation is more than one op."""
     dtype: DType = d.pick(INTEGERS)  # type: ignore[assignment]
     f = d.b.subcomputation("sum")
@@ -432,7 +432,7 @@ def folded(d: Draw) -> Instruction:
 
 
 def scattered_together(d: Draw) -> Instruction:
-    """A scatter of two arrays, each with a fold of its own."""
+    """A scatter of two arrays, each with a reduction of its own."""
     n, count, width = d.below(9, 1), d.below(12), d.below(6)
     types: list[DType] = [d.pick(INTEGERS), d.pick(INTEGERS)]  # type: ignore[list-item]
     f = d.b.subcomputation("both")

@@ -34,8 +34,8 @@ from hlo.interpreter.run import literal_value
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import compatible
-from hlo.ops.making import inferred_shape
-from hlo.ops.table import OPS, call_attributes
+from hlo.ops.making import inferred_shape, signature
+from hlo.ops.table import OPS, attribute_keywords
 from hlo.parser.parse import parse
 from hlo.tools.ulp import ulp_distance
 
@@ -174,13 +174,13 @@ def broken_rules(module: Module) -> list[Violation]:
 
 def _check_instruction(instruction: Instruction) -> None:
     row = OPS[instruction.opcode]
-    attributes = call_attributes(instruction)
+    attributes = instruction.attributes
     shape = instruction.shape
     inferred = inferred_shape(instruction.opcode, instruction.operands, attributes, shape)
     if not compatible(inferred, shape):
         raise Violation("shape-mismatch", "result", str(shape), str(inferred), "result")
     if hasattr(row, "check"):
-        keywords = {k: getattr(v, "program_shape", v) for k, v in attributes.items()}
+        keywords = attribute_keywords(instruction.opcode, attributes, signature)
         row.check(*(o.shape for o in instruction.operands), shape=shape, **keywords)
 
 

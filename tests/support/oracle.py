@@ -66,6 +66,11 @@ class Oracle:
         answer = self._ask(("forms", text))
         return answer if answer is None else answer[0]
 
+    def message(self, text: str) -> bytes | None:
+        """The HloModuleProto that XLA writes of a text; None when it rejects or dies of it."""
+        answer = self._ask(("message", text))
+        return answer if answer is None else answer[0]
+
     def run_devices(
         self, text: str, arguments: list[list[Any]], replicas: int, partitions: int
     ) -> list[list[Any]] | str | None:
@@ -152,17 +157,26 @@ def _run_devices(text: str, arguments: list[list[Any]], replicas: int, partition
     return [[np.asarray(leaf[k]) for leaf in outputs] for k in range(len(devices))]
 
 
+def _text_of(module: Any, form: str, options: dict[str, object]) -> str:
+    from jaxlib import _hlo  # only the server loads it
+
+    made = _hlo.HloPrintOptions() if form == "default" else getattr(_hlo.HloPrintOptions, form)()
+    for key, value in options.items():
+        setattr(made, key, value)
+    return module.to_string(made)
+
+
+def _of_module(module: Any, request: Any) -> Any:
+    if request[0] == "message":
+        return module.as_serialized_hlo_module_proto()
+    if request[0] == "forms":
+        return {form: _text_of(module, form, {}) for form in FORMS}
+    return _text_of(module, request[2], request[3])
+
+
 def _serve() -> None:
     """Answers requests until its input ends."""
     from jaxlib import _hlo  # only the server loads it
-
-    def text_of(module: Any, form: str, options: dict[str, object]) -> str:
-        made = (
-            _hlo.HloPrintOptions() if form == "default" else getattr(_hlo.HloPrintOptions, form)()
-        )
-        for key, value in options.items():
-            setattr(made, key, value)
-        return module.to_string(made)
 
     def answer(request: Any) -> Any:
         if request[0] == "devices":
@@ -177,9 +191,7 @@ def _serve() -> None:
         if request[0] == "accepts":
             return (True, "")
         try:
-            if request[0] == "forms":
-                return ({form: text_of(module, form, {}) for form in FORMS},)
-            return (text_of(module, request[2], request[3]),)
+            return (_of_module(module, request),)
         except UnicodeDecodeError:  # raw bytes of a name, which the binding cannot hand over
             return (None,)
 

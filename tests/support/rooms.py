@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
     "ir", "machine.py", "attributes", "ops", "indexing", "analysis", "passes", "backend/ir",
     "backend/isa", "backend/loops", "backend/math", "backend/lanes", "backend/emitters",
-    "backend/kernels", "backend/planning", "backend/entry", "backend/linking", "backend",
+    "backend/kernels", "backend/planning", "backend/entry", "backend/linking", "backend/ahead",
+    "backend",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hlo.analysis.legality import family_of
 from hlo.backend.entry.llvm_ir import emit
 from hlo.backend.host import HostCalls
 from hlo.backend.ir.kernel import Kernel
@@ -17,10 +18,10 @@ from hlo.backend.linking.installing import link
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.planning.buffers import BufferPlan, assign
 from hlo.backend.planning.implementations import implementations
-from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.schedule import schedule
+from hlo.backend.planning.steps import program_of
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import Way
+from hlo.ops.table import KernelFamily
 from hlo.parser.parse import parse
 from hlo.runtime.executable import Executable
 from tests.support.llvm_text import function_of
@@ -115,7 +116,7 @@ def update(instruction: Instruction, target: Target) -> Kernel | None:
     return Kernel(made, 1, declarations=declared, must_alias=frozenset({(0, 0)}), bytes_moved=8)
 
 
-FAMILIES = {Way.STAGED: (elementwise, update)}
+FAMILIES = {KernelFamily.STAGED: (elementwise, update)}
 
 
 def planned(text: str) -> BufferPlan:
@@ -123,13 +124,15 @@ def planned(text: str) -> BufferPlan:
     order = schedule(parse(text))
     target = toolchain.host_target()
     return assign(
-        order, implementations(order, target, lambda way: FAMILIES.get(way, ())), target.machine
+        order,
+        implementations(order, target, lambda i: FAMILIES.get(family_of(i), ())),
+        target.machine,
     )
 
 
 def compiled(text: str, threads: int = 1, *, cache: bool = False) -> Executable:
     """An executable made with the tiny kernels."""
-    program = lower(planned(text), threads, toolchain.host_machine())
+    program = program_of(planned(text), threads, toolchain.host_machine())
     host = HostCalls(program) if program.hosts else None
     table = link_table(program)
     bodies = objects(emit(program), cache=cache)

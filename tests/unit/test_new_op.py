@@ -6,18 +6,12 @@ with any op.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.project_copy import ProjectCopy
 
 ROW = """
-elementwise("softplus", 1, "ln(1 + e^x); -inf -> 0, inf -> inf.", attrs=RA, ulp=3,
+elementwise("softplus", 1, "ln(1 + e^x); -inf -> 0, inf -> inf.", record=RA, ulp=3,
             real=transcendental(lambda x: np.logaddexp(0, x)), cost=Cost(50, 130))
 """
 FUNCTION = '''"""softplus(x) = max(x, 0) + ln(1 + e^-|x|): neither part cancels the other."""
@@ -66,18 +60,13 @@ ENTRY e {
 }
 """
 USES = '''
-import sys
-from pathlib import Path
 import numpy as np
-import hlo
 from hlo import driver
 from hlo.analysis.fusibility import op_cost
 from hlo.backend.emitters.table import EMITTERS
 from hlo.ops.table import OPS, Trait, opcodes
 from tests.support.op_files import file_cases, run_case
 
-here = Path(sys.argv[1])
-assert Path(hlo.__file__).is_relative_to(here), hlo.__file__
 assert EMITTERS.keys() == opcodes(Trait.ELEMENTWISE) | {"copy", "bitcast-convert"}
 cases = list(file_cases(here / "tests/ops/softplus.hlo"))
 for case in cases:
@@ -117,45 +106,34 @@ assert np.allclose(found, expected, rtol=2**-6), (found, expected)
 print(f"{len(cases)} cases, {entry.count('fusion')} fusion, {op_cost(softplus)} additions")
 '''
 
-OPT = "from hlo.cli.main import opt; opt()"
+ROWS, TABLE = "hlo/ops/elementwise.py", "hlo/backend/emitters/table.py"
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project with three edits."""
-    copy = tmp_path_factory.mktemp("project")
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "hlo", copy / "hlo", ignore=ignored)
-    shutil.copytree(ROOT / "tests/support", copy / "tests/support", ignore=ignored)
-    rows = copy / "hlo/ops/elementwise.py"
-    rows.write_text(rows.read_text() + ROW)
-    (copy / "hlo/backend/math/softplus.py").write_text(FUNCTION)
-    table = copy / "hlo/backend/emitters/table.py"
-    text = table.read_text().replace("\n\n\n", f"\n{IMPORT}\n\n", 1)
-    table.write_text(text.replace(" = {\n", " = {\n" + LINE, 1))
-    (copy / "tests/ops").mkdir()
-    (copy / "tests/ops/softplus.hlo").write_text(CASES)
+def copy(tmp_path_factory: pytest.TempPathFactory) -> ProjectCopy:
+    """The project with the op."""
+    copy = ProjectCopy(tmp_path_factory.mktemp("project"))
+    copy.insert(ROWS, ROW)
+    copy.add("hlo/backend/math/softplus.py", FUNCTION)
+    copy.insert(TABLE, IMPORT, before="from hlo.backend.math.term")
+    copy.insert(TABLE, LINE, before='    "abs"')
+    copy.add("tests/ops/softplus.hlo", CASES)
     return copy
 
 
-def ran(copy: Path, *command: str) -> str:
-    """What the project's copy says; nothing of the project itself is read."""
-    given = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=copy, env=given, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def test_it_is_a_row_a_function_on_lanes_and_cases(copy: ProjectCopy) -> None:
+    assert copy.added == ["hlo/backend/math/softplus.py", "tests/ops/softplus.hlo"]
+    assert copy.edited == {ROWS: 2, TABLE: 2}  # the row; the function's name and its import
 
 
-def test_it_parses_verifies_evaluates_compiles_fuses_and_is_costed(copy: Path) -> None:
-    said = ran(copy, "-c", USES, str(copy))
+def test_it_parses_verifies_evaluates_compiles_fuses_and_is_costed(copy: ProjectCopy) -> None:
+    said = copy.script(USES)
     assert said == f"{CASES.count('HloModule')} cases, 1 fusion, 50 additions\n"
 
 
-def test_it_is_listed_and_explained(copy: Path) -> None:
-    page = ran(copy, "-c", OPT, "explain", "softplus")
+def test_it_is_listed_and_explained(copy: ProjectCopy) -> None:
+    page = copy.opt("explain", "softplus")
     assert "ln(1 + e^x)" in page
     assert "compiled: staged" in page
     assert "as 50 additions, 130 cycles" in page
-    assert "\nsoftplus " in ran(copy, "-c", OPT, "--list-ops")
+    assert "\nsoftplus " in copy.opt("--list-ops")

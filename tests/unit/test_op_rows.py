@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hlo.indexing.maps import CASES
 from hlo.ir import dtype as dt
-from hlo.ops.table import OPS, PLACES, Trait, opcodes
+from hlo.ops.table import INDEX_MAPS, OPS, Trait, opcodes
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [p for p in sorted((ROOT / "hlo").rglob("*.py")) if "ops" not in p.parts[len(ROOT.parts) :]]
@@ -66,6 +66,7 @@ def test_no_table_outside_the_rows_says_something_of_opcodes() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {', '.join(names)}"
         for path in FILES
+        if path.parent.name != "cli"  # subcommands that are called as opcodes are: convert, reduce
         for names in statements(path.read_text())
     ]
     assert not found, "\n".join(found)
@@ -90,7 +91,7 @@ def test_the_scan_finds_what_it_is_for() -> None:
 
 def test_an_element_comes_from_one_kind_of_place() -> None:
     for opcode in OPS:
-        places = OPS[opcode].traits & PLACES
+        places = OPS[opcode].traits & INDEX_MAPS
         assert len(places) == (opcode in CASES), f"{opcode}: {places}"
 
 

@@ -32,7 +32,8 @@ ALLOWED = {
         attributes.origin._tuples attributes.sharding.sharding_text backend.host._nothing
         backend.host._value analysis.fingerprint._literal
         backend.loops.outputs._leaf_paths.walk backend.kernels.fused_loops._paths
-        backend.linking.recall._literal backend.linking.recall.module_digest.written
+        backend.linking.compilation_cache._literal
+        backend.linking.compilation_cache.module_digest.written
         backend.padded._filled backend.padded._value
         analysis.leaves._Counted.__init__*2 backend.planning.result_order._ordered
         backend.planning.result_order._stored_tree interpreter.device.fresh
@@ -50,8 +51,21 @@ ALLOWED = {
         runtime.arguments.checked_argument runtime.native_calls._spread
         runtime.native_calls.form_of runtime.native_calls.formed tools.arrays._nested
         tools.arrays.leaves tools.check._nudged tools.compare._leaves tools.fill._filled
-        tools.inputs._value verifier.buffers._paths verifier.instructions._paths
+        tools.inputs._value tools.shrinking._mapped_literal tools.shrinking._mapped_shape
+        tools.shrinking._mapped_value verifier.buffers._paths verifier.instructions._paths
         verifier.instructions._skeleton
+        formats.literal_message._literal formats.literal_message.literal_message
+        formats.metadata_message._frozen formats.module_text._any_value
+        formats.module_text._with_layouts formats.reading._plain
+        formats.shape_message.shape_message formats.shape_message.shape_text
+        formats.sharding_message.sharding_message
+    """,
+    "a call for each level of messages, which decoding bounds by 200 (DEEPEST)": """
+        formats.json_format._fill*2 formats.json_format._tree*2 formats.wire._decode_into*2
+        formats.wire._written*3
+    """,
+    "a call for each archive in another, of which there are 3 levels, and a file of a folder": """
+        formats.reading._in_file*3 formats.unpacking.unpacked
     """,
     "a call for each step in a kernel, which deep_fusions bounds by 100 (DEEPEST_PATH)": """
         backend.lanes.access.lane_atom backend.emitters.elemental.Elemental._chosen*9
@@ -67,8 +81,8 @@ ALLOWED = {
         backend.entry.llvm_ir._Entry._branch*7
         backend.entry.loop_ir.LoopFunction._branch*5 backend.entry.step_lists.weight
         backend.entry.watch_ir.is_short
-        backend.planning.control_cells.moved_bytes
-        backend.planning.lowering._Lowering._branch*3
+        backend.planning.control_allocations.moved_bytes
+        backend.planning.steps._Steps._branch*3
     """,
     "a call for each dimension of an array, of which what runs has 64, or loop of our own plan": """
         backend.emitters.blocked_sums.BlockedSums._blocks*2
@@ -86,13 +100,13 @@ ALLOWED = {
         backend.kernels.scatter.select_scatter._Build._steps*2
         backend.kernels.scatter.select_scatter._Build._windows*2
         backend.kernels.lower._Lowering.run*2 backend.kernels.lower_streams._Emission._outer*2
-        backend.kernels.lower._Lowering._inner*2 analysis.selections._is_ordered.fold
+        backend.kernels.lower._Lowering._inner*2 analysis.selections._is_ordered.joined
         backend.loops.printing._body backend.loops.opened.reduced*3
         backend.loops.opened._stretch backend.loops.nests._Nest._around
         backend.loops.placing._has_lanes backend.loops.placing._placed
     """,
     "another form of a number, of a type made of others, or a piece of what is cut": """
-        backend.ir.cutting._cut backend.math.complex_arithmetic.Complex.to
+        backend.ir.outlining._outline backend.math.complex_arithmetic.Complex.to
         backend.math.known_power._product backend.math.pieces._of_halves
         backend.math.pieces.entry
         backend.math.term.Term._as*2 ops.comparators._spread
@@ -101,17 +115,19 @@ ALLOWED = {
     """,
     "one more level at most: a variant, a wrapper, or the part that is another's": """
         backend.kernels.contraction.axes.Contraction.swapped
-        backend.planning.families.families
+        backend.planning.families.kernel_makers
         backend.kernels.contraction.convolution_form.Form.dtype
         backend.kernels.contraction.contraction._fused_kernels*2
-        analysis.legality._stays_on_device*2
         backend.planning.update_order._updated_by_fusion*2
         parser.build.ModuleBuilder._wrapped*2
         parser.kinds.attribute_kinds parser.lexer.Lexer._opens_layout*2
         parser.lines._nested parser.pieces._bracketed passes.cse._attribute_key
         passes.patterns.movement._steps_along
-        printer.writer.Writer._own*3
-        backend.loops_text._inner
+        printer.module_printer.ModulePrinter._own*3
+        backend.loops_text._inner frontend.jit.Jitted._called frontend.jit.jit
+    """,
+    "a call for each dictionary among the attributes of an FFI call, bounded by 16": """
+        runtime.ffi_attributes._Reader._value*2 runtime.ffi_frames._attribute*2
     """,
     "a call for each group of a pipeline, which its parser bounds by 16": """
         passes.manager.Manager._fixpoint*2 passes.pipeline._named*3 passes.recovery.without
@@ -127,9 +143,9 @@ ALLOWED = {
         ir.computation.Computation.__init__*3 ops.effects._runs_effects
         ops.normalization._Batch.sum analysis.blocking.Block.cut
         passes.constant_folding.constant_folding passes.cse.cse
-        indexing.queries.result_dims*2 passes.rewriting.apply_rules
+        passes.rewriting.apply_rules
         tools.compare.Report.largest_ulp tools.compare.Report.passed
-        verifier.instructions.Signatures.of
+        tools.verdicts.Verdicts.verdict
     """,
 }
 

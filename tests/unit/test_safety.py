@@ -24,6 +24,7 @@ READERS = {
     "hlo/tools/writing.py": "writes",
     "hlo/cli/bug_report.py": "copies inputs of limited size, when the command has failed",
     "hlo/cli/streams.py": "the null device, for closed streams",
+    "hlo/tools/trials.py": "the null device, for processes that answer with their exit code",
     "hlo/cache.py": "files of our own",
     "hlo/backend/linking/identity.py": "the system's list of features",
     "hlo/backend/isa/arm_features.py": "the system's list of features",

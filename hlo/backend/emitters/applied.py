@@ -17,7 +17,7 @@ from hlo.backend.loops.expression import tuple_index, unsupported
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import Trait, call_attributes, has_trait
+from hlo.ops.table import Trait, attributes_of, has_trait
 
 
 def apply(
@@ -25,7 +25,6 @@ def apply(
     instruction: Instruction,
     operands: Sequence[Lanes],
     kinds: Sequence[DType],
-    attributes: dict[str, object],
     *,
     rounds: bool = True,
 ) -> Lanes:
@@ -47,7 +46,7 @@ def apply(
         wide,
         kinds,
         dtype,
-        attributes,
+        attributes_of(instruction),
     )
     if rounds and dtype.is_narrow_float and not is_exact(instruction, operands, kinds):
         keeps = has_trait(instruction, Trait.IEEE)
@@ -63,7 +62,7 @@ def reread(nest: Nest, bitcast: Instruction, lanes: Lanes) -> Lanes:
     if source.bits != target.bits:
         raise unsupported(bitcast, "to elements of another width")
     w, machine = nest.w, nest.target
-    return elementwise.emit("bitcast-convert", w, machine, [lanes], [source], target, {})
+    return elementwise.emit("bitcast-convert", w, machine, [lanes], [source], target)
 
 
 def inlined(
@@ -121,5 +120,4 @@ def _inlined_one(
         raise unsupported(instruction, "in a computation on scalars")
     kinds = [o.shape.dtype for o in instruction.operands]
     flat = [o[0] for o in operands]
-    attributes = call_attributes(instruction)
-    return (apply(nest, instruction, flat, kinds, attributes, rounds=rounds),)
+    return (apply(nest, instruction, flat, kinds, rounds=rounds),)

@@ -2,7 +2,7 @@
 
     total += (sum of 16 terms + sum of the next 16 + ..) + (..) + ..
 
-The sizes of blocks are those of the axes, which loops/folds.py chooses.
+The sizes of blocks are those of the axes, which loops/reductions.py chooses.
 """
 
 from __future__ import annotations

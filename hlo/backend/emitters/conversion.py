@@ -161,7 +161,7 @@ def reduced_precision(x: Term, dtype: DType, exponent_bits: int, mantissa_bits: 
 
 
 def stochastic(x: Term, random: Term, source: DType, target: DType) -> Term:
-    """Rounded up in magnitude with a chance equal to what is cut off (OP_SEMANTICS 6)."""
+    """Rounded up in magnitude with a chance equal to what is cut off (docs/semantics.md 6)."""
     if target.is_float:
         return _stochastic_float(x, random, source, target)
     size = x.abs()

@@ -10,13 +10,13 @@ touch memory. Does not know: how the kernel's own loops are chosen (kernels/).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from hlo.backend.emitters import code_tables, constants, exact_division
+from hlo.backend.emitters import constants, exact_division, lookup_tables
 from hlo.backend.emitters.applied import apply, reread
-from hlo.backend.ir.marks import location
+from hlo.backend.ir.debug_locations import debug_location
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory, lane_atom
@@ -35,21 +35,29 @@ from hlo.backend.loops.expression import (
     keeps_elements,
     unsupported,
 )
-from hlo.backend.loops.places import Places
+from hlo.backend.loops.storage import StorageUse
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Opaque
 from hlo.indexing.maps import CASES, Case, Condition, Start, cases
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import call_attributes
 
 Emitter = Callable[["Elemental", Instruction, Sequence[Index], Path], list[Lanes]]
 
 
 class Elemental:
-    """memory: where the expression's leaves lie."""
+    """memory: where the expression's leaves lie. emitters: of opcodes that neither move nor act
+    element by element (emitters/structural.py has them all).
+    """
 
-    def __init__(self, nest: Nest, lanes: int, expression: Expression | None = None) -> None:
+    def __init__(
+        self,
+        nest: Nest,
+        lanes: int,
+        emitters: Mapping[str, Emitter],
+        expression: Expression | None = None,
+    ) -> None:
         self.nest = nest
+        self.emitters = emitters
         self.lanes = lanes  # elements of a full vector in this kernel
         self.expression = expression or Expression(nest.target)
         self.memory: dict[Node, Memory] = {}
@@ -59,8 +67,9 @@ class Elemental:
         self.scratch_slot = 0  # the table's entry of the thread's scratch memory,
         self.scratch_bytes = 0  # of which the kernel needs so much, and the part at hand
         self.scratch_used = 0  # so much until now (kernels/thread_memory.py)
-        self.places = Places()
-        self.is_folding = False  # a fold's elements are being evaluated: what it asks is no stage
+        self.storage_use = StorageUse()
+        # a reduction's elements are being evaluated: what it asks is no stage
+        self.is_reducing = False
         self._in_order = False  # the operands of an elementwise tree are being evaluated in order
 
     # -- memory ------------------------------------------------------------------------------
@@ -118,16 +127,16 @@ class Elemental:
         return max(depths + [c.index.depth for c in self.guards], default=0)
 
     def _evaluated(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
-        w, before = self.nest.w, self.nest.w.mark
-        if self.nest.target.marks:
-            w.mark = location(w, instruction)
+        w, before = self.nest.w, self.nest.w.location
+        if self.nest.target.debug_locations:
+            w.location = debug_location(w, instruction)
         try:
             saved = self.saved.get(instruction)
             if saved is not None:
                 return saved.lanes_at(self, instruction, indices)
             return self.computed(instruction, indices, path)
         finally:
-            w.mark = before
+            w.location = before
 
     def computed(self, instruction: Instruction, indices: list[Index], path: Path) -> list[Lanes]:
         memory = self.memory.get((instruction, path))
@@ -137,7 +146,7 @@ class Elemental:
             return self._elementwise(instruction, indices)
         in_order, self._in_order = self._in_order, False
         try:
-            emitter = EMITTERS.get(instruction.opcode)
+            emitter = self.emitters.get(instruction.opcode)
             if emitter is not None:
                 return emitter(self, instruction, indices, path)
             if instruction.opcode in CASES and keeps_elements(instruction):
@@ -174,7 +183,7 @@ class Elemental:
         chain = chain_to(self.expression, instruction)
         if chain is not None:
             xs = self.lanes_at(chain.source[0], indices, chain.source[1])
-            return code_tables.looked_up(self.nest, self.expression, chain, xs)
+            return lookup_tables.looked_up(self.nest, self.expression, chain, xs)
         if not self._in_order:
             # Operands first, from a list: a tree of hundreds of ops would exhaust the stack.
             self._in_order = True
@@ -188,10 +197,9 @@ class Elemental:
         quotients = exact_division.divided(self.nest, instruction, *operands[:2])
         if quotients is not None:
             return quotients
-        attributes = call_attributes(instruction)
         kinds = [o.shape.dtype for o in instruction.operands]
         return [
-            apply(self.nest, instruction, [o[n] for o in operands], kinds, attributes)
+            apply(self.nest, instruction, [o[n] for o in operands], kinds)
             for n in range(len(indices))
         ]
 
@@ -327,17 +335,3 @@ class Saved(Protocol):
     def lanes_at(
         self, elemental: Elemental, instruction: Instruction, indices: list[Index]
     ) -> list[Lanes]: ...
-
-
-EMITTERS: dict[str, Emitter] = {}
-
-
-def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:
-    """Enter a function as the emitter of opcodes that neither move nor act element by element."""
-
-    def entered(emitter: Emitter) -> Emitter:
-        for opcode in opcodes:
-            EMITTERS[opcode] = emitter
-        return emitter
-
-    return entered

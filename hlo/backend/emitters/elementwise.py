@@ -1,6 +1,6 @@
 """An elementwise op applied: lanes of its operands to lanes of its result.
 
-    emit(opcode, w, target, operands, operand_types, result, attributes) -> Lanes
+    emit(opcode, w, target, operands, operand_types, result, attrs) -> Lanes
 
 Works for any lane count, one included. Lanes are held as lanes/types.py says; the caller
 rounds a result whose type is narrower than f32. What each op does is in table.py.
@@ -12,13 +12,16 @@ from collections.abc import Sequence
 
 from hlo.backend.emitters import complex_numbers
 from hlo.backend.emitters.lanes import closed, opened, unsupported
-from hlo.backend.emitters.specials import Attributes, Given
+from hlo.backend.emitters.specials import Given
 from hlo.backend.emitters.table import EMITTERS, ByKind
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes.types import Lanes, has_nan_codes
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
+from hlo.ops.attributes import Attributes
+
+NO_ATTRIBUTES = Attributes()
 
 
 def emit(
@@ -28,12 +31,12 @@ def emit(
     operands: Sequence[Lanes],
     operand_types: Sequence[DType],
     result: DType,
-    attributes: Attributes,
+    attrs: Attributes = NO_ATTRIBUTES,
 ) -> Lanes:
     """The lanes of `opcode` applied to the operands' lanes."""
     emitter = EMITTERS[opcode]
     if not isinstance(emitter, ByKind):
-        return emitter(Given(w, target, operands, operand_types, result, attributes))
+        return emitter(Given(w, target, operands, operand_types, result, attrs))
     dtype = operand_types[0]
     if dtype.is_complex:
         if emitter.complex_ is None:

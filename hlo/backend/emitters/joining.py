@@ -1,4 +1,4 @@
-"""Joining: partial results of a fold, several vectors of them, to one of each.
+"""Joining: partial results of a reduction, several vectors of them, to one of each.
 
 vectors, lanes of a vector --joined by pairs, halved--> one lane
 """
@@ -20,7 +20,7 @@ _LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fe
 
 
 class Joining(Struct):
-    """kinds: of the arrays that are folded together."""
+    """kinds: of the arrays that are reduced together."""
 
     elemental: Elemental
     reducer: Reducer
@@ -30,7 +30,7 @@ class Joining(Struct):
         """f of two partial results, the earlier one on the left where that matters."""
         return reducers.join(self.elemental.nest, self.reducer, a, b, self.kinds)
 
-    def joined_copies(self, partial: list[Accumulators]) -> Accumulators:
+    def joined_accumulators(self, partial: list[Accumulators]) -> Accumulators:
         """Vectors joined pairwise."""
         while len(partial) > 1:
             pairs = [partial[k : k + 2] for k in range(0, len(partial), 2)]

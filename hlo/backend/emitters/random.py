@@ -1,6 +1,6 @@
 """rng-bit-generator: each element from its own counter, so that any lane can make any element.
 
-Threefry2x32 (20 rounds) and Philox4x32 (10 rounds) as OP_SEMANTICS.md 15 lays them out.
+Threefry2x32 (20 rounds) and Philox4x32 (10 rounds) as docs/semantics.md 15 lays them out.
 Sources: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hlo.backend.emitters.elemental import Elemental, emits
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.values import of_bits
 from hlo.backend.ir.values import poison
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -20,13 +20,12 @@ from hlo.backend.math.term import Term, outlined
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
+from hlo.ops.random import RngBitGeneratorAttributes
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PHILOX = ((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85))
 
 
-@emits("rng-bit-generator")
 def rng_bit_generator(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], path: Path
 ) -> list[Lanes]:
@@ -35,7 +34,7 @@ def rng_bit_generator(
     (operand,) = instruction.operands
     wanted = [(affine.number(k),) for k in range(state_shape.dims[0])]
     state = [types.parts(s)[0] for s in elemental.lanes_at(operand, wanted)]
-    is_threefry = attribute(instruction, "algorithm") == "rng_three_fry"
+    is_threefry = RngBitGeneratorAttributes.of(instruction.attributes).algorithm == "rng_three_fry"
     if path == (0,):
         after = _state_after(
             elemental.nest.w, state, bits.dims, bits.dtype.bits, is_threefry=is_threefry

@@ -1,4 +1,4 @@
-"""Reading: what a fold reads and leaves, as it is made."""
+"""Reading: what a reduction reads and leaves, as it is made."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hlo.backend.loops.trace import trace
 from hlo.ir.instruction import Instruction
 
 
-def shown(elemental: Elemental, fold: Instruction, form: Reduction) -> Reduction:
+def shown(elemental: Elemental, reduction: Instruction, form: Reduction) -> Reduction:
     """How a reduce or reduce-window is made, with what it reads and leaves for later stages."""
-    roots = arrays_of(fold)
+    roots = arrays_of(reduction)
     met = trace(elemental.expression, roots)
     asked = {*met.heavy_at, *met.rounded_at, *(read.source for read in met.reads)}
     saved = elemental.saved.items()

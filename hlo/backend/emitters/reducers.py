@@ -30,7 +30,7 @@ def apply(
 def join(
     nest: Nest, reducer: Reducer, a: Sequence[Lanes], b: Sequence[Lanes], kinds: Sequence[DType]
 ) -> list[Lanes]:
-    """f of two partial results of one fold, the earlier one on the left where that matters."""
+    """f of two partial results of one reduction, the earlier one on the left where that matters."""
     if reducer.ordered_by is not None:
         w, k = nest.w, reducer.ordered_by
         (x,), (y,) = parts(a[k]), parts(b[k])

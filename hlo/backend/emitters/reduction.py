@@ -1,7 +1,7 @@
-"""reduce: folds as loops that appear where their value is asked for.
+"""reduce: reductions as loops that appear where their value is asked for.
 
-Which loops is decided in loops/folds.py. A fold over lanes leaves several vectors of partial
-results, which are joined by a fixed tree; a reducer that is not known to be associative and
+Which loops is decided in loops/reductions.py. A reduction over lanes leaves several vectors of
+partial results, which are joined by a fixed tree; a reducer that is not known to be associative and
 commutative is applied as f(acc, x).
 """
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from hlo.analysis.reducers import Reducer, reducer_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import BlockedSums, Step, looped
-from hlo.backend.emitters.elemental import Elemental, emits
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.joining import Accumulators, Joining
 from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
@@ -24,22 +24,23 @@ from hlo.backend.lanes import types
 from hlo.backend.lanes.lane_loops import lane_loop
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.folds import fold_form, folded_arrays, kinds_of
+from hlo.backend.loops.reductions import kinds_of, reduced_arrays, reduction_form
 from hlo.backend.loops.schedule import Axis, Join, Reduction, Role, Source, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
-from hlo.indexing.folds import reduced
+from hlo.indexing.reductions import reduction_dims
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
 
-@emits("reduce")
 def reduce(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], path: Path
 ) -> list[Lanes]:
-    """All results of the fold are remembered, so that the second of a tuple costs nothing."""
-    form = fold_form(elemental.expression, instruction, indices, elemental.lanes, elemental.saved)
-    results = _folded(elemental, instruction, list(indices), form)
+    """All results of the reduction are remembered, so that the second of a tuple costs nothing."""
+    form = reduction_form(
+        elemental.expression, instruction, indices, elemental.lanes, elemental.saved
+    )
+    results = _reduced(elemental, instruction, list(indices), form)
     which = path[0] if path else 0
     level = elemental.nest.path[-1]
     for index, lanes in zip(indices, results, strict=True):
@@ -49,20 +50,20 @@ def reduce(
     return [lanes[which] for lanes in results]
 
 
-def _folded(
+def _reduced(
     elemental: Elemental, instruction: Instruction, indices: list[Index], form: Reduction
 ) -> list[Accumulators]:
-    """The folds that the form says, at all indices."""
+    """The reductions that the form says, at all indices."""
     space = space_of(elemental, instruction, reducer_of(instruction))
     if 0 in space.extents:
         return [[elemental.splat(z, form.lanes) for z in space.inits] for _ in indices]
-    is_outer, elemental.is_folding = not elemental.is_folding, True
+    is_outer, elemental.is_reducing = not elemental.is_reducing, True
     with elemental.nest.making(partial(shown, elemental, instruction, form)):
         is_across = any(axis.role is Role.VECTOR for axis in form.axes)
         made = space.across_lanes if is_across else space.in_order
         results = made(indices, form)
     if is_outer:
-        elemental.is_folding = False
+        elemental.is_reducing = False
     if is_outer and form.lanes == 1 and not elemental.guards:
         elemental.end_stage()
     return results
@@ -70,7 +71,7 @@ def _folded(
 
 def space_of(elemental: Elemental, instruction: Instruction, reducer: Reducer) -> Space:
     """What a reduce runs over."""
-    arrays, domain = folded_arrays(instruction), reduced(instruction)
+    arrays, domain = reduced_arrays(instruction), reduction_dims(instruction)
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[len(arrays) :]]
 
     def element(at: Sequence[Index]) -> list[Accumulators]:
@@ -84,7 +85,7 @@ def space_of(elemental: Elemental, instruction: Instruction, reducer: Reducer) -
 
 
 class Space(Struct):
-    """One fold: what it starts from, what it runs over, how an element is read."""
+    """One reduction: what it starts from, what it runs over, how an element is read."""
 
     elemental: Elemental
     reducer: Reducer
@@ -172,7 +173,7 @@ class Space(Struct):
         return affine.reshaped(tuple(variables), extents, self.extents)
 
     def _step(self, indices: list[Index], axes: Sequence[Axis]) -> Step:
-        """One step of the fold inside of loops over the axes."""
+        """One step of the reduction inside of loops over the axes."""
         extents = [axis.extent for axis in axes]
 
         def step(at: list[Expr], carried: list[Value]) -> list[Value]:
@@ -217,14 +218,14 @@ class Space(Struct):
 
     def across_lanes(self, indices: list[Index], form: Reduction) -> list[Accumulators]:
         """Partial results per lane, several vectors of them, joined by a fixed tree."""
-        elemental, copies = self.elemental, form.accumulators
+        elemental, unroll = self.elemental, form.accumulators
         identity = self.start(form.axes[-1].lanes)
-        start = _flat([identity for _ in range(copies) for _ in indices])
+        start = _flat([identity for _ in range(unroll) for _ in indices])
         with elemental.in_other_lanes():
             flat = self._over_vectors(indices, form, start)
-        partial = self._regrouped(flat, copies * len(indices))
+        partial = self._regrouped(flat, unroll * len(indices))
         totals = [
-            self.joining.joined_copies([partial[c * len(indices) + n] for c in range(copies)])
+            self.joining.joined_accumulators([partial[c * len(indices) + n] for c in range(unroll)])
             for n in range(len(indices))
         ]
         return self._finished(totals, form)
@@ -233,10 +234,10 @@ class Space(Struct):
         self, indices: list[Index], form: Reduction, start: list[Value]
     ) -> list[Value]:
         """Loops over all axes, vectors along the last; long sums in blocks."""
-        nest, copies, last = self.elemental.nest, form.accumulators, form.axes[-1]
+        nest, unroll, last = self.elemental.nest, form.accumulators, form.axes[-1]
         *rows, _ = form.axes
         extents, length = tuple(axis.extent for axis in form.axes), last.extent
-        lanes, count = last.lanes, copies * len(indices)
+        lanes, count = last.lanes, unroll * len(indices)
 
         def vectors(outer: list[Expr], limits: tuple[int, int], values: list[Value]) -> list[Value]:
             *outer, first = outer
@@ -249,7 +250,7 @@ class Space(Struct):
                 return _flat(live + accumulators[len(at) :])
 
             low, high = limits
-            return lane_loop(nest, low, high - low, lanes, copies, values, run)
+            return lane_loop(nest, low, high - low, lanes, unroll, values, run)
 
         def joined(a: list[Value], b: list[Value]) -> list[Value]:
             return self._joined(a, b, count)

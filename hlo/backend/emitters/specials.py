@@ -14,8 +14,9 @@ from hlo.backend.lanes.types import Lanes, selected
 from hlo.backend.math.complex_arithmetic import Complex
 from hlo.backend.math.term import Term
 from hlo.ir.dtype import DType
-
-Attributes = dict[str, object]
+from hlo.ops.attributes import Attributes
+from hlo.ops.conversion import ReducePrecisionAttributes
+from hlo.ops.elementwise import CompareAttributes
 
 
 class Given(Struct, frozen=True):
@@ -26,7 +27,7 @@ class Given(Struct, frozen=True):
     operands: Sequence[Lanes]
     types: Sequence[DType]
     result: DType
-    attributes: Attributes
+    attrs: Attributes
 
     def term(self, number: int) -> Term:
         """An operand that is no complex number."""
@@ -48,14 +49,15 @@ Special = Callable[[Given], Lanes]
 
 def compare(given: Given) -> Lanes:
     """The mask of a comparison."""
-    direction, dtype = str(given.attributes["direction"]), given.types[0]
+    attrs, dtype = given.attrs, given.types[0]
+    assert isinstance(attrs, CompareAttributes), "a comparison's"
     if dtype.is_complex:
         a, b = (given.any_term(k) for k in range(2))
         assert isinstance(a, Complex), "of a complex type"
         assert isinstance(b, Complex), "as the other operand"
-        return complex_numbers.compared(direction, a, b).value
+        return complex_numbers.compared(attrs.direction, a, b).value
     x, y = (given.opened(k, dtype) for k in range(2))
-    return comparison.compared(direction, given.attributes.get("type"), x, y, dtype).value
+    return comparison.compared(attrs.direction, attrs.type, x, y, dtype).value
 
 
 def select(given: Given) -> Lanes:
@@ -98,10 +100,10 @@ def bitcast_convert(given: Given) -> Lanes:
 
 def reduce_precision(given: Given) -> Lanes:
     """The number with fewer bits, in its type."""
-    exponent, mantissa = (given.attributes[f"{n}_bits"] for n in ("exponent", "mantissa"))
-    assert isinstance(exponent, int), "an INT32"
-    assert isinstance(mantissa, int), "an INT32"
-    return conversion.reduced_precision(given.term(0), given.types[0], exponent, mantissa).value
+    attrs, x = given.attrs, given.term(0)
+    assert isinstance(attrs, ReducePrecisionAttributes), "a reduce-precision's"
+    bits = attrs.exponent_bits, attrs.mantissa_bits
+    return conversion.reduced_precision(x, given.types[0], *bits).value
 
 
 def stochastic_convert(given: Given) -> Lanes:

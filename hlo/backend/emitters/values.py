@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hlo.backend.emitters import constants, elementwise
 from hlo.backend.emitters.applied import inlined
-from hlo.backend.emitters.elemental import Elemental, emits
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import access, types
 from hlo.backend.lanes.access import Memory
@@ -17,16 +17,14 @@ from hlo.indexing.affine import Expr, Index
 from hlo.ir.dtype import DTYPES, DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import attribute
+from hlo.ops.movement import IotaAttributes
 
 
-@emits("iota")
 def iota(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], _: Path
 ) -> list[Lanes]:
     """convert(j_d)"""
-    d = attribute(instruction, "iota_dimension")
-    assert isinstance(d, int), "an INT64"
+    d = IotaAttributes.of(instruction.attributes).iota_dimension
     return [_counted(elemental, index[d], instruction.shape.dtype) for index in indices]
 
 
@@ -39,7 +37,6 @@ def _counted(elemental: Elemental, e: Expr, dtype: DType) -> Lanes:
     return types.rounded(nest.w, nest.target, real, dtype)
 
 
-@emits("constant")
 def constant(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], path: Path
 ) -> list[Lanes]:
@@ -67,7 +64,6 @@ def constant(
     return results
 
 
-@emits("map")
 def map_(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], path: Path
 ) -> list[Lanes]:
@@ -85,7 +81,6 @@ def map_(
     return results
 
 
-@emits("bitcast-convert")
 def bitcast_convert(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], _: Path
 ) -> list[Lanes]:
@@ -140,7 +135,7 @@ def _bits(elemental: Elemental, lanes: Lanes, dtype: DType) -> Value:
     w, machine = elemental.nest.w, elemental.nest.target
     unsigned = DTYPES.get(f"u{dtype.bits}")
     if dtype.is_float and unsigned is not None:  # as lanes of one width, so that NaNs keep theirs
-        read = elementwise.emit("bitcast-convert", w, machine, [lanes], [dtype], unsigned, {})
+        read = elementwise.emit("bitcast-convert", w, machine, [lanes], [dtype], unsigned)
         assert isinstance(read, Value), "integers"
         return read
     raw = types.encoded(w, machine, lanes, dtype)

@@ -1,4 +1,4 @@
-"""reduce-window as a fold over the window's positions, those in padding or holes left out."""
+"""reduce-window as a reduction over the window's positions, those in padding or holes left out."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from math import prod
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.emitters import reducers
 from hlo.backend.emitters.blocked_sums import BlockedSums, looped
-from hlo.backend.emitters.elemental import Elemental, emits
+from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.emitters.reading import shown
 from hlo.backend.ir.writer import Value
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
 from hlo.backend.loops.expression import Path
-from hlo.backend.loops.folds import folded_arrays, kinds_of, window_forms
+from hlo.backend.loops.reductions import kinds_of, reduced_arrays, window_forms
 from hlo.backend.loops.schedule import Reduction, Role, Tree
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
-from hlo.indexing.folds import folded, term_extents
+from hlo.indexing.reductions import term_cases, term_extents
 from hlo.ir.instruction import Instruction
 
 
-@emits("reduce-window")
 def reduce_window(
     elemental: Elemental, instruction: Instruction, indices: Sequence[Index], path: Path
 ) -> list[Lanes]:
@@ -31,7 +30,7 @@ def reduce_window(
     which = path[0] if path else 0
     level = elemental.nest.path[-1]
     forms = window_forms(instruction, indices)
-    totals = _folded(elemental, instruction, indices, forms)
+    totals = _reduced(elemental, instruction, indices, forms)
     results = []
     for index, total in zip(indices, totals, strict=True):
         for k, value in enumerate(total):
@@ -41,14 +40,14 @@ def reduce_window(
     return results
 
 
-def _folded(
+def _reduced(
     elemental: Elemental,
     instruction: Instruction,
     indices: Sequence[Index],
     forms: Sequence[tuple[range, Reduction]],
 ) -> list[list[Lanes]]:
     """Each group of indices by the loops of its form."""
-    count = len(folded_arrays(instruction))
+    count = len(reduced_arrays(instruction))
     inits = [elemental.lanes_at(z, [()])[0] for z in instruction.operands[count:]]
     totals = []
     for index in indices:
@@ -115,8 +114,8 @@ def _looped(
     sizes = term_extents(instruction)
 
     def step(at: list[Expr], carried: list[Value]) -> list[Value]:
-        places = iter(at)
-        offsets = tuple(next(places) if size > 1 else affine.ZERO for size in sizes)
+        steps = iter(at)
+        offsets = tuple(next(steps) if size > 1 else affine.ZERO for size in sizes)
         pairs = zip(indices, _regrouped(instruction, carried), strict=True)
         return _flat([_stepped(elemental, instruction, i, offsets, a) for i, a in pairs])
 
@@ -141,13 +140,13 @@ def _stepped(
     offsets: Index,
     accumulators: list[Lanes],
 ) -> list[Lanes]:
-    """One position of the window folded in, where it meets an element."""
-    element = folded(instruction, index, offsets)[0]
+    """One position of the window taken in, where it meets an element."""
+    element = term_cases(instruction, index, offsets)[0]
     if any(c.never for c in element.conditions):
         return accumulators
     open_ = tuple(c for c in element.conditions if not c.always)
     with elemental.under(open_):
-        elements = [elemental.lanes_at(x, [element.index])[0] for x in folded_arrays(instruction)]
+        elements = [elemental.lanes_at(x, [element.index])[0] for x in reduced_arrays(instruction)]
     lanes = types.width(accumulators[0])
     wide = [elemental.splat(x, lanes) for x in elements]
     new = reducers.apply(elemental.nest, reducer_of(instruction), accumulators, wide, rounds=False)

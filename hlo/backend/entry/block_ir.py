@@ -2,7 +2,7 @@
 
     hlo_new_result(row) -> an array; its block returns to the list when the array dies
 
-A row is that of call_ir. Blocks: BACKEND_FACTS.md section 2. All run under the interpreter's lock.
+A row is that of call_ir. Blocks: docs/measurements.md 2. All run under the interpreter's lock.
 """
 
 from __future__ import annotations

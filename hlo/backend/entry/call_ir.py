@@ -7,7 +7,7 @@ makes the results (large ones in blocks from a free list), puts the addresses in
 runs the entry with or without the interpreter's lock, and gives the result back. A result in an
 argument's memory is a copy of it, or that array itself if the caller gave it away. Whatever is not
 as expected goes to the record's Python callable. Object layouts (layouts.py) are probed before use
-(hlo/backend/linking/native.py); blocks: BACKEND_FACTS.md sections 1 and 2.
+(hlo/backend/linking/native.py); blocks: docs/measurements.md 1 and 2.
 """
 
 from __future__ import annotations

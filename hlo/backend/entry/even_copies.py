@@ -29,7 +29,7 @@ def even(functions: Sequence[Function]) -> list[Function]:
     for function, values in zip(functions, copied, strict=True):
         for record in function.records:
             moved = _moved(record)
-            is_counted = moved is not None and values.isdisjoint(names_of(record))
+            is_counted = moved is not None and values.isdisjoint(names_of((record,)))
             if moved is not None and is_counted and _is_number(moved):
                 others[moved.scalar_type].add(moved.lanes)
     return [
@@ -61,7 +61,7 @@ def _copied(function: Function) -> set[str]:
     both = loaded & stored
     if not both:
         return both
-    uses = Counter(name for record in function.records for name in names_of(record))
+    uses = Counter(names_of(function.records))
     return {value for value in both if uses[value] == 2}
 
 

@@ -10,7 +10,7 @@ lists of steps are cut into functions, because LLVM's time grows faster than a f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from hlo.backend.entry.copy_table import TABLE, Copies, gathered
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
     ShortLoop,
-    cell_uses,
+    allocation_uses,
     choose,
     is_short,
     loop_modules,
@@ -31,12 +31,12 @@ from hlo.backend.entry.loop_ir import (
 from hlo.backend.entry.polling import with_polls
 from hlo.backend.entry.run_ir import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
-from hlo.backend.ir.cutting import cut
 from hlo.backend.ir.definitions import Definitions, symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
 from hlo.backend.ir.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
 from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.outlining import outline
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
 from hlo.backend.ir.shared_functions import shared, shared_often
 from hlo.backend.ir.values import Value
@@ -68,11 +68,24 @@ LONG_SHARE, PIECE_SHARE = 140, 60  # per cent of a processor's: what is cut, and
 GLUE_LINES = 24  # of an entry that is no module of its own
 
 
-def emit(program: Program, *, flushed: FloatMode | None = None) -> tuple[IrModule, ...]:
-    """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros."""
+def emit(
+    program: Program,
+    *,
+    flushed: FloatMode | None = None,
+    workers: int | None = None,
+    hands_frame: bool = False,
+    externs: Mapping[int, Extern] | None = None,
+) -> tuple[IrModule, ...]:
+    """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros.
+
+    workers: for so many are kernels cut and grouped; None: as many as there are processors.
+    hands_frame: whoever runs a parallel loop gets the frame, of runs that nobody stops too.
+    externs: host steps by number that are functions of C.
+    """
     program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
-    return _modules(_Entry(program, names, flushed=flushed))
+    entry = _Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
+    return _modules(entry, workers or processors())
 
 
 def emit_timed(program: Program) -> tuple[tuple[IrModule, ...], list[TimedStep]]:
@@ -80,12 +93,12 @@ def emit_timed(program: Program) -> tuple[tuple[IrModule, ...], list[TimedStep]]
     program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
     entry = _Entry(program, names, flushed=None, timed=[])
-    modules = _modules(entry)
+    modules = _modules(entry, processors())
     assert entry.timed is not None, "a timed entry lists its steps"
     return modules, entry.timed
 
 
-def _modules(entry: _Entry) -> tuple[IrModule, ...]:
+def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
     entry.write()
     names, program = entry.names, entry.program
     called = {names[n]: program.kernels[n] for n in sorted(entry.called)}
@@ -99,10 +112,10 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     glue = {n: k for n, k in called.items() if k.is_glue and n not in scalar}
     plain = shared({n: k for n, k in called.items() if n not in scalar and n not in glue})
     entry.inlined, often = shared_often(entry.inlined)
-    plain = _cut_to_shares(often | plain)
-    rest = [kernel_module(group, optimised=True) for group in grouped(scalar)]
-    modules = [kernel_module(group) for group in grouped(plain)]
-    glued = [kernel_module(group, is_glue=True) for group in grouped(glue)]
+    plain = _cut_to_shares(often | plain, workers)
+    rest = [kernel_module(group, optimised=True) for group in grouped(scalar, workers)]
+    modules = [kernel_module(group) for group in grouped(plain, workers)]
+    glued = [kernel_module(group, is_glue=True) for group in grouped(glue, workers)]
     modules = modules + glued if not entry.has_loops else glued + modules
     modules = [*rest, *loop_modules(entry.loops, entry.inlined), *modules]
     if entry.length() > GLUE_LINES and (plain or glue):
@@ -115,11 +128,11 @@ def _modules(entry: _Entry) -> tuple[IrModule, ...]:
     return (*modules, replace(last, text=together, symbols=(*last.symbols, *functions)))
 
 
-def _cut_to_shares(kernels: dict[str, Kernel]) -> dict[str, Kernel]:
-    """The kernels, long ones in pieces, so that each processor has its share of the lines."""
-    share = sum(k.length for k in kernels.values()) // processors()
+def _cut_to_shares(kernels: dict[str, Kernel], workers: int) -> dict[str, Kernel]:
+    """The kernels, long ones in pieces, so that each worker has its share of the lines."""
+    share = sum(k.length for k in kernels.values()) // workers
     longest = max(LEAST_CUT, min(MOST_CUT, LONG_SHARE * share // 100))
-    return cut(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
+    return outline(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
 
 
 def kernel_module(
@@ -133,6 +146,15 @@ def kernel_module(
     orders = [x.text for x in hide(together)] if optimised else []
     text = "\n".join([*orders, *together.lines(), ""])
     return IrModule(text, tuple(group), optimised, is_glue)
+
+
+class Extern(Struct, frozen=True):
+    """A host step that is a function of C: its name, and how many of its row's addresses are those
+    of operands; those of results follow.
+    """
+
+    symbol: str
+    operands: int
 
 
 class _Function(Struct):
@@ -170,8 +192,11 @@ class _Entry:
         *,
         flushed: FloatMode | None,
         timed: list[TimedStep] | None = None,
+        hands_frame: bool = False,
+        externs: Mapping[int, Extern] | None = None,
     ) -> None:
         self.timed = timed
+        self.externs = externs or {}
         self.program = program
         self.names = names
         self.flushed = flushed
@@ -181,12 +206,13 @@ class _Entry:
         self.loop_lines = 0
         self.inlined: dict[str, Kernel] = {}
         self.called: dict[int, None] = {}
-        self.uses = cell_uses(program, program.steps)
+        self.uses = allocation_uses(program, program.steps)
         for steps in program.routines:
-            self.uses += cell_uses(program, steps)
+            self.uses += allocation_uses(program, steps)
         self.routines: list[str] = []
         self.slots = program.slots
         self.watched = program.watched
+        self.hands_frame = hands_frame or program.watched
         if self.watched:
             self.declarations[POLL_STEP.symbol] = watch_ir.POLLS
 
@@ -262,8 +288,8 @@ class _Entry:
         return any(isinstance(step, LoopStep) for steps in lists for step in steps)
 
     def _run(self, function: _Function) -> Value:
-        """The run as the pool knows it: its frame, if it can be stopped."""
-        return function.frame if self.watched else NULL
+        """The run as the pool knows it: its frame, if it can be stopped or is asked for."""
+        return function.frame if self.hands_frame else NULL
 
     def length(self) -> int:
         """Lines of the functions, but for the label that each begins with."""
@@ -401,23 +427,29 @@ class _Entry:
 
     def _align(self, function: _Function, step: AlignStep) -> None:
         source, spare = function.held(step.source), function.held(step.spare)
-        self._point(function, step.cell, aligned_address(function.p, source, spare, step))
+        self._point(function, step.allocation, aligned_address(function.p, source, spare, step))
 
-    def _point(self, function: _Function, cell: int, address: Word) -> None:
-        """Put an address into all slots of a cell."""
-        for number in self.slots.get(cell, ()):
+    def _point(self, function: _Function, allocation: int, address: Word) -> None:
+        """Put an address into all slots of an allocation."""
+        for number in self.slots.get(allocation, ()):
             function.slot(number).put(address)
 
     def _call(self, function: _Function, step: CallStep) -> None:
-        for slot, cell in step.pairs:
-            if cell in self.slots:
-                self._point(function, cell, function.held(slot))
+        for slot, allocation in step.pairs:
+            if allocation in self.slots:
+                self._point(function, allocation, function.held(slot))
         routine = _of_frame(self.routines[step.routine])
         self._leave(function, function.p.call(routine, function.frame), (step,))
         if self.watched:
             watch_ir.ask_after_call(function.p, function.frame, step)
 
     def _host(self, function: _Function, step: HostStep) -> None:
+        extern = self.externs.get(step.number)
+        if extern is not None:
+            row, results = function.slot(step.slot), function.slot(step.slot + extern.operands)
+            called = prototype("i32", extern.symbol, "ptr", "ptr")
+            self._leave(function, function.p.call(called, row, results), (step,))
+            return
         host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
         number = function.p.word(step.number)
         self._leave(function, function.p.call_address("i32", host, context, number), (step,))

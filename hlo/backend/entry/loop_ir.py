@@ -27,7 +27,7 @@ from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, prototype
 from hlo.backend.ir.words import Word
-from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.constants import constant_array
 from hlo.backend.planning.program import (
     AlignStep,
@@ -71,8 +71,8 @@ def is_short(program: Program, loop: LoopStep, uses: Counter[int]) -> bool:
     """Whether an iteration is so short that its calls would weigh."""
     lines = work = 0.0
     slots = sum(count for _, count in rows((loop,)))
-    local = local_cells(program, loop, uses)
-    size_bytes = sum(-(-program.plan.cells[n].size // 64) * 64 for n in local)
+    local = local_allocations(program, loop, uses)
+    size_bytes = sum(-(-program.plan.allocations[n].size // 64) * 64 for n in local)
     if size_bytes > LOCAL_BYTES or slots > MOST_SLOTS:
         return False
     for count, step in enumerate(nested((loop,))):
@@ -117,27 +117,31 @@ def rows(steps: Sequence[Step]) -> Iterator[tuple[int, int]]:
                 yield step.selector, 1
 
 
-def cell_uses(program: Program, steps: Sequence[Step]) -> Counter[int]:
-    """How often the steps name each cell."""
+def allocation_uses(program: Program, steps: Sequence[Step]) -> Counter[int]:
+    """How often the steps name each allocation."""
     uses: Counter[int] = Counter()
     for slot, count in rows(steps):
         uses.update(program.table[slot - HEADER_SLOTS : slot - HEADER_SLOTS + count])
     return uses
 
 
-def local_cells(program: Program, loop: LoopStep, uses: Counter[int]) -> set[int]:
-    """The arena cells that only this loop names: values that no iteration hands to the next."""
-    cells = program.plan.cells
-    inside = cell_uses(program, (loop,))
+def local_allocations(program: Program, loop: LoopStep, uses: Counter[int]) -> set[int]:
+    """The arena allocations that only this loop names: values that no iteration hands to the
+    next."""
+    allocations = program.plan.allocations
+    inside = allocation_uses(program, (loop,))
     return {
         number
         for number, count in inside.items()
-        if number >= 0 and cells[number].region is Region.ARENA and count == uses[number]
+        if number >= 0
+        and allocations[number].kind is AllocationKind.ARENA
+        and count == uses[number]
     }
 
 
 class LoopFunction(Struct):
-    """Writes one loop. symbols: the inlined copies' names; uses: of cells in the whole program."""
+    """Writes one loop. symbols: the inlined copies' names; uses: of allocations in the whole
+    program."""
 
     program: Program
     name: str
@@ -146,7 +150,7 @@ class LoopFunction(Struct):
     used: dict[int, None] = field(default_factory=dict)
     _addresses: dict[int, Word] = field(default_factory=dict)
     _rows: dict[tuple[int, int], Word] = field(default_factory=dict)
-    _slots: dict[int, int] = field(default_factory=dict)  # of the cells that are parameters
+    _slots: dict[int, int] = field(default_factory=dict)  # of the allocations that are parameters
     _constants: dict[int, bytes] = field(default_factory=dict)
     p: Procedure = field(default_factory=lambda: Procedure.begun(()))
     _fuel: Word | None = None
@@ -154,7 +158,7 @@ class LoopFunction(Struct):
     def text(self, loop: LoopStep) -> str:
         """The function that the entry calls with the frame, and the loop itself."""
         self._place(loop)
-        is_watched, cells = self.program.watched, self.program.plan.cells
+        is_watched, allocations = self.program.watched, self.program.plan.allocations
         count = is_watched + len(self._slots)
         body = prototype("i32", f"{self.name}.body", *["ptr"] * count)
         p = self.p = Procedure.begun(body.parameters)
@@ -166,7 +170,7 @@ class LoopFunction(Struct):
         self._loop(loop)
         p.ret(p.word(0, "i32"))
         promises = [
-            f"{self._promise(number)}dereferenceable({max(1, cells[number].size)})"
+            f"{self._promise(number)}dereferenceable({max(1, allocations[number].size)})"
             for number in self._slots
         ]
         if is_watched:
@@ -190,30 +194,33 @@ class LoopFunction(Struct):
     # -- memory --------------------------------------------------------------------------------
 
     def _place(self, loop: LoopStep) -> None:
-        """Where each cell is: a constant of the text, on the stack, or behind a parameter."""
-        cells = self.program.plan.cells
-        local = local_cells(self.program, loop, self.uses)
+        """Where each allocation is: a constant of the text, on the stack, or behind a parameter."""
+        allocations = self.program.plan.allocations
+        local = local_allocations(self.program, loop, self.uses)
         slot_of: dict[int, int] = {}
         for slot, count in rows((loop,)):
             for k in range(slot, slot + count):
                 slot_of.setdefault(self.program.table[k - HEADER_SLOTS], k)
         for number, slot in slot_of.items():
-            data = small_constant(cells[number])
+            data = small_constant(allocations[number])
             if data is not None:
                 self._constants[number] = data
             elif number not in local:
                 self._slots[number] = slot
 
     def _promise(self, number: int) -> str:
-        """`noalias` for a cell whose bytes no other parameter's are."""
-        cells = self.program.plan.cells
-        cell = cells[number]
-        if cell.region is not Region.ARENA:
+        """`noalias` for an allocation whose bytes no other parameter's are."""
+        allocations = self.program.plan.allocations
+        allocation = allocations[number]
+        if allocation.kind is not AllocationKind.ARENA:
             return "noalias "
         for other in self._slots:
-            o = cells[other]
-            meets = o.offset < cell.offset + cell.size and cell.offset < o.offset + o.size
-            if other != number and o.region is Region.ARENA and meets:
+            o = allocations[other]
+            meets = (
+                o.offset < allocation.offset + allocation.size
+                and allocation.offset < o.offset + o.size
+            )
+            if other != number and o.kind is AllocationKind.ARENA and meets:
                 return ""
         return "noalias "
 
@@ -223,7 +230,7 @@ class LoopFunction(Struct):
         if number in self._constants:
             return self.p.symbol(f"{self.name}.c{number}")
         if number not in self._addresses:
-            size = max(1, self.program.plan.cells[number].size)
+            size = max(1, self.program.plan.allocations[number].size)
             self._addresses[number] = self.p.stack(f"[{size} x i8]", 64)
         return self._addresses[number]
 
@@ -315,11 +322,11 @@ def choose(p: Procedure, step: BranchStep, selector: Word, branches: Sequence[Jo
         p.switch(selector.get("i32"), dict(enumerate(branches[:-1])), branches[-1])
 
 
-def small_constant(cell: Cell) -> bytes | None:
-    """The bytes of a constant cell that is small enough to stand in the text."""
-    if cell.region is not Region.CONSTANT or not 0 < cell.size <= CONSTANT_BYTES:
+def small_constant(allocation: Allocation) -> bytes | None:
+    """The bytes of a constant allocation that is small enough to stand in the text."""
+    if allocation.kind is not AllocationKind.CONSTANT or not 0 < allocation.size <= CONSTANT_BYTES:
         return None
-    return constant_array(cell).tobytes()
+    return constant_array(allocation).tobytes()
 
 
 def constant_text(symbol: str, data: bytes) -> str:

@@ -331,7 +331,7 @@ class _Function:
             first.append(around)
             self.edits[n] = [
                 replace(
-                    phi, operands=(around.value, after), blocks=(outer, latch), rest="", mark=""
+                    phi, operands=(around.value, after), blocks=(outer, latch), rest="", location=""
                 )
             ]
         own = next(phi for phi in phis if phi.value == add.operands[0])
@@ -386,7 +386,7 @@ class _Function:
         for n, phi in enumerate(phis, loop.head + 1):
             operands, blocks = phi.operands[:2], phi.blocks[:2]
             operands, blocks = (*operands, operands[1]), (*blocks, poll)
-            self.edits[n] = [replace(phi, operands=operands, blocks=blocks, mark="")]
+            self.edits[n] = [replace(phi, operands=operands, blocks=blocks, location="")]
         limit = Value(str(rounds), "i64")
         self.edits[loop.latch] = [
             Arithmetic(following.text, "i64", "add", (count, Value("1", "i64"))),

@@ -1,4 +1,4 @@
-"""The thread pool as LLVM IR: parallel loops without Python (design B of BACKEND_FACTS.md 8).
+"""The thread pool as LLVM IR: parallel loops without Python (design B of docs/measurements.md 8).
 
     hlo_parallel(kernel, row, stride, units, chunks, threads, ends, piece, run)   run a kernel's
                                                                       units in chunks
@@ -21,6 +21,8 @@ A chunk of a run that can be stopped (its frame, else null) goes in pieces of so
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from msgspec import Struct
 
 from hlo.backend.entry.run_ir import PIECES, POLL_STEP
@@ -38,8 +40,8 @@ CLOSED = 0x7FFF7FFF  # more of both than any number of chunks
 # Pauses before a worker sleeps, about 50 us: the process has one pool for all that it runs.
 SPINS = 50 * COMMON.rates.pauses
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, ALL_WAITERS = 128, 129, (1 << 31) - 1
-FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98}
-YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124}
+FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+YIELD_SYSCALL = {"x86_64": 24, "aarch64": 124, "riscv64": 124}
 
 WORKER = "hlo_worker"
 STATE = "hlo_pool_state"
@@ -70,37 +72,77 @@ class State:
     sleepers = Field(256, "i32")
 
 
-_WORKER = prototype("ptr", WORKER, "ptr")
+WORKER_OF = prototype("ptr", WORKER, "ptr")
 
 
 def text(architecture: str) -> str:
     """The pool for a processor architecture as `platform.machine()` calls it."""
-    system = _System(
-        base_of(architecture),
-        FUTEX_SYSCALL.get(architecture, 0),
-        YIELD_SYSCALL.get(architecture, 0),
-    )
     unit = Unit()
-    unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
-    unit.define(WAKE, system.wake)
-    unit.define(PARALLEL, system.parallel)
-    unit.define(_WORKER, system.worker)
+    define(unit, base_of(architecture), Futex.of(architecture), is_watched=True)
     return unit.text()
 
 
+def define(unit: Unit, isa: Isa, sleep: Sleep, *, is_watched: bool) -> None:
+    """The pool's functions. is_watched: runs can be stopped, by run_ir's functions."""
+    system = _System(isa, sleep, is_watched)
+    unit.data(STATE, f"global [{STATE_BYTES} x i8] zeroinitializer, align 64")
+    unit.define(WAKE, system.wake)
+    unit.define(PARALLEL, system.parallel)
+    unit.define(WORKER_OF, system.worker)
+
+
+class Sleep(Protocol):
+    """How threads wait for each other that have nothing to do."""
+
+    def until(self, p: Procedure, state: Word, seen: Word) -> None:
+        """Sleep while the generation is the one that was seen."""
+
+    def wake(self, p: Procedure, state: Word) -> None:
+        """Wake all that sleep."""
+
+    def give_way(self, p: Procedure) -> None:
+        """Let another thread have the processor."""
+
+
+class Futex(Struct):
+    """Linux's calls, by their numbers."""
+
+    wait: int
+    sched_yield: int
+
+    @staticmethod
+    def of(architecture: str) -> Futex:
+        """Those of a processor architecture; 0 of one without a pool."""
+        return Futex(FUTEX_SYSCALL.get(architecture, 0), YIELD_SYSCALL.get(architecture, 0))
+
+    def until(self, p: Procedure, state: Word, seen: Word) -> None:
+        still = (p.word(FUTEX_WAIT_PRIVATE), seen, NULL)
+        self._call(p, self.wait, state.at(State.generation), *still)
+
+    def wake(self, p: Procedure, state: Word) -> None:
+        everybody = (p.word(FUTEX_WAKE_PRIVATE), p.word(ALL_WAITERS), NULL)
+        self._call(p, self.wait, state.at(State.generation), *everybody)
+
+    def give_way(self, p: Procedure) -> None:
+        self._call(p, self.sched_yield)
+
+    def _call(self, p: Procedure, number: int, *arguments: Value) -> None:
+        """A call of the system."""
+        p.w.call_variadic("i64", "syscall", p.word(number), *arguments)
+
+
 class _System(Struct):
-    """The pool's functions for an instruction set, and the numbers of the system's calls."""
+    """The pool's functions for an instruction set and a system."""
 
     isa: Isa
-    futex: int
-    sched_yield: int
+    sleep: Sleep
+    is_watched: bool
 
     def wake(self, p: Procedure) -> None:
         """Wake the workers that sleep."""
         state = p.symbol(STATE)
         with p.when(state.load(State.sleepers, "seq_cst") > 0):
-            everybody = (p.word(FUTEX_WAKE_PRIVATE), p.word(ALL_WAITERS), NULL)
-            self._call(p, self.futex, state.at(State.generation), *everybody)
+            self.sleep.wake(p, state)
         p.ret()
 
     def parallel(self, p: Procedure, *parameters: Word) -> None:
@@ -134,15 +176,15 @@ class _System(Struct):
             chunk, back = _claims(ticket)
             all_claimed.go_unless((chunk + back).below(chunks))
             again.go_unless(state.swap(State.ticket, ticket, ticket + 1))
-            begin, end = _bounds(chunk, units, chunks)
-            p.call(PIECES, kernel, row, begin, end, piece, run, 1)
+            begin, end = bounds(chunk, units, chunks)
+            self._units(p, kernel, row, begin, end, piece, run, owner=1)
             state.update("add", State.done, 1, "acq_rel")
             again.go()
         self._wait(p, chunks, run)
         state.store(State.owner, 0, "release")
         p.ret()
         serial.here()
-        p.call(PIECES, kernel, row, 0, units, piece, run, 1)
+        self._units(p, kernel, row, p.word(0), units, piece, run, owner=1)
         p.ret()
 
     def _wait(self, p: Procedure, chunks: Word, run: Word) -> None:
@@ -154,9 +196,10 @@ class _System(Struct):
             self.isa.pause(p.w)
             longer = waited + 1
             again.go_unless(longer.at_least(SPINS), longer)
-            self._call(p, self.sched_yield)
-            again.go_unless(run.ne(NULL), 0)
-            p.call(POLL_STEP, run)
+            self.sleep.give_way(p)
+            if self.is_watched:
+                again.go_unless(run.ne(NULL), 0)
+                p.call(POLL_STEP, run)
             again.go(0)
 
     def worker(self, p: Procedure, argument: Word) -> None:
@@ -187,8 +230,8 @@ class _System(Struct):
                 mode.set(p.w, state.at(State.mode))
             chunk = at_end.select(chunks - back - 1, front)
             row = table.item("i8", index * stride)
-            begin, end = _bounds(chunk, units, chunks)
-            p.call(PIECES, kernel, row, begin, end, pieces >> 1, run, 0)
+            begin, end = bounds(chunk, units, chunks)
+            self._units(p, kernel, row, begin, end, pieces >> 1, run, owner=0)
             state.update("add", State.done, 1, "acq_rel")
             look.go(0)
 
@@ -197,14 +240,19 @@ class _System(Struct):
             idler = idle + 1
             look.go_unless(idler.at_least(SPINS), idler)
             state.update("add", State.sleepers, 1, "seq_cst")
-            still = (p.word(FUTEX_WAIT_PRIVATE), ticket >> 32, NULL)
-            self._call(p, self.futex, state.at(State.generation), *still)
+            self.sleep.until(p, state, ticket >> 32)
             state.update("sub", State.sleepers, 1, "seq_cst")
             look.go(0)
 
-    def _call(self, p: Procedure, number: int, *arguments: Value) -> None:
-        """A call of the system."""
-        p.w.call_variadic("i64", "syscall", p.word(number), *arguments)
+    def _units(
+        self, p: Procedure, kernel: Word, row: Word, begin: Word, end: Word, piece: Word,
+        run: Word, *, owner: int,
+    ) -> None:  # fmt: skip
+        """A range of a kernel's units. owner: 1 on the run's own thread."""
+        if self.is_watched:
+            p.call(PIECES, kernel, row, begin, end, piece, run, owner)
+        else:
+            p.call_address("void", kernel, row, begin, end)
 
 
 def _claims(ticket: Word) -> tuple[Word, Word]:
@@ -212,7 +260,7 @@ def _claims(ticket: Word) -> tuple[Word, Word]:
     return ticket & CHUNKS_MASK, (ticket & ENDS_MASK) >> CHUNK_BITS
 
 
-def _bounds(chunk: Word, units: Word, chunks: Word) -> tuple[Word, Word]:
+def bounds(chunk: Word, units: Word, chunks: Word) -> tuple[Word, Word]:
     """The units of a chunk."""
     first = chunk * units
     return first // chunks, (first + units) // chunks

@@ -104,7 +104,7 @@ class Function(Struct, eq=False, dict=True, kw_only=True):
         return self._made("_symbols", self._named)
 
     def _named(self) -> list[str]:
-        return [self.symbol, *symbols_of(*self.records)]
+        return [self.symbol, *symbols_of(self.records)]
 
     def renamed(self, names: Mapping[str, str]) -> Function:
         """The same with other symbols in its body."""

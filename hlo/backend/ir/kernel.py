@@ -23,8 +23,9 @@ class Kernel(Struct, frozen=True):
     only part of the result, as a dynamic-update-slice does); the plan copies first if it must.
     functions: what it calls and declares: functions of any parameters, each compiled once for
     all kernels of a program, whose texts are named @KERNEL too.
-    own: leaves of which units in order touch one part after the other (kernels/shares.py).
-    reads, flops: bytes moved and arithmetic operations of the whole kernel, for the cost model.
+    own: leaves of which units in order touch one part after the other (loops/own_leaves.py).
+    bytes_moved, flops: bytes read and written and arithmetic operations of the whole kernel, for
+    the cost model.
     packed_bytes: what a range of units packs before its first one, and again for each further one
     of the `packed_runs` runs of units that share it.
     """

@@ -4,7 +4,7 @@
 
 name: of the result with its %; "" of what has none. type: the result's, "void" of what has none.
 opcode: with its flags ("add nsw", "fcmp olt"). operands: values, and of branches blocks, which are
-values of the type label. rest: what follows the operands ("", ", align 4"). mark: the debug
+values of the type label. rest: what follows the operands ("", ", align 4"). location: the debug
 location, as it ends the line. A class per printed form; what its form has beside the operands are
 its fields. Records are not changed once they are written, but for phis, which are given what comes
 from a loop's end when that is known.
@@ -12,7 +12,7 @@ from a loop's end when that is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from msgspec import Struct
@@ -40,7 +40,7 @@ class Instruction(Struct, gc=False):
     opcode: str
     operands: tuple[Value, ...]
     rest: str = ""
-    mark: str = ""
+    location: str = ""
 
     @property
     def value(self) -> Value:
@@ -57,7 +57,7 @@ class Instruction(Struct, gc=False):
         for value in self.operands:
             head = f"{head}{between}{value.type} {value.text}"
             between = ", "
-        return f"{head}{self.rest}{self.mark}"
+        return f"{head}{self.rest}{self.location}"
 
 
 Line = Label | Instruction
@@ -84,7 +84,7 @@ class Switch(Branch):
         value, otherwise, *cases = self.operands
         pairs = zip(cases[::2], cases[1::2], strict=True)
         rows = " ".join([f"{case.typed}, {target.typed}" for case, target in pairs])
-        return f"{self.head} {value.typed}, {otherwise.typed} [ {rows} ]{self.rest}{self.mark}"
+        return f"{self.head} {value.typed}, {otherwise.typed} [ {rows} ]{self.rest}{self.location}"
 
 
 class Arithmetic(Instruction):
@@ -94,8 +94,8 @@ class Arithmetic(Instruction):
         a, *others = self.operands
         if others:  # most of a kernel's lines
             line = f"  {self.name} = {self.opcode} {a.type} {a.text}, {others[0].text}"
-            return f"{line}{self.rest}{self.mark}"
-        return f"  {self.name} = {self.opcode} {a.type} {a.text}{self.rest}{self.mark}"
+            return f"{line}{self.rest}{self.location}"
+        return f"  {self.name} = {self.opcode} {a.type} {a.text}{self.rest}{self.location}"
 
 
 class Cast(Instruction):
@@ -104,7 +104,7 @@ class Cast(Instruction):
     def __str__(self) -> str:
         (a,) = self.operands
         line = f"  {self.name} = {self.opcode} {a.type} {a.text} to {self.type}"
-        return f"{line}{self.rest}{self.mark}"
+        return f"{line}{self.rest}{self.location}"
 
 
 class Load(Instruction):
@@ -113,7 +113,7 @@ class Load(Instruction):
     def __str__(self) -> str:
         (address,) = self.operands
         line = f"  {self.name} = {self.opcode} {self.type}, {address.type} {address.text}"
-        return f"{line}{self.rest}{self.mark}"
+        return f"{line}{self.rest}{self.location}"
 
 
 class Alloca(Instruction):
@@ -122,7 +122,7 @@ class Alloca(Instruction):
     memory: str = ""
 
     def __str__(self) -> str:
-        return f"{self.head} {self.memory}{self.rest}{self.mark}"
+        return f"{self.head} {self.memory}{self.rest}{self.location}"
 
 
 class GetElementPtr(Instruction):
@@ -133,7 +133,7 @@ class GetElementPtr(Instruction):
     def __str__(self) -> str:
         base, index = self.operands
         line = f"  {self.name} = {self.opcode} {self.element}, {base.type} {base.text}"
-        return f"{line}, {index.type} {index.text}{self.rest}{self.mark}"
+        return f"{line}, {index.type} {index.text}{self.rest}{self.location}"
 
 
 class Phi(Instruction):
@@ -155,7 +155,7 @@ class Phi(Instruction):
             ends = ", ".join([f"[{value.text}, %{block}]" for value, block in pairs])
         else:
             ends = ", ".join([f"[ {value.text}, %{block} ]" for value, block in pairs])
-        return f"  {self.name} = phi {self.type} {ends}{self.rest}{self.mark}"
+        return f"  {self.name} = phi {self.type} {ends}{self.rest}{self.location}"
 
 
 class Call(Instruction):
@@ -169,7 +169,7 @@ class Call(Instruction):
 
     def __str__(self) -> str:
         called = f"{self.form or self.type} @{self.symbol}({self.arguments()})"
-        return f"{self.head} {called}{self.rest}{self.mark}"
+        return f"{self.head} {called}{self.rest}{self.location}"
 
     def arguments(self) -> str:
         """As the parentheses hold them."""
@@ -185,7 +185,7 @@ class CallAddress(Instruction):
     def __str__(self) -> str:
         function, *others = self.operands
         arguments = ", ".join([o.typed for o in others])
-        return f"{self.head} {self.type} {function.text}({arguments}){self.rest}{self.mark}"
+        return f"{self.head} {self.type} {function.text}({arguments}){self.rest}{self.location}"
 
 
 def block(label: str) -> Value:
@@ -210,29 +210,34 @@ def is_terminator(record: Line) -> bool:
     return isinstance(record, Instruction) and record.opcode in ("ret", "ret void")
 
 
-def names_of(record: Line) -> list[str]:
-    """The values and blocks that it mentions, its result among them, with their %."""
-    names = [o.text for o in record.operands if o.text[0] == "%"]
-    if isinstance(record, Phi):
-        names += [f"%{label}" for label in record.blocks]
-    if record.name:
-        names.append(record.name)
-    return names
+def names_of(records: Iterable[Line]) -> list[str]:
+    """The values and blocks that they mention, their results among them, with their %; as often
+    as they do.
+    """
+    found = [o.text for record in records for o in record.operands if o.text[0] == "%"]
+    for record in records:
+        if record.name:
+            found.append(record.name)
+            if isinstance(record, Phi):
+                found += [f"%{label}" for label in record.blocks]
+    return found
 
 
-def symbols_of(*records: Line) -> list[str]:
+def symbols_of(records: Iterable[Line]) -> list[str]:
     """The symbols that they name, in the order in which they are printed."""
     found = []
     for record in records:
         if isinstance(record, Call) and record.symbol:
             found.append(record.symbol)
-        found += [o.text[1:] for o in record.operands if o.text[0] == "@"]
+        for operand in record.operands:
+            if operand.text[0] == "@":
+                found.append(operand.text[1:])
     return found
 
 
 def renamed(record: Line, names: Mapping[str, str]) -> Line:
     """The record with other symbols; itself where it names none of them."""
-    if isinstance(record, Label) or names.keys().isdisjoint(symbols_of(record)):
+    if isinstance(record, Label) or names.keys().isdisjoint(symbols_of((record,))):
         return record
     operands = tuple(
         Value(f"@{names.get(o.text[1:], o.text[1:])}", o.type) if o.text.startswith("@") else o

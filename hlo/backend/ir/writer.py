@@ -47,7 +47,7 @@ class Writer(Struct):
     records: list[Line] = field(default_factory=list)
     declarations: dict[str, str] = field(default_factory=dict)  # symbol -> `declare ...` line
     globals: dict[str, Definition] = field(default_factory=dict)
-    mark: str = ""  # debug location that new records get (annotate.py)
+    location: str = ""  # debug location that new records get (annotate.py)
     _count: int = 0
     _known: Known = field(default_factory=dict)
     _around: Sequence[Known] = ()
@@ -60,13 +60,13 @@ class Writer(Struct):
 
     def emit(self, opcode: str, *operands: Value, rest: str = "") -> None:
         """An instruction without a result: `opcode T a, T b` and what follows the operands."""
-        self.records.append(Instruction("", "void", opcode, operands, rest, self.mark))
+        self.records.append(Instruction("", "void", opcode, operands, rest, self.location))
 
     def assign(
         self, kind: type[Instruction], type: str, opcode: str, *operands: Value, rest: str = ""
     ) -> Value:
         """An instruction of that kind with a fresh result of the type. Never shared."""
-        return self._defined(kind(self.fresh(), type, opcode, operands, rest, self.mark))
+        return self._defined(kind(self.fresh(), type, opcode, operands, rest, self.location))
 
     def pure(
         self, kind: type[Instruction], type: str, opcode: str, *operands: Value, rest: str = ""
@@ -77,13 +77,13 @@ class Writer(Struct):
         if found is None:
             self._count += 1
             name = f"%v{self._count}"
-            self.records.append(kind(name, type, opcode, operands, rest, self.mark))
+            self.records.append(kind(name, type, opcode, operands, rest, self.location))
             found = self._known[key] = Value(name, type)
         return found
 
     def append(self, record: Instruction) -> Value:
         """An instruction whose result has a name already."""
-        record.mark = self.mark
+        record.location = self.location
         return self._defined(record)
 
     def _defined(self, record: Instruction) -> Value:
@@ -212,7 +212,7 @@ class Writer(Struct):
         """What comes from each of the blocks; more are told by `add_incoming`."""
         values, blocks = tuple(v for v, _ in incoming), tuple(label for _, label in incoming)
         name = name or self.fresh()
-        made = Phi(name, type, "phi", values, "", self.mark, blocks, is_tight)
+        made = Phi(name, type, "phi", values, "", self.location, blocks, is_tight)
         self.records.append(made)
         return made
 
@@ -291,7 +291,7 @@ class Writer(Struct):
     ) -> Value:
         """A call. attributes: of its arguments, "" of those without. The result, if it has one."""
         name = self.fresh() if type != "void" else ""
-        made = Call(name, type, "call", operands, "", self.mark, symbol, "", attributes)
+        made = Call(name, type, "call", operands, "", self.location, symbol, "", attributes)
         return self._defined(made)
 
     def call_declared(self, symbol: str, *operands: Value, type: str = "void") -> Value:
@@ -303,7 +303,7 @@ class Writer(Struct):
         """A call of a C function whose first parameter is typed, and whose result is dropped."""
         self.declare(type, symbol, [operands[0].type, "..."])
         form = f"{type} ({operands[0].type}, ...)"
-        self.records.append(Call("", type, "call", operands, "", self.mark, symbol, form))
+        self.records.append(Call("", type, "call", operands, "", self.location, symbol, form))
 
     # -- lanes -------------------------------------------------------------------------------
 
@@ -365,7 +365,7 @@ class Writer(Struct):
     def alloca(self, memory: str, align: Count) -> Value:
         """The address of memory of that type on the stack."""
         rest = f", align {align}"
-        return self._defined(Alloca(self.fresh(), "ptr", "alloca", (), rest, self.mark, memory))
+        return self._defined(Alloca(self.fresh(), "ptr", "alloca", (), rest, self.location, memory))
 
     def address(self, base: Value, index: Value, element: str) -> Value:
         """base + index elements of the scalar type; an address per lane of the index."""
@@ -378,12 +378,14 @@ class Writer(Struct):
         if found is None:
             is_one = base.type == "ptr" and index.type == "i64"  # most are
             type = "ptr" if is_one else vector_of("ptr", max(base.lanes, index.lanes))
-            made = GetElementPtr(self.fresh(), type, opcode, (base, index), "", self.mark, element)
+            made = GetElementPtr(
+                self.fresh(), type, opcode, (base, index), "", self.location, element
+            )
             found = self._known[key] = self._defined(made)
         return found
 
     def load(self, address: Value, type: str, align: Count = 1) -> Value:
-        made = Load(self.fresh(), type, "load", (address,), f", align {align}", self.mark)
+        made = Load(self.fresh(), type, "load", (address,), f", align {align}", self.location)
         return self._defined(made)
 
     def load_constant(self, address: Value, type: str, align: Count) -> Value:
@@ -403,7 +405,7 @@ class Writer(Struct):
     def store(self, value: Value, address: Value, align: Count = 1, hint: str = "") -> None:
         """hint: metadata behind the alignment, such as ", !nontemporal !{i32 1}"."""
         rest = f", align {align}{hint}"
-        self.records.append(Instruction("", "void", "store", (value, address), rest, self.mark))
+        self.records.append(Instruction("", "void", "store", (value, address), rest, self.location))
 
 
 _ZERO = {

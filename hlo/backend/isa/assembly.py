@@ -178,4 +178,4 @@ class InlineAssembly(Call):
     def __str__(self) -> str:
         code = "\\0A".join(self.code)
         called = f'{self.type} asm sideeffect "{code}", "{self.constraints}"({self.arguments()})'
-        return f"{self.head} {called}{self.rest}{self.mark}"
+        return f"{self.head} {called}{self.rest}{self.location}"

@@ -8,6 +8,7 @@ from hlo.backend.isa.avx2 import Avx2
 from hlo.backend.isa.avx512 import Avx512
 from hlo.backend.isa.generic import Isa
 from hlo.backend.isa.neon import Neon
+from hlo.backend.isa.riscv import RiscV
 from hlo.backend.isa.sse import Sse
 from hlo.machine import Machine
 
@@ -17,6 +18,8 @@ def isa_of(machine: Machine) -> Isa:
     """What a machine's instructions can do."""
     if machine.architecture == "aarch64":
         return Neon(machine)
+    if machine.architecture == "riscv64":
+        return RiscV(machine)
     if machine.architecture != "x86_64":
         return Isa(machine)
     if any(feature.startswith("avx512") for feature in machine.features):

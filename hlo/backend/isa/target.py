@@ -22,14 +22,17 @@ class Listener(Protocol):
 
 
 class Target(Struct, frozen=True):
-    """mode: "strict" or "fast", HLO's numerics modes. marks: lines of IR say which instruction they
-    come from. schedules: takes those of the kernels that are made, where somebody asks for them.
+    """mode: "strict" or "fast", HLO's numerics modes. debug_locations: lines of IR say which
+    instruction they come from. schedules: takes those of the kernels that are made, where somebody
+    asks for them.
+    fills: whether what loads the code fills its tables (ir/filling.py).
     """
 
     machine: Machine
     mode: str = "strict"
-    marks: bool = False
+    debug_locations: bool = False
     schedules: Listener | None = None
+    fills: bool = True
 
     @property
     def vector_bytes(self) -> int:

@@ -1,9 +1,9 @@
-"""Carried sums: what a running fold hands from block to block, a float sum in twice the digits.
+"""Carried sums: what a scan hands from block to block, a float sum in twice the digits.
 
     s = a + x;  what s lacks: (a - (s - (s - a))) + (x - (s - a))      (Knuth's two-sum, exact)
 
 A long chain of additions then loses as little as one. Only the first addition is waited for by the
-next block. Other folds carry their value alone.
+next block. Other reductions carry their value alone.
 """
 
 from __future__ import annotations
@@ -19,46 +19,47 @@ Apply = Callable[[Lanes, Lanes], Lanes]
 
 
 class Carried(Struct, frozen=True):
-    """The fold so far. surplus: what its sum is too large by, part by part; () for other folds.
+    """The reduction so far. surplus: what its sum is too large by, part by part; () for other
+    reductions.
 
     It is subtracted, so that without any a sum of -0 stays -0.
     """
 
-    fold: tuple[Value, ...]
+    reduction: tuple[Value, ...]
     surplus: tuple[Value, ...]
 
     @property
     def values(self) -> list[Value]:
-        return [*self.fold, *self.surplus]
+        return [*self.reduction, *self.surplus]
 
     def of(self, values: list[Value]) -> Carried:
         """The same with other values."""
-        count = len(self.fold)
+        count = len(self.reduction)
         return Carried(tuple(values[:count]), tuple(values[count:]))
 
     def total(self, w: Writer) -> Lanes:
-        """The fold in one number."""
+        """The reduction in one number."""
         if not self.surplus:
-            return joined(list(self.fold))
-        pairs = zip(self.fold, self.surplus, strict=True)
+            return joined(list(self.reduction))
+        pairs = zip(self.reduction, self.surplus, strict=True)
         return joined([w.binary("fsub", s, e) for s, e in pairs])
 
     def followed(self, w: Writer, x: Lanes, apply: Apply) -> Carried:
-        """The fold with x."""
+        """The reduction with x."""
         if not self.surplus:
-            return Carried(tuple(parts(apply(joined(list(self.fold)), x))), ())
-        fold, surplus = [], []
-        for a, b, e in zip(self.fold, parts(x), self.surplus, strict=True):
+            return Carried(tuple(parts(apply(joined(list(self.reduction)), x))), ())
+        reduction, surplus = [], []
+        for a, b, e in zip(self.reduction, parts(x), self.surplus, strict=True):
             total = w.binary("fadd", a, b)
-            fold.append(total)
+            reduction.append(total)
             surplus.append(w.binary("fadd", e, _excess(w, a, b, total)))
-        return Carried(tuple(fold), tuple(surplus))
+        return Carried(tuple(reduction), tuple(surplus))
 
 
 def carried_of(w: Writer, first: Lanes, numbers: int) -> Carried:
-    """What a fold begins with. numbers: 2 for a sum of floats in twice the digits, else 1."""
-    fold = tuple(parts(first))
-    return Carried(fold, tuple(w.zero(v.type) for v in fold) if numbers == 2 else ())
+    """What a reduction begins with. numbers: 2 for a sum of floats in twice the digits, else 1."""
+    reduction = tuple(parts(first))
+    return Carried(reduction, tuple(w.zero(v.type) for v in reduction) if numbers == 2 else ())
 
 
 def _excess(w: Writer, a: Value, b: Value, total: Value) -> Value:

@@ -35,7 +35,7 @@ def fetch_ahead(
 
 
 class Fetched:
-    """An operand of the last fold: with its elements, hints for those some rows further on."""
+    """An operand of the last reduction: with its elements, hints for those some rows further on."""
 
     is_touched = is_filled = False
 
@@ -60,7 +60,7 @@ class Fetched:
 
 
 def fetched(elemental: Elemental, schedule: NestSchedule) -> dict[Instruction, Fetched]:
-    """The operands that the last fold asks for ahead."""
+    """The operands that the last reduction asks for ahead."""
     return {
         ahead.source: Fetched(_memory(elemental, ahead.leaf), ahead.ahead_bytes)
         for ahead in schedule.fetched

@@ -11,14 +11,10 @@ is one kernel of three stages per row.
 
 from __future__ import annotations
 
+from hlo.analysis.decisions import decisions_of
 from hlo.analysis.leaves import leaves_of
-from hlo.backend.emitters import (  # noqa: F401  # they enter their emitters
-    random,
-    reduction,
-    values,
-    windows,
-)
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.functions import BEGIN, END, Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.records import Label
@@ -52,9 +48,10 @@ def fused_kernel(instruction: Instruction, target: Target) -> Kernel:
     expression.is_raw = _only_moves(instruction)
     count = enter_operands(expression, instruction)
     outputs = outputs_of(expression, instruction, count)
-    schedules = schedules_of(expression, outputs, lanes)
+    said = decisions_of(instruction).loop_order
+    schedules = schedules_of(expression, outputs, lanes, said)
     spans, w = spans_of(schedules), Writer()
-    elemental = Elemental(Nest(w, target), lanes, expression)
+    elemental = elemental_of(Nest(w, target), lanes, expression)
     elemental.enter_leaves()
     enter_outputs(elemental, outputs)
     elemental.scratch_slot = count + len(leaves_of(instruction.shape))
@@ -109,7 +106,7 @@ def _only_moves(instruction: Instruction) -> bool:
 def lanes_of(instruction: Instruction, target: Target) -> int:
     """As many elements as a full vector has of the widest type; narrow floats count as f32.
 
-    What a fold's results are converted to at last is not counted: they are few.
+    What a reduction's results are converted to at last is not counted: they are few.
     """
     members = [m for m in with_callees(instruction) if not _is_last(m)]
     shapes = [s for m in members for s in _arrays(m.shape) if s.size > 1]
@@ -123,7 +120,7 @@ def lanes_of(instruction: Instruction, target: Target) -> int:
 
 
 def _is_last(member: Instruction) -> bool:
-    """Whether it converts one of a fold's several results, or stands for what others make."""
+    """Whether it converts one of a reduction's several results, or stands for what others make."""
     if member.opcode in ("tuple", "fusion"):
         return True
     if member.opcode != "convert":
@@ -134,10 +131,9 @@ def _is_last(member: Instruction) -> bool:
 
 def enter_operands(expression: Expression, instruction: Instruction) -> int:
     """Operands' arrays become leaves; returns how many leaves there are."""
-    callee = (
-        next(instruction.called_computations(), None) if instruction.opcode == "fusion" else None
-    )
-    sources = callee.parameters if callee is not None else instruction.operands
+    is_fusion = instruction.opcode == "fusion"
+    callees = instruction.called_computations() if is_fusion else []
+    sources = callees[0].parameters if callees else instruction.operands
     number = 0
     for source, operand in zip(sources, instruction.operands, strict=True):
         for path, leaf in _paths(operand.shape):

@@ -19,7 +19,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
+from hlo.ops.movement import DimensionsAttributes
 
 TABLE = "hlo.joined"  # of all operands: bytes of a row, and bytes before them in the result's
 MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
@@ -27,18 +27,16 @@ MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 def joined_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     """The kernel of a concatenate."""
-    dimensions = attribute(instruction, "dimensions")
-    assert isinstance(dimensions, tuple), "dimensions is a tuple of ints"
-    dimension: int = dimensions[0]
+    (dimension,) = DimensionsAttributes.of(instruction.attributes).dimensions
     shape, count = instruction.shape, len(instruction.operands)
     inner = prod(shape.dims[dimension + 1 :]) * shape.dtype.item_bytes
     widths = [o.shape.dims[dimension] * inner for o in instruction.operands]
-    places = list(accumulate(widths, initial=0))
+    starts = list(accumulate(widths, initial=0))
     rows = ", ".join(
-        f"[2 x i64] [i64 {width}, i64 {at}]" for width, at in zip(widths, places, strict=False)
+        f"[2 x i64] [i64 {width}, i64 {at}]" for width, at in zip(widths, starts, strict=False)
     )
     data = f"@{TABLE} = internal constant [{count} x [2 x i64]] [{rows}]"
-    function = _function(count, prod(shape.dims[:dimension]), places[-1])
+    function = _function(count, prod(shape.dims[:dimension]), starts[-1])
     made = Kernel(
         function,
         count,

@@ -39,9 +39,9 @@ class Kept(ABC):
     ) -> list[Lanes]:
         """The lanes: read where a stage has left them, else computed and left there."""
         nest = elemental.nest
-        places = [self.place(index) for index in indices]
+        positions = [self.place(index) for index in indices]
         if self.is_filled:
-            return [access.load(nest, self.row, place, None) for place in places]
+            return [access.load(nest, self.row, place, None) for place in positions]
         results = elemental.computed(instruction, indices, ())
         if elemental.guards:
             # Where these do not hold it may be anything.
@@ -49,7 +49,7 @@ class Kept(ABC):
             return results
         # Not before: what it needs may be stages that end meanwhile.
         self.is_touched = not self.is_partial
-        for place, lanes in zip(places, results, strict=True):
+        for place, lanes in zip(positions, results, strict=True):
             access.store(nest, self.row, place, elemental.splat(lanes, place.lanes))
         return results
 
@@ -84,7 +84,7 @@ class KeptBlock(Kept):
 
 
 class KeptStrip(Kept):
-    """An element kept for a batch of columns: [folded dimensions][width]."""
+    """An element kept for a batch of columns: [reduced dimensions][width]."""
 
     def __init__(self, row: Memory, keep: Keep) -> None:
         super().__init__(row)

@@ -3,7 +3,7 @@
     NestSchedule --lower--> loops over units, between, over lanes; stores where indices are fixed
 
 A row is the values of the loops that are open; rows side by side are computed together. Blocks of
-squares and folds that walk through memory are strategies of their own (lower_squares.py,
+squares and reductions that walk through memory are strategies of their own (lower_squares.py,
 lower_streams.py).
 """
 
@@ -70,7 +70,7 @@ class _Lowering:
         self.domain = schedule.domain
         self.block = block
         self.waiting = list(self.domain.outer)
-        self.folded: set[Instruction] = set()
+        self.reduced: set[Instruction] = set()
 
     def run(self, outer: Row) -> None:
         """The loops around the lanes that `outer` does not fix yet, then those over lanes."""
@@ -79,7 +79,7 @@ class _Lowering:
         is_last = depth == schedule.loops
         rows = self._side_by_side(outer) if is_last and not schedule.inner else [outer]
         if not schedule.inner:
-            self._fold(rows)
+            self._reduction(rows)
             self._store_outer(rows)
         if is_last:
             self._lanes(rows)
@@ -110,18 +110,18 @@ class _Lowering:
 
     # -- what is fixed around the lanes ----------------------------------------------------------
 
-    def _fold(self, rows: list[Row]) -> None:
+    def _reduction(self, rows: list[Row]) -> None:
         """Reductions whose index is fixed by now are stages before the inner loops."""
         fixed = self.domain.variables[: len(rows[0])]
-        places: list[dict[Atom, Expr]] = [dict(zip(fixed, row, strict=True)) for row in rows]
-        for reduce, index in self.schedule.folds:
-            if reduce in self.folded or not all(e.is_made_of(fixed) for e in index):
+        positions: list[dict[Atom, Expr]] = [dict(zip(fixed, row, strict=True)) for row in rows]
+        for reduce, index in self.schedule.reductions:
+            if reduce in self.reduced or not all(e.is_made_of(fixed) for e in index):
                 continue
-            self.folded.add(reduce)
+            self.reduced.add(reduce)
             path = (0,) if reduce.shape.is_tuple else ()
-            wanted = [tuple(e.substituted(place) for e in index) for place in places]
+            wanted = [tuple(e.substituted(place) for e in index) for place in positions]
             saved = self.elemental.saved
-            if reduce is self.schedule.folds[-1][0]:
+            if reduce is self.schedule.reductions[-1][0]:
                 self.elemental.saved = fetched(self.elemental, self.schedule) | saved
             self.elemental.lanes_at(reduce, wanted, path)
             self.elemental.saved = saved
@@ -182,20 +182,20 @@ class _Lowering:
             return carried
 
         low, high = limits or (nest.w.int(0), nest.w.int(length))
-        lanes, copies = axis.lanes, axis.vectors
+        lanes, unroll = axis.lanes, axis.vectors
         if axis.tail is Tail.OVERLAPPING:
             self._overlapping(axis, low, high, body)
         elif axis.tail is Tail.PREDICATED:
-            masked_loop(nest, low, high, (0, length), lanes, body, copies)
+            masked_loop(nest, low, high, (0, length), lanes, body, unroll)
         elif limits is None:
             shortens = axis.tail is Tail.SHORT
-            lane_loop(nest, 0, length, lanes, copies, [], static, shortens=shortens)
+            lane_loop(nest, 0, length, lanes, unroll, [], static, shortens=shortens)
         else:
             rest = None
             if axis.tail_step:
                 own = min(lanes, axis.tail_step)
                 rest = own, axis.tail_step // own
-            lane_loop_between(nest, low, high, (0, length), lanes, copies, body, rest=rest)
+            lane_loop_between(nest, low, high, (0, length), lanes, unroll, body, rest=rest)
 
     def _overlapping(
         self, axis: Axis, low: Value, high: Value, body: Callable[[list[Expr]], None]
@@ -253,7 +253,8 @@ class _Lowering:
     # -- strips ----------------------------------------------------------------------------------
 
     def _strip(self, columns: list[Row]) -> None:
-        """Folds as stages, results of fewer dimensions, then the loops over what is folded."""
+        """Reductions as stages, results of fewer dimensions, then the loops over what is
+        reduced."""
         elemental, domain = self.elemental, self.domain
         for kept in elemental.saved.values():
             assert isinstance(kept, KeptStrip), "strips keep nothing else"
@@ -269,7 +270,7 @@ class _Lowering:
         self._inner(columns, self.schedule.inner)
 
     def _inner(self, rows: list[Row], axes: Sequence[Axis]) -> None:
-        """Loops over the folded dimensions around the stores; few steps are written out."""
+        """Loops over the reduced dimensions around the stores; few steps are written out."""
         nest = self.elemental.nest
         if not axes:
             self._store(rows)
@@ -305,8 +306,8 @@ class _Lowering:
         # What still waits has rows of one element: [n] beside [n, 1].
         written += [(o, [o.row_index(i) for i in indices]) for o in self.waiting]
         found = [elemental.lanes_at(o.source, at, o.path) for o, at in written]
-        places = [[place_of(elemental, o, index) for index in at] for o, at in written]
-        for (output, _), lanes, at in zip(written, found, places, strict=True):
+        positions = [[place_of(elemental, o, index) for index in at] for o, at in written]
+        for (output, _), lanes, at in zip(written, found, positions, strict=True):
             for value, position in zip(lanes, at, strict=True):
                 access.store(elemental.nest, memory_of(elemental, output), position, value)
 
@@ -325,23 +326,23 @@ class _Lowering:
 
 
 def _stages(columns: Sequence[Trace]) -> Iterator[tuple[Instruction, list[Index]]]:
-    """The folds that all columns need, with its index in each; those first that others need.
+    """The reductions that all columns need, with its index in each; those first that others need.
 
-    Not beside a padded operand, say: where such a fold is asked for, a test stands before it.
+    Not beside a padded operand, say: where such a reduction is asked for, a test stands before it.
     """
     first, *others = [dict(_numbered(found.reductions)) for found in columns]
-    for fold, index in reversed(first.items()):
-        wanted = [index, *(other[fold] for other in others if fold in other)]
-        reduce, _ = fold
+    for reduction, index in reversed(first.items()):
+        wanted = [index, *(other[reduction] for other in others if reduction in other)]
+        reduce, _ = reduction
         if len(wanted) == len(columns) and all(is_within(i, result_dims(reduce)) for i in wanted):
             yield reduce, wanted
 
 
 def _numbered(
-    folds: Sequence[tuple[Instruction, Index]],
+    reductions: Sequence[tuple[Instruction, Index]],
 ) -> Iterator[tuple[tuple[Instruction, int], Index]]:
-    """Each fold with how often it was met before, at another index."""
+    """Each reduction with how often it was met before, at another index."""
     counts: Counter[Instruction] = Counter()
-    for reduce, index in folds:
+    for reduce, index in reductions:
         yield (reduce, counts[reduce]), index
         counts[reduce] += 1

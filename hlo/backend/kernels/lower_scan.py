@@ -1,10 +1,10 @@
-"""Lower a running fold: one walk of its schedule that writes its code and decides nothing.
+"""Lower a scan: one walk of its schedule that writes its code and decides nothing.
 
     ScanSchedule --lower_scan--> a loop over units, in it one along the dimension (in blocks: two)
 
     acc = f(acc, x_i);  out_i = acc, in blocks f(base, acc), base being what precedes the block
 
-Here every lane has a fold of its own; those that go along lanes are lower_scan_row.py's.
+Here every lane has a reduction of its own; those that go along lanes are lower_scan_row.py's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.carried_sums import carried_of
-from hlo.backend.kernels.lower_scan_row import RowFold
+from hlo.backend.kernels.lower_scan_row import RowScan
 from hlo.backend.kernels.stored import store
 from hlo.backend.lanes import types
 from hlo.backend.lanes.types import Lanes, joined, parts
@@ -28,7 +28,7 @@ from hlo.backend.loops.schedule import Axis, Direction, Tail
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 
-Place = tuple[Expr, Expr]  # of a fold: its positions before and after the dimension
+LineIndex = tuple[Expr, Expr]  # of a reduction: its positions before and after the dimension
 
 
 def lower_scan(elemental: Elemental, schedule: ScanSchedule, output: Output) -> None:
@@ -38,7 +38,7 @@ def lower_scan(elemental: Elemental, schedule: ScanSchedule, output: Output) -> 
     def unit(counter: Value, _: list[Value]) -> list[Value]:
         position = nest.variable(counter, 0, schedule.units - 1)
         if schedule.along.lanes > 1:
-            RowFold(elemental, schedule, output).emit(position)
+            RowScan(elemental, schedule, output).emit(position)
         else:
             _Lowering(elemental, schedule, output).emit(position)
         return []
@@ -47,7 +47,7 @@ def lower_scan(elemental: Elemental, schedule: ScanSchedule, output: Output) -> 
 
 
 class _Lowering:
-    """One unit being written: folds side by side, each in lanes of its own."""
+    """One unit being written: lines side by side, each in lanes of its own."""
 
     def __init__(self, elemental: Elemental, schedule: ScanSchedule, output: Output) -> None:
         self.elemental = elemental
@@ -56,38 +56,38 @@ class _Lowering:
         self.reducer = reducer_of(schedule.instruction)
 
     def emit(self, unit: Expr) -> None:
-        """Folds along the dimension, side by side."""
+        """Reductions along the dimension, side by side."""
         elemental, nest, along = self.elemental, self.elemental.nest, self.schedule.along
-        places = self._places(unit)
-        lanes, count = self.schedule.parallel[-1].lanes, len(places)
+        lines = self._lines(unit)
+        lanes, count = self.schedule.parallel[-1].lanes, len(lines)
         (init,) = elemental.lanes_at(self.schedule.instruction.operands[1], [()])
         start = elemental.splat(init, lanes)
         if along.blocks:
-            self._in_blocks(places, start, lanes)
+            self._in_blocks(lines, start, lanes)
             return
         nest.loop(
             0, along.extent, 1, list(parts(start)) * count,
-            lambda i, acc: self._steps(places, i, _apart(acc, count), [None] * count),
+            lambda i, acc: self._steps(lines, i, _apart(acc, count), [None] * count),
         )  # fmt: skip
 
-    # -- where the folds are ---------------------------------------------------------------------
+    # --where the reductions are ------------------------------------------------------------------
 
-    def _places(self, unit: Expr) -> list[Place]:
-        """Of a unit's folds; past the end the last one is made again."""
-        nest, folds = self.elemental.nest, self.schedule.folds
-        if folds.step == 1:
-            return [self._place(unit)]
-        found, last = [], folds.extent - 1
-        for n in range(folds.step):
-            number = nest.scalar(unit * folds.step + n)
-            if folds.tail is Tail.OVERLAPPING:
+    def _lines(self, unit: Expr) -> list[LineIndex]:
+        """Of a unit's reductions; past the end the last one is made again."""
+        nest, lines = self.elemental.nest, self.schedule.lines
+        if lines.step == 1:
+            return [self._line(unit)]
+        found, last = [], lines.extent - 1
+        for n in range(lines.step):
+            number = nest.scalar(unit * lines.step + n)
+            if lines.tail is Tail.OVERLAPPING:
                 number = nest.w.intrinsic("llvm.smin", "i64", number, nest.w.int(last))
-            found.append(self._place(nest.variable(number, 0, last)))
+            found.append(self._line(nest.variable(number, 0, last)))
         return found
 
-    def _place(self, fold: Expr) -> Place:
+    def _line(self, line: Expr) -> LineIndex:
         around, across = self.schedule.parallel
-        other, block = affine.delinearized(fold, (around.rounds, across.rounds))
+        other, block = affine.delinearized(line, (around.rounds, across.rounds))
         at = {around.loop: other, across.loop: self._lane(across, block)}
         return at[0], at[2]
 
@@ -107,9 +107,9 @@ class _Lowering:
 
     # -- along the dimension ---------------------------------------------------------------------
 
-    def _in_blocks(self, places: list[Place], start: Lanes, lanes: int) -> None:
+    def _in_blocks(self, lines: list[LineIndex], start: Lanes, lanes: int) -> None:
         """Each block from the identity, and what precedes it carried from one to the next."""
-        elemental, nest, count = self.elemental, self.elemental.nest, len(places)
+        elemental, nest, count = self.elemental, self.elemental.nest, len(lines)
         length, (size,) = self.schedule.along.extent, self.schedule.along.blocks
         kinds = [self.schedule.instruction.shape.dtype]
         zero = elemental.splat(reducers.identities(nest.w, self.reducer, kinds)[0], lanes)
@@ -124,7 +124,7 @@ class _Lowering:
             totals = [carried.total(nest.w) for carried in before]
             partial = nest.loop(
                 first, end, 1, list(parts(zero)) * count,
-                lambda i, acc: self._steps(places, i, _apart(acc, count), totals),
+                lambda i, acc: self._steps(lines, i, _apart(acc, count), totals),
             )  # fmt: skip
             both = zip(before, _apart(partial, count), strict=True)
             after = [carried.followed(nest.w, x, self._apply) for carried, x in both]
@@ -133,15 +133,19 @@ class _Lowering:
         nest.loop(0, -(-length // size) * size, size, begin.values * count, block)
 
     def _steps(
-        self, places: list[Place], counter: Value, accs: list[Lanes], bases: Sequence[Lanes | None]
+        self,
+        lines: list[LineIndex],
+        counter: Value,
+        accs: list[Lanes],
+        bases: Sequence[Lanes | None],
     ) -> list[Value]:
-        """One step of each fold."""
+        """One step of each reduction."""
         axis = self.schedule.along
         along = self.elemental.nest.variable(counter, 0, axis.extent - 1)
         if axis.direction is Direction.REVERSE:
             along = along * -1 + (axis.extent - 1)
         found: list[Value] = []
-        for (before, after), acc, base in zip(places, accs, bases, strict=True):
+        for (before, after), acc, base in zip(lines, accs, bases, strict=True):
             found += parts(self._step(self.schedule.index(before, along, after), acc, base))
         return found
 
@@ -158,6 +162,6 @@ class _Lowering:
 
 
 def _apart(values: list[Value], count: int) -> list[Lanes]:
-    """The values of `count` folds side by side, each fold's own."""
+    """The values of `count` lines side by side, each reduction's own."""
     each = len(values) // count
     return [joined(values[n : n + each]) for n in range(0, len(values), each)]

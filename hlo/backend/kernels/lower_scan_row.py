@@ -1,4 +1,4 @@
-"""Lower a running fold along rows of memory: vectors of neighbours, folded inside the register.
+"""Lower a scan along rows of memory: vectors of neighbours, reduced inside the register.
 
     s = f(s moved by 1, s), by 2, by 4, ..: lane i holds f(x_0 .. x_i);  out = f(base, f(before, s))
 
@@ -29,8 +29,8 @@ from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 
 
-class RowFold:
-    """Writes the fold of one row, the schedule's lanes being along it."""
+class RowScan:
+    """Writes the reduction of one row, the schedule's lanes being along it."""
 
     def __init__(self, elemental: Elemental, schedule: ScanSchedule, output: Output) -> None:
         self.elemental = elemental
@@ -61,18 +61,19 @@ class RowFold:
             if self.is_reverse:
                 start = nest.w.binary("sub", nest.w.int(length - step), counter)
             first = nest.variable(start, 0, length - 1, lanes)
-            places = [place(first + k) for k in range(0, step, lanes)]
-            return self._block(self._ordered(places), carried.of(values)).values
+            indices = [place(first + k) for k in range(0, step, lanes)]
+            return self._block(self._ordered(indices), carried.of(values)).values
 
         values = nest.loop(0, whole, step, carried.values, block)
         if whole < length:
             self._block([place(e) for e in self._rest(whole, length)], carried.of(values))
 
-    def _ordered(self, places: list[Index]) -> list[Index]:
-        return places[::-1] if self.is_reverse else places
+    def _ordered(self, indices: list[Index]) -> list[Index]:
+        return indices[::-1] if self.is_reverse else indices
 
     def _rest(self, whole: int, length: int) -> list[Expr]:
-        """What is left after `whole` elements, in the fold's order; the last vector may be cut."""
+        """What is left after `whole` elements, in the reduction's order; the last vector may be
+        cut."""
         nest, lanes = self.elemental.nest, self.lanes
         if not self.is_reverse:
             return [fixed(nest, n, lanes, length) for n in range(whole, length, lanes)]
@@ -109,7 +110,7 @@ class RowFold:
         return joined([w.select(mask, a, b) for a, b in pairs])
 
     def _within(self, x: Lanes) -> Lanes:
-        """Lane i folded with all lanes that come before it."""
+        """Lane i reduced with all lanes that come before it."""
         step = 1
         while step < self.lanes:
             pairs = zip(parts(x), parts(self.identity), strict=True)
@@ -126,7 +127,7 @@ class RowFold:
         return self._shuffled(x, fill, order)
 
     def _whole(self, s: Lanes) -> Lanes:
-        """The fold of a whole vector in every lane."""
+        """The reduction of a whole vector in every lane."""
         lanes = self.lanes
         last = 0 if self.is_reverse else lanes - 1
         return joined([self._shuffled(v, v, [last] * lanes) for v in parts(s)])

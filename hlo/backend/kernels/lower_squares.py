@@ -34,7 +34,7 @@ def emit_squares(elemental: Elemental, schedule: NestSchedule, position: Expr) -
     """The code of one unit: a block."""
     extents = [axis.rounds for axis in schedule.parallel]
     *others, last, rows = affine.delinearized(position, extents)
-    _Block(elemental, schedule, others, last, rows).emit()
+    _Square(elemental, schedule, others, last, rows).emit()
 
 
 def are_fenced(target: Target) -> bool:
@@ -49,7 +49,7 @@ def finish_squares(nest: Nest) -> None:
     nest.target.isa.fence_streams(nest.w)
 
 
-class _Block(Struct):
+class _Square(Struct):
     """One block being written; others: the loops but the tile's and the last."""
 
     elemental: Elemental

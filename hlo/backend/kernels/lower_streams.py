@@ -1,4 +1,5 @@
-"""Folds over columns that walk through memory row by row: the loops of loops/choose_streams.py."""
+"""Reductions over columns that walk through memory row by row: the loops of
+loops/choose_streams.py."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from hlo.ir.instruction import Instruction
 
 
 class Stream(Struct, eq=False):
-    """A fold whose results one unit keeps in memory: where, and what its columns start from."""
+    """A reduction whose results one unit keeps in memory: where, and what its columns start
+    from."""
 
     reduce: Instruction
     index: Index
@@ -42,7 +44,7 @@ class Stream(Struct, eq=False):
         return affine.linear(index, result_dims(self.reduce)) - self.start
 
     def load(self, elemental: Elemental, memories: list[Memory], place: Expr) -> Accumulators:
-        """What stands there of all arrays that are folded together."""
+        """What stands there of all arrays that are reduced together."""
         return [access.load(elemental.nest, m, place, None) for m in memories]
 
     def store(
@@ -75,7 +77,7 @@ class Stream(Struct, eq=False):
         carried = self._carried(elemental, total, place).followed(
             elemental.nest.w, partial[0], lambda a, x: self.space.applied([a], [x])[0]
         )
-        self.store(elemental, self.total, place, list(carried.fold))
+        self.store(elemental, self.total, place, list(carried.reduction))
         self.store(elemental, self.surplus, place, list(carried.surplus))
 
     def _carried(self, elemental: Elemental, total: Accumulators, place: Expr) -> Carried:
@@ -89,7 +91,7 @@ Limits = tuple[Value, Value]
 def emit_streams(
     elemental: Elemental, schedule: NestSchedule, outer: list[Expr], limits: Limits | None
 ) -> None:
-    """The folds of one unit; their results are there for what follows."""
+    """The reductions of one unit; their results are there for what follows."""
     first = affine.ZERO
     domain = schedule.domain
     if limits is not None:
@@ -98,7 +100,7 @@ def emit_streams(
     at = dict(zip(own, [*outer, first], strict=True))
     columns = _Columns(elemental, schedule, dict(zip(own[:-1], outer, strict=True)), limits)
     for walk in schedule.walks:
-        streams = [_stream(elemental, fold, at) for fold in walk.folds]
+        streams = [_stream(elemental, reduction, at) for reduction in walk.reductions]
         _Emission(columns, walk, streams).run()
         for stream in streams:
             stream.is_filled = True
@@ -112,23 +114,25 @@ def emit_streams(
 
 
 def end_streams(elemental: Elemental, schedule: NestSchedule) -> None:
-    """Forget where the results of folds lie."""
+    """Forget where the results of reductions lie."""
     for reduce, _ in schedule.domain.trace.reductions:
         for k in range(len(reduce.operands) // 2 if reduce.shape.is_tuple else 0):
             elemental.forget((reduce, (k,)))
 
 
-def _stream(elemental: Elemental, fold: Streamed, at: dict[Atom, Expr]) -> Stream:
-    space = space_of(elemental, fold.reduce, reducer_of(fold.reduce))
-    start = affine.linear(fold.index, result_dims(fold.reduce)).substituted(at)
+def _stream(elemental: Elemental, reduction: Streamed, at: dict[Atom, Expr]) -> Stream:
+    space = space_of(elemental, reduction.reduce, reducer_of(reduction.reduce))
+    start = affine.linear(reduction.index, result_dims(reduction.reduce)).substituted(at)
     found: list[list[Memory]] = []
-    for _ in range(fold.accumulators):
-        bases = [thread_memory(elemental, fold.columns * d.item_bytes) for d in fold.dtypes]
-        pairs = zip(bases, fold.dtypes, strict=True)
-        found.append([Memory(base, dtype, fold.columns) for base, dtype in pairs])
+    for _ in range(reduction.accumulators):
+        bases = [
+            thread_memory(elemental, reduction.columns * d.item_bytes) for d in reduction.dtypes
+        ]
+        pairs = zip(bases, reduction.dtypes, strict=True)
+        found.append([Memory(base, dtype, reduction.columns) for base, dtype in pairs])
     total = found[min(1, len(found) - 1)]
-    surplus = found[2] if fold.accumulators == 3 else []
-    return Stream(fold.reduce, fold.index, space, found[0], total, surplus, start)
+    surplus = found[2] if reduction.accumulators == 3 else []
+    return Stream(reduction.reduce, reduction.index, space, found[0], total, surplus, start)
 
 
 class _Columns(Struct):
@@ -143,34 +147,34 @@ class _Columns(Struct):
         """`body` over vectors of columns."""
         nest, vector = self.elemental.nest, self.schedule.vector
         assert vector is not None, "columns are lanes"
-        length, lanes, copies = self.schedule.domain.extents[-1], vector.lanes, vector.vectors
+        length, lanes, unroll = self.schedule.domain.extents[-1], vector.lanes, vector.vectors
         if self.limits is not None:
             rest = (lanes, 1) if length % vector.step else None
             span = (0, length)
-            lane_loop_between(nest, *self.limits, span, lanes, copies, body, rest=rest)
+            lane_loop_between(nest, *self.limits, span, lanes, unroll, body, rest=rest)
             return
 
         def static(variables: list[Expr], carried: list[Value]) -> list[Value]:
             body(variables)
             return carried
 
-        lane_loop(nest, 0, length, lanes, copies, [], static)
+        lane_loop(nest, 0, length, lanes, unroll, [], static)
 
     def at(self, index: Index, column: Expr) -> Index:
-        """A fold's index at a column."""
+        """A reduction's index at a column."""
         place = self.outer | {self.schedule.lane: column}
         return tuple(e.substituted(place) for e in index)
 
 
 class _Emission(Struct):
-    """A group of folds being written."""
+    """A group of reductions being written."""
 
     columns: _Columns
     walk: Walk
     streams: list[Stream]
 
     def run(self) -> None:
-        """Blocks of rows inside the loops over the other folded dimensions."""
+        """Blocks of rows inside the loops over the other reduced dimensions."""
         self._begin([(s, s.total) for s in self.streams])
         self._clear([s for s in self.streams if s.surplus])
         self._outer([])
@@ -223,7 +227,7 @@ class _Emission(Struct):
         nest.loop(low, high, rows, [], body)
 
     def _begin(self, memories: Sequence[tuple[Stream, list[Memory]]]) -> None:
-        """What the folds start from, in every column."""
+        """What the reductions start from, in every column."""
 
         def body(variables: list[Expr]) -> None:
             for (stream, memory), v in itertools.product(memories, variables):
@@ -269,7 +273,7 @@ class _Emission(Struct):
                 for index, column in zip(at, elements, strict=True):
                     place = stream.place(index)
                     before = stream.load(elemental, memories, place)
-                    stream.store(elemental, memories, place, self._folded(stream, before, column))
+                    stream.store(elemental, memories, place, self._reduced(stream, before, column))
 
         columns.run(body)
 
@@ -287,7 +291,7 @@ class _Emission(Struct):
         elements = [space.wide(x, start) for x in space.element(wanted)]
         return [elements[n :: len(at)] for n in range(len(at))]
 
-    def _folded(
+    def _reduced(
         self, stream: Stream, before: Accumulators, level: list[Accumulators]
     ) -> Accumulators:
         """By pairs; one by one where elements are picked, so that the order is known."""

@@ -1,15 +1,16 @@
-"""Cumulative reduce-windows: a running fold along one dimension, linear in its length.
+"""Cumulative reduce-windows: a scan along one dimension, linear in its length.
 
     reduce-window --choose_scan--> ScanSchedule --lower_scan--> Kernel
 
 out[.., i, ..] = f(.. f(f(z, x_0), x_1) .., x_i): a window as long as the dimension, padded before
-(or after it: the fold runs from the end, for reducers whose order is free). How it runs is chosen
-before any code is written (loops/choose_scan.py). Other windows are left to fused loops (None).
+(or after it: the reduction runs from the end, for reducers whose order is free). How it runs is
+chosen before any code is written (loops/choose_scan.py). Other windows are left to fused loops
+(None).
 """
 
 from __future__ import annotations
 
-from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Writer
 from hlo.backend.isa.target import Target
@@ -29,7 +30,7 @@ def scan_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     if schedule is None:
         return None
     w = Writer()
-    elemental = Elemental(Nest(w, target), lanes)
+    elemental = elemental_of(Nest(w, target), lanes)
     count = enter_operands(elemental.expression, instruction)
     (output,) = outputs_of(elemental.expression, instruction, count)
     elemental.enter_leaves()

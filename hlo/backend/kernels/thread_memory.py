@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hlo.backend.emitters.elemental import Elemental
 from hlo.backend.ir.writer import Value
-from hlo.backend.loops.places import ALIGNMENT
-from hlo.backend.loops.schedule import Place
+from hlo.backend.loops.schedule import Storage
+from hlo.backend.loops.storage import ALIGNMENT
 
 
 def thread_memory(elemental: Elemental, size_bytes: int) -> Value:
@@ -13,7 +13,7 @@ def thread_memory(elemental: Elemental, size_bytes: int) -> Value:
     nest, aligned = elemental.nest, -(-size_bytes // ALIGNMENT) * ALIGNMENT
     with nest.at(0):
         w = nest.w
-        if elemental.places.next(size_bytes) is Place.STACK:
+        if elemental.storage_use.next(size_bytes) is Storage.STACK:
             return w.alloca(f"[{size_bytes} x i8]", ALIGNMENT)
         slot = w.address(Value("%buffers", "ptr"), w.int(elemental.scratch_slot), "ptr")
         base = w.load_constant(slot, "ptr", 8)

@@ -15,7 +15,7 @@ from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes import masked, strided, types
 from hlo.backend.lanes.nest import Nest, fits
 from hlo.backend.lanes.types import Lanes
-from hlo.indexing.affine import Atom, Expr, Part, Variable, stride
+from hlo.indexing.affine import Atom, DivMod, Expr, Variable, stride
 from hlo.ir.dtype import DType
 
 
@@ -36,7 +36,7 @@ def lane_atom(e: Expr) -> Atom | None:
     """The loop variable or opaque value by which neighbouring lanes differ."""
     for atom in e.terms:
         if atom.lanes > 1:
-            return lane_atom(atom.inner) if isinstance(atom, Part) else atom
+            return lane_atom(atom.inner) if isinstance(atom, DivMod) else atom
     return None
 
 

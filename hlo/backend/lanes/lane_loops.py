@@ -20,21 +20,21 @@ def lane_loop(
     low: int,
     length: int,
     lanes: int,
-    copies: int,
+    unroll: int,
     carried: list[Value],
     body: LaneBody,
     *,
     shortens: bool = False,
 ) -> list[Value]:
-    """`body` over [low, low + length): `copies` vectors a round, the rest in one batch.
+    """`body` over [low, low + length): `unroll` vectors a round, the rest in one batch.
 
     shortens: the last elements may be taken as short vectors instead of a masked one.
     """
-    step = lanes * copies
+    step = lanes * unroll
     rounds, rest = divmod(length, step)
     high = low + length
     if rounds == 1:
-        starts = [low + k * lanes for k in range(copies)]
+        starts = [low + k * lanes for k in range(unroll)]
         carried = body([fixed(nest, s, lanes, high) for s in starts], carried)
     elif rounds:
         # The first vector of a batch ends so early that the last one is within the length too.
@@ -42,7 +42,7 @@ def lane_loop(
 
         def run(counter: Value, values: list[Value]) -> list[Value]:
             v = nest.variable(counter, low, last, lanes)
-            return body([v + k * lanes for k in range(copies)], values)
+            return body([v + k * lanes for k in range(unroll)], values)
 
         carried = nest.loop(low, low + rounds * step, step, carried, run)
     if rest:
@@ -75,24 +75,24 @@ def lane_loop_between(
     high: Value,
     limits: tuple[int, int],
     lanes: int,
-    copies: int,
+    unroll: int,
     body: Callable[[list[Expr]], None],
     *,
     rest: tuple[int, int] | None,
 ) -> None:
     """`body` over [low, high) known at run time, within [limits).
 
-    rest: lanes and copies of the vectors after the last full batch, if there are any; fewer copies
-    than elements are left for run again and again.
+    rest: lanes and unroll factor of what is left after the last full batch, if anything is; a
+    smaller one than elements are left for run again and again.
     """
-    step = lanes * copies
+    step = lanes * unroll
     least, greatest = limits[0], limits[1] - 1
     # The first vector of a full batch ends so early that the last one is within the limits.
     latest = greatest + lanes - step
 
     def run(counter: Value, _: list[Value]) -> list[Value]:
         v = nest.variable(counter, least, latest, lanes)
-        body([v + k * lanes for k in range(copies)])
+        body([v + k * lanes for k in range(unroll)])
         return []
 
     if limits[1] - limits[0] >= step:
@@ -114,11 +114,11 @@ def masked_loop(
     limits: tuple[int, int],
     lanes: int,
     body: Callable[[list[Expr]], None],
-    copies: int = 1,
+    unroll: int = 1,
 ) -> None:
-    """`body` over [low, high), `copies` vectors a round, all masked as the last may have to be."""
+    """`body` over [low, high), `unroll` vectors a round, all masked as the last may have to be."""
     w, (least, limit) = nest.w, limits
-    step = lanes * copies
+    step = lanes * unroll
 
     def batch(counter: Value, _: list[Value]) -> list[Value]:
         left = w.binary("sub", high, counter)

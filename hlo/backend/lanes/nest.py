@@ -19,7 +19,7 @@ from hlo.backend.isa.target import Target
 from hlo.backend.loops.opened import Made, Record, Step, Stored, opened
 from hlo.backend.loops.schedule import Reduction
 from hlo.indexing import affine
-from hlo.indexing.affine import Atom, Expr, Opaque, Part, Variable
+from hlo.indexing.affine import Atom, DivMod, Expr, Opaque, Variable
 
 Bound = int | Value
 Carried = list[Value]
@@ -224,12 +224,12 @@ class Nest:
         return self.w.binary("mul nsw", value, self.w.int(factor, value.type))
 
     def _atom(self, atom: Atom) -> Value:
-        if isinstance(atom, Part):
+        if isinstance(atom, DivMod):
             return self._part(atom, self.scalar(_shifted(atom)))
         assert isinstance(atom.value, Value), f"{atom} has a value"
         return atom.value
 
-    def _part(self, atom: Part, inner: Value) -> Value:
+    def _part(self, atom: DivMod, inner: Value) -> Value:
         """Quotient or remainder of the inner value, made non-negative by `_shifted`."""
         divisor = self.w.int(atom.divisor, inner.type)
         if not atom.is_quotient:
@@ -269,7 +269,7 @@ class Nest:
             return base if total is None else self.w.binary("add", total, base.of_type(type))
 
     def _lane_atom(self, atom: Atom, lanes: int, scalar: str) -> Value:
-        if isinstance(atom, Part):
+        if isinstance(atom, DivMod):
             wide = "i64" if scalar == "i64" or not fits(_shifted(atom), 31) else "i32"
             inner = self.lane_values(_shifted(atom), lanes, wide)
             return self._resized(self._part(atom, inner), scalar)
@@ -303,12 +303,12 @@ def fits(e: Expr, bits: int) -> bool:
     return sum(sizes) + abs(e.constant) < limit
 
 
-def _shift(atom: Part) -> int:
+def _shift(atom: DivMod) -> int:
     """A multiple of the divisor that makes the inner index non-negative."""
     if atom.inner.low >= 0:
         return 0
     return -(atom.inner.low // atom.divisor) * atom.divisor
 
 
-def _shifted(atom: Part) -> Expr:
+def _shifted(atom: DivMod) -> Expr:
     return atom.inner + _shift(atom)

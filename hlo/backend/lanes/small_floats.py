@@ -4,7 +4,7 @@
 
 Rounding to nearest even adds half a unit of the last kept place to the f32's bits; a subnormal
 result is rounded by adding a power of two whose last place is the result's.
-Source: the OCP 8-bit and MX float specifications; overflow and NaN as OP_SEMANTICS.md 1 and 6.
+Source: the OCP 8-bit and MX float specifications; overflow and NaN as docs/semantics.md 1 and 6.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def decoded_small(w: Writer, raw: Value, dtype: DType, *, has_halves: bool = Fal
     code = w.cast("zext", raw, words)
     if not form.has_sign:
         return _decoded_scale(w, code, floats)
-    places = form.exponent + form.mantissa
-    size = w.binary("and", code, w.int((1 << places) - 1, words))
+    size_bits = form.exponent + form.mantissa
+    size = w.binary("and", code, w.int((1 << size_bits) - 1, words))
     rebias = (127 - form.bias) << 23
     shifted = w.binary("shl", size, w.int(23 - form.mantissa, words))
     normal = w.cast("bitcast", w.binary("add", shifted, w.int(rebias, words)), floats)
@@ -41,11 +41,11 @@ def decoded_small(w: Writer, raw: Value, dtype: DType, *, has_halves: bool = Fal
     is_tiny = w.compare("icmp ult", size, w.int(1 << form.mantissa, words))
     value = w.cast("bitcast", w.select(is_tiny, tiny, normal), words)
     value = _with_specials(w, form, code, size, value)
-    sign = w.binary("and", code, w.int(1 << places, words))
+    sign = w.binary("and", code, w.int(1 << size_bits, words))
     if form.nan == "negative-zero":
-        is_nan = w.compare("icmp eq", code, w.int(1 << places, words))
+        is_nan = w.compare("icmp eq", code, w.int(1 << size_bits, words))
         value = w.select(is_nan, w.int(_QUIET, words), value)
-    sign = w.binary("shl", sign, w.int(31 - places, words))
+    sign = w.binary("shl", sign, w.int(31 - size_bits, words))
     return w.cast("bitcast", w.binary("or", value, sign), floats)
 
 
@@ -88,7 +88,7 @@ def _decoded_by_half(w: Writer, form: FloatFormat, raw: Value) -> Value:
 def _with_specials(w: Writer, form: FloatFormat, code: Value, size: Value, value: Value) -> Value:
     """The bits of infinities and NaNs put in."""
     words = code.type
-    places = form.exponent + form.mantissa
+    size_bits = form.exponent + form.mantissa
     if form.nan == "ieee":
         first = ((1 << form.exponent) - 1) << form.mantissa
         moved = w.binary(
@@ -97,7 +97,7 @@ def _with_specials(w: Writer, form: FloatFormat, code: Value, size: Value, value
         special = w.binary("or", moved, w.int(_INF, words))
         return w.select(w.compare("icmp uge", size, w.int(first, words)), special, value)
     if form.nan == "ones":
-        is_nan = w.compare("icmp eq", size, w.int((1 << places) - 1, words))
+        is_nan = w.compare("icmp eq", size, w.int((1 << size_bits) - 1, words))
         return w.select(is_nan, w.int(_QUIET, words), value)
     return value
 
@@ -130,18 +130,18 @@ def encoded_small(w: Writer, value: Value, dtype: DType) -> Value:
         code = w.select(over, w.int(_overflow(form), words), code)
     if _nan_code(form) != _overflow(form):
         code = w.select(nan, w.int(_nan_code(form), words), code)
-    places = form.exponent + form.mantissa
+    size_bits = form.exponent + form.mantissa
     sign = w.binary(
-        "and", w.binary("lshr", bits, w.int(31 - places, words)), w.int(1 << places, words)
+        "and", w.binary("lshr", bits, w.int(31 - size_bits, words)), w.int(1 << size_bits, words)
     )
     if form.nan == "none":
-        sign = w.select(nan, w.int(1 << places, words), sign)
+        sign = w.select(nan, w.int(1 << size_bits, words), sign)
     signed = w.binary("or", code, sign)
     if form.nan == "negative-zero":
         # There is no -0, and NaN has the only code with nothing but the sign.
         zero = w.compare("icmp eq", code, w.int(0, words))
         signed = w.select(zero, code, signed)
-        signed = w.select(w.compare("icmp eq", code, w.int(1 << places, words)), code, signed)
+        signed = w.select(w.compare("icmp eq", code, w.int(1 << size_bits, words)), code, signed)
     return w.cast("trunc", signed, storage)
 
 
@@ -176,10 +176,10 @@ def _overflow(form: FloatFormat) -> int:
 
 
 def _nan_code(form: FloatFormat) -> int:
-    places = form.exponent + form.mantissa
+    size_bits = form.exponent + form.mantissa
     if form.nan == "ieee":
         return _greatest(form) + 1 + (1 << (form.mantissa - 1))
-    return {"ones": (1 << places) - 1, "negative-zero": 1 << places, "none": 0}[form.nan]
+    return {"ones": (1 << size_bits) - 1, "negative-zero": 1 << size_bits, "none": 0}[form.nan]
 
 
 def _encoded_scale(w: Writer, value: Value, bits: Value) -> Value:

@@ -24,7 +24,7 @@ class Stretch(Struct, frozen=True):
 
     width: int
     starts: tuple[int, ...]
-    places: tuple[tuple[int, int], ...]
+    sources: tuple[tuple[int, int], ...]
 
 
 def stretch(
@@ -65,14 +65,14 @@ def load_stretch(nest: Nest, lowest: Value, element: str, found: Stretch) -> Val
         pair = chunks[first : first + 2]
         order = [
             place + (chunk - first) * found.width if chunk - first in (0, 1) else -1
-            for chunk, place in found.places
+            for chunk, place in found.sources
         ]
         picked = _shuffled(nest, pair[0], pair[-1], order)
         if result is None:
             result = picked
             continue
         lanes = len(order)
-        blend = [lane + lanes * (chunk >= first) for lane, (chunk, _) in enumerate(found.places)]
+        blend = [lane + lanes * (chunk >= first) for lane, (chunk, _) in enumerate(found.sources)]
         result = _shuffled(nest, result, picked, blend)
     assert result is not None, "a stretch has a chunk"
     return result

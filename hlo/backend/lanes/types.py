@@ -56,7 +56,9 @@ def width(lanes: Lanes) -> int:
 
 def widens_quietly(target: Target, dtype: DType) -> bool:
     """Whether `decoded` lets f16's instruction widen NaNs, which makes signalling ones quiet."""
-    return target.isa.converts_halves and dtype in (dt.F16, dt.F8E5M2)
+    form = dtype.float_format
+    is_half = form is not None and form.exponent == 5 and form.nan == "ieee"  # or a part of one
+    return is_half and target.isa.converts_halves
 
 
 def decoded(w: Writer, target: Target, raw: Value, dtype: DType) -> Value:
@@ -163,8 +165,8 @@ def rounded(
 
 def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bool) -> Value:
     """An instruction, where one does it as the mode says (x86's flushes subnormal numbers:
-    BACKEND_FACTS 6), else integer arithmetic. A NaN of bf16 has no bits below, so that the carry
-    leaves it alone.
+    docs/measurements.md 6), else integer arithmetic. A NaN of bf16 has no bits below, so that the
+    carry leaves it alone.
     """
     isa = target.isa
     short = isa.bf16_codes(w, value, flushes=target.mode == "fast")

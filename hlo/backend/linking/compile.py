@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from hlo import cache as disk
 from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.linking.compilation_cache import sources_digest
 from hlo.backend.linking.identity import identity
-from hlo.backend.linking.recall import sources_digest
 from hlo.once import lock
 
 REMEMBERED_BYTES = 64 * 1024 * 1024
@@ -27,7 +27,7 @@ def objects(modules: Sequence[IrModule], *, cache: bool = True) -> list[bytes]:
     if not cache:
         return generated(modules)
     names = [_name(m) for m in modules]
-    found = {name: _recalled(name) for name in names}
+    found = {name: _cached_object(name) for name in names}
     missing = {n: m for n, m in zip(names, modules, strict=True) if found[n] is None}
     made = generated(list(missing.values())) if missing else []
     for name, body in zip(missing, made, strict=True):
@@ -48,7 +48,7 @@ def own_object(name: str, made: Callable[[], IrModule]) -> bytes:
     the sources, so that a second process does not wait for its text.
     """
     key = disk.key(identity(), sources_digest(), name)
-    body = _recalled(key)
+    body = _cached_object(key)
     if body is None:
         (body,) = generated([made()])
         disk.store(key, body)
@@ -63,7 +63,7 @@ def generated(modules: Sequence[IrModule]) -> list[bytes]:
     return toolchain.object_codes(modules)
 
 
-def _recalled(name: str) -> bytes | None:
+def _cached_object(name: str) -> bytes | None:
     with _lock:
         body = _memory.get(name)
         if body is not None:

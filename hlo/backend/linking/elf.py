@@ -60,12 +60,12 @@ class Image:
 
     def __init__(self, objects: Sequence[bytes], outside: Outside) -> None:
         parts = [_Object(data) for data in objects]
-        size = _placed(parts, 0, FIXED)
+        size = _at_offsets(parts, 0, FIXED)
         stubs = -(-size // STUB_BYTES) * STUB_BYTES
         size = stubs + STUB_BYTES * sum(len(part.globals) for part in parts)
         fixed = -(-size // PAGE) * PAGE  # variables begin on a page of their own
-        used = _placed(parts, fixed, VARIABLE)
-        size = _placed(parts, used, ZERO)  # as fresh memory is
+        used = _at_offsets(parts, fixed, VARIABLE)
+        size = _at_offsets(parts, used, ZERO)  # as fresh memory is
         self._whole = bytearray(used)
         self.base = _mapped(size)
         self._end = weakref.finalize(self, _system().munmap, self.base, size)
@@ -111,7 +111,7 @@ class Image:
         return address, self.base + at
 
 
-def _placed(parts: Sequence[_Object], size: int, kind: int) -> int:
+def _at_offsets(parts: Sequence[_Object], size: int, kind: int) -> int:
     """Lay the sections of one kind behind the first `size` bytes; gives the new size."""
     for part in parts:
         size = part.place(size, kind)
@@ -137,8 +137,8 @@ class Section:
         return ZERO if self.type == NOBITS else VARIABLE
 
 
-class _Object:
-    """One object file: its sections, and where they lie in the image."""
+class ObjectFile:
+    """One object file: its sections and symbols."""
 
     def __init__(self, data: bytes) -> None:
         assert data[:6] == b"\x7fELF\x02\x01", "a 64-bit little-endian object file"
@@ -150,13 +150,20 @@ class _Object:
         (table,) = (s for s in self.sections if s.type == SYMTAB)
         self.symbols = np.frombuffer(data, SYMBOL, table.size // SYMBOL.itemsize, table.offset)
         self.names_at = self.sections[table.link].offset
-        self.places = [-1] * count
-        self.globals = np.flatnonzero(self.symbols["info"] >> 4)
 
     def name(self, start: int) -> str:
         """The symbol's name that begins here."""
         start += self.names_at
         return self.data[start : self.data.index(b"\0", start)].decode()
+
+
+class _Object(ObjectFile):
+    """One object file, and where its sections lie in the image."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.offsets = [-1] * len(self.sections)
+        self.globals = np.flatnonzero(self.symbols["info"] >> 4)
 
     def place(self, size: int, kind: int) -> int:
         """Lay the sections of one kind behind the first `size` bytes; gives the new size."""
@@ -165,13 +172,13 @@ class _Object:
                 continue
             align = max(1, section.align)
             size = -(-size // align) * align
-            self.places[number] = size
+            self.offsets[number] = size
             size += section.size
         return size
 
     def copy(self, whole: bytearray) -> None:
         """Put the sections' bytes into the image."""
-        for section, place in zip(self.sections, self.places, strict=True):
+        for section, place in zip(self.sections, self.offsets, strict=True):
             if place >= 0 and section.type != NOBITS:
                 start, size = section.offset, section.size
                 whole[place : place + size] = self.data[start : start + size]
@@ -179,19 +186,19 @@ class _Object:
     def defined(self, base: int) -> dict[str, int]:
         """Addresses of the global symbols that stand in a placed section."""
         return {
-            self.name(name): base + self.places[section] + value
+            self.name(name): base + self.offsets[section] + value
             for name, _, _, section, value, _ in self.symbols[self.globals].tolist()
-            if 0 < section < len(self.places)
+            if 0 < section < len(self.offsets)
         }
 
     def relocate(self, whole: bytearray, base: int, slot: Callable[[str], tuple[int, int]]) -> None:
         """Fill in addresses and distances."""
         image = np.frombuffer(whole, np.uint8)
-        placed = np.array(self.places, np.int64)
-        places = placed[np.minimum(self.symbols["section"], len(placed) - 1)]
-        values = base + places + self.symbols["value"].astype(np.int64)
+        placed = np.array(self.offsets, np.int64)
+        offsets = placed[np.minimum(self.symbols["section"], len(placed) - 1)]
+        values = base + offsets + self.symbols["value"].astype(np.int64)
         for section in self.sections:
-            place = self.places[section.info] if section.type == RELA else -1
+            place = self.offsets[section.info] if section.type == RELA else -1
             if place < 0:
                 continue
             count = section.size // RELOCATION.itemsize

@@ -1,7 +1,7 @@
 """Installing: object code and its link table to an executable of this process.
 
     LinkTable, objects, module's signature --link--> Executable
-    module, key --recalled--> Executable, where an earlier compilation was kept
+    module, key --cached_program--> Executable, where an earlier compilation was kept
 
 Imports none of the stages that make code, so that a kept program costs little more than its parse.
 """
@@ -14,13 +14,14 @@ import numpy as np
 
 from hlo.backend.ir.ir_module import ENTRY, FILL
 from hlo.backend.linking import call_record as linking
-from hlo.backend.linking import native, recall
+from hlo.backend.linking import compilation_cache, native
 from hlo.backend.linking.identity import identity
 from hlo.backend.linking.jit import Code
 from hlo.backend.linking.link_table import LinkTable
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.machine import Machine
+from hlo.ops.custom_call import REGISTERED
 from hlo.runtime.executable import Executable, Host
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count
@@ -37,12 +38,13 @@ def program_key(
     """The name under which what this module compiles to is kept on disk, before any pass runs."""
     made_for = machine.identity if machine else ""
     options = (passes, mode, str(thread_count(threads)), made_for, identity())
-    return recall.key(module, *options)
+    # their targets have no kernels
+    return compilation_cache.key(module, *options, *sorted(REGISTERED))
 
 
-def recalled(module: Module, key: str) -> Executable | None:
+def cached_program(module: Module, key: str) -> Executable | None:
     """The executable of the compilation that was kept under this key, in any process."""
-    found = recall.load(key)
+    found = compilation_cache.load(key)
     return None if found is None else link(module, found.table, found.bodies)
 
 

@@ -4,7 +4,7 @@
     LinkTable --frame_layout--> FrameLayout (addresses of this process)
 
 It holds no node of the module and no address, so that it can be kept on disk
-(recall.py); and its module imports no stage, so that what was kept starts at once.
+(compilation_cache.py); and its module imports no stage, so that what was kept starts at once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class LinkTable(Struct, frozen=True):
-    """arena: (slot, offset, cell); cells: (cell, bytes); fixed: (slot, number of the constant);
+    """arena: (slot, offset, allocation); allocations: (allocation, bytes); fixed: (slot, number of
+    the constant);
     arguments, results: (slot, number of the leaf). constants: their arrays, bytes only."""
 
     slots: int
     arena_bytes: int
     arena: np.ndarray
-    cells: Pairs
+    allocations: Pairs
     fixed: Pairs
     arguments: Pairs
     results: Pairs
@@ -49,7 +50,7 @@ class LinkTable(Struct, frozen=True):
             self.arena[:, 0].copy(),
             self.arena[:, 1].copy(),
             self.arena[:, 2].copy(),
-            dict(self.cells),
+            dict(self.allocations),
             np.array([slot for slot, _ in self.fixed], np.int64),
             np.array([starts[number] for _, number in self.fixed], np.uint64),
             np.array(self.arguments, np.int64).reshape(-1, 2),

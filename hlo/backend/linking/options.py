@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.backend.linking import elf
 
-CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (BACKEND_FACTS.md 3)
+CODEGEN_LEVEL = 2  # level 1 gives the same code, 0 is 1.4x slower code (docs/measurements.md 3)
 GLUE_LEVEL = 0  # a quarter of the time, where no loop is LLVM's to make fast
 # Loop strength reduction takes up to 40 % of the time and gains nothing: our loops step pointers
 # themselves or by indices that the addressing modes hold.
@@ -15,3 +15,8 @@ OPTIONS = ("--disable-lsr",)
 MODEL = (
     {"reloc": "pic", "codemodel": "small"} if elf.is_supported() else {"codemodel": "jitdefault"}
 )
+# Of objects for the system's linker, on every system.
+AHEAD_MODEL = {"reloc": "pic", "codemodel": "small"}
+# RISC-V's small model is of programs within 2 GiB of address 0, its medium one of such anywhere;
+# floats are passed in registers.
+RISCV_MODEL = {"reloc": "pic", "codemodel": "medium", "abiname": "lp64d"}

@@ -1,4 +1,4 @@
-"""Tabulation: a program's link table, from its cells and constants.
+"""Tabulation: a program's link table, from its allocations and constants.
 
 Program --link_table--> LinkTable
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from hlo.backend.linking.link_table import LinkTable
-from hlo.backend.planning.cells import Region
+from hlo.backend.planning.allocations import AllocationKind
 from hlo.backend.planning.constants import constants
 from hlo.backend.planning.memory import memory_report
 from hlo.backend.planning.packing import aligned
@@ -18,38 +18,44 @@ from hlo.backend.planning.slots import HEADER_SLOTS
 
 def link_table(program: Program) -> LinkTable:
     """The table of a program; raises HloError when it needs a constant that the text left out."""
-    cells = program.plan.cells
-    held = constants(cells)
+    allocations = program.plan.allocations
+    held = constants(allocations)
     arena: list[tuple[int, int, int]] = []
-    places: dict[Region, list[tuple[int, int]]] = {region: [] for region in Region}
+    slots_of: dict[AllocationKind, list[tuple[int, int]]] = {
+        region: [] for region in AllocationKind
+    }
     scratch_base = aligned(program.plan.arena_bytes)
     spare_base = scratch_base + program.working_bytes
     for slot, number in enumerate(program.table, HEADER_SLOTS):
-        cell = cells[number] if number >= 0 else None
-        if cell is None:
+        allocation = allocations[number] if number >= 0 else None
+        if allocation is None:
             offset = scratch_base + (-1 - number) * program.scratch_bytes
             arena.append((slot, offset, number))
-        elif cell.region is Region.ARENA:
-            arena.append((slot, cell.offset, number))
-        elif cell.region is Region.SPARE:
-            arena.append((slot, spare_base + cell.offset, number))
-        elif cell.region in (Region.ALIGNED, Region.PASSED, Region.RETURNED):
+        elif allocation.kind is AllocationKind.ARENA:
+            arena.append((slot, allocation.offset, number))
+        elif allocation.kind is AllocationKind.SPARE:
+            arena.append((slot, spare_base + allocation.offset, number))
+        elif allocation.kind in (
+            AllocationKind.ALIGNED,
+            AllocationKind.PASSED,
+            AllocationKind.RETURNED,
+        ):
             continue  # the program itself fills it in
-        elif cell.region is Region.CONSTANT:
-            places[Region.CONSTANT].append((slot, held.numbers[number]))
-        elif cell.region is Region.DONATED:
-            places[Region.RESULT].append((slot, cell.result))
+        elif allocation.kind is AllocationKind.CONSTANT:
+            slots_of[AllocationKind.CONSTANT].append((slot, held.numbers[number]))
+        elif allocation.kind is AllocationKind.DONATED:
+            slots_of[AllocationKind.RESULT].append((slot, allocation.result))
         else:
-            places[cell.region].append((slot, cell.index))
+            slots_of[allocation.kind].append((slot, allocation.index))
     used = sorted({number for _, _, number in arena})
     return LinkTable(
         HEADER_SLOTS + len(program.table),
         spare_base + program.plan.spare_bytes,
         np.array(arena, np.int64).reshape(-1, 3),
-        tuple((n, cells[n].size if n >= 0 else program.scratch_bytes) for n in used),
-        tuple(places[Region.CONSTANT]),
-        tuple(places[Region.ARGUMENT]),
-        tuple(places[Region.RESULT]),
+        tuple((n, allocations[n].size if n >= 0 else program.scratch_bytes) for n in used),
+        tuple(slots_of[AllocationKind.CONSTANT]),
+        tuple(slots_of[AllocationKind.ARGUMENT]),
+        tuple(slots_of[AllocationKind.RESULT]),
         program.threads,
         program.wakes_pool,
         program.watched,

@@ -1,6 +1,6 @@
 """Toolchain: llvmlite, initialised, and a target machine for this CPU; text in, object code out.
 
-Chosen by CPU features, never by name (BACKEND_FACTS.md 1). llvmlite puts one lock around every
+Chosen by CPU features, never by name (docs/measurements.md 1). llvmlite puts one lock around every
 call into LLVM; where its private lock can be lifted for the three heavy functions, modules are
 compiled on several threads, each with a context and a target machine of its own.
 """
@@ -19,7 +19,14 @@ from hlo.backend.isa.amx import is_permitted
 from hlo.backend.isa.arm_features import arm_features
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import elf
-from hlo.backend.linking.options import CODEGEN_LEVEL, GLUE_LEVEL, MODEL, OPTIONS
+from hlo.backend.linking.options import (
+    AHEAD_MODEL,
+    CODEGEN_LEVEL,
+    GLUE_LEVEL,
+    MODEL,
+    OPTIONS,
+    RISCV_MODEL,
+)
 from hlo.errors import HloError
 from hlo.forking import inside
 from hlo.machine import Machine, described
@@ -36,8 +43,8 @@ LINES_FOR_A_THREAD = 50  # of IR, about 2 ms with what each module costs
 # inner loops are kernels that are written out already.
 MOST_UNROLLED = 300
 
-# Those that no thread uses now, by level and by what they make code for.
-_machines: dict[tuple[int, Machine | None], list[llvm.TargetMachine]] = {}
+# Those that no thread uses now, by level, by what they make code for, and whether for a file.
+_machines: dict[tuple[int, Machine | None, bool], list[llvm.TargetMachine]] = {}
 _machines_lock = lock()
 _options = list(OPTIONS)  # that LLVM has not been given
 
@@ -133,12 +140,12 @@ def feature_text() -> str:
 
 @contextlib.contextmanager
 def machine(
-    level: int = CODEGEN_LEVEL, made_for: Machine | None = None
+    level: int = CODEGEN_LEVEL, made_for: Machine | None = None, *, is_ahead: bool = False
 ) -> Iterator[llvm.TargetMachine]:
     """A target machine that no other thread uses meanwhile; within, no other thread forks.
 
-    made_for: None for the host. What is made once is asked for before the gate: the thread that
-    makes it may stand there.
+    made_for: None for the host. is_ahead: its objects are for the system's linker. What is made
+    once is asked for before the gate: the thread that makes it may stand there.
     """
     initialise()
     if made_for is None:
@@ -149,11 +156,16 @@ def machine(
         features = ",".join(f"+{name}" for name in sorted(made_for.features))
     with inside():
         with _machines_lock:
-            free = _machines.setdefault((level, made_for), [])
+            free = _machines.setdefault((level, made_for, is_ahead), [])
             found = free.pop() if free else None
         if found is None:
             target = llvm.Target.from_triple(triple)
-            found = target.create_target_machine(features=features, opt=level, jit=True, **MODEL)
+            model = AHEAD_MODEL if is_ahead else MODEL
+            if made_for is not None and made_for.architecture == "riscv64":
+                model = RISCV_MODEL
+            found = target.create_target_machine(
+                features=features, opt=level, jit=not is_ahead, **model
+            )
         try:
             yield found
         finally:
@@ -177,12 +189,15 @@ def optimised_text(module: IrModule) -> str:
         return str(parsed(module))
 
 
-def parsed(module: IrModule, *, is_checked: bool = True) -> llvm.ModuleRef:
+def parsed(
+    module: IrModule, *, is_checked: bool = True, context: llvm.ContextRef | None = None
+) -> llvm.ModuleRef:
     """The module in LLVM's memory, after the middle-end where it wants it. In a `machine` only.
 
-    is_checked: verified too, which finds what the parser lets pass.
+    is_checked: verified too, which finds what the parser lets pass. context: that of modules which
+    will be one; None: one of its own.
     """
-    ref = llvm.parse_assembly(module.text, context=llvm.create_context())
+    ref = llvm.parse_assembly(module.text, context=context or llvm.create_context())
     ref.triple = module.machine.triple if module.machine else llvm.get_process_triple()
     if is_checked:
         ref.verify()

@@ -1,7 +1,7 @@
 """Chains: elementwise ops of floats that rest on one of 8 or 16 bits and on constants.
 
     chain_of(expression, root) -> the ops from a source to the root, where looking the root's code
-    up by the source's (emitters/code_tables.py) is less work than computing it
+    up by the source's (emitters/lookup_tables.py) is less work than computing it
 
 A source is a value through which every way from the root to what is not constant leads.
 """
@@ -15,7 +15,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
-from hlo.ops.table import OPS, Trait, has_trait
+from hlo.ops.table import OPS, Trait, has_trait, opcodes
 
 LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 # In vector instructions. Looking up numbers of a few exponents takes as long as computing for 24.
@@ -25,16 +25,20 @@ LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
 LEAST_COST, LEAST_COST_SPREAD = 24, 33
 MOST_MEMBERS = 64
 LANES = 16  # that are looked up at once
+_IN_HALVES = opcodes(Trait.IN_HALVES)
 
 _ROUNDING = {"bf16": 4, "f16": 2}
 _SMALL_ROUNDING = 16  # of 8 bits
 
 
 def chain_to(expression: Expression, root: Instruction) -> Chain | None:
-    """The chain to an op's result where it is looked up: the machine has to gather quickly."""
+    """The chain to an op's result where it is looked up: the machine has to gather quickly, and
+    somebody to fill the table.
+    """
     if root not in expression.chains:
-        gather = expression.target.isa.quick_gather(LANES)
-        expression.chains[root] = chain_of(expression, root) if gather else None
+        target = expression.target
+        is_quick = target.fills and target.isa.quick_gather(LANES)
+        expression.chains[root] = chain_of(expression, root) if is_quick else None
     return expression.chains[root]
 
 
@@ -52,8 +56,7 @@ def is_op(instruction: Instruction) -> bool:
 
 def is_in_halves(opcode: str, dtype: DType, target: Target) -> bool:
     """Whether the machine computes the op on f16."""
-    is_special = bool(OPS[opcode].traits & Trait.IN_HALVES)
-    return dtype is dt.F16 and is_special and target.isa.computes_halves
+    return dtype is dt.F16 and opcode in _IN_HALVES and target.isa.computes_halves
 
 
 def chain_of(expression: Expression, root: Instruction) -> Chain | None:

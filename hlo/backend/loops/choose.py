@@ -4,7 +4,7 @@
 
 Each choose_* asks the machine and the trace of what is read, and gives a new schedule; nothing is
 decided later, while code is written. Where a value is asked for at an index of its own, as under
-the conditions of a pad, folds.py says how.
+the conditions of a pad, reductions.py says how.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from hlo.backend.loops.outputs import Output
 
 
 def schedules_of(
-    expression: Expression, outputs: Sequence[Output], lanes: int
+    expression: Expression, outputs: Sequence[Output], lanes: int, said: tuple[int, ...] = ()
 ) -> list[NestSchedule]:
-    """How the loops of each of the outputs' domains run. lanes: of a full vector of the kernel."""
-    return [_chosen(expression, box, lanes) for box in domains_of(expression, outputs)]
+    """How the loops of each of the outputs' domains run. lanes: of a full vector of the kernel;
+    said: the order of the loops, if the text says one (analysis/loop_order.py).
+    """
+    return [_chosen(expression, box, lanes, said) for box in domains_of(expression, outputs)]
 
 
-def _chosen(expression: Expression, box: Domain, lanes: int) -> NestSchedule:
-    domain, kept = looped(expression, box)
+def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ...]) -> NestSchedule:
+    domain, kept = looped(expression, box, said)
     first = serial(expression.target.machine, domain, lanes)
     strip = choose_strip(first, kept)
     if strip is not None:

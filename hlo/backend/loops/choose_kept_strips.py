@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from hlo.backend.loops.domain import covers
 from hlo.backend.loops.expression import Expression, Leaf, Path
-from hlo.backend.loops.folds import UNROLLED
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule
+from hlo.backend.loops.reductions import UNROLLED
 from hlo.backend.loops.trace import Read, reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
@@ -31,18 +31,18 @@ def choose_strips(expression: Expression, schedule: NestSchedule) -> NestSchedul
     vector = schedule.vector
     if vector is None or not schedule.inner:
         return schedule
-    folded = prod(axis.extent for axis in schedule.inner)
-    wanted = _wanted(schedule, folded)
-    places, size_bytes = _places(expression, schedule, wanted, folded * vector.step)
+    reduced = prod(axis.extent for axis in schedule.inner)
+    wanted = _wanted(schedule, reduced)
+    offsets, size_bytes = _offsets(expression, schedule, wanted, reduced * vector.step)
     keeps: list[Keep] = []
     remarks: list[str] = []
-    for instruction, offset in places.items():
+    for instruction, offset in offsets.items():
         inner, shift = wanted[instruction]
         sizes = tuple(instruction.shape.dims[d] for d in inner)
         there = [k.value for k in keeps if k.offset == offset]
         keeps.append(
             Keep(
-                instruction, _kept_type(instruction), folded * vector.step, inner, sizes,
+                instruction, _kept_type(instruction), reduced * vector.step, inner, sizes,
                 vector.step, shift, offset=offset, shares=there[-1] if there else None,
             )
         )  # fmt: skip
@@ -50,26 +50,26 @@ def choose_strips(expression: Expression, schedule: NestSchedule) -> NestSchedul
     return replace(schedule, keeps=tuple(keeps)).because(*remarks)
 
 
-def _wanted(schedule: NestSchedule, folded: int) -> dict[Instruction, tuple[tuple[int, ...], int]]:
+def _wanted(schedule: NestSchedule, reduced: int) -> dict[Instruction, tuple[tuple[int, ...], int]]:
     """What is kept of a schedule with a strip, with the dimensions along its columns and
     how far its columns are from the schedule's."""
     found: dict[Instruction, tuple[tuple[int, ...], int]] = {}
-    if folded <= UNROLLED:
+    if reduced <= UNROLLED:
         return found
     for instruction, indices in (schedule.domain.trace.heavy_at | _read_apart(schedule)).items():
-        inner = _folded_dims(schedule, indices, instruction.shape.dims)
+        inner = _reduced_dims(schedule, indices, instruction.shape.dims)
         if inner is None or instruction.shape.dtype.is_complex:
             continue
-        if prod(instruction.shape.dims[d] for d in inner) == folded:
+        if prod(instruction.shape.dims[d] for d in inner) == reduced:
             (across,) = [e for e in indices[0] if e.depends_on(schedule.lane)]
             found[instruction] = inner, across.constant
     return found
 
 
-def _places(
+def _offsets(
     expression: Expression, schedule: NestSchedule, wanted: Collection[Instruction], size: int
 ) -> tuple[dict[Instruction, int], int]:
-    """Where each begins, in bytes, and how many they are: two may share a place."""
+    """Where each begins, in bytes, and how many they are: two may share memory."""
     asked = _asked(expression, schedule, wanted) if len(wanted) > 1 else {}
     held: dict[int, list[Instruction]] = {}  # by where they begin
     total, most = 0, schedule.machine.second_cache.bytes // 2
@@ -114,7 +114,7 @@ def _asked(
         inner, _ = reduced_index(reduce, at)
         stages.append([(o, inner, ()) for o in reduce.operands[: len(reduce.operands) // 2]])
     stages.append([(o.source, index, o.path) for o in schedule.domain.outputs])
-    folds = [reduce for reduce, _ in reversed(schedule.domain.trace.reductions)]
+    reductions = [reduce for reduce, _ in reversed(schedule.domain.trace.reductions)]
     own = expression.leaves
     expression.leaves = dict(own)
     for stage, roots in enumerate(stages):
@@ -125,8 +125,10 @@ def _asked(
             if instruction in found:
                 found[instruction].setdefault(stage, set()).add(at)
                 expression.leaves.setdefault((instruction, ()), _LEFT)
-        for k in range(len(folds[stage].operands) // 2 if stage < len(folds) else 0):
-            expression.leaves[folds[stage], (k,) if folds[stage].shape.is_tuple else ()] = _LEFT
+        for k in range(len(reductions[stage].operands) // 2 if stage < len(reductions) else 0):
+            expression.leaves[
+                reductions[stage], (k,) if reductions[stage].shape.is_tuple else ()
+            ] = _LEFT
     expression.leaves = own
     return found
 
@@ -159,15 +161,15 @@ def _collides(schedule: NestSchedule, read: Read) -> bool:
     """Whether more rows of a column than a set has room for, beside those of other arrays, lie in
     one set of the second-level cache.
     """
-    folded = {*read.folded, *schedule.domain.variables[schedule.loops + 1 :]}
-    steps = [(k, a) for a, k in read.position.terms.items() if a in folded]
+    reduced = {*read.reduced, *schedule.domain.variables[schedule.loops + 1 :]}
+    steps = [(k, a) for a, k in read.position.terms.items() if a in reduced]
     rows = prod(a.high - a.low + 1 for _, a in steps)
     step_bytes = gcd(*(k for k, _ in steps)) * read.dtype.item_bytes
     cache = schedule.machine.second_cache
-    return rows > cache.ways // 2 * (cache.way_bytes // gcd(step_bytes, cache.way_bytes))
+    return rows > cache.ways // 2 * cache.sets_of(step_bytes)
 
 
-def _folded_dims(
+def _reduced_dims(
     schedule: NestSchedule, indices: list[Index], dims: tuple[int, ...]
 ) -> tuple[int, ...] | None:
     """The dimensions in which the stages' indices differ, if lanes are one other dimension."""

@@ -1,4 +1,5 @@
-"""Which loop lanes run over: what folds keep, rows, or inside of the folds; tiles to be turned.
+"""Which loop lanes run over: what reductions keep, rows, or inside of the reductions; tiles to be
+turned.
 
 NestSchedule of serial axes --choose_lanes--> one with a vector axis, or with none
 """
@@ -10,25 +11,19 @@ from math import prod
 from msgspec.structs import replace
 
 from hlo.analysis.reducers import reducer_of
-from hlo.backend.loops.folds import (
-    FEWEST_TURNED,
-    MOST_ROW_OPS,
-    MOST_ROW_READS,
-    UNROLLED,
-    most_turned,
-)
 from hlo.backend.loops.nest_schedule import LIGHT, UNITS, NestSchedule
 from hlo.backend.loops.outputs import Output
+from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.vectors import MOST_LANES, fitting, narrowed
 
 _BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
-_SHORT_FOLD = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
+_SHORT_REDUCTION = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
 _LEAST_STRIPS = 4  # for a few cores, rather than full lines of every row
 
 
 def choose_lanes(schedule: NestSchedule) -> NestSchedule:
-    """The schedule with its vector axis; no lanes where they run inside the folds."""
+    """The schedule with its vector axis; no lanes where they run inside the reductions."""
     extents = schedule.domain.extents
     if not extents:
         return schedule
@@ -36,9 +31,9 @@ def choose_lanes(schedule: NestSchedule) -> NestSchedule:
     if remark:
         schedule = replace(schedule, source=Source.TURNED).because(remark)
     else:
-        remark, is_row_fold = _why_lanes_are_inside(schedule)
+        remark, is_row_reduction = _why_lanes_are_inside(schedule)
         schedule = schedule.because(remark) if remark else schedule
-        if is_row_fold:
+        if is_row_reduction:
             return schedule
     tiled = _tiled(schedule)
     if tiled is None:
@@ -56,47 +51,48 @@ def _over(schedule: NestSchedule, lanes: int) -> NestSchedule:
 
 
 def choose_strip(schedule: NestSchedule, kept: int) -> NestSchedule | None:
-    """Lanes over what folds keep: where that is contiguous, or what they fold is very short."""
+    """Lanes over what reductions keep: where that is contiguous, or what they reduce is very
+    short."""
     domain, lanes = schedule.domain, schedule.lanes
     extents = domain.extents
     count = next((c for c in range(1, len(extents)) if prod(extents[:c]) == kept), 0)
     if not count or extents[count - 1] < lanes:
         return None
-    folded, length = prod(extents[count:]), extents[count - 1]
+    reduced, length = prod(extents[count:]), extents[count - 1]
     place = domain.outputs[0].place(domain.own_index)
     is_contiguous = place.coefficient(domain.variables[count - 1]) == 1
-    if not is_contiguous and (folded > _SHORT_FOLD or domain.order):
+    if not is_contiguous and (reduced > _SHORT_REDUCTION or domain.order):
         return None
     vectors, units = -(-length // lanes), prod(extents[: count - 1])
-    most = min(4 if is_contiguous else 1 + (folded > 8), vectors)
+    most = min(4 if is_contiguous else 1 + (reduced > 8), vectors)
     while most > 1 and units * vectors < _LEAST_STRIPS * most:
         most //= 2
     in_one = domain.weight > LIGHT
-    why = "contiguous" if is_contiguous else f"around rows of {folded}"
-    copies = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=in_one))
-    visits = _visits(vectors, copies, in_one=in_one)
-    step = copies * lanes
+    why = "contiguous" if is_contiguous else f"around rows of {reduced}"
+    unroll = min(range(1, most + 1), key=lambda n: _visits(vectors, n, in_one=in_one))
+    visits = _visits(vectors, unroll, in_one=in_one)
+    step = unroll * lanes
     wanted = -(-UNITS // units)
     block = max(step, length // wanted // step * step)
     for k in range(count - 1):
         schedule = schedule.with_axis(k, role=Role.PARALLEL)
     for k in range(count, len(extents)):
-        role = Role.UNROLLED if folded <= UNROLLED else Role.SERIAL
+        role = Role.UNROLLED if reduced <= UNROLLED else Role.SERIAL
         schedule = schedule.with_axis(k, role=role)
     schedule = schedule.with_axis(count - 1, role=Role.VECTOR, lanes=lanes, step=step)
     schedule = schedule.split(block if block < length else 0)
     schedule = schedule.with_axis(count - 1, of=length, **_strip_tail(schedule, in_one=in_one))
     return schedule.because(
-        f"lanes: over the {length} that all folds keep, {why}",
-        f"batch: {copies} vectors, {visits} visits of a row for {vectors}, {most} at most",
+        f"lanes: over the {length} that all reductions keep, {why}",
+        f"batch: {unroll} vectors, {visits} visits of a row for {vectors}, {most} at most",
         f"units: {schedule.units} of {UNITS} wanted",
     )
 
 
-def _visits(vectors: int, copies: int, *, in_one: bool) -> int:
-    """Of rows' places by batches of vectors; to find the place costs as much as a vector."""
-    whole, rest = divmod(vectors, copies)
-    return whole * (copies + 1) + (copies + 1 if rest and in_one else rest + 1 if rest else 0)
+def _visits(vectors: int, unroll: int, *, in_one: bool) -> int:
+    """Of rows' addresses by batches of vectors; to find the address costs as much as a vector."""
+    whole, rest = divmod(vectors, unroll)
+    return whole * (unroll + 1) + (unroll + 1 if rest and in_one else rest + 1 if rest else 0)
 
 
 def _strip_tail(schedule: NestSchedule, *, in_one: bool) -> dict[str, object]:
@@ -114,23 +110,24 @@ def _strip_tail(schedule: NestSchedule, *, in_one: bool) -> dict[str, object]:
 
 
 def _why_lanes_are_inside(schedule: NestSchedule) -> tuple[str, bool]:
-    """Whether lanes should run inside the folds rather than over the last dimension, and why."""
+    """Whether lanes should run inside the reductions rather than over the last dimension, and
+    why."""
     trace, last = schedule.domain.trace, schedule.domain.variables[-1]
     along, across = 0, 0
     for read in trace.reads:
-        if not any(read.position.depends_on(v) for v in read.folded):
+        if not any(read.position.depends_on(v) for v in read.reduced):
             continue
         step = read.position.coefficient(last)
-        inner = [v for v in read.folded if read.position.coefficient(v) == 1 and v.high > 0]
+        inner = [v for v in read.reduced if read.position.coefficient(v) == 1 and v.high > 0]
         if not read.position.depends_on(last):
             continue
-        if step != 1 and inner and prod(v.high + 1 for v in read.folded) >= 8:
+        if step != 1 and inner and prod(v.high + 1 for v in read.reduced) >= 8:
             along += 1
         else:
             across += 1
     if along <= across:
         return "", False
-    remark = f"lanes: inside the folds, {along} reads run along them, {across} across"
+    remark = f"lanes: inside the reductions, {along} reads run along them, {across} across"
     return remark, all(reducer_of(r).reassociates for r, _ in trace.reductions)
 
 
@@ -145,25 +142,24 @@ def _why_rows_are_turned(schedule: NestSchedule) -> str:
         or not trace.reductions
     ):
         return ""
-    most = min(most_turned(reduce) for reduce, _ in trace.reductions)
-    along = [r for r in trace.reads if r.folded]
+    reduces = [reduce for reduce, _ in trace.reductions]
+    along = [r for r in trace.reads if r.reduced]
+    arrays = len({r.source for r in along})
     if not along or not all(r.position.depends_on(last) for r in along):
         return ""
-    for read in along:
-        length = prod(v.high + 1 for v in read.folded)
-        if length > UNROLLED and len({r.source for r in along}) * length > MOST_ROW_READS:
+    lengths = [prod(v.high + 1 for v in read.reduced) for read in along]
+    for read, length in zip(along, lengths, strict=True):
+        if not is_short_row(reduces, length, trace.weight, arrays):
             return ""
-        if not FEWEST_TURNED <= length <= most or length * (1 + domain.weight) > MOST_ROW_OPS:
-            return ""
-        if len(read.folded) > 1 or read.position.coefficient(read.folded[0]) != 1:
+        if len(read.reduced) > 1 or read.position.coefficient(read.reduced[0]) != 1:
             return ""
         if (read.position.coefficient(last) or 0) < 2:
             return ""
-    return f"lanes: a row each, turned in registers, {most} elements at most"
+    return f"lanes: a row of {max(lengths)} elements each, turned in registers"
 
 
 def _narrowed(schedule: NestSchedule) -> NestSchedule:
-    """Shorter vectors for short loops, unless folds that go along lanes want full ones."""
+    """Shorter vectors for short loops, unless reductions that go along lanes want full ones."""
     domain, full = schedule.domain, schedule.lanes
     length, last, lanes = domain.extents[-1], domain.variables[-1], full
     if not domain.trace.reductions:

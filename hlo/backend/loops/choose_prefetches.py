@@ -1,10 +1,11 @@
 """Prefetches: the rows that come next are on their way while one is computed.
 
-    schedule whose rows are folded, then stored --choose_prefetches--> which lines, how far ahead
+    schedule whose rows are reduced, then stored --choose_prefetches--> which lines, how far ahead
 
 A processor's own prefetcher ends at a page, so that every row of a few KB begins with a wait for
 memory; and while a row's exponentials are computed memory would be idle. The hints stand in the
-last stage, which goes through the row once: the one that stores, or the last fold where none does.
+last stage, which goes through the row once: the one that stores, or the last reduction where none
+does.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from hlo.machine import Machine
 
 
 def choose_prefetches(expression: Expression, schedule: NestSchedule) -> NestSchedule:
-    """With its folds in order and what is asked for ahead."""
+    """With its reductions in order and what is asked for ahead."""
     if schedule.inner or schedule.is_blocked:
         return schedule
-    folds = _folds_in_order(expression, schedule)
+    reductions = _reductions_in_order(expression, schedule)
     # Not beside a pad's operand, say: where it is asked for, a test stands before.
-    within = tuple((reduce, at) for reduce, at in folds if is_within(at, result_dims(reduce)))
-    schedule = replace(schedule, folds=within)
-    if not folds or schedule.walks or not schedule.loops:
+    within = tuple((reduce, at) for reduce, at in reductions if is_within(at, result_dims(reduce)))
+    schedule = replace(schedule, reductions=within)
+    if not reductions or schedule.walks or not schedule.loops:
         return schedule
     if schedule.vector is None:
-        fetched = _in_folds(expression, schedule) if folds[-1] in within[-1:] else ()
+        fetched = _in_reductions(expression, schedule) if reductions[-1] in within[-1:] else ()
         return replace(schedule, fetched=tuple(fetched))
     if schedule.tile is not None:
         return schedule
@@ -57,7 +58,7 @@ def _in_rows(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
     positions = {
         (read.leaf, read.position)
         for read in domain.trace.reads
-        if read.leaf in known and not read.folded and read.position.coefficient(lane) == 1
+        if read.leaf in known and not read.reduced and read.position.coefficient(lane) == 1
         # where a run-time value leads is known behind its load only
         if not affine.rests_on_values(read.position)
     }
@@ -69,15 +70,15 @@ def _in_rows(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
             yield Ahead(number, leaf.size_bytes, ahead_bytes, position=position)
 
 
-def _in_folds(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
-    """The operands of a schedule that stores no rows, only what its folds make of them."""
+def _in_reductions(expression: Expression, schedule: NestSchedule) -> Iterator[Ahead]:
+    """The operands of a schedule that stores no rows, only what its reductions make of them."""
     domain = schedule.domain
     row = domain.variables[schedule.loops - 1]
     known = {leaf.number: leaf for leaf in expression.leaves.values()}
     found: dict[Instruction, Ahead] = {}
     for read in domain.trace.reads:
         leaf, step = known.get(read.leaf), read.position.coefficient(row) or 0
-        runs = any(read.position.coefficient(v) == 1 for v in read.folded)
+        runs = any(read.position.coefficient(v) == 1 for v in read.reduced)
         if leaf is None or not runs or step <= 0 or not read.source.shape.is_array:
             continue
         step_bytes = step * schedule.rows * leaf.dtype.item_bytes
@@ -92,15 +93,15 @@ def _ahead_bytes(machine: Machine, row_bytes: int) -> int:
     return -(-machine.rates.awaited_bytes // row_bytes) * row_bytes
 
 
-def _folds_in_order(
+def _reductions_in_order(
     expression: Expression, schedule: NestSchedule
 ) -> list[tuple[Instruction, Index]]:
-    """The folds, last the one that rests on the most others where that gives hints."""
-    folds = schedule.domain.trace.reductions[::-1]
-    if schedule.vector is not None or len(folds) < 2:
-        return folds
+    """The reductions, last the one that rests on the most others where that gives hints."""
+    reductions = schedule.domain.trace.reductions[::-1]
+    if schedule.vector is not None or len(reductions) < 2:
+        return reductions
     counts = {}
-    for fold, index in folds:
-        path = (0,) if fold.shape.is_tuple else ()
-        counts[fold] = len(trace(expression, [(fold, index, path)]).reductions)
-    return sorted(folds, key=lambda pair: counts[pair[0]])
+    for reduction, index in reductions:
+        path = (0,) if reduction.shape.is_tuple else ()
+        counts[reduction] = len(trace(expression, [(reduction, index, path)]).reductions)
+    return sorted(reductions, key=lambda pair: counts[pair[0]])

@@ -96,7 +96,7 @@ def _is_across(schedule: NestSchedule, index: Index, inner: tuple[int, ...]) -> 
 
 
 def _is_partial(schedule: NestSchedule, index: Index, inner: tuple[int, ...]) -> bool:
-    """Whether it is an element of the row at a place that is fixed where the folds are."""
+    """Whether it is an element of the row at an index that is fixed where the reductions are."""
     depth = max(
         (schedule.domain.fixes(at) for _, at in schedule.domain.trace.reductions), default=0
     )

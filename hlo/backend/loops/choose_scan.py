@@ -1,11 +1,11 @@
-"""Running folds: how a reduce-window as long as the dimension that it runs over is made.
+"""Scans: how a reduce-window as long as the dimension that it runs over is made.
 
     reduce-window, lanes --choose_scan--> ScanSchedule      out_i = f(.. f(f(z, x_0), x_1) .., x_i)
 
-Elements in memory are three extents: before the dimension folded along, along it, after it. Rows
-of memory are folded in lanes along themselves; else lanes run over the elements after the
-dimension, or before it where those are few, each with a fold of its own. Such a step waits for the
-last one and goes to another row of memory, so a unit takes several folds side by side. Does not
+Elements in memory are three extents: before the dimension reduced along, along it, after it. Rows
+of memory are reduced in lanes along themselves; else lanes run over the elements after the
+dimension, or before it where those are few, each with a reduction of its own. Such a step waits for
+the last one and goes to another row of memory, so a unit takes several lines side by side. Does not
 know: instructions, how code is written.
 """
 
@@ -38,10 +38,10 @@ from hlo.ir.instruction import Instruction
 _BEFORE, _ALONG, _AFTER = range(3)  # the loops of the axes
 
 _SUM_BLOCK = 64  # elements that one partial sum takes before it is added to the total
-_SIDE_BY_SIDE = 4  # folds of a unit: 1.2 to 3 times as fast as one by one; 8 slow narrow arrays
-_MANY = 32  # folds from which they are: fewer are better split over threads one by one
+_SIDE_BY_SIDE = 4  # lines of a unit: 1.2 to 3 times as fast as one by one; 8 slow narrow arrays
+_MANY = 32  # reductions from which they are: fewer are better split over threads one by one
 
-_VECTORS = 4  # of a row that are folded at a time
+_VECTORS = 4  # of a row that are reduced at a time
 _LONG_VECTORS = 8  # of rows of so many elements, whose sums would else be carried too often:
 _LONG = 4096
 _SHORT = 1024  # elements of a row whose blocks are few: one number will do as their base
@@ -50,13 +50,13 @@ _BYTES_VECTORS, _MOST_LANES = 2, 32
 
 
 class ScanSchedule(Struct, frozen=True):
-    """The axes of a running fold: the parallel ones, the outermost first, then that folded along.
+    """The axes of a scan: the parallel ones, the outermost first, then that reduced along.
 
     Their loops are 0, 1, 2 for the elements before, along and after the dimension. Lanes along the
-    last axis are neighbours that one fold takes together; there is one parallel axis then, the
-    folds. Else there are two, of which lanes run over the inner one.
-    side_by_side: folds of a unit, over both parallel axes as one. carried: numbers in which the
-    fold so far is handed from block to block: one, or a float sum and what it is too large by.
+    last axis are neighbours that one reduction takes together; there is one parallel axis then, the
+    reductions. Else there are two, of which lanes run over the inner one.
+    side_by_side: lines of a unit, over both parallel axes as one. carried: numbers in which the
+    reduction so far is handed from block to block: one, or a float sum and what it is too large by.
     """
 
     instruction: Instruction
@@ -70,7 +70,7 @@ class ScanSchedule(Struct, frozen=True):
 
     @property
     def along(self) -> Axis:
-        """The axis that is folded along."""
+        """The axis that is reduced along."""
         return self.axes[-1]
 
     @property
@@ -80,15 +80,16 @@ class ScanSchedule(Struct, frozen=True):
         return found.get(_BEFORE, 1), found[_ALONG], found.get(_AFTER, 1)
 
     @property
-    def folds(self) -> Axis:
-        """The parallel axes as one. Past its end the last fold is made again: the same bits."""
+    def lines(self) -> Axis:
+        """The parallel axes as one. Past its end the last reduction is made again: the same
+        bits."""
         count = prod(axis.rounds for axis in self.parallel)
         tail = Tail.OVERLAPPING if count % self.side_by_side else Tail.NONE
-        return Axis("folds", count, Role.PARALLEL, self.side_by_side, tail=tail)
+        return Axis("reductions", count, Role.PARALLEL, self.side_by_side, tail=tail)
 
     @property
     def units(self) -> int:
-        return self.folds.rounds
+        return self.lines.rounds
 
     def index(self, before: Expr, along: Expr, after: Expr) -> Index:
         """The array's index of an element."""
@@ -97,14 +98,14 @@ class ScanSchedule(Struct, frozen=True):
     def loops(self, leaf: int) -> LoopSchedule:
         """Its loops, as they are shown. leaf: the result's entry in the kernel's table."""
         value, dims = self.instruction.name, self.instruction.shape.dims
-        fold = f"{reducer_of(self.instruction).name} of the one before and p0"
+        line = f"{reducer_of(self.instruction).name} of the one before and p0"
         many, lanes = self.side_by_side, self.parallel[-1].lanes
         if many > 1:  # their lanes are in no axis that is shown
-            fold += f", in each of {lanes} lanes" * (lanes > 1) + f", {many} side by side"
+            line += f", in each of {lanes} lanes" * (lanes > 1) + f", {many} side by side"
         at = tuple(axis_name(k) for k, n in enumerate(self.extents) if n > 1)
-        body: tuple[Node, ...] = (Fill(value, fold), Store("result", leaf, at, value))
+        body: tuple[Node, ...] = (Fill(value, line), Store("result", leaf, at, value))
         body = (Loop(self.along, body),)
-        shown = self.parallel if many == 1 else (self.folds,)
+        shown = self.parallel if many == 1 else (self.lines,)
         for axis in reversed([a for a in shown if a.extent > 1]):
             body = (Loop(axis, body),)
         nest = LoopNest((0,) * len(dims), dims, self.units, 0, self.units, body)
@@ -128,7 +129,7 @@ def choose_scan(instruction: Instruction, lanes: int) -> ScanSchedule | None:
 
 
 def _running(instruction: Instruction) -> tuple[int, Direction] | None:
-    """The dimension that is folded along, and from which end: the window is as long as it, padded
+    """The dimension that is reduced along, and from which end: the window is as long as it, padded
     before it, or after it for reducers whose order is free.
     """
     window = instruction.get("window")
@@ -160,7 +161,8 @@ def _carried(instruction: Instruction, reducer: Reducer) -> int:
 
 
 def _fills_lanes(instruction: Instruction, extents: tuple[int, int, int], lanes: int) -> bool:
-    """Whether the fold goes along rows that fill half a vector, and may be made in any grouping."""
+    """Whether the reduction goes along rows that fill half a vector, and may be made in any
+    grouping."""
     _, length, after = extents
     component = instruction.shape.dtype.component
     has_lanes = component.bits >= 8 and not component.is_pred  # i1 and i4 lanes do not shuffle well
@@ -171,7 +173,7 @@ def _fills_lanes(instruction: Instruction, extents: tuple[int, int, int], lanes:
 def _in_lanes(
     instruction: Instruction, extents: tuple[int, int, int], along: Axis, lanes: int
 ) -> ScanSchedule:
-    """A row a unit: so many vectors of neighbours are folded at a time."""
+    """A row a unit: so many vectors of neighbours are reduced at a time."""
     before, length, _ = extents
     reducer = reducer_of(instruction)
     wanted = _LONG_VECTORS if reducer.sums and length > _LONG else _VECTORS
@@ -185,7 +187,7 @@ def _in_lanes(
     return ScanSchedule(instruction, (rows, along), carried=carried)
 
 
-# -- a fold in each lane ---------------------------------------------------------------------
+# -- a reduction in each lane ---------------------------------------------------------------------
 
 
 def _over_lanes(
@@ -203,18 +205,18 @@ def _over_lanes(
     is_float = instruction.shape.dtype.component.is_float
     is_long = reducer.sums and is_float and length > _SUM_BLOCK
     along = replace(along, blocks=(_SUM_BLOCK,) if is_long else ())
-    folds = around.rounds * across.rounds
+    lines = around.rounds * across.rounds
     return ScanSchedule(
         instruction,
         (around, across, along),
-        side_by_side=_SIDE_BY_SIDE if reducer.is_cheap and folds >= _MANY else 1,
+        side_by_side=_SIDE_BY_SIDE if reducer.is_cheap and lines >= _MANY else 1,
         carried=_carried(instruction, reducer) if is_long else 1,
     )
 
 
 def _lanes_over(loop: int, extent: int, lanes: int) -> Axis:
-    """The axis of folds in lanes. The last ones are made again where that fills their vector; of
-    fewer than a vector, those past the end are masked.
+    """The axis of reductions in lanes. The last ones are made again where that fills their vector;
+    of fewer than a vector, those past the end are masked.
     """
     lanes = lanes if extent > 1 else 1
     more = Tail.OVERLAPPING if extent > lanes else Tail.PREDICATED

@@ -151,7 +151,7 @@ def _kept(
 
 
 def _is_moved(kept: Sequence[Instruction]) -> bool:
-    """Whether elements may be asked for at other places than those of a stage's own lanes."""
+    """Whether elements may be asked for at other indices than those of a stage's own lanes."""
     stack, seen = list(kept), set(kept)
     while stack:
         for user in stack.pop().users:

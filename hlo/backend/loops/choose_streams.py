@@ -1,12 +1,12 @@
-"""Streams: folds over columns that walk through memory row by row.
+"""Streams: reductions over columns that walk through memory row by row.
 
     for 256 rows:  partial = e;  for 8 rows:  for columns:  partial = f(partial, tree of 8 elements)
                    total = f(total, partial)    sums in twice the digits (carried_sums.py)
 
-Lanes that fold their own columns read a few vectors of a row and then of the next, a page away:
+Lanes that reduce their own columns read a few vectors of a row and then of the next, a page away:
 neither the prefetcher nor the table of pages keeps up. Here a unit takes many columns, whose
-partial results lie in the first cache, and reads several rows side by side from end to end. Folds
-of one shape are made in one pass.
+partial results lie in the first cache, and reads several rows side by side from end to end.
+Reductions of one shape are made in one pass.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from msgspec.structs import replace
 
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.expression import Expression
-from hlo.backend.loops.folds import BLOCK, folded_extents
 from hlo.backend.loops.nest_schedule import NestSchedule, Streamed, Walk
+from hlo.backend.loops.reductions import BLOCK, reduced_extents
 from hlo.backend.loops.schedule import Tail
 from hlo.backend.loops.trace import reduced_index, trace
 from hlo.indexing import affine
 from hlo.indexing.affine import Index
 from hlo.indexing.queries import result_dims
+from hlo.indexing.reductions import reduction_dims
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 
 _ROWS = 8  # side by side: streams that the prefetcher follows
-_COPIES = 2  # vectors of columns at a time
-# Streams add in another order than other folds do: no one machine's caches decide. Elements of so
-# many bytes come from memory, which takes longer than their code.
+_UNROLL = 2  # vectors of columns at a time
+# Streams add in another order than other reductions do: no one machine's caches decide. Elements of
+# so many bytes come from memory, which takes longer than their code.
 _MEMORY_BYTES = COMMON.last_cache.bytes
 _NARROW = 8  # vectors: so few columns are read from end to end anyway
 _FEWEST_ROWS = 32
-# Of the elements of a unit's folds: fewer do not leave the second cache.
+# Of the elements of a unit's reductions: fewer do not leave the second cache.
 _FEWEST_BYTES = COMMON.second_cache.bytes // 8
 _PICKED_BYTES = COMMON.last_cache.bytes  # of elements that are picked, slower than to read them
 _ROW_BYTES = COMMON.first_cache.bytes // 2  # of all partial results of a unit
@@ -48,27 +49,29 @@ _COLUMN_WEIGHT = 40  # of what is done again for every eight rows
 
 
 def choose_streams(expression: Expression, schedule: NestSchedule, lanes: int) -> NestSchedule:
-    """Let the folds be streams where that suits them: their vectors a round, blocks and walks.
+    """Let the reductions be streams where that suits them: their vectors a round, blocks and walks.
 
     lanes: of a full vector of the kernel.
     """
     domain, vector = schedule.domain, schedule.vector
     if vector is None or schedule.inner or schedule.tile is not None:
         return schedule
-    folds = domain.trace.reductions
-    if schedule.rows != 1 or domain.outer or not folds:
+    reductions = domain.trace.reductions
+    if schedule.rows != 1 or domain.outer or not reductions:
         return schedule
-    if not all(_suits(schedule, lanes, *fold) for fold in folds) or not _is_cheap(schedule):
+    if not all(_suits(schedule, lanes, *reduction) for reduction in reductions) or not _is_cheap(
+        schedule
+    ):
         return schedule
-    copies = _copies(schedule)
-    block = _block(schedule, copies)
+    unroll = _unroll(schedule)
+    block = _block(schedule, unroll)
     if block is None:
         return schedule
     last, columns = len(domain.extents) - 1, block or domain.extents[-1]
-    schedule = schedule.with_axis(last, step=copies * schedule.lanes, tail=Tail.NONE)
+    schedule = schedule.with_axis(last, step=unroll * schedule.lanes, tail=Tail.NONE)
     schedule = schedule.split(block)
     remarks = tuple(r for r in schedule.remarks if not r.startswith(("vectors:", "block:")))
-    walks = tuple(_walk(expression, group, columns) for group in _groups(expression, folds))
+    walks = tuple(_walk(expression, group, columns) for group in _groups(expression, reductions))
     return replace(schedule, remarks=remarks, walks=walks).because(
         f"streams: folds over columns, {columns} a unit of {_ROW_BYTES} bytes at most, "
         f"an element's weight is {domain.weight} of {_WEIGHT}"
@@ -76,11 +79,11 @@ def choose_streams(expression: Expression, schedule: NestSchedule, lanes: int) -
 
 
 def _walk(expression: Expression, group: list[tuple[Instruction, Index]], columns: int) -> Walk:
-    """How a group of folds goes through memory."""
-    extents = folded_extents(expression, *group[0]) or (1,)
-    folds = tuple(_streamed(reduce, index, columns) for reduce, index in group)
-    block = BLOCK if any(fold.accumulators > 1 for fold in folds) else 0
-    return Walk(folds, extents, min(_ROWS, extents[-1]), block)
+    """How a group of reductions goes through memory."""
+    extents = reduced_extents(expression, *group[0]) or (1,)
+    reductions = tuple(_streamed(reduce, index, columns) for reduce, index in group)
+    block = BLOCK if any(reduction.accumulators > 1 for reduction in reductions) else 0
+    return Walk(reductions, extents, min(_ROWS, extents[-1]), block)
 
 
 def _streamed(reduce: Instruction, index: Index, columns: int) -> Streamed:
@@ -97,7 +100,8 @@ def _streamed(reduce: Instruction, index: Index, columns: int) -> Streamed:
 
 
 def _suits(schedule: NestSchedule, lanes: int, reduce: Instruction, index: Index) -> bool:
-    """Whether a fold's results are the domain's elements one by one, its rows long and apart."""
+    """Whether a reduction's results are the domain's elements one by one, its rows long and
+    apart."""
     arrays = reduce.operands[: len(reduce.operands) // 2]
     reducer = reducer_of(reduce)
     is_known = reducer.is_cheap or (reducer.idempotent and len(arrays) > 1)
@@ -128,10 +132,10 @@ def _is_cheap(schedule: NestSchedule) -> bool:
         return False
     if any(len(at) > 1 for at in (found.heavy_at | found.rounded_at).values()):
         return False
-    folded = [r for r in found.reads if r.folded]
-    if not any(r.position.coefficient(last) == 1 for r in folded):
+    reduced = [r for r in found.reads if r.reduced]
+    if not any(r.position.coefficient(last) == 1 for r in reduced):
         return False
-    if not all(r.position.coefficient(last) in (0, 1) for r in folded):
+    if not all(r.position.coefficient(last) in (0, 1) for r in reduced):
         return False
     own = set(schedule.domain.variables)
     columns = sum(
@@ -142,20 +146,20 @@ def _is_cheap(schedule: NestSchedule) -> bool:
     return columns <= _COLUMN_WEIGHT
 
 
-def _copies(schedule: NestSchedule) -> int:
+def _unroll(schedule: NestSchedule) -> int:
     """One vector at a time where more would leave a shorter batch, and are no faster."""
     arrays = [reduce.operands[0].shape for reduce, _ in schedule.domain.trace.reductions]
     is_slow = all(x.size * x.dtype.item_bytes >= _MEMORY_BYTES for x in arrays)
-    return 1 if is_slow and schedule.domain.extents[-1] % (_COPIES * schedule.lanes) else _COPIES
+    return 1 if is_slow and schedule.domain.extents[-1] % (_UNROLL * schedule.lanes) else _UNROLL
 
 
-def _block(schedule: NestSchedule, copies: int) -> int | None:
+def _block(schedule: NestSchedule, unroll: int) -> int | None:
     """Columns of a unit: few enough for the first cache. 0: all; None: no number will do."""
-    length, step = schedule.domain.extents[-1], schedule.lanes * copies
-    folds = [reduce for reduce, _ in schedule.domain.trace.reductions]
-    kept = [_kept(x.shape.dtype) for r in folds for x in r.operands[: len(r.operands) // 2]]
+    length, step = schedule.domain.extents[-1], schedule.lanes * unroll
+    reductions = [reduce for reduce, _ in schedule.domain.trace.reductions]
+    kept = [_kept(x.shape.dtype) for r in reductions for x in r.operands[: len(r.operands) // 2]]
     most = _ROW_BYTES // sum(dtype.item_bytes for dtype in kept)
-    least = _PIECE_BYTES // min(r.operands[0].shape.dtype.item_bytes for r in folds)
+    least = _PIECE_BYTES // min(r.operands[0].shape.dtype.item_bytes for r in reductions)
     units = schedule.units // (-(-length // schedule.block) if schedule.block else 1)
     columns = min(max(-(-length // -(-_UNITS // units)), least), most)
     blocks = -(-length // columns)
@@ -172,10 +176,10 @@ def _kept(dtype: DType) -> DType:
 
 
 def _groups(
-    expression: Expression, folds: list[tuple[Instruction, Index]]
+    expression: Expression, reductions: list[tuple[Instruction, Index]]
 ) -> Iterator[list[tuple[Instruction, Index]]]:
-    """Folds over the same rows that do not need each other, those first that others need."""
-    left = list(folds)
+    """Reductions over the same rows that do not need each other, those first that others need."""
+    left = list(reductions)
     needs = {}
     for reduce, index in left:
         inner, _ = reduced_index(reduce, index)
@@ -183,13 +187,9 @@ def _groups(
         needs[reduce] = {r for r, _ in inside}
     done: set[Instruction] = set()
     while left:
-        ready = [fold for fold in left if needs[fold[0]] <= done]
-        shape = _shape(ready[0][0])
-        group = [fold for fold in ready if _shape(fold[0]) == shape]
+        ready = [reduction for reduction in left if needs[reduction[0]] <= done]
+        shape = reduction_dims(ready[0][0])
+        group = [reduction for reduction in ready if reduction_dims(reduction[0]) == shape]
         done |= {reduce for reduce, _ in group}
-        left = [fold for fold in left if fold not in group]
+        left = [reduction for reduction in left if reduction not in group]
         yield group
-
-
-def _shape(reduce: Instruction) -> tuple[object, ...]:
-    return reduce.operands[0].shape.dims, reduce["dimensions"]

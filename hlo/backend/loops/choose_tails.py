@@ -51,5 +51,5 @@ def _may_repeat(schedule: NestSchedule) -> bool:
     domain = schedule.domain
     lane = domain.variables[-1]
     return all(o.alias is None for o in domain.outputs) and all(
-        read.folded for read in domain.trace.reads if read.position.depends_on(lane)
+        read.reduced for read in domain.trace.reads if read.position.depends_on(lane)
     )

@@ -21,11 +21,12 @@ _ROWS_BYTES = 1 << 13  # of an operand's rows side by side: more streams than pa
 _STORED_ROWS_BYTES = 1 << 11  # the same where they are stored side by side too
 # Rows side by side are no streams, which add in another order: no one machine's cycles decide.
 _PER_CYCLE = COMMON.cycles.operations
-_TREE = 10 * COMMON.cycles.latency  # from the last step of a fold to its result
+_TREE = 10 * COMMON.cycles.latency  # from the last step of a reduction to its result
 
 
 def choose_units(schedule: NestSchedule) -> NestSchedule:
-    """With rows, vectors a round, parallel loops and blocks: enough units, none below a fold."""
+    """With rows, vectors a round, parallel loops and blocks: enough units, none below a
+    reduction."""
     if schedule.is_blocked:
         return schedule
     domain, loops, vector = schedule.domain, schedule.loops, schedule.vector
@@ -41,10 +42,10 @@ def choose_units(schedule: NestSchedule) -> NestSchedule:
     if vector is None:
         return schedule
     vertical = [n for n in levels if n > loops and schedule.source is not Source.TURNED]
-    schedule = _choose_vectors(schedule, is_fold=bool(vertical))
+    schedule = _choose_vectors(schedule, is_reduction=bool(vertical))
     if shared or outer:
         return schedule
-    block, length = _block(schedule, units, is_fold=bool(vertical)), domain.extents[-1]
+    block, length = _block(schedule, units, is_reduction=bool(vertical)), domain.extents[-1]
     if block:
         schedule = schedule.because(f"block: {block} of {length} elements a unit")
     return schedule.split(block)
@@ -57,22 +58,22 @@ def _choose_parallel(schedule: NestSchedule, most: int) -> tuple[NestSchedule, i
         units *= schedule.outer(prefix).rounds
         schedule = schedule.with_first(prefix, role=Role.PARALLEL)
         prefix += 1
-    remark = f"units: {units} by {prefix} of {most} loops outside of folds, {UNITS} wanted"
+    remark = f"units: {units} by {prefix} of {most} loops outside of reductions, {UNITS} wanted"
     return schedule.because(remark), units
 
 
-def _choose_vectors(schedule: NestSchedule, *, is_fold: bool) -> NestSchedule:
+def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedule:
     """Vectors a round, and whether the loop over lanes has one body, in which all are masked, as
     the last one has to be.
     """
     domain, lanes, last = schedule.domain, schedule.lanes, len(schedule.domain.extents) - 1
     length = domain.extents[-1]
-    copies = _copies(schedule, -(-length // lanes), is_fold=is_fold)
-    schedule = schedule.with_axis(last, step=copies * lanes)
-    if copies > 1:
-        remark = f"vectors: {copies} a round, an element's weight is {domain.weight}"
+    unroll = _unroll(schedule, -(-length // lanes), is_reduction=is_reduction)
+    schedule = schedule.with_axis(last, step=unroll * lanes)
+    if unroll > 1:
+        remark = f"vectors: {unroll} a round, an element's weight is {domain.weight}"
         schedule = schedule.because(remark)
-    is_long = domain.weight > LIGHT and schedule.tile is None and not is_fold
+    is_long = domain.weight > LIGHT and schedule.tile is None and not is_reduction
     if is_long and length > lanes and length % lanes > 0:
         schedule = schedule.with_axis(last, tail=Tail.PREDICATED)
         remark = f"one body: an element's weight is {domain.weight}, light is {LIGHT}"
@@ -80,11 +81,11 @@ def _choose_vectors(schedule: NestSchedule, *, is_fold: bool) -> NestSchedule:
     return schedule
 
 
-def _block(schedule: NestSchedule, units: int, *, is_fold: bool) -> int:
+def _block(schedule: NestSchedule, units: int, *, is_reduction: bool) -> int:
     """Elements of the loop over lanes that a unit takes, 0: all."""
     length, vector, block = schedule.domain.extents[-1], schedule.vector, 0
     assert vector is not None, "there are lanes"
-    if is_fold and schedule.prefix == schedule.loops:
+    if is_reduction and schedule.prefix == schedule.loops:
         block = vector.step
     elif length >= 2 * _BLOCK and schedule.prefix == schedule.loops and units < UNITS:
         block = _BLOCK // vector.step * vector.step
@@ -97,8 +98,8 @@ def _block(schedule: NestSchedule, units: int, *, is_fold: bool) -> int:
 def _choose_rows(schedule: NestSchedule, levels: list[int]) -> NestSchedule:
     """Rows side by side: as many as bring the waits at their ends under an eighth of their work.
 
-    In cycles. A fold over lanes ends in a chain of halvings, what is done once per row (a mean, a
-    reciprocal root) is a chain too: nothing else can be done meanwhile but another row's.
+    In cycles. A reduction over lanes ends in a chain of halvings, what is done once per row (a
+    mean, a reciprocal root) is a chain too: nothing else can be done meanwhile but another row's.
     """
     domain, loops = schedule.domain, schedule.loops
     if not loops or schedule.tile is not None or not levels or max(levels) != loops:
@@ -166,11 +167,11 @@ def _steps(index: Iterable[Expr], fixed: set[Variable]) -> int:
 # -- vectors a round -------------------------------------------------------------------------
 
 
-def _copies(schedule: NestSchedule, vectors: int, *, is_fold: bool) -> int:
-    """Vectors per round of the lane loop; short folds written out in each are work enough."""
+def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
+    """Vectors per round of the lane loop; short reductions written out in each are work enough."""
     if schedule.tile is not None or schedule.source is Source.TURNED:
         return 1
-    if is_fold:
+    if is_reduction:
         return max(1, min(8, vectors))
     weight = schedule.domain.weight
     wanted = 4 if weight <= 4 else 2 if weight <= LIGHT else 1
@@ -181,7 +182,7 @@ def _copies(schedule: NestSchedule, vectors: int, *, is_fold: bool) -> int:
 
 
 def _steps_written_out(schedule: NestSchedule) -> int:
-    """Of the longest fold that each lane has of its own."""
+    """Of the longest reduction that each lane has of its own."""
     domain = schedule.domain
     lane = domain.variables[-1]
     own = [r for r, at in domain.trace.reductions if any(e.depends_on(lane) for e in at)]

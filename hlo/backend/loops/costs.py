@@ -1,7 +1,7 @@
 """Costs: bytes that a kernel's loops move and operations that they compute, for the cost model.
 
 An expression is evaluated once for each value of the loop variables in its index: once per row
-where only row variables occur, once per element of a fold inside the fold.
+where only row variables occur, once per element of a reduction inside the reduction.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from math import prod
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from hlo.analysis.loop_order import loop_order
 from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.outputs import Output
@@ -52,7 +53,7 @@ class Domain(Struct, frozen=True, eq=False):
     @property
     def weight(self) -> int:
         """What an element costs, in plain ops."""
-        return self.trace.ops + 8 * self.trace.heavy
+        return self.trace.weight
 
     @property
     def own_index(self) -> Index:
@@ -87,18 +88,23 @@ def domains_of(expression: Expression, outputs: Sequence[Output]) -> list[Domain
     return found
 
 
-def looped(expression: Expression, domain: Domain) -> tuple[Domain, int]:
-    """The domain with its loops; how many elements all folds keep, 0 if they differ."""
-    domain, kept = _ordered(expression, domain)
+def looped(
+    expression: Expression, domain: Domain, said: tuple[int, ...] = ()
+) -> tuple[Domain, int]:
+    """The domain with its loops; how many elements all reductions keep, 0 if they differ.
+
+    said: the order of loops that the text says, where it does.
+    """
+    domain, kept = _ordered(expression, domain, said)
     dims = [domain.dims[d] for d in (domain.order or range(len(domain.dims)))]
     traces: list[Trace] = []
 
     def met(inner: Index) -> list[Expr]:
         index = domain.placed(inner)
         traces.append(traced(expression, domain, index))
-        places = [affine.linear(index, o.frame) for o in domain.outputs]
-        places += [affine.linear(o.row_index(index), o.dims) for o in domain.outer]
-        return traces[-1].expressions() + places
+        positions = [affine.linear(index, o.frame) for o in domain.outputs]
+        positions += [affine.linear(o.row_index(index), o.dims) for o in domain.outer]
+        return traces[-1].expressions() + positions
 
     extents, variables = spaces.factored_with(dims, met)
     if len(variables) == len(extents):
@@ -149,7 +155,8 @@ def _groups(outputs: Sequence[Output]) -> list[tuple[list[Output], list[Output]]
 
 
 def _boxes(expression: Expression, whole: Domain) -> list[Domain]:
-    """The domain cut where a condition changes, if that takes few boxes and repeats no fold."""
+    """The domain cut where a condition changes, if that takes few boxes and repeats no
+    reduction."""
     found, variables = _seen(expression, whole)
     cuts = _cuts(found, variables)
     count = prod(len(c) + 1 for c in cuts)
@@ -206,27 +213,26 @@ def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
 # -- order -----------------------------------------------------------------------------------
 
 
-def _ordered(expression: Expression, domain: Domain) -> tuple[Domain, int]:
-    """The dimensions that all folds keep come first; their number of elements, 0 if they differ."""
+def _ordered(expression: Expression, domain: Domain, said: tuple[int, ...]) -> tuple[Domain, int]:
+    """The dimensions that all reductions keep come first; their number of elements, 0 if they
+    differ."""
     variables, found = list(domain.variables), domain.trace
     if len(variables) != len(domain.dims):  # not looked at yet
         variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(domain.dims)]
         inner = tuple(affine.of(v) for v in variables)
         found = traced(expression, domain, domain.placed(inner))
-    sets = {
-        tuple(d for d, v in enumerate(variables) if any(e.depends_on(v) for e in index))
-        for _, index in found.reductions
-    }
-    long = [d for d, n in enumerate(domain.dims) if n > 1]
-    if len(sets) != 1 or not all(reducer_of(r).reassociates for r, _ in found.reductions):
+    if not all(reducer_of(r).reassociates for r, _ in found.reductions):
         return domain, 0
     if not all(e.is_made_of(variables) for _, index in found.reductions for e in index):
-        return domain, 0  # folds at an index known at run time only
-    (kept,) = sets
-    if not kept or set(kept) == set(long):
+        return domain, 0  # reductions at an index known at run time only
+    kept = [
+        [d for d, v in enumerate(variables) if any(e.depends_on(v) for e in index)]
+        for _, index in found.reductions
+    ]
+    order = loop_order(domain.dims, kept, said)
+    if order is None:
         return domain, 0
-    if list(kept) != long[: len(kept)]:
-        order = (*kept, *(d for d in range(len(domain.dims)) if d not in kept))
-        remark = f"order: dimensions {order}, as all folds keep {kept}"
-        domain = replace(domain, order=order, remarks=(*domain.remarks, remark))
-    return domain, prod(domain.dims[d] for d in kept)
+    if not order.is_own:
+        remark = f"order: dimensions {order.dims}, as all reductions keep {tuple(kept[0])}"
+        domain = replace(domain, order=order.dims, remarks=(*domain.remarks, remark))
+    return domain, prod(domain.dims[d] for d in kept[0])

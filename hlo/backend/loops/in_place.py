@@ -70,7 +70,7 @@ def _is_own(schedule: NestSchedule, read: Read, place: Expr) -> bool:
     if read.position == place:
         return True
     domain, is_strip = schedule.domain, bool(schedule.inner)
-    if not read.folded or (schedule.block and not is_strip) or domain.outer:
+    if not read.reduced or (schedule.block and not is_strip) or domain.outer:
         return False
     fixed = [v for v in domain.variables if read.position.depends_on(v)]
     count = len(fixed)

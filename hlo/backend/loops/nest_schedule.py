@@ -51,8 +51,8 @@ class Keep(Struct, frozen=True):
 
 
 class Streamed(Struct, frozen=True):
-    """A fold whose results a unit keeps in memory while rows pass: dtypes of what lies there, for
-    so many columns. accumulators: of each: one for all rows; two, of a block of rows and of all
+    """A reduction whose results a unit keeps in memory while rows pass: dtypes of what lies there,
+    for so many columns. accumulators: of each: one for all rows; two, of a block of rows and of all
     blocks; three, what the latter lacks too.
     """
 
@@ -64,13 +64,13 @@ class Streamed(Struct, frozen=True):
 
 
 class Walk(Struct, frozen=True):
-    """Folds of one shape that go through memory together, row by row.
+    """Reductions of one shape that go through memory together, row by row.
 
-    extents: the loops that they fold; rows: side by side; block: of rows, whose results are joined
-    to totals (0: there are no totals).
+    extents: the loops that they reduce; rows: side by side; block: of rows, whose results are
+    joined to totals (0: there are no totals).
     """
 
-    folds: tuple[Streamed, ...]
+    reductions: tuple[Streamed, ...]
     extents: tuple[int, ...]
     rows: int
     block: int
@@ -91,11 +91,11 @@ class Ahead(Struct, frozen=True):
 class NestSchedule(Struct, frozen=True, eq=False):
     """The axes of a domain's loops, the outermost first; a loop that is split has several.
 
-    lanes: of a full vector here. source: how lanes read what they fold. keeps: what a stage leaves
-    for others; stages: what each of several loops over the innermost axis leaves, the last one
-    stores; walks: folds that go through memory row by row. folds: with their indices, in order, as
-    each is made where its index is known; ahead: what the stage that stores asks for, fetched: what
-    the last fold does. remarks: why, one for each decision.
+    lanes: of a full vector here. source: how lanes read what they reduce. keeps: what a stage
+    leaves for others; stages: what each of several loops over the innermost axis leaves, the last
+    one stores; walks: reductions that go through memory row by row. reductions: with their indices,
+    in order, as each is made where its index is known; ahead: what the stage that stores asks for,
+    fetched: what the last reduction does. remarks: why, one for each decision.
     """
 
     machine: Machine
@@ -106,7 +106,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     keeps: tuple[Keep, ...] = ()
     stages: tuple[tuple[Instruction, ...], ...] = ()
     walks: tuple[Walk, ...] = ()
-    folds: tuple[tuple[Instruction, Index], ...] = ()
+    reductions: tuple[tuple[Instruction, Index], ...] = ()
     ahead: tuple[Ahead, ...] = ()
     fetched: tuple[Ahead, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -185,7 +185,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
 
     @property
     def in_turn(self) -> bool:
-        """Whether rows that are folded side by side are stored one after the other."""
+        """Whether rows that are reduced side by side are stored one after the other."""
         return any(a.role is Role.UNROLLED and a.loop == self.loops - 1 for a in self.axes)
 
     @property

@@ -12,7 +12,6 @@ from hlo.analysis.reducers import reducer_of
 from hlo.backend.loops.expression import Expression
 from hlo.backend.loops.nest_schedule import Keep, NestSchedule, Walk
 from hlo.backend.loops.outputs import Output
-from hlo.backend.loops.places import Places
 from hlo.backend.loops.reading import arrays_of, names_read
 from hlo.backend.loops.schedule import (
     Axis,
@@ -22,14 +21,15 @@ from hlo.backend.loops.schedule import (
     Loop,
     LoopNest,
     Node,
-    Place,
     Prefetch,
     Role,
+    Storage,
     Store,
     Tail,
     axis_name,
 )
 from hlo.backend.loops.spans import Span
+from hlo.backend.loops.storage import StorageUse
 from hlo.indexing import affine
 from hlo.indexing.affine import Atom, Expr, Index, Variable
 from hlo.ir.instruction import Instruction
@@ -48,8 +48,8 @@ def loop_nests(
     """The tree of each schedule; spans: the kernel's units that it has; are_fenced: whether lines
     past the cache are waited for by an instruction of their own.
     """
-    places = Places()  # in the order in which the nests' code asks for memory
-    nests = (_Nest(expression, s, places, are_fenced=are_fenced) for s in schedules)
+    storage_use = StorageUse()  # in the order in which the nests' code asks for memory
+    nests = (_Nest(expression, s, storage_use, are_fenced=are_fenced) for s in schedules)
     return [nest.tree(span) for nest, span in zip(nests, spans, strict=True)]
 
 
@@ -60,7 +60,7 @@ class _Nest:
         self,
         expression: Expression,
         schedule: NestSchedule,
-        places: Places,
+        storage_use: StorageUse,
         *,
         are_fenced: bool,
     ) -> None:
@@ -68,7 +68,7 @@ class _Nest:
         self.expression = expression
         self.schedule = schedule
         self.domain = schedule.domain
-        self.places = places
+        self.storage_use = storage_use
         variables = self.domain.variables
         named = {v: Variable(axis_name(k), v.low, v.high) for k, v in enumerate(variables)}
         self.named: dict[Atom, Expr] = {v: affine.of(n) for v, n in named.items()}
@@ -112,7 +112,7 @@ class _Nest:
         deeper = [o for o in self.domain.outer if self._depth(o) > schedule.loops]
         stores += tuple(self._store(o, is_row=True) for o in deeper)
         if vector is None:
-            return (*_prefetches(schedule, in_folds=True), *stores)
+            return (*_prefetches(schedule, in_reductions=True), *stores)
         streams = tuple(n for walk in schedule.walks for n in self._walked(walk))
         if schedule.stages:
             return self._stages(vector, stores)
@@ -139,7 +139,7 @@ class _Nest:
     # -- strips ----------------------------------------------------------------------------------
 
     def _strip(self) -> Nodes:
-        """A batch of lanes: what is kept, results of fewer dimensions, then the folded loops."""
+        """A batch of lanes: what is kept, results of fewer dimensions, then the reduced loops."""
         schedule, domain = self.schedule, self.domain
         assert schedule.vector is not None, "a strip has lanes"
         free = domain.variables[schedule.vector.loop + 1 :]
@@ -167,8 +167,8 @@ class _Nest:
         for output in self.domain.outputs:
             dtype, dims = output.array.dtype, (rows.step, columns.extent)
             size = prod(dims) * dtype.item_bytes
-            place = self.places.next(size)
-            body.append(Cache(output.source.name, dims, dtype.name, size, place))
+            storage = self.storage_use.next(size)
+            body.append(Cache(output.source.name, dims, dtype.name, size, storage))
         names = [o.source.name for o in self.domain.outputs]
         fills = tuple(Fill(name, "squares turned in registers") for name in names)
         body.append(Loop(columns, fills))
@@ -188,19 +188,21 @@ class _Nest:
         """Memory for columns, their start, the rows."""
         columns = self.schedule.vector
         assert columns is not None, "columns are lanes"
-        folds = [fold.reduce for fold in walk.folds]
-        names = " and ".join(fold.name for fold in folds)
+        reductions = [reduction.reduce for reduction in walk.reductions]
+        names = " and ".join(reduction.name for reduction in reductions)
         totals = f"totals of {names}" if walk.block else names
         found: list[Node] = [self._memories(walk, names), Loop(columns, (Fill(totals, "start"),))]
-        if any(fold.accumulators == 3 for fold in walk.folds):
+        if any(reduction.accumulators == 3 for reduction in walk.reductions):
             found.append(Loop(columns, (Fill(f"surplus of {names}", "0"),)))
         *outer, length = walk.extents
         whole = length // walk.rows * walk.rows
-        forms = " and ".join(dict.fromkeys(reducer_of(fold).name for fold in folds))
+        forms = " and ".join(dict.fromkeys(reducer_of(reduction).name for reduction in reductions))
         reads = dict.fromkeys(
-            n for f in folds for n in names_read(self.expression, (), arrays_of(f))
+            n for f in reductions for n in names_read(self.expression, (), arrays_of(f))
         )
-        order = "in order" if any(fold.shape.is_tuple for fold in folds) else "by pairs"
+        order = (
+            "in order" if any(reduction.shape.is_tuple for reduction in reductions) else "by pairs"
+        )
         text = f"{forms} of {walk.rows} rows {order}, reads {', '.join(reads)}"
         name, chunk = axis_name(len(outer), "r"), Loop(columns, (Fill(names, text),))
         if walk.block:
@@ -220,25 +222,33 @@ class _Nest:
 
     def _memories(self, walk: Walk, names: str) -> Cache:
         """One line for all of a walk's."""
-        columns = walk.folds[0].columns
-        dtypes = [d for fold in walk.folds for d in fold.dtypes * fold.accumulators]
-        places = [self.places.next(columns * dtype.item_bytes) for dtype in dtypes]
-        place = Place.SCRATCH if Place.SCRATCH in places else Place.STACK
+        columns = walk.reductions[0].columns
+        dtypes = [
+            d for reduction in walk.reductions for d in reduction.dtypes * reduction.accumulators
+        ]
+        kept_in = [self.storage_use.next(columns * dtype.item_bytes) for dtype in dtypes]
+        storage = Storage.SCRATCH if Storage.SCRATCH in kept_in else Storage.STACK
         size_bytes = columns * sum(d.item_bytes for d in dtypes)
         text = " and ".join(dict.fromkeys(d.name for d in dtypes))
-        return Cache(names, (len(dtypes), columns), text, size_bytes, place)
+        return Cache(names, (len(dtypes), columns), text, size_bytes, storage)
 
     # -- memory ----------------------------------------------------------------------------------
 
     def _caches(self) -> Iterator[Cache]:
         """What is kept, with where it lies."""
         schedule = self.schedule
-        strip = self.places.next(schedule.kept_bytes) if schedule.inner and schedule.keeps else None
+        strip = (
+            self.storage_use.next(schedule.kept_bytes)
+            if schedule.inner and schedule.keeps
+            else None
+        )
         for keep in schedule.keeps:
-            place = strip or self.places.next(keep.size_bytes + keep.over * keep.dtype.item_bytes)
+            storage = strip or self.storage_use.next(
+                keep.size_bytes + keep.over * keep.dtype.item_bytes
+            )
             shares = keep.shares.name if keep.shares is not None else ""
             dims, name = _kept_dims(keep), keep.value.name
-            yield Cache(name, dims, keep.dtype.name, keep.size_bytes, place, shares)
+            yield Cache(name, dims, keep.dtype.name, keep.size_bytes, storage, shares)
 
     # -- stores ----------------------------------------------------------------------------------
 
@@ -273,9 +283,9 @@ class _Nest:
             yield repr(e.substituted(self.named)).replace(" ", "")
 
 
-def _prefetches(schedule: NestSchedule, *, in_folds: bool = False) -> Nodes:
+def _prefetches(schedule: NestSchedule, *, in_reductions: bool = False) -> Nodes:
     """Hints for the rows that come next."""
-    ahead = schedule.fetched if in_folds else schedule.ahead
+    ahead = schedule.fetched if in_reductions else schedule.ahead
     wanted = dict.fromkeys((a.leaf, a.ahead_bytes) for a in ahead)
     return tuple(Prefetch(f"p{leaf}", ahead_bytes) for leaf, ahead_bytes in wanted)
 

@@ -1,6 +1,6 @@
 """Own leaves: arrays of which the thread that runs some of a kernel's units meets that part alone.
 
-Threads claim the units of what is met again (lowering.is_met_again) at a loop's two ends, so that
+Threads claim the units of what is met again (steps.is_met_again) at a loop's two ends, so that
 a thread gets about the same share of every such loop. Where units go along an array from its begin
 to its end, what an earlier loop wrote of it is in the cache of the thread that reads it, or near
 its edge.
@@ -24,7 +24,7 @@ def own_leaves(
     schedules: list[NestSchedule],
     operand_leaves: int,
 ) -> frozenset[int]:
-    """Places in the table of operands and results that every nest walks along, unit by unit."""
+    """Entries of the table of operands and results that every nest walks along, unit by unit."""
     leaves = expression.leaves.values()
     sizes = {leaf.number: leaf.size for leaf in leaves if 0 <= leaf.number < operand_leaves}
     found = {*range(operand_leaves), *(operand_leaves + o.leaf for o in outputs)}

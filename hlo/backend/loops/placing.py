@@ -87,10 +87,10 @@ def _placed(nodes: Sequence[Node], walk: _Walk) -> tuple[tuple[Node, ...], _Walk
             body, walk = _placed(node.body, walk)
             found.append(replace(node, body=body))
             continue
-        copies = over(node.axis, lambda: [_HERE])
-        found += walk.taken(lanes=not (_HERE in copies[:1] and _has_lanes(node)))
+        unrolled = over(node.axis, lambda: [_HERE])
+        found += walk.taken(lanes=not (_HERE in unrolled[:1] and _has_lanes(node)))
         bodies = []
-        for step in copies:
+        for step in unrolled:
             inner = walk if step is _HERE else walk.entered()
             body, after = _placed(node.body, inner)
             bodies.append((*body, *after.taken(lanes=True)))

@@ -17,11 +17,11 @@ from hlo.backend.loops.schedule import (
     LoopNest,
     LoopSchedule,
     Node,
-    Place,
     Prefetch,
     Reduction,
     Role,
     Source,
+    Storage,
     Store,
     Tail,
     Tree,
@@ -88,13 +88,16 @@ def _reads(names: Sequence[str], fills: Sequence[str] = ()) -> str:
 
 def print_axis(axis: Axis) -> str:
     """`i in 128, parallel`"""
-    extent = f"{axis.extent} of {axis.of}" if axis.of > axis.extent else str(axis.extent)
-    text = f"{axis.name} in {extent}{_step(axis)}"
+    text = f"{axis.name} in {_extent(axis)}{_step(axis)}"
     if axis.role in (Role.PARALLEL, Role.UNROLLED, Role.SCANNED, Role.REDUCED):
         text += f", {axis.role.value}"
     if axis.parts:
         text += f", in {axis.parts} even parts"
     return text + _blocks(axis) + _tail(axis)
+
+
+def _extent(axis: Axis) -> str:
+    return f"{axis.extent} of {axis.of}" if axis.of > axis.extent else str(axis.extent)
 
 
 def _step(axis: Axis) -> str:
@@ -137,14 +140,14 @@ def _reduction(node: Reduction) -> str:
 
 def _reduced(axis: Axis) -> str:
     written = ", written out" if axis.role is Role.UNROLLED else ""
-    return f"{axis.name} in {axis.extent}{_step(axis)}{written}{_blocks(axis)}{_tail(axis)}"
+    return f"{axis.name} in {_extent(axis)}{_step(axis)}{written}{_blocks(axis)}{_tail(axis)}"
 
 
 def _cache(node: Cache) -> str:
-    size = "" if node.place is Place.REGISTERS else f", {node.size_bytes} bytes"
+    size = "" if node.storage is Storage.REGISTERS else f", {node.size_bytes} bytes"
     shares = f", in the memory of {node.shares}" if node.shares else ""
     dims = ",".join(map(str, node.dims))
-    return f"cache {node.value}[{dims}] {node.dtype} {node.place.value}{size}{shares}"
+    return f"cache {node.value}[{dims}] {node.dtype} {node.storage.value}{size}{shares}"
 
 
 def _store(node: Store) -> str:

@@ -15,15 +15,15 @@ from hlo.ir.instruction import Instruction
 Root = tuple[Instruction, Index, Path]
 
 
-def arrays_of(fold: Instruction) -> list[Root]:
-    """What is folded, at an index that may be any."""
-    dims = result_dims(fold)
-    if fold.opcode == "reduce":
+def arrays_of(reduction: Instruction) -> list[Root]:
+    """What is reduced, at an index that may be any."""
+    dims = result_dims(reduction)
+    if reduction.opcode == "reduce":
         at = tuple(affine.of(Variable(f"d{k}", 0, max(n - 1, 0))) for k, n in enumerate(dims))
-        index, _ = reduced_index(fold, at)
+        index, _ = reduced_index(reduction, at)
     else:
-        index = free_index(fold.operands[0].shape.dims)
-    arrays = fold.operands[: len(fold.operands) // 2]
+        index = free_index(reduction.operands[0].shape.dims)
+    arrays = reduction.operands[: len(reduction.operands) // 2]
     return [(x, index, ()) for x in arrays]
 
 
@@ -35,18 +35,18 @@ def free_index(dims: Sequence[int]) -> Index:
 def names_read(
     expression: Expression, kept: Iterable[Instruction], roots: Sequence[Root]
 ) -> tuple[str, ...]:
-    """Operands p0, p1, ..; folds and what stages have left (kept) by their names, in place of what
-    these read.
+    """Operands p0, p1, ..; reductions and what stages have left (kept) by their names, in place of
+    what these read.
     """
     own, left = expression.leaves, Leaf(F32, 0)
     made: dict[Node, Leaf] = {(value, ()): left for value in kept}
     expression.leaves = own | made
     try:
-        folds = [fold for fold, _ in trace(expression, list(roots)).reductions]
-        for fold in (*folds, *_windows(expression, roots)):
-            count = len(fold.shape.elements) if fold.shape.is_tuple else 0
+        reductions = [reduction for reduction, _ in trace(expression, list(roots)).reductions]
+        for reduction in (*reductions, *_windows(expression, roots)):
+            count = len(reduction.shape.elements) if reduction.shape.is_tuple else 0
             paths: list[Path] = [(k,) for k in range(count)] or [()]
-            made |= {(fold, path): left for path in paths}
+            made |= {(reduction, path): left for path in paths}
         expression.leaves = own | made
         found = trace(expression, list(roots))
     finally:
@@ -57,7 +57,7 @@ def names_read(
 
 
 def _windows(expression: Expression, roots: Sequence[Root]) -> list[Instruction]:
-    """The folds over windows that the roots rest on, those first that are met first."""
+    """The reductions over windows that the roots rest on, those first that are met first."""
     stack = [expression.source(o, path) for o, _, path in roots]
     seen = set(stack)
     found: list[Instruction] = []

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 
 def axis_name(number: int, first: str = "i") -> str:
-    """i, j, k, .. for the loops over results; r, s, t, .. for those that are folded."""
+    """i, j, k, .. for the loops over results; r, s, t, .. for those that are reduced."""
     last = "q" if first == "i" else "z"
     name = chr(ord(first) + number)
     return name if name <= last else f"{first}{number}"
@@ -43,7 +43,7 @@ class Tail(Enum):
     SHORT = "short tail"  # code of its own for fewer steps, no masks
 
 
-class Place(Enum):
+class Storage(Enum):
     """Where a cache lies."""
 
     REGISTERS = "in registers"
@@ -132,7 +132,7 @@ class Cache(Struct, frozen=True):
     dims: tuple[int, ...]
     dtype: str
     size_bytes: int
-    place: Place
+    storage: Storage
     shares: str = ""  # the value that lies there at other times
 
 
@@ -144,9 +144,9 @@ class Fill(Struct, frozen=True):
 
 
 class Reduction(Struct, frozen=True):
-    """A fold: value = form over axes. results: indices folded side by side; accumulators: vectors
-    of each; lanes: those of its results, each of which folds for itself. fills: kept values that it
-    computes first.
+    """A reduction: value = form over axes. results: indices reduced side by side; accumulators:
+    vectors of each; lanes: those of its results, each of which reduces for itself. fills: kept
+    values that it computes first.
     """
 
     value: str

@@ -12,7 +12,6 @@ from math import prod
 
 from msgspec import Struct, field
 
-from hlo.attributes.window import Window
 from hlo.backend.loops.chains import chain_to
 from hlo.backend.loops.expression import (
     Expression,
@@ -23,12 +22,12 @@ from hlo.backend.loops.expression import (
 )
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index, Variable
-from hlo.indexing.folds import reduced
 from hlo.indexing.maps import CASES, Condition, cases
+from hlo.indexing.reductions import REDUCTIONS, reduction_dims, term_extents
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import OPS, Trait, attribute, has_trait
-from hlo.ops.windows import trimmed
+from hlo.ops.movement import IotaAttributes
+from hlo.ops.table import OPS, Trait, has_trait
 
 _MOST_OPS = 10  # that one op counts for in a loop's work, in additions
 
@@ -40,7 +39,7 @@ class Read(Struct, frozen=True):
     source: Instruction
     dtype: DType
     position: Expr
-    folded: tuple[Variable, ...] = ()
+    reduced: tuple[Variable, ...] = ()
     leaf: int = -1
     index: Index = ()
 
@@ -60,6 +59,11 @@ class Trace(Struct):
     rounded_at: dict[Instruction, list[Index]] = field(default_factory=dict)
     work: list[tuple[int, Index]] = field(default_factory=list)
 
+    @property
+    def weight(self) -> int:
+        """What an element costs, in plain ops."""
+        return self.ops + 8 * self.heavy
+
     def expressions(self) -> list[Expr]:
         """Everything whose form the loops have to suit."""
         found = [r.position for r in self.reads] + self.values
@@ -75,18 +79,19 @@ def trace(expression: Expression, roots: list[tuple[Instruction, Index, Path]]) 
 
 
 class _Tracer:
-    """stack: expressions still to be looked at, with the variables of the folds around them."""
+    """stack: expressions still to be looked at, with the variables of the reductions around
+    them."""
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
         self.found = Trace()
         self.stack: list[tuple[Instruction, Index, Path, tuple[Variable, ...]]] = []
-        self.folds: set[tuple[Instruction, Index]] = set()
+        self.reductions: set[tuple[Instruction, Index]] = set()
 
     def run(self) -> None:
         seen: set[tuple[Instruction, Path, Index]] = set()
         while self.stack:
-            instruction, index, path, folded = self.stack.pop()
+            instruction, index, path, reduced = self.stack.pop()
             instruction, path = self.expression.source(instruction, path)
             if (instruction, path, index) in seen:
                 continue
@@ -94,17 +99,17 @@ class _Tracer:
             leaf = self.expression.leaves.get((instruction, path))
             if leaf is not None:
                 position = affine.linear(index, dims_of(instruction, path))
-                read = Read(instruction, leaf.dtype, position, folded, leaf.number, index)
+                read = Read(instruction, leaf.dtype, position, reduced, leaf.number, index)
                 self.found.reads.append(read)
             elif is_elementwise(instruction):
-                self._elementwise(instruction, index, folded)
+                self._elementwise(instruction, index, reduced)
             elif instruction.opcode in CASES and keeps_elements(instruction):
-                self._moved(instruction, index, folded)
+                self._moved(instruction, index, reduced)
             else:
-                self._special(instruction, index, folded)
+                self._special(instruction, index, reduced)
 
     def _elementwise(
-        self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
+        self, instruction: Instruction, index: Index, reduced: tuple[Variable, ...]
     ) -> None:
         self.found.ops += 1
         chain = chain_to(self.expression, instruction)
@@ -117,77 +122,67 @@ class _Tracer:
         elif instruction.shape.dtype.is_narrow_float and not has_trait(instruction, Trait.EXACT):
             self.found.rounded_at.setdefault(instruction, []).append(index)
         if chain is not None:
-            self.stack.append((chain.source[0], index, chain.source[1], folded))
+            self.stack.append((chain.source[0], index, chain.source[1], reduced))
             return
         for operand in instruction.operands:
-            self.stack.append((operand, index if operand.shape.dims else (), (), folded))
+            self.stack.append((operand, index if operand.shape.dims else (), (), reduced))
 
-    def _moved(self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]) -> None:
+    def _moved(self, instruction: Instruction, index: Index, reduced: tuple[Variable, ...]) -> None:
         operands = instruction.operands
         starts = self.expression.starts(instruction)
 
         def start(number: int, at: Index, low: int, high: int) -> Expr:
-            self.stack.append((operands[number], at, (), folded))
+            self.stack.append((operands[number], at, (), reduced))
             return starts(number, at, low, high)
 
         for case in cases(instruction, index, start):
             self.found.conditions += case.conditions
-            self.stack.append((operands[case.operand], case.index, (), folded))
+            self.stack.append((operands[case.operand], case.index, (), reduced))
 
     def _special(
-        self, instruction: Instruction, index: Index, folded: tuple[Variable, ...]
+        self, instruction: Instruction, index: Index, reduced: tuple[Variable, ...]
     ) -> None:
         """Ops with code of their own."""
         operands = instruction.operands
         match instruction.opcode:
             case "iota":
-                d = attribute(instruction, "iota_dimension")
-                assert isinstance(d, int), "an INT64"
+                d = IotaAttributes.of(instruction.attributes).iota_dimension
                 self.found.values.append(index[d])
             case "constant":
                 if index:
                     self.found.values.append(affine.linear(index, instruction.shape.dims))
             case "reduce":
-                if (instruction, index) in self.folds:
-                    return  # another result of the same fold
-                self.folds.add((instruction, index))
+                if (instruction, index) in self.reductions:
+                    return  # another result of the same reduction
+                self.reductions.add((instruction, index))
                 self.found.reductions.append((instruction, index))
                 inner, variables = reduced_index(instruction, index)
                 count = len(operands) // 2
                 self.found.work.append((_step_ops(instruction), inner))
                 for operand in operands[:count]:
-                    self.stack.append((operand, inner, (), (*folded, *variables)))
-                self.stack += [(o, (), (), folded) for o in operands[count:]]
+                    self.stack.append((operand, inner, (), (*reduced, *variables)))
+                self.stack += [(o, (), (), reduced) for o in operands[count:]]
             case _:
                 # Every index counts by itself; operands may be read anywhere.
                 self.found.values += index
-                self.found.work.append((_window_size(instruction), index))
+                steps = term_extents(instruction) if instruction.opcode in REDUCTIONS else ()
+                self.found.work.append((prod(steps), index))
                 for operand in operands:
                     dims = operand.shape.dims
                     free = tuple(affine.of(Variable("any", 0, max(n - 1, 0))) for n in dims)
                     if operand.shape.is_array:
-                        self.stack.append((operand, free, (), folded))
+                        self.stack.append((operand, free, (), reduced))
 
 
 def _step_ops(reduce: Instruction) -> int:
-    """What a step of a fold computes, for all its results together."""
+    """What a step of a reduction computes, for all its results together."""
     (callee,) = reduce.called_computations()
     return max(1, sum(map(is_elementwise, callee.instructions)))
 
 
-def _window_size(instruction: Instruction) -> int:
-    window = instruction.get("window")
-    if not isinstance(window, Window):
-        return 1
-    dims = instruction.operands[0].shape.dims
-    if len(dims) == len(window.dims):  # a convolution's has no batch and no features
-        window = trimmed(dims, window)
-    return prod(d.size for d in window.dims)
-
-
 def reduced_index(reduce: Instruction, index: Index) -> tuple[Index, tuple[Variable, ...]]:
     """The operands' index for a result's index, with new variables for the reduced dimensions."""
-    own = reduced(reduce)
-    places = zip(own.folded, own.extents, strict=True)
-    variables = tuple(Variable(f"r{d}", 0, max(size - 1, 0)) for d, size in places)
+    own = reduction_dims(reduce)
+    loops = zip(own.reduced, own.extents, strict=True)
+    variables = tuple(Variable(f"r{d}", 0, max(size - 1, 0)) for d, size in loops)
     return own.index(index, tuple(map(affine.of, variables))), variables

@@ -25,5 +25,5 @@ def narrowed(length: int, lanes: int) -> int:
 
 
 def covering(length: int, lanes: int) -> int:
-    """The lanes of a fold's vectors: as few as hold a short one."""
+    """The lanes of a reduction's vectors: as few as hold a short one."""
     return min(lanes, 1 << (length - 1).bit_length()) if length > 1 else lanes

@@ -1,7 +1,7 @@
 """Complex numbers as pairs of double terms: magnitude, quotient, roots, e^z, log, power.
 
-Branch cuts as C99's; special values as OP_SEMANTICS.md 3 and 4 list them. c64 comes here as double,
-so that only c128 has to care for overflow in between.
+Branch cuts as C99's; special values as docs/semantics.md 3 and 4 list them. c64 comes here as
+double, so that only c128 has to care for overflow in between.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Modular integer power by squaring, as a function of its own: it loops as long as exponents do.
 
-The exponent is read as XLA:CPU reads it (shared/suites/conformance, int_bits_*): its low six bits
+The exponent is read as XLA:CPU reads it (docs/semantics.md 4): its low six bits
 count, and one with the lane's top bit set is negative, in unsigned types too.
 """
 

@@ -25,14 +25,14 @@ from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.schedule import Plan
+from hlo.backend.planning.allocations import AllocationKind
 from hlo.backend.planning.buffers import assign
-from hlo.backend.planning.cells import Region
-from hlo.backend.planning.implementations import Families, HostCall, implementations
-from hlo.backend.planning.lowering import lower
+from hlo.backend.planning.implementations import HostCall, KernelMakers, implementations
 from hlo.backend.planning.packing import aligned
 from hlo.backend.planning.program import BranchStep, CopyStep, KernelStep, Program, Step
 from hlo.backend.planning.schedule import schedule
 from hlo.backend.planning.slots import HEADER_SLOTS
+from hlo.backend.planning.steps import program_of
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.machine import Rates
@@ -45,8 +45,8 @@ INTRINSICS = (
 )
 
 
-def blocked_kernel(instruction: Instruction, target: Target, families: Families) -> Kernel | None:
-    """The kernel of a blocked fusion; None where a member has no kernel of the families."""
+def blocked_kernel(instruction: Instruction, target: Target, makers: KernelMakers) -> Kernel | None:
+    """The kernel of a blocked fusion; None where a member has no kernel of its family."""
     (callee,) = instruction.called_computations()
     block = block_of(instruction)
     if block is None:
@@ -55,16 +55,18 @@ def blocked_kernel(instruction: Instruction, target: Target, families: Families)
     module = Module("block")
     module.add(body, entry=True)
     order = schedule(module)
-    known = implementations(order, target, families)
+    known = implementations(order, target, makers)
     if any(isinstance(i, HostCall) for i in known.values()):
         return None
-    program = lower(assign(order, known, target.machine), 1, target.machine)
+    program = program_of(assign(order, known, target.machine), 1, target.machine)
     if not all(_is_plain(step) for step in program.steps):
         return None
-    constants = {c: n for n, c in enumerate(program.plan.cells) if c.region is Region.CONSTANT}
+    constants = {
+        c: n for n, c in enumerate(program.plan.allocations) if c.kind is AllocationKind.CONSTANT
+    }
     if sum(c.size for c in constants) > MOST_CONSTANT_BYTES or len(program.table) > MOST_SLOTS:
         return None
-    made = _Writer(instruction, block, parameters, program).kernel(target.machine.rates)
+    made = _BlockLoop(instruction, block, parameters, program).kernel(target.machine.rates)
     sizes = " x ".join(map(str, block.sizes))
     lines = (f"{block.count} blocks of {sizes}, each through all functions",)
     return target.shown(made, lambda: Plan(lines))
@@ -78,7 +80,7 @@ def _is_plain(step: Step) -> bool:
     return isinstance(step, KernelStep | CopyStep)
 
 
-class _Part(Struct, frozen=True):
+class _BlockSlice(Struct, frozen=True):
     """Where a block's bytes of a buffer begin: `stride` bytes for every unit of `index`."""
 
     buffer: int
@@ -93,7 +95,7 @@ def _index(span: Span) -> str:
 _TABLE = Value("%table", "ptr")
 
 
-class _Writer:
+class _BlockLoop:
     """Writes the loop over blocks."""
 
     def __init__(
@@ -107,7 +109,7 @@ class _Writer:
         results = leaves_of(instruction.shape)
         rows, self.spans[block.all] = math.prod(block.lead), None
         self.results = [
-            _Part(len(operands) + n, shape.size_bytes // rows, _index(block.all))
+            _BlockSlice(len(operands) + n, shape.size_bytes // rows, _index(block.all))
             for n, shape in enumerate(results)
         ]
         self.buffers = len(operands) + len(results)
@@ -117,12 +119,12 @@ class _Writer:
         self.named = Named(self.w)
         self.bases: list[Value] = []  # of the buffers
 
-    def _part(self, buffer: int, parameter: Instruction, span: Span) -> _Part:
+    def _part(self, buffer: int, parameter: Instruction, span: Span) -> _BlockSlice:
         if span == WHOLE:
-            return _Part(buffer, 0, "")
+            return _BlockSlice(buffer, 0, "")
         self.spans[span] = None
         elements = math.prod(self.block.lead[span[0] : span[1]])
-        return _Part(buffer, parameter.shape.size_bytes // elements, _index(span))
+        return _BlockSlice(buffer, parameter.shape.size_bytes // elements, _index(span))
 
     def kernel(self, rates: Rates) -> Kernel:
         program = self.program
@@ -188,24 +190,24 @@ class _Writer:
             times = n.binary(f"{name}.times", "mul", part, scale)
             n.binary(name, "add", times, begun if last == depth else w.int(0))
 
-    def _fill_table(self) -> list[tuple[int, _Part]]:
+    def _fill_table(self) -> list[tuple[int, _BlockSlice]]:
         """Fills the table before the loop; what is filled for every block: slots and parts."""
-        moving: list[tuple[int, _Part]] = []
+        moving: list[tuple[int, _BlockSlice]] = []
         w, n = self.w, self.named
-        cells, constants = self.program.plan.cells, dict[int, Value]()
+        allocations, constants = self.program.plan.allocations, dict[int, Value]()
         scratch = aligned(self.program.plan.arena_bytes)
-        for slot, cell_number in enumerate(self.program.table, HEADER_SLOTS):
-            cell = cells[cell_number] if cell_number >= 0 else None
-            if cell is None or cell.region is Region.ARENA:
-                offset = w.int(scratch if cell is None else cell.offset)
+        for slot, allocation_number in enumerate(self.program.table, HEADER_SLOTS):
+            allocation = allocations[allocation_number] if allocation_number >= 0 else None
+            if allocation is None or allocation.kind is AllocationKind.ARENA:
+                offset = w.int(scratch if allocation is None else allocation.offset)
                 self._store(slot, n.address(f"at{slot}", self.bases[self.buffers], offset, "i8"))
-            elif cell.region is Region.CONSTANT:
-                if cell_number not in constants:
-                    constants[cell_number] = self._constant(cell.instruction)
-                self._store(slot, constants[cell_number])
+            elif allocation.kind is AllocationKind.CONSTANT:
+                if allocation_number not in constants:
+                    constants[allocation_number] = self._constant(allocation.instruction)
+                self._store(slot, constants[allocation_number])
             else:
-                parts = self.results if cell.region is Region.RESULT else self.arguments
-                part = parts[cell.index]
+                parts = self.results if allocation.kind is AllocationKind.RESULT else self.arguments
+                part = parts[allocation.index]
                 if part.stride:
                     moving.append((slot, part))
                 else:
@@ -216,7 +218,7 @@ class _Writer:
         place = self.named.address(f"to{slot}", _TABLE, self.w.int(slot), "ptr")
         self.w.store(address, place, 8)
 
-    def _store_address(self, slot: int, part: _Part) -> None:
+    def _store_address(self, slot: int, part: _BlockSlice) -> None:
         """Where a block's part of a buffer begins."""
         n, index = self.named, Value(f"%{part.index}", "i64")
         offset = n.binary(f"offset{slot}", "mul", index, self.w.int(part.stride))

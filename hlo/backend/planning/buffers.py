@@ -1,15 +1,17 @@
 """Buffer assignment: which bytes hold which value.
 
-    Schedule, Implementations --assign--> BufferPlan: what runs, on which cells; cells in one arena
+    Schedule, Implementations --assign--> BufferPlan: what runs, on which allocations; allocations
+    in one arena
 
-A cell is memory for one value at a time. Walking the program in order, a result takes, in this
-order of preference: the cell that its operand must share, the cell in which it is finally wanted
-(a program result, a loop's state), a dying operand's cell where the kernel allows it, a new cell.
-Values that control flow hands on (loop state, branch results, call operands) keep their cell; a
-copy is inserted only where two values would need one cell at a time. Called computations are
-planned once per call site (control_cells.py), within the call budget (routine_cells.py). A cell
-that is not an argument, a result or a constant is then given a place in the arena (packing.py).
-Source: the value semantics and the copy rules of OP_SEMANTICS_CONTROL.md section 7.
+An allocation is memory for one value at a time. Walking the program in order, a result takes, in
+this order of preference: the allocation that its operand must share, the allocation in which it is
+finally wanted (a program result, a loop's state), a dying operand's allocation where the kernel
+allows it, a new allocation. Values that control flow hands on (loop state, branch results, call
+operands) keep their allocation; a copy is inserted only where two values would need one allocation
+at a time. Called computations are planned once per call site (control_allocations.py), within the
+call budget (routine_allocations.py). An allocation that is not an argument, a result or a constant
+is then given a place in the arena (packing.py).
+Source: the value semantics and the copy rules of docs/control.md 7.
 Does not know: LLVM, addresses, threads.
 """
 
@@ -22,36 +24,36 @@ from msgspec import Struct
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
-from hlo.backend.planning.cells import BufferPlan, Move, Node, Region, Run
+from hlo.backend.planning.allocations import AllocationKind, BufferPlan, Move, Node, Run
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.fitting import check_addressable
 from hlo.backend.planning.implementations import Implementation, Implementations
 from hlo.backend.planning.occupancy import NOTHING, Scope
 from hlo.backend.planning.packing import place_spares
-from hlo.backend.planning.routine_cells import RoutineCells
+from hlo.backend.planning.routine_allocations import RoutineAllocations
 from hlo.backend.planning.schedule import Schedule
-from hlo.backend.planning.value_cells import FOREVER, Steps
+from hlo.backend.planning.value_allocations import FOREVER, Steps
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
 
 def assign(schedule: Schedule, implementations: Implementations, machine: Machine) -> BufferPlan:
-    """Cells for every value, the copies between them, and the arena."""
+    """Allocations for every value, the copies between them, and the arena."""
     assigner = _Assigner(schedule, implementations, machine)
     nodes = assigner.plan()
-    check_addressable(assigner.at.cells)
+    check_addressable(assigner.at.allocations)
     arena_bytes = assigner.pack()
-    cells, moments = tuple(assigner.at.cells), tuple(assigner.at.moments)
-    spare_bytes, routines = place_spares(cells), tuple(assigner.routines)
-    return BufferPlan(schedule, nodes, cells, arena_bytes, moments, spare_bytes, routines)
+    allocations, moments = tuple(assigner.at.allocations), tuple(assigner.at.moments)
+    spare_bytes, routines = place_spares(allocations), tuple(assigner.routines)
+    return BufferPlan(schedule, nodes, allocations, arena_bytes, moments, spare_bytes, routines)
 
 
 class _Placing(Struct, eq=False):
-    """The cells of an instruction that runs, while its results are given theirs.
+    """The allocations of an instruction that runs, while its results are given theirs.
 
-    readers: the operands that are in each cell. over: the operands over which each result may be
-    written. partners: the operand whose cell each result has to share.
+    readers: the operands that are in each allocation. over: the operands over which each result may
+    be written. partners: the operand whose allocation each result has to share.
     """
 
     instruction: Instruction
@@ -67,26 +69,26 @@ class _Placing(Struct, eq=False):
         cls, instruction: Instruction, operands: list[int], implementation: Implementation
     ) -> _Placing:
         readers, over = defaultdict(list), defaultdict(set)
-        for number, cell in enumerate(operands):
-            readers[cell].append(number)
+        for number, allocation in enumerate(operands):
+            readers[allocation].append(number)
         for operand, result in implementation.pairs:
             over[result].add(operand)
         partners = {r: o for o, r in sorted(implementation.must_alias, reverse=True)}
         return cls(instruction, operands, dict(readers), dict(over), partners, [], set())
 
-    def place(self, cell: int) -> None:
-        """The next result is in the cell."""
-        self.results.append(cell)
-        self.taken.add(cell)
+    def place(self, allocation: int) -> None:
+        """The next result is in the allocation."""
+        self.results.append(allocation)
+        self.taken.add(allocation)
 
-    def move(self, operand: int, cell: int) -> None:
-        """The operand is in another cell from now on."""
+    def move(self, operand: int, allocation: int) -> None:
+        """The operand is in another allocation from now on."""
         self.readers[self.operands[operand]].remove(operand)
-        self.readers.setdefault(cell, []).append(operand)
-        self.operands[operand] = cell
+        self.readers.setdefault(allocation, []).append(operand)
+        self.operands[operand] = allocation
 
 
-class _Assigner(RoutineCells):
+class _Assigner(RoutineAllocations):
     """Plans the program and what runs in it."""
 
     # -- the program ---------------------------------------------------------------------------
@@ -97,16 +99,18 @@ class _Assigner(RoutineCells):
         bound: list[int] = []
         for parameter in entry.parameters:
             for size in leaf_sizes(parameter.shape):
-                bound.append(self.at.new(Region.ARGUMENT, size, parameter, index=len(bound)))
+                bound.append(
+                    self.at.new(AllocationKind.ARGUMENT, size, parameter, index=len(bound))
+                )
         targets: list[int] = []
         for number, size in enumerate(leaf_sizes(entry.root.shape)):
             argument = donated.get(number)
             if argument is not None and size:
-                cell = self.at.cells[bound[argument]]
-                cell.region, cell.result = Region.DONATED, number
+                allocation = self.at.allocations[bound[argument]]
+                allocation.kind, allocation.result = AllocationKind.DONATED, number
                 targets.append(bound[argument])
             else:
-                made = self.at.new(Region.RESULT, size, entry.root, index=number)
+                made = self.at.new(AllocationKind.RESULT, size, entry.root, index=number)
                 targets.append(made)
         nodes: list[Node] = []
         _drive(self._computation(entry, bound, targets, nodes, settle=True))
@@ -121,7 +125,8 @@ class _Assigner(RoutineCells):
         *,
         settle: bool,
     ) -> Steps:
-        """Plan one computation on its parameters' cells; gives the cells of its root's leaves.
+        """Plan one computation on its parameters' allocations; gives the allocations of its root's
+        leaves.
 
         targets: where the root's leaves are wanted. settle: move what did not get there.
         """
@@ -177,7 +182,7 @@ class _Assigner(RoutineCells):
     # -- one kernel ----------------------------------------------------------------------------
 
     def _run(self, scope: Scope, instruction: Instruction) -> None:
-        """Cells for the results and temporaries of an instruction that runs."""
+        """Allocations for the results and temporaries of an instruction that runs."""
         self.at.tick(instruction)
         implementation = self.implementations[instruction]
         placing = _Placing.of(instruction, self._operands(scope, instruction), implementation)
@@ -190,32 +195,35 @@ class _Assigner(RoutineCells):
                 placing.place(self._chosen(scope, placing, number, size))
         operands, results = placing.operands, placing.results
         temporaries = [
-            self.at.new(Region.ARENA, size, instruction) for size in implementation.temporaries
+            self.at.new(AllocationKind.ARENA, size, instruction)
+            for size in implementation.temporaries
         ]
-        for cell in (*operands, *results, *temporaries):
-            self.at.touch(cell)
-        for number, cell in enumerate(results):
-            self.at.define(scope, (instruction, number), cell)
-        cells = (tuple(operands), tuple(results), tuple(temporaries))
-        scope.nodes.append(Run(instruction, implementation, *cells))
+        for allocation in (*operands, *results, *temporaries):
+            self.at.touch(allocation)
+        for number, allocation in enumerate(results):
+            self.at.define(scope, (instruction, number), allocation)
+        allocations = (tuple(operands), tuple(results), tuple(temporaries))
+        scope.nodes.append(Run(instruction, implementation, *allocations))
 
     def _shared(self, scope: Scope, placing: _Placing, number: int) -> int:
-        """The operand's cell, or a copy of it that then stands for the operand as well."""
+        """The operand's allocation, or a copy of it that then stands for the operand as well."""
         partner = placing.partners[number]
-        cell = placing.operands[partner]
-        if self._may_write(cell, placing, placing.over.get(number, set())):
-            return cell
+        allocation = placing.operands[partner]
+        if self._may_write(allocation, placing, placing.over.get(number, set())):
+            return allocation
         target = scope.wanted.get((placing.instruction, number))
         if target is None or not self._may_write(target, placing, set()):
-            target = self.at.new(Region.ARENA, self.at.cells[cell].size, placing.instruction)
-        scope.nodes.append(Move(cell, target, self.at.cells[cell].size))
-        self.at.touch(cell)
+            target = self.at.new(
+                AllocationKind.ARENA, self.at.allocations[allocation].size, placing.instruction
+            )
+        scope.nodes.append(Move(allocation, target, self.at.allocations[allocation].size))
+        self.at.touch(allocation)
         self.at.touch(target)
         placing.move(partner, target)
         return target
 
     def _chosen(self, scope: Scope, placing: _Placing, number: int, size: int) -> int:
-        """Where it is wanted, else over a dying operand, else a new cell.
+        """Where it is wanted, else over a dying operand, else a new allocation.
 
         The oldest operand's first: in a loop that is the state's, which has to be written anyway.
         """
@@ -223,16 +231,19 @@ class _Assigner(RoutineCells):
         target = scope.wanted.get((placing.instruction, number))
         if target is not None and self._may_write(target, placing, over):
             return target
-        for cell in sorted(placing.operands[operand] for operand in over):
-            if self.at.cells[cell].size == size and self._may_write(cell, placing, over):
-                return cell
-        return self.at.new(Region.ARENA, size, placing.instruction)
+        for allocation in sorted(placing.operands[operand] for operand in over):
+            if self.at.allocations[allocation].size == size and self._may_write(
+                allocation, placing, over
+            ):
+                return allocation
+        return self.at.new(AllocationKind.ARENA, size, placing.instruction)
 
-    def _may_write(self, cell: int, placing: _Placing, over: set[int]) -> bool:
-        """Whether a result may be written to the cell while operands not in `over` are read."""
-        if not self.at.is_free(cell) or cell in placing.taken:
+    def _may_write(self, allocation: int, placing: _Placing, over: set[int]) -> bool:
+        """Whether a result may be written to the allocation while operands not in `over` are
+        read."""
+        if not self.at.is_free(allocation) or allocation in placing.taken:
             return False
-        return all(operand in over for operand in placing.readers.get(cell, ()))
+        return all(operand in over for operand in placing.readers.get(allocation, ()))
 
 
 def _drive(start: Steps) -> None:

@@ -1,11 +1,11 @@
-"""Constants: the bytes of constant cells, owned by the executable and not by the IR."""
+"""Constants: the bytes of constant allocations, owned by the executable and not by the IR."""
 
 from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.errors import HloError
 from hlo.ir.literal import Literal
 
@@ -13,7 +13,7 @@ SHARED_BYTES = 4096  # constants up to this size are compared
 
 
 class Constants(Struct, frozen=True, eq=False):
-    """numbers: which array each constant cell is; equal small ones are one array."""
+    """numbers: which array each constant allocation is; equal small ones are one array."""
 
     numbers: dict[int, int]
     arrays: tuple[np.ndarray, ...]
@@ -23,15 +23,16 @@ class Constants(Struct, frozen=True, eq=False):
         return sum(a.nbytes for a in self.arrays)
 
 
-def constants(cells: tuple[Cell, ...]) -> Constants:
-    """The arrays of all constant cells; raises HloError for one that was left out of the text."""
+def constants(allocations: tuple[Allocation, ...]) -> Constants:
+    """The arrays of all constant allocations; raises HloError for one that was left out of the
+    text."""
     numbers: dict[int, int] = {}
     arrays: list[np.ndarray] = []
     known: dict[object, int] = {}
-    for number, cell in enumerate(cells):
-        if cell.region is not Region.CONSTANT or not cell.size:
+    for number, allocation in enumerate(allocations):
+        if allocation.kind is not AllocationKind.CONSTANT or not allocation.size:
             continue
-        array = constant_array(cell)
+        array = constant_array(allocation)
         small = array.nbytes <= SHARED_BYTES
         key: object = array.tobytes() if small else array.__array_interface__["data"]
         if key not in known:
@@ -41,15 +42,15 @@ def constants(cells: tuple[Cell, ...]) -> Constants:
     return Constants(numbers, tuple(arrays))
 
 
-def constant_array(cell: Cell) -> np.ndarray:
+def constant_array(allocation: Allocation) -> np.ndarray:
     """The array of a constant leaf; zeros for replica-id and partition-id on one device."""
-    instruction = cell.instruction
+    instruction = allocation.instruction
     assert instruction is not None, "a constant cell has its instruction"
     if instruction.opcode != "constant":
-        return np.zeros(max(1, cell.size), np.uint8)
+        return np.zeros(max(1, allocation.size), np.uint8)
     literal = instruction.attributes["literal"]
     assert isinstance(literal, Literal), "a constant holds a literal"
-    leaf = list(_literal_leaves(literal))[cell.index]
+    leaf = list(_literal_leaves(literal))[allocation.index]
     if leaf.value is None:
         raise HloError(
             "elided-constant",

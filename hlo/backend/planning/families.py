@@ -1,65 +1,72 @@
-"""Families: the functions that make kernels, by the way in which legality says ops are compiled.
+"""Families: the functions that make kernels, by a custom call's target or by the kernel family that
+legality gives another op.
 
-Way --families--> functions (Instruction, Target) -> kernels or None, in the order they are asked
+instruction --kernel_makers--> functions (Instruction, Target) -> kernels or None, in the order
+asked
 
-Each is imported when it is first asked for, so that a program that sorts nothing does not load the
-sorting kernels: all of them take as long to import as a small program to compile.
+The table is the cases of one `match`, a row each. Each family is imported when it is first asked
+for, so that a program that sorts nothing does not load the sorting kernels: all of them take as
+long to import as a small program to compile.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from hlo.backend.planning.implementations import Family
-from hlo.ops.table import Way
+from hlo.analysis.legality import family_of
+from hlo.backend.planning.implementations import KernelMaker
+from hlo.ir.instruction import Instruction
+from hlo.ops.custom_call import own_target
+from hlo.ops.lapack import MATRIX_TARGETS
+from hlo.ops.table import KernelFamily
 
 
-def families(way: Way) -> tuple[Family, ...]:
-    """The families that are asked for a kernel; none for what the reference computes."""
-    match way:
-        case Way.STAGED:
+def kernel_makers(instruction: Instruction) -> tuple[KernelMaker, ...]:
+    """The functions that are asked for a kernel; none for what the reference computes."""
+    match own_target(instruction) or family_of(instruction):
+        case KernelFamily.STAGED:
             return _fused()
-        case Way.JOINED:
+        case KernelFamily.JOINED:
             from hlo.backend.kernels.joined import joined_kernel
 
             return (joined_kernel,)
-        case Way.CONTRACTION:
+        case KernelFamily.CONTRACTION:
             from hlo.backend.kernels.contraction.contraction import contraction_kernels
 
             return (contraction_kernels,)
-        case Way.SORT:
+        case KernelFamily.SORT:
             from hlo.backend.kernels.sorting.sort import sort_kernel
 
             return (sort_kernel,)
-        case Way.SCATTER:
+        case KernelFamily.SCATTER:
             from hlo.backend.kernels.scatter.scatter import scatter_kernel
             from hlo.backend.kernels.scatter.wide import wide_scatter_kernels
 
             return (wide_scatter_kernels, scatter_kernel)
-        case Way.WINDOW:
+        case KernelFamily.WINDOW:
             from hlo.backend.kernels.scan import scan_kernel
             from hlo.backend.kernels.scatter.select_scatter import select_and_scatter_kernel
             from hlo.backend.kernels.scatter.wide import wide_select_and_scatter_kernels
 
             wide = wide_select_and_scatter_kernels
             return (scan_kernel, wide, select_and_scatter_kernel, *_fused())
-        case Way.FACTOR:
+        case kind if kind is KernelFamily.FACTOR or kind in MATRIX_TARGETS:
             from hlo.backend.kernels.linear_algebra.matrix_calls import matrix_kernel
 
             return (matrix_kernel,)
-        case Way.FOURIER:
+        case KernelFamily.FOURIER:
             from hlo.backend.kernels.fourier.fourier import fourier_kernels
 
             return (fourier_kernels,)
-        case Way.BLOCKED:
+        case KernelFamily.BLOCKED:
             from hlo.backend.planning.blocks import blocked_kernel
 
-            return (partial(blocked_kernel, families=families), *_fused())
+            return (partial(blocked_kernel, makers=kernel_makers), *_fused())
         case _:
             return ()
 
 
-def _fused() -> tuple[Family, ...]:
+def _fused() -> tuple[KernelMaker, ...]:
     from hlo.backend.kernels.fused_loops import fused_kernel
 
     return (fused_kernel,)

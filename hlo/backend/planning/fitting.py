@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.analysis.leaves import leaves_of
-from hlo.attributes.dim_labels import DimLabels
 from hlo.attributes.window import Window
-from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.memory import peak
 from hlo.backend.planning.program import HostStep, Program
 from hlo.errors import HloError, Violation
@@ -21,33 +20,34 @@ from hlo.interpreter.run import located
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.memory import LARGE, machine_bytes, memory_error, numpy_problem
-from hlo.ops.table import OPS, Way, attribute
+from hlo.ops.convolution import ConvolutionAttributes
+from hlo.ops.table import OPS, KernelFamily
 from hlo.ops.windows import NO_WINDOW, check_places, check_walk
 
 ADDRESSABLE = 1 << 61  # bytes of an arena: with what packing adds, below 2^63
-_MADE = (Region.ARENA, Region.RESULT)
+_MADE = (AllocationKind.ARENA, AllocationKind.RESULT)
 
 
-def check_addressable(cells: Sequence[Cell]) -> None:
+def check_addressable(allocations: Sequence[Allocation]) -> None:
     """Raises HloError "memory" where the values in use at a time have no 64-bit offsets."""
-    _, size = peak([c for c in cells if c.region in _MADE and c.size])
-    size += sum(c.size for c in cells if c.region is Region.SPARE)
+    _, size = peak([c for c in allocations if c.kind in _MADE and c.size])
+    size += sum(c.size for c in allocations if c.kind is AllocationKind.SPARE)
     if size > ADDRESSABLE:
-        raise _refused(cells, size)
+        raise _refused(allocations, size)
 
 
 def check_fits(program: Program) -> None:
     """Raises HloError "memory" where a run would take more than this process can ever have."""
     plan = program.plan
-    results = sum(c.size for c in plan.cells if c.region is Region.RESULT)
+    results = sum(c.size for c in plan.allocations if c.kind is AllocationKind.RESULT)
     size = plan.arena_bytes + plan.spare_bytes + program.working_bytes + results
     if size > LARGE and size > machine_bytes():
-        raise _refused(plan.cells, size)
+        raise _refused(plan.allocations, size)
 
 
-def _refused(cells: Sequence[Cell], size: int) -> HloError:
+def _refused(allocations: Sequence[Allocation], size: int) -> HloError:
     """The error, at the instruction that makes the largest value."""
-    largest = max((c for c in cells if c.region in _MADE), key=lambda c: c.size, default=None)
+    largest = max((c for c in allocations if c.kind in _MADE), key=lambda c: c.size, default=None)
     instruction = None if largest is None else _maker(largest)
     if largest is None or instruction is None:
         return memory_error(size, "the program's results and temporaries")
@@ -56,16 +56,20 @@ def _refused(cells: Sequence[Cell], size: int) -> HloError:
     return memory_error(size, what, instruction.span)
 
 
-def _maker(cell: Cell) -> Instruction | None:
-    """What computes the value: a result's cell names the entry's root."""
-    return cell.held[-1] if cell.region is Region.RESULT and cell.held else cell.instruction
+def _maker(allocation: Allocation) -> Instruction | None:
+    """What computes the value: a result's allocation names the entry's root."""
+    return (
+        allocation.held[-1]
+        if allocation.kind is AllocationKind.RESULT and allocation.held
+        else allocation.instruction
+    )
 
 
 def check_windows(module: Module) -> None:
     """Raises HloError "limit" for windows whose positions are too many to be walked, or too far."""
     for computation in module.computations:
         for instruction in computation.instructions:
-            is_windowed = OPS[instruction.opcode].way is Way.WINDOW
+            is_windowed = OPS[instruction.opcode].family is KernelFamily.WINDOW
             if is_windowed or instruction.opcode == "convolution":
                 try:
                     _check_window(instruction)
@@ -79,8 +83,7 @@ def _check_window(instruction: Instruction) -> None:
     assert isinstance(window, Window), "its kind"
     if instruction.opcode != "convolution":
         return check_walk(dims, window)
-    labels = attribute(instruction, "dim_labels")
-    assert isinstance(labels, DimLabels), "its kind"
+    labels = ConvolutionAttributes.of(instruction.attributes).dim_labels
     return check_places(tuple(dims[d] for d in labels.lhs_spatial), window)
 
 

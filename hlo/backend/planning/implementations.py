@@ -1,10 +1,10 @@
 """Implementations: for every instruction that runs, the kernels that compute it or a host call.
 
-    Schedule, Target, families --implementations--> instruction -> KernelSequence | HostCall
+    Schedule, Target, makers --implementations--> instruction -> KernelSequence | HostCall
 
-Asks the family that legality names; one that declines (returns None or raises "unsupported")
-leaves the instruction to the reference's evaluate, called back from the run. Instructions that are
-alike but for names are asked for once.
+Asks the functions of the instruction's family; where all decline (return None or raise
+"unsupported"), that leaves the instruction to the reference's evaluate, called back from the run.
+Instructions that are alike but for names are asked for once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from msgspec import Struct
 from hlo.analysis.call_budget import MOST_COPIED, copied_size
 from hlo.analysis.fingerprint import Fingerprints
 from hlo.analysis.leaves import leaf_count
-from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding, way
+from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.planning.schedule import Schedule
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import Way
 
 Pairs = frozenset[tuple[int, int]]
 _NO_PAIRS: Pairs = frozenset()
@@ -42,12 +41,12 @@ class HostCall(Struct, frozen=True):
 
 Implementation = KernelSequence | HostCall
 Implementations = Mapping[Instruction, Implementation]
-Family = Callable[[Instruction, Target], Kernel | KernelSequence | None]
+KernelMaker = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 
-Families = Callable[[Way], tuple[Family, ...]]
+KernelMakers = Callable[[Instruction], tuple[KernelMaker, ...]]
 
 
-def implementations(schedule: Schedule, target: Target, families: Families) -> Implementations:
+def implementations(schedule: Schedule, target: Target, makers: KernelMakers) -> Implementations:
     """An implementation for every scheduled instruction that needs code of its own."""
     found: dict[Instruction, Implementation] = {}
     known: dict[object, Implementation] = {}
@@ -60,22 +59,22 @@ def implementations(schedule: Schedule, target: Target, families: Families) -> I
             key = fingerprints.of(instruction)
             implementation = known.get(key)
             if implementation is None:
-                implementation = implement(instruction, target, families)
+                implementation = implement(instruction, target, makers)
                 known[key] = implementation
             found[instruction] = implementation
     return found
 
 
-def implement(instruction: Instruction, target: Target, families: Families) -> Implementation:
-    """The first family's answer, else a host call.
+def implement(instruction: Instruction, target: Target, makers: KernelMakers) -> Implementation:
+    """The first answer of its makers, else a host call.
 
     So is what would hold too many copies of what it calls.
     """
     if copied_size(instruction) > MOST_COPIED:
         return HostCall()
-    for family in families(way(instruction)):
+    for maker in makers(instruction):
         try:
-            made = family(instruction, target)
+            made = maker(instruction, target)
         except HloError as error:
             if error.code != "unsupported":
                 raise

@@ -73,7 +73,7 @@ class _ListOrder:
         return tuple(done)
 
     def _entry(self, instruction: Instruction) -> tuple[int, int]:
-        """Bytes that it takes less those that it frees, and its place."""
+        """Bytes that it takes less those that it frees, and its position."""
         if instruction not in self.reads:
             return -(1 << 62), self.place[instruction]
         weight = value_bytes(instruction.shape)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hlo.analysis.leaves import value_bytes
-from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.program import Program
 from hlo.runtime.memory import BufferRow, MemoryReport
 
 
 def memory_report(program: Program, constant_bytes: int) -> MemoryReport:
-    """Rows for the arena's cells in use at the peak, largest first."""
+    """Rows for the arena's allocations in use at the peak, largest first."""
     entry = program.plan.schedule.module.entry
-    cells = [c for c in program.plan.cells if c.region is Region.ARENA and c.size]
-    moment, peak_bytes = peak(cells)
-    held = [c for c in cells if c.start <= moment <= c.end]
+    allocations = [c for c in program.plan.allocations if c.kind is AllocationKind.ARENA and c.size]
+    moment, peak_bytes = peak(allocations)
+    held = [c for c in allocations if c.start <= moment <= c.end]
     held.sort(key=lambda c: (-c.size, c.start))
     arguments = sum(value_bytes(p.shape) for p in entry.parameters)
     results = value_bytes(entry.root.shape)
@@ -31,12 +31,12 @@ def memory_report(program: Program, constant_bytes: int) -> MemoryReport:
     )
 
 
-def peak(cells: Sequence[Cell]) -> tuple[int, int]:
+def peak(allocations: Sequence[Allocation]) -> tuple[int, int]:
     """When most bytes are in use, and how many. O(n log n)."""
     changes: dict[int, int] = {}
-    for cell in cells:
-        changes[cell.start] = changes.get(cell.start, 0) + cell.size
-        changes[cell.end + 1] = changes.get(cell.end + 1, 0) - cell.size
+    for allocation in allocations:
+        changes[allocation.start] = changes.get(allocation.start, 0) + allocation.size
+        changes[allocation.end + 1] = changes.get(allocation.end + 1, 0) - allocation.size
     now = best = moment = 0
     for time in sorted(changes):
         now += changes[time]
@@ -45,19 +45,19 @@ def peak(cells: Sequence[Cell]) -> tuple[int, int]:
     return moment, best
 
 
-def buffer_row(cell: Cell) -> BufferRow:
-    """A cell as the report shows it."""
-    instruction = cell.instruction
+def buffer_row(allocation: Allocation) -> BufferRow:
+    """An allocation as the report shows it."""
+    instruction = allocation.instruction
     if instruction is None:
-        return BufferRow("-", "", "copy", cell.size, "", cell.start, cell.end)
+        return BufferRow("-", "", "copy", allocation.size, "", allocation.start, allocation.end)
     span = instruction.span
     line = "" if span is None else f"{span.source.name}:{span.line}"
     return BufferRow(
         instruction.name,
         str(instruction.shape),
         instruction.opcode,
-        cell.size,
+        allocation.size,
         line,
-        cell.start,
-        cell.end,
+        allocation.start,
+        allocation.end,
     )

@@ -1,7 +1,7 @@
 """Parallel moves: copies that are meant to happen all at once, put in a sequence.
 
 Every target is written once; a source may be read often, and may be another move's target. Cycles
-are broken through a spare cell, one for each cycle.
+are broken through a spare allocation, one for each cycle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def in_sequence(moves: Sequence[Moved], spare: Callable[[int], int]) -> Iterator
             readers[source] -= 1
             if not readers[source] and source in waiting:
                 ready.append(source)
-        if waiting:  # only cycles are left, and each cell in them is read once
+        if waiting:  # only cycles are left, and each allocation in them is read once
             target = next(iter(waiting))
             size = by_target[target][1]
             kept = spare(size)

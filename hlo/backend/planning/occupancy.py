@@ -1,30 +1,30 @@
-"""Occupancy: the cells made so far, and which values each holds while a plan is made.
+"""Occupancy: the allocations made so far, and which values each holds while a plan is made.
 
-A value holds its cell until the last instruction of its scope that reads it; a cell whose values
-are all dead may be written again.
+A value holds its allocation until the last instruction of its scope that reads it; an allocation
+whose values are all dead may be written again.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
-from hlo.backend.planning.cells import Cell, Node, Region
+from hlo.backend.planning.allocations import Allocation, AllocationKind, Node
 from hlo.backend.planning.schedule import Source
 from hlo.ir.instruction import Instruction
 
-NOTHING = 0  # the cell of values without bytes
+NOTHING = 0  # the allocation of values without bytes
 
 
 class Scope(Struct, eq=False):
     """One call site's run of a computation while it is planned.
 
     last_use: the position of the last reader of each value. position: the instruction at hand.
-    cells: where values are. wanted: where they should end up.
+    allocations: where values are. wanted: where they should end up.
     """
 
     last_use: dict[Source, float]
     position: float = -1
-    cells: dict[Source, int] = field(default_factory=dict)
+    allocations: dict[Source, int] = field(default_factory=dict)
     wanted: dict[Source, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
 
@@ -33,21 +33,21 @@ class Scope(Struct, eq=False):
         return self.last_use.get(source, -1) <= self.position
 
 
-PINNED = Scope({}, position=-2)  # never dead: holds cells that a condition may not write
+PINNED = Scope({}, position=-2)  # never dead: holds allocations that a condition may not write
 
 
-class Mark(Struct, frozen=True):
-    """A moment of planning: per cell its interval and number of values, and its holders."""
+class Snapshot(Struct, frozen=True):
+    """A moment of planning: per allocation its interval and number of values, and its holders."""
 
     rows: list[tuple[int, int, int]]
     holders: list[list[tuple[Scope, Source]]]
 
 
 class Occupancy:
-    """Cells, their holders, and the clock that gives their intervals."""
+    """Allocations, their holders, and the clock that gives their intervals."""
 
     def __init__(self) -> None:
-        self.cells = [Cell(Region.ARENA, 0)]
+        self.allocations = [Allocation(AllocationKind.ARENA, 0)]
         self.clock = 0
         self.moments: list[Instruction | None] = [None]  # what runs at each time of the clock
         self._holders: list[list[tuple[Scope, Source]]] = [[]]
@@ -58,68 +58,70 @@ class Occupancy:
         self.moments.append(instruction)
 
     def new(
-        self, region: Region, size: int, instruction: Instruction | None, *, index: int = 0
+        self, kind: AllocationKind, size: int, instruction: Instruction | None, *, index: int = 0
     ) -> int:
-        """A new cell; the one without bytes for an arena cell of size 0."""
-        if not size and region is Region.ARENA:
+        """A new allocation; the one without bytes for an arena allocation of size 0."""
+        if not size and kind is AllocationKind.ARENA:
             return NOTHING
-        self.cells.append(Cell(region, size, instruction, index))
+        self.allocations.append(Allocation(kind, size, instruction, index))
         self._holders.append([])
-        self.touch(len(self.cells) - 1)
-        return len(self.cells) - 1
+        self.touch(len(self.allocations) - 1)
+        return len(self.allocations) - 1
 
-    def touch(self, cell: int) -> None:
-        """The cell is in use now."""
-        entry = self.cells[cell]
+    def touch(self, allocation: int) -> None:
+        """The allocation is in use now."""
+        entry = self.allocations[allocation]
         entry.end = self.clock
         if entry.start < 0:
             entry.start = self.clock
 
-    def is_free(self, cell: int) -> bool:
-        """Whether the cell may be written and nothing after the instruction at hand reads it."""
-        if cell == NOTHING or not self.cells[cell].is_writable:
+    def is_free(self, allocation: int) -> bool:
+        """Whether the allocation may be written and nothing after the instruction at hand reads
+        it."""
+        if allocation == NOTHING or not self.allocations[allocation].is_writable:
             return False
-        return all(scope.is_dead(source) for scope, source in self._holders[cell])
+        return all(scope.is_dead(source) for scope, source in self._holders[allocation])
 
-    def bind(self, scope: Scope, source: Source, cell: int) -> None:
-        """A further value that the cell holds."""
-        scope.cells[source] = cell
-        if cell != NOTHING:
-            self.cells[cell].record(source[0])
-            alive = [(s, v) for s, v in self._holders[cell] if not s.is_dead(v)]
-            self._holders[cell] = [*alive, (scope, source)]
+    def bind(self, scope: Scope, source: Source, allocation: int) -> None:
+        """A further value that the allocation holds."""
+        scope.allocations[source] = allocation
+        if allocation != NOTHING:
+            self.allocations[allocation].record(source[0])
+            alive = [(s, v) for s, v in self._holders[allocation] if not s.is_dead(v)]
+            self._holders[allocation] = [*alive, (scope, source)]
 
-    def define(self, scope: Scope, source: Source, cell: int) -> None:
-        """The one value that the cell holds from now on."""
-        scope.cells[source] = cell
-        if cell != NOTHING:
-            self.cells[cell].record(source[0])
-            self._holders[cell] = [(scope, source)]
+    def define(self, scope: Scope, source: Source, allocation: int) -> None:
+        """The one value that the allocation holds from now on."""
+        scope.allocations[source] = allocation
+        if allocation != NOTHING:
+            self.allocations[allocation].record(source[0])
+            self._holders[allocation] = [(scope, source)]
 
-    def clear(self, cell: int) -> None:
-        """The cell holds no value."""
-        self._holders[cell] = []
+    def clear(self, allocation: int) -> None:
+        """The allocation holds no value."""
+        self._holders[allocation] = []
 
-    def mark(self) -> Mark:
+    def snapshot(self) -> Snapshot:
         """What `rewind` needs to forget all that is planned from here on."""
-        rows = [(c.start, c.end, len(c.held)) for c in self.cells]
-        return Mark(rows, [list(h) for h in self._holders])
+        rows = [(c.start, c.end, len(c.held)) for c in self.allocations]
+        return Snapshot(rows, [list(h) for h in self._holders])
 
-    def rewind(self, mark: Mark) -> None:
-        """Forget what was planned since the mark; constants met since then stay. O(cells)."""
-        for cell, (start, end, held) in zip(self.cells, mark.rows, strict=False):
-            cell.start, cell.end = start, end
-            del cell.held[held:]
-        for number in range(len(mark.rows), len(self.cells)):
-            if self.cells[number].region is Region.ARENA:
-                self.cells[number].size = 0
-        self._holders[: len(mark.holders)] = [list(h) for h in mark.holders]
+    def rewind(self, snapshot: Snapshot) -> None:
+        """Forget what was planned since the snapshot; constants met since then stay.
+        O(allocations)."""
+        for allocation, (start, end, held) in zip(self.allocations, snapshot.rows, strict=False):
+            allocation.start, allocation.end = start, end
+            del allocation.held[held:]
+        for number in range(len(snapshot.rows), len(self.allocations)):
+            if self.allocations[number].kind is AllocationKind.ARENA:
+                self.allocations[number].size = 0
+        self._holders[: len(snapshot.holders)] = [list(h) for h in snapshot.holders]
 
-    def pin(self, cells: list[int], key: Source) -> None:
-        """Keep the cells from being written until they are unpinned."""
-        for cell in cells:
-            self._holders[cell].append((PINNED, key))
+    def pin(self, allocations: list[int], key: Source) -> None:
+        """Keep the allocations from being written until they are unpinned."""
+        for allocation in allocations:
+            self._holders[allocation].append((PINNED, key))
 
-    def unpin(self, cells: list[int], key: Source) -> None:
-        for cell in cells:
-            self._holders[cell] = [h for h in self._holders[cell] if h != (PINNED, key)]
+    def unpin(self, allocations: list[int], key: Source) -> None:
+        for allocation in allocations:
+            self._holders[allocation] = [h for h in self._holders[allocation] if h != (PINNED, key)]

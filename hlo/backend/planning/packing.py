@@ -1,11 +1,12 @@
-"""Packing: an offset in one arena for every cell, so that cells in use at one time do not meet.
+"""Packing: an offset in one arena for every allocation, so that allocations in use at one time do
+not meet.
 
-Greedy by size, each into the smallest gap that fits between the cells already placed that are in
-use at the same time (Pisarchyk and Lee 2020, arXiv 2001.03288). Which those are is looked up by
-time, so that a cell is compared with those near it; where so many are in use at once that this is
-too much, the smallest of them are placed by a sweep through time instead, each into the smallest
-free range. Cells up to SMALL bytes, which are many and weigh nothing, are placed by a sweep with
-free lists.
+Greedy by size, each into the smallest gap that fits between the allocations already placed that are
+in use at the same time (Pisarchyk and Lee 2020, arXiv 2001.03288). Which those are is looked up by
+time, so that an allocation is compared with those near it; where so many are in use at once that
+this is too much, the smallest of them are placed by a sweep through time instead, each into the
+smallest free range. Allocations up to SMALL bytes, which are many and weigh nothing, are placed by
+a sweep with free lists.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from itertools import pairwise
 
 import numpy as np
 
-from hlo.backend.planning.cells import Cell, Region
+from hlo.backend.planning.allocations import Allocation, AllocationKind
 
 ALIGNMENT = 64
 SMALL = 1024
-FEW = 1024  # cells of which each is compared with all: less than finding out with which
-CLASS = 4  # bits by which cells that are in use for longer are looked up apart
+FEW = 1024  # allocations of which each is compared with all: less than finding out with which
+CLASS = 4  # bits by which allocations that are in use for longer are looked up apart
 WORTH = 8  # times fewer looks that are worth orders in which offsets do not rise
-MOST_LOOKS = 50_000_000  # comparisons of cells: what 10,000 in use at once need
+MOST_LOOKS = 50_000_000  # comparisons of allocations: what 10,000 in use at once need
 
 
-def pack(cells: Sequence[Cell]) -> int:
-    """Set the offsets of the arena's cells; the arena's size in bytes."""
-    arena = [c for c in cells if c.region is Region.ARENA and c.size]
+def pack(allocations: Sequence[Allocation]) -> int:
+    """Set the offsets of the arena's allocations; the arena's size in bytes."""
+    arena = [c for c in allocations if c.kind is AllocationKind.ARENA and c.size]
     large = sorted((c for c in arena if c.size > SMALL), key=lambda c: (-c.size, c.start))
     small = sorted((c for c in arena if c.size <= SMALL), key=lambda c: (c.start, c.end))
     end = _pack_small(small, 0)
     return _pack_large(large, end)
 
 
-def place_spares(cells: Sequence[Cell]) -> int:
+def place_spares(allocations: Sequence[Allocation]) -> int:
     """Set the offsets of spares, one behind the other; their size in bytes."""
     end = 0
-    for cell in cells:
-        if cell.region is Region.SPARE:
-            cell.offset = end
-            end += aligned(cell.size)
+    for allocation in allocations:
+        if allocation.kind is AllocationKind.SPARE:
+            allocation.offset = end
+            end += aligned(allocation.size)
     return end
 
 
@@ -52,32 +53,35 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _pack_large(cells: Sequence[Cell], base: int) -> int:
-    """Cells in order of size: the largest by best fit while there are looks left, then a sweep."""
-    near = _Near(cells)
+def _pack_large(allocations: Sequence[Allocation], base: int) -> int:
+    """Allocations in order of size: the largest by best fit while there are looks left, then a
+    sweep."""
+    near = _Near(allocations)
     count = int(np.searchsorted(_looks(near.slices).cumsum(), MOST_LOOKS, side="right"))
     top = base
-    for number, cell in enumerate(cells[:count]):
-        size = aligned(cell.size)
-        cell.offset = _best_gap(*near.taken(number), size, base)
-        near.place(number, cell.offset, size)
-        top = max(top, cell.offset + size)
-    rest = sorted(cells[count:], key=lambda c: (c.start, -c.size, c.end))
+    for number, allocation in enumerate(allocations[:count]):
+        size = aligned(allocation.size)
+        allocation.offset = _best_gap(*near.taken(number), size, base)
+        near.place(number, allocation.offset, size)
+        top = max(top, allocation.offset + size)
+    rest = sorted(allocations[count:], key=lambda c: (c.start, -c.size, c.end))
     return _pack_in_free_ranges(rest, top)
 
 
 class _Near:
-    """Cells by how long and when they are in use: those that a cell may meet are few slices.
+    """Allocations by how long and when they are in use: those that an allocation may meet are few
+    slices.
 
-    A class holds cells of durations that differ by less than a factor, by their starts. Those of
-    a class that end after a cell's start begin at most the class's longest duration before it.
-    Where that leaves out little, there is one slice: the cells that are placed before.
+    A class holds allocations of durations that differ by less than a factor, by their starts. Those
+    of a class that end after an allocation's start begin at most the class's longest duration
+    before it. Where that leaves out little, there is one slice: the allocations that are placed
+    before.
     """
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        count = len(cells)
-        self.starts = np.fromiter((c.start for c in cells), np.int64, count)
-        self.ends = np.fromiter((c.end for c in cells), np.int64, count)
+    def __init__(self, allocations: Sequence[Allocation]) -> None:
+        count = len(allocations)
+        self.starts = np.fromiter((c.start for c in allocations), np.int64, count)
+        self.ends = np.fromiter((c.end for c in allocations), np.int64, count)
         self.used_until = np.full(count, -1, np.int64)  # -1: not placed yet
         self.used_from = np.empty(count, np.int64)
         self.lows, self.highs = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -99,7 +103,7 @@ class _Near:
     def _slices(
         self, order: np.ndarray, classes: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For every class, where each cell finds those of it that it may meet."""
+        """For every class, where each allocation finds those of it that it may meet."""
         bounds = [0, *(np.flatnonzero(np.diff(classes)) + 1).tolist(), len(order)]
         for first, last in pairwise(bounds):
             members = order[first:last]
@@ -110,7 +114,7 @@ class _Near:
             yield first + begins, first + stops
 
     def taken(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the placed cells begin and end that are in use when the cell is."""
+        """Where the placed allocations begin and end that are in use when the allocation is."""
         start, end, lows, highs = self.starts[number], self.ends[number], [], []
         for begins, stops in self.slices:
             part = slice(begins[number], stops[number])
@@ -126,7 +130,7 @@ class _Near:
 
 
 def _looks(slices: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The number of cells that each is compared with."""
+    """The number of allocations that each is compared with."""
     return sum((stops - begins for begins, stops in slices), np.zeros(1, np.int64))
 
 
@@ -144,26 +148,28 @@ def _best_gap(lows: np.ndarray, highs: np.ndarray, size: int, base: int) -> int:
     return int(begins[np.where(fits, gaps, np.iinfo(np.int64).max).argmin()])
 
 
-def _pack_small(cells: Sequence[Cell], base: int) -> int:
-    """A sweep through time; a cell takes the last freed place of its size, else a new one."""
+def _pack_small(allocations: Sequence[Allocation], base: int) -> int:
+    """A sweep through time; an allocation takes the last freed place of its size, else a new
+    one."""
     free: dict[int, list[int]] = defaultdict(list)
     ending: list[tuple[int, int, int]] = []
     top = base
-    for cell in cells:
-        while ending and ending[0][0] < cell.start:
+    for allocation in allocations:
+        while ending and ending[0][0] < allocation.start:
             _, offset, size = heapq.heappop(ending)
             free[size].append(offset)
-        size = aligned(cell.size)
+        size = aligned(allocation.size)
         if free[size]:
-            cell.offset = free[size].pop()
+            allocation.offset = free[size].pop()
         else:
-            cell.offset, top = top, top + size
-        heapq.heappush(ending, (cell.end, cell.offset, size))
+            allocation.offset, top = top, top + size
+        heapq.heappush(ending, (allocation.end, allocation.offset, size))
     return top
 
 
-def _pack_in_free_ranges(cells: Iterable[Cell], base: int) -> int:
-    """A sweep through time; a cell takes the smallest free range that fits, else what is new.
+def _pack_in_free_ranges(allocations: Iterable[Allocation], base: int) -> int:
+    """A sweep through time; an allocation takes the smallest free range that fits, else what is
+    new.
 
     Its cost is that of finding places in sorted lists. On what the greedy way would pack as well it
     needs more memory, so that it is only for what that cannot look at.
@@ -171,22 +177,22 @@ def _pack_in_free_ranges(cells: Iterable[Cell], base: int) -> int:
     free = _FreeRanges()
     ending: list[tuple[int, int, int]] = []
     top = base
-    for cell in cells:
-        while ending and ending[0][0] < cell.start:
+    for allocation in allocations:
+        while ending and ending[0][0] < allocation.start:
             _, offset, size = heapq.heappop(ending)
             free.give(offset, size)
-        size = aligned(cell.size)
+        size = aligned(allocation.size)
         found = free.take(size)
         if found is None:
             found = free.last(top)
             top = found + size
-        cell.offset = found
-        heapq.heappush(ending, (cell.end, found, size))
+        allocation.offset = found
+        heapq.heappush(ending, (allocation.end, found, size))
     return top
 
 
 class _FreeRanges:
-    """Ranges of the arena that no cell is using, none beside another."""
+    """Ranges of the arena that no allocation is using, none beside another."""
 
     def __init__(self) -> None:
         self.by_size: list[tuple[int, int]] = []  # sizes and offsets

@@ -1,6 +1,6 @@
 """Program: steps in order, and the table of addresses that they work on.
 
-    table slot -> cell; a step names the slot where its row of addresses begins
+    table slot -> allocation; a step names the slot where its row of addresses begins
 
 The table is memory that belongs to one run (a frame): arena and constant addresses are filled in
 when the frame is made, those of arguments and results by every call. So a step costs no address
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.planning.cells import BufferPlan
+from hlo.backend.planning.allocations import BufferPlan
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 
@@ -43,7 +43,7 @@ class KernelStep(Struct, frozen=True, eq=False):
 
 
 class CopyStep(Struct, frozen=True):
-    """Copy bytes between the cells in two slots."""
+    """Copy bytes between the allocations in two slots."""
 
     source: int
     target: int
@@ -52,13 +52,13 @@ class CopyStep(Struct, frozen=True):
 
 
 class AlignStep(Struct, frozen=True):
-    """Put the address in `source` into all slots of a cell where it begins a line, else `spare`'s,
-    and there a copy of the bytes.
+    """Put the address in `source` into all slots of an allocation where it begins a line, else
+    `spare`'s, and there a copy of the bytes.
     """
 
     source: int
     spare: int
-    cell: int
+    allocation: int
     size: int
     us: float
     line_bytes: int
@@ -98,7 +98,8 @@ class BranchStep(Struct, frozen=True, eq=False):
 
 
 class CallStep(Struct, frozen=True):
-    """Run a routine, after putting the address in a slot into all slots of a cell, for each pair.
+    """Run a routine, after putting the address in a slot into all slots of an allocation, for each
+    pair.
 
     may_fail: whether a host call is in it. us: of the call by itself.
     """
@@ -113,7 +114,8 @@ Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep | Ca
 
 
 class Program(Struct, frozen=True, eq=False):
-    """table: the cell of every slot after the header; a negative entry -1-t is thread t's scratch.
+    """table: the allocation of every slot after the header; a negative entry -1-t is thread t's
+    scratch.
 
     kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
     one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry;
@@ -156,15 +158,15 @@ class Program(Struct, frozen=True, eq=False):
 
     @property
     def slots(self) -> dict[int, list[int]]:
-        """The slots of every cell."""
+        """The slots of every allocation."""
         found: dict[int, list[int]] = {}
-        for slot, cell in enumerate(self.table, HEADER_SLOTS):
-            found.setdefault(cell, []).append(slot)
+        for slot, allocation in enumerate(self.table, HEADER_SLOTS):
+            found.setdefault(allocation, []).append(slot)
         return found
 
     def _row(self, slot: int, count: int) -> str:
-        cells = self.table[slot - HEADER_SLOTS : slot - HEADER_SLOTS + count]
-        return ", ".join(f"c{c}" if c >= 0 else "scratch" for c in cells)
+        allocations = self.table[slot - HEADER_SLOTS : slot - HEADER_SLOTS + count]
+        return ", ".join(f"c{c}" if c >= 0 else "scratch" for c in allocations)
 
     def _rows(self, steps: tuple[Step, ...]) -> Iterator[str]:
         """One line a step, what a loop or a branch holds indented."""
@@ -185,7 +187,7 @@ class Program(Struct, frozen=True, eq=False):
                     row = f"{self._row(step.target, 1)} <- {self._row(step.source, 1)}"
                     yield f"{indent}copy {row}, {step.size} bytes"
                 case AlignStep():
-                    yield f"{indent}align c{step.cell} <- {self._row(step.source, 1)}"
+                    yield f"{indent}align c{step.allocation} <- {self._row(step.source, 1)}"
                 case HostStep(instruction=i):
                     yield f"{indent}host {i.opcode} // {i.name}"
                 case CallStep():

@@ -13,26 +13,34 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from hlo.analysis.legality import way
+from hlo.analysis.legality import family_of
 from hlo.backend.ir.kernel import KernelSequence
-from hlo.backend.planning.cells import Cell, Node, Region, Run
-from hlo.ops.table import Way
+from hlo.backend.planning.allocations import Allocation, AllocationKind, Node, Run
+from hlo.ops.table import KernelFamily
 
 MOST = 64  # kernels of a region: each is compared with the others
-_SIMPLE = frozenset({Region.ARENA, Region.ARGUMENT, Region.RESULT, Region.DONATED, Region.CONSTANT})
+_SIMPLE = frozenset(
+    {
+        AllocationKind.ARENA,
+        AllocationKind.ARGUMENT,
+        AllocationKind.RESULT,
+        AllocationKind.DONATED,
+        AllocationKind.CONSTANT,
+    }
+)
 
 
 class _Uses(Struct):
-    """Memory that kernels use: bytes of the arena, and other cells by number."""
+    """Memory that kernels use: bytes of the arena, and other allocations by number."""
 
     numbers: set[int] = field(default_factory=set)
     bytes: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, numbers: Iterable[int], cells: Sequence[Cell]) -> None:
+    def add(self, numbers: Iterable[int], allocations: Sequence[Allocation]) -> None:
         for n in numbers:
-            cell = cells[n]
-            if cell.region is Region.ARENA:
-                self.bytes.append((cell.offset, cell.offset + cell.size))
+            allocation = allocations[n]
+            if allocation.kind is AllocationKind.ARENA:
+                self.bytes.append((allocation.offset, allocation.offset + allocation.size))
             else:
                 self.numbers.add(n)
 
@@ -44,19 +52,19 @@ class _Uses(Struct):
         )
 
 
-class Together(Struct):
-    """A region: its kernels, and their time in microseconds."""
+class ParallelRegion(Struct):
+    """Its kernels, and their time in microseconds."""
 
     nodes: list[Run] = field(default_factory=list)
     us: float = 0.0
     used: _Uses = field(default_factory=_Uses)
     written: _Uses = field(default_factory=_Uses)
 
-    def took(self, node: Run, us: float, cells: Sequence[Cell]) -> bool:
+    def took(self, node: Run, us: float, allocations: Sequence[Allocation]) -> bool:
         """Whether the node needs none of the others; it is one of them then."""
         used, written = _Uses(), _Uses()
-        used.add(node.cells, cells)
-        written.add((*node.results, *node.temporaries), cells)
+        used.add(node.allocations, allocations)
+        written.add((*node.results, *node.temporaries), allocations)
         if len(self.nodes) == MOST or written.meets(self.used) or used.meets(self.written):
             return False
         self.nodes.append(node)
@@ -68,25 +76,29 @@ class Together(Struct):
 
 
 def regions(
-    nodes: Iterable[Node], cells: Sequence[Cell], alone_us: Callable[[Run], float | None]
-) -> Iterator[Together]:
+    nodes: Iterable[Node],
+    allocations: Sequence[Allocation],
+    alone_us: Callable[[Run], float | None],
+) -> Iterator[ParallelRegion]:
     """Nodes in a row that may run at once; alone_us: the time of one, None if it is not small."""
-    found = Together()
+    found = ParallelRegion()
     for node in nodes:
-        us = alone_us(node) if isinstance(node, Run) and _is_plain(node, cells) else None
-        if us is not None and isinstance(node, Run) and found.took(node, us, cells):
+        us = alone_us(node) if isinstance(node, Run) and _is_plain(node, allocations) else None
+        if us is not None and isinstance(node, Run) and found.took(node, us, allocations):
             continue
         yield found
-        found = Together()
+        found = ParallelRegion()
         if us is not None and isinstance(node, Run):
-            found.took(node, us, cells)
+            found.took(node, us, allocations)
     yield found
 
 
-def _is_plain(node: Run, cells: Sequence[Cell]) -> bool:
+def _is_plain(node: Run, allocations: Sequence[Allocation]) -> bool:
     """Whether it is one loop nest, in memory that is nobody else's."""
     match node.implementation:
         case KernelSequence(calls=(call,)):
-            is_staged = way(node.instruction) is Way.STAGED and not call.kernel.scratch_bytes
-            return is_staged and all(cells[n].region in _SIMPLE for n in node.cells)
+            is_staged = (
+                family_of(node.instruction) is KernelFamily.STAGED and not call.kernel.scratch_bytes
+            )
+            return is_staged and all(allocations[n].kind in _SIMPLE for n in node.allocations)
     return False

@@ -27,7 +27,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first, control_predecessors, is_topological, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.ops.table import OPS, Trait
+from hlo.ops.table import Trait, opcodes
 
 DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
 LARGE_PEAK = 1 << 18  # bytes from which a further order is tried
@@ -229,11 +229,13 @@ def live(computation: Computation, effects: Effects) -> set[Instruction]:
     return alive
 
 
+_SIDE_EFFECTS = opcodes(Trait.SIDE_EFFECT)
+
+
 class Effects:
     """Which instructions must run though nothing uses them, callers of such ones included."""
 
     def __init__(self, module: Module) -> None:
-        self._opcodes = frozenset(o for o, row in OPS.items() if row.traits & Trait.SIDE_EFFECT)
         self._computations: set[Computation] = set()
         for computation in callees_first(module):
             if any(self.has(i) for i in computation.instructions):
@@ -246,7 +248,7 @@ class Effects:
         )
 
     def has(self, instruction: Instruction) -> bool:
-        if instruction.opcode in self._opcodes:
+        if instruction.opcode in _SIDE_EFFECTS:
             return True
         if instruction.attributes.get("custom_call_has_side_effect"):
             return True

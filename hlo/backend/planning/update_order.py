@@ -4,7 +4,7 @@
 
 A dynamic-update-slice, a scatter or a loop works on its operand's memory, a loop's next state on
 the last state's: a reader that comes later costs a copy of all of it, in every iteration. The order
-is changed only as far as that takes: list scheduling by the old places, with an edge from every
+is changed only as far as that takes: list scheduling by the old positions, with an edge from every
 reader to the writer that none of its operands needs. O(edges), and O(n^2 / 64) where there are such
 edges.
 """
@@ -128,7 +128,7 @@ def _edges(
 
 
 def _ancestors(order: Order, place: dict[Instruction, int]) -> list[int]:
-    """Per place a bit set of the places that the instruction needs, directly or not."""
+    """Per position a bit set of the positions that the instruction needs, directly or not."""
     needs: list[int] = []
     for instruction in order:
         bits = 0
@@ -142,7 +142,8 @@ def _ancestors(order: Order, place: dict[Instruction, int]) -> list[int]:
 def _sorted(
     order: Order, edges: dict[Instruction, list[Instruction]], place: dict[Instruction, int]
 ) -> Order:
-    """List scheduling by place; where wishes contradict each other the first in line goes ahead."""
+    """List scheduling by position; where wishes contradict each other the first in line goes
+    ahead."""
     hard: dict[Instruction, int] = {}
     users: dict[Instruction, list[Instruction]] = defaultdict(list)
     soft: dict[Instruction, int] = defaultdict(int)

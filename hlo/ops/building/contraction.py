@@ -9,7 +9,7 @@ from hlo.attributes.window import Window, WindowDim
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.building.caller import error
-from hlo.ops.building.emitter import Operand
+from hlo.ops.building.instruction_builder import Operand
 from hlo.ops.building.movement import Movement
 from hlo.ops.building.python_values import ints
 from hlo.ops.shape_rules import text

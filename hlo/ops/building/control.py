@@ -11,7 +11,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.building.caller import error
 from hlo.ops.building.contraction import Contraction, Pads
-from hlo.ops.building.emitter import Operand
+from hlo.ops.building.instruction_builder import Operand
 from hlo.ops.building.python_values import ints
 
 Ints = Sequence[int]
@@ -81,7 +81,7 @@ class Control(Contraction):
         self, operands: Operands, init_values: Operands, to_apply: Computation,
         dimensions: Ints | None = None, *, name: str = "",
     ) -> Instruction:  # fmt: skip
-        """Folds dimensions away, by default all; several operands are folded together."""
+        """Reduces dimensions away, by default all; several operands are reduced together."""
         arrays = self.operands("reduce", _several((operands,)))
         starts = self._starts(arrays, init_values)
         if dimensions is None and arrays:
@@ -112,7 +112,7 @@ class Control(Contraction):
         *,
         name: str = "",
     ) -> Instruction:
-        """Folds each window; padding: SAME, VALID, or (low, high) per dimension."""
+        """Reductions each window; padding: SAME, VALID, or (low, high) per dimension."""
         what = "reduce-window"
         arrays = self.operands(what, _several((operands,)))
         starts = self._starts(arrays, init_values)

@@ -15,7 +15,7 @@ from hlo.ir.dtype import DType, dtype
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.building.caller import error
-from hlo.ops.building.emitter import Emitter, Operand
+from hlo.ops.building.instruction_builder import InstructionBuilder, Operand
 from hlo.ops.shape_rules import braces, text
 from hlo.ops.table import OPS, Trait
 
@@ -29,7 +29,7 @@ ALIASES = {
 _SCALARS = frozenset({"clamp", "select"})  # three operands: only scalars are broadcast
 
 
-class Elementwise(Emitter):
+class Elementwise(InstructionBuilder):
     """Every elementwise op: operands are broadcast to one shape."""
 
     def __getattr__(self, name: str) -> partial[Instruction]:
@@ -106,14 +106,14 @@ class Elementwise(Emitter):
             x = self.emit(
                 "reshape", x, shape=x.shape.with_dims([x.shape.dims[i] for i in kept], flags)
             )
-        places = tuple(onto[i] for i in kept)
-        if places == tuple(range(len(dims))):
+        onto_dims = tuple(onto[i] for i in kept)
+        if onto_dims == tuple(range(len(dims))):
             return x
         grown = [False] * len(dims)
-        for i, d in enumerate(places):
+        for i, d in enumerate(onto_dims):
             grown[d] = x.shape.dynamic[i]
         shape = x.shape.with_dims(dims, grown)
-        return self.emit("broadcast", x, dimensions=places, shape=shape)
+        return self.emit("broadcast", x, dimensions=onto_dims, shape=shape)
 
     def _ternary(
         self, opcode: str, *operands: Operand, name: str = "", **attributes: object

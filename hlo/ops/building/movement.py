@@ -11,7 +11,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.building.caller import error
 from hlo.ops.building.elementwise import Elementwise
-from hlo.ops.building.emitter import Operand
+from hlo.ops.building.instruction_builder import Operand
 from hlo.ops.building.python_values import ints
 from hlo.ops.shape_rules import braces, text
 
@@ -61,8 +61,8 @@ class Movement(Elementwise):
             default: Ints = range(lead, lead + array.shape.rank)
         else:
             default = ()
-        places = tuple(default if dimensions is None else dimensions)
-        return self.emit("broadcast", array, dimensions=places, shape=shape, name=name)
+        onto_dims = tuple(default if dimensions is None else dimensions)
+        return self.emit("broadcast", array, dimensions=onto_dims, shape=shape, name=name)
 
     def broadcast_in_dim(
         self, x: Operand, out_dims: Ints, broadcast_dimensions: Ints

@@ -1,4 +1,4 @@
-"""Complex functions with C99's branch cuts and XLA's special values (OP_SEMANTICS sections 3, 4).
+"""Complex functions with C99's branch cuts and XLA's special values (docs/semantics.md 3, 4).
 
 c64 is computed in c128, c128 in NumPy's clongdouble: wide enough in range, on x86, for the plain
 formulas not to overflow in between.

@@ -1,4 +1,4 @@
-"""Values of one element type as values of another (OP_SEMANTICS section 6, convert)."""
+"""Values of one element type as values of another (docs/semantics.md 6, convert)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Counter-based random bits: Threefry-2x32 and Philox-4x32, as XLA lays them out.
 
 Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the order of the
-words in an array is XLA's (OP_SEMANTICS section 15).
+words in an array is XLA's (docs/semantics.md 15).
 """
 
 from __future__ import annotations

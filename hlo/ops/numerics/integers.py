@@ -1,4 +1,4 @@
-"""Integer arithmetic modulo 2**bits with HLO's answers at the edges (OP_SEMANTICS section 4).
+"""Integer arithmetic modulo 2**bits with HLO's answers at the edges (docs/semantics.md 4).
 
 Every function takes and returns arrays of one integral type, also of 1, 2 and 4 bits.
 """
@@ -62,7 +62,7 @@ EXPONENT_BITS = 6  # the bits of an integer exponent that XLA:CPU looks at
 def power(x: Array, y: Array) -> Array:
     """x**(y mod 64) modulo 2**bits; a negative y gives 0 unless x is 1 or -1.
 
-    XLA:CPU's answers beyond 0 <= y < 64, which shared/suites/conformance holds (int_bits_*): only
+    XLA:CPU's answers beyond 0 <= y < 64 (docs/semantics.md 4): only
     the low six bits of y count, and an unsigned y with its top bit set is a negative one.
     """
     dtype = dtype_of(x)

@@ -1,4 +1,4 @@
-"""Real functions of every float type: computed wider, rounded once (OP_SEMANTICS sections 2 to 4).
+"""Real functions of every float type: computed wider, rounded once (docs/semantics.md 2 to 4).
 
 Arithmetic of narrow floats runs in f32; transcendental functions run in f64, those of f64 in the
 C library's long double (80 bits on x86), so that results are within 0.51 ulp there.
@@ -72,7 +72,7 @@ def _with_sign(x: Array, *, flip: bool) -> Array:
     dtype = dtype_of(x)
     fmt = dtype.float_format
     assert fmt is not None
-    if not fmt.has_sign:  # f8e8m0fnu: no negative value exists
+    if not fmt.has_sign:  # a scale: no negative value exists
         return np.full_like(x, np.nan) if flip else x
     bits = codes(x)
     top = bits.dtype.type(1 << (dtype.bits - 1))

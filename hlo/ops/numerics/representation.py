@@ -43,7 +43,7 @@ def wrapped(wide: Array, dtype: DType) -> Array:
 
 
 def rounded(wide: Array, dtype: DType) -> Array:
-    """Floats of a wider type rounded once to dtype, nearest even (OP_SEMANTICS section 6)."""
+    """Floats of a wider type rounded once to dtype, nearest even (docs/semantics.md 6)."""
     wide = np.asarray(wide)
     if wide.dtype == dtype.numpy:
         return wide
@@ -51,8 +51,9 @@ def rounded(wide: Array, dtype: DType) -> Array:
         return wide.astype(dtype.numpy)
     if wide.dtype != np.float32:
         wide = rounded_to_odd(wide)
-    if dtype is dt.F8E8M0FNU:  # ml_dtypes makes 2^-126 of all between 2^-127 and it
-        wide = np.where((wide > 0) & (wide < 1.5 * 2.0**-127), np.float32(2.0**-127), wide)
+    if dtype.is_scale:  # ml_dtypes makes twice the least power of all between the two
+        least = dtype.least_power
+        wide = np.where((wide > 0) & (wide < 1.5 * least), np.float32(least), wide)
     narrow = wide.astype(dtype.numpy)
     if dtype.float_format is not None and dtype.float_format.nan == "none":
         # XLA turns NaN into -0 where the type has none; ml_dtypes gives +0.
@@ -109,4 +110,4 @@ def smallest_normal(dtype: DType) -> float:
     """The least positive normal value of a float type."""
     fmt = dtype.float_format
     assert fmt is not None, f"{dtype} is no float type"
-    return 2.0 ** (1 - fmt.bias) if fmt.has_sign else 2.0**-fmt.bias
+    return dtype.least_power if dtype.is_scale else 2.0 ** (1 - fmt.bias)

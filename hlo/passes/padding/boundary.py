@@ -39,7 +39,7 @@ from hlo.passes.padding.scope import (
 from hlo.passes.tuple_simplifier import tuple_simplifier
 
 PAD, CUT = "PadToStatic", "SliceToDynamic"
-Places = tuple[tuple[int, int], ...]  # (leaf of the result, dimension)
+SizePositions = tuple[tuple[int, int], ...]  # (leaf of the result, dimension)
 Given = tuple[tuple[int, int, int], ...]  # (parameter, leaf of it, dimension)
 
 
@@ -49,7 +49,7 @@ class Padded(Struct, frozen=True):
 
     module: Module
     given: Given
-    found: Places
+    found: SizePositions
     leaves: int
 
 
@@ -150,7 +150,7 @@ def _is_choice(instruction: Instruction) -> bool:
     return is_free and other.fact(is_dynamic) and not taken.fact(is_dynamic)
 
 
-def _left(root: Instruction) -> tuple[list[Instruction], list[Instruction], Places]:
+def _left(root: Instruction) -> tuple[list[Instruction], list[Instruction], SizePositions]:
     """What goes out: the leaves of the result, and the sizes of those that are cut."""
     leaves: list[Instruction] = []
     sizes: list[Instruction] = []

@@ -6,6 +6,7 @@ dimensions that are taken whole, whose sizes stay.
 
 from __future__ import annotations
 
+from hlo.indexing.queries import kept_dims, written_dims
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.making import make
@@ -37,15 +38,13 @@ def dynamic_update_slice(p: Scope, old: Instruction) -> Made:
 def gather(p: Scope, old: Instruction) -> Made:
     """Slices at clamped positions, one for each index vector."""
     x, indices = old.operands
-    taken, offsets = ints(old, "slice_sizes"), ints(old, "offset_dims")
-    gone = (*ints(old, "collapsed_slice_dims"), *ints(old, "operand_batching_dims"))
-    window = dict(zip([d for d in range(x.shape.rank) if d not in gone], offsets, strict=True))
+    taken, offsets, kept = ints(old, "slice_sizes"), ints(old, "offset_dims"), kept_dims(old, 0)
     value, sizes = p.value(x), _batch_sizes(p, old, indices, offsets)
     for d, size in p.sizes_of(x).items():
         if taken[d] != x.shape.dims[d]:
             value = p.zeroed(value, d, size)
-        elif d in window:
-            sizes[window[d]] = size
+        elif (place := kept[d]) in offsets:
+            sizes[place] = size
         else:
             p.agreed(p.number(old, taken[d]), size)
     return p.like(old, (value, p.value(indices)), static(old.shape)), sizes
@@ -60,8 +59,8 @@ def _batch_sizes(
         raise UnsupportedError
     batch = [d for d in range(indices.shape.rank) if d != vector]
     rank = len(batch) + len(windows)
-    places = [d for d in range(rank) if d not in windows]
-    return {k: given[d] for k, d in zip(places, batch, strict=True) if d in given}
+    batch_dims = [d for d in range(rank) if d not in windows]
+    return {k: given[d] for k, d in zip(batch_dims, batch, strict=True) if d in given}
 
 
 def scatter(p: Scope, old: Instruction) -> Made:
@@ -71,9 +70,9 @@ def scatter(p: Scope, old: Instruction) -> Made:
     windows, x, update = ints(old, "update_window_dims"), inputs[0].shape, updates[0].shape
     sizes = p.common(inputs, range(x.rank), x.dims)
     cut = p.common(updates, range(update.rank), update.dims)
-    gone = (*ints(old, "inserted_window_dims"), *ints(old, "input_batching_dims"))
-    kept = [d for d in range(x.rank) if d not in gone]
-    for d, place in zip(kept, windows, strict=True):
+    for d, place in enumerate(written_dims(old)):
+        if place is None or place not in windows:
+            continue
         if place not in cut and (d not in sizes or update.dims[place] == 1):
             continue  # elements beyond the size may be written: they mean nothing
         if update.dims[place] != x.dims[d]:

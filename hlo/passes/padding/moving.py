@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from hlo.attributes.padding import PaddingDim
-from hlo.attributes.slices import SliceDim
 from hlo.ir.instruction import Instruction
 from hlo.ops.making import make
-from hlo.ops.table import attribute
+from hlo.ops.movement import PadAttributes, SliceAttributes
 from hlo.passes.padding.scope import (
     Made,
     Scope,
@@ -91,7 +89,7 @@ def set_size(p: Scope, old: Instruction) -> Made:
 
 def pad(p: Scope, old: Instruction) -> Made:
     """The upper edge begins where the operand, with its holes, ends."""
-    edges: tuple[PaddingDim, ...] = attribute(old, "padding")  # type: ignore[assignment]  # PADDING
+    edges = PadAttributes.of(old.attributes).padding
     made, sizes = p.again(old), Sizes()
     for d, size in p.sizes_of(old.operands[0]).items():
         edge = edges[d]
@@ -113,7 +111,7 @@ def spread_over(p: Scope, size: Instruction, step: int) -> Instruction:
 
 def part(p: Scope, old: Instruction) -> Made:
     """slice."""
-    parts: tuple[SliceDim, ...] = attribute(old, "slice")  # type: ignore[assignment]  # SLICE
+    parts = SliceAttributes.of(old.attributes).slice
     given = p.sizes_of(old.operands[0])
     sizes = p.moved(old, 0, given)
     for d, size in given.items():

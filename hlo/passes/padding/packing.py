@@ -130,8 +130,8 @@ class _Numbers:
         self.shape = Shape.array(self.dtype, dims)
         number, step = self.spread(0), self.spread(1)
         for d in reversed(range(len(dims))):
-            places = make(self.old, "iota", shape=self.shape, iota_dimension=d)
-            number = self.op("add", number, self.op("multiply", places, step))
+            indices = make(self.old, "iota", shape=self.shape, iota_dimension=d)
+            number = self.op("add", number, self.op("multiply", indices, step))
             step = self.op("multiply", step, self.spread(after[d]))
         place, stride = self.spread(0), 1
         for size, bound in zip(reversed(before), reversed(bounds), strict=True):

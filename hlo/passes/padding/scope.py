@@ -194,9 +194,9 @@ class Scope:
     def inside_of(self, x: Instruction, along: int, size: Instruction) -> Instruction:
         """pred of x's sizes: whether an element lies before the size."""
         shape = Shape.array(dt.S32, x.shape.dims)
-        places = make(size, "iota", shape=shape, iota_dimension=along)
+        indices = make(size, "iota", shape=shape, iota_dimension=along)
         limit = make(size, "broadcast", size, shape=shape, dimensions=())
-        return make(size, "compare", places, limit, direction="LT")
+        return make(size, "compare", indices, limit, direction="LT")
 
     def valid(self, x: Instruction, sizes: Mapping[int, Instruction]) -> Instruction:
         """pred of x's sizes: whether an element lies before all of some sizes."""

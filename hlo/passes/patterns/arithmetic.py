@@ -217,8 +217,8 @@ def _discrete(root: Instruction, a: np.generic, b: np.generic) -> np.ndarray:
 
 
 def _has_negatives(dtype: DType) -> bool:
-    """Not f8e8m0fnu, where -x is NaN."""
-    return dtype.float_format is None or dtype.float_format.has_sign
+    """Not of a scale, where -x is NaN."""
+    return not dtype.is_scale
 
 
 @rewrite("negate", operand="negate")

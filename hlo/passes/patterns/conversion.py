@@ -64,7 +64,7 @@ def holds(wide: DType, narrow: DType) -> bool:
     if wide is narrow:
         return True
     if narrow.is_pred:
-        return (wide.is_integral and wide.bits > 1) or (wide.is_float and wide.name != "f8e8m0fnu")
+        return (wide.is_integral and wide.bits > 1) or (wide.is_float and not wide.is_scale)
     if narrow.is_integral and wide.is_integral:
         if narrow.is_unsigned:
             return wide.bits > narrow.bits or (wide.is_unsigned and wide.bits == narrow.bits)
@@ -72,8 +72,7 @@ def holds(wide: DType, narrow: DType) -> bool:
     if narrow.is_integral and wide.is_float and wide.float_format is not None:
         digits = narrow.bits - (1 if narrow.is_signed else 0)
         roomy = wide.float_format.bias > narrow.bits
-        # without a sign, f8e8m0fnu has no zero either
-        return roomy and wide.float_format.has_sign and wide.float_format.mantissa + 1 >= digits
+        return roomy and not wide.is_scale and wide.float_format.mantissa + 1 >= digits
     return _float_holds(wide, narrow)
 
 

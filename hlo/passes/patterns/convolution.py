@@ -1,4 +1,4 @@
-"""convolution: a base with holes is convolved once for each place that outputs have between them.
+"""convolution: a base with holes is convolved once for each phase of the outputs.
 
 Along a dimension whose base is dilated by d, output d * q + r meets base elements at every d-th tap
 only: those of a kernel of its own. What is computed is what was, without the products with holes:
@@ -23,11 +23,12 @@ from hlo.passes.rewriting import rewrite
 
 LEAST_DEPTH = 128  # products of an output, from which those saved outweigh moving the outputs
 LEAST_PRODUCTS = 1 << 22  # in all: each kernel takes its time to be made
-MOST_PLACES = 4  # kernels that stand for one
+MOST_PHASES = 4  # kernels that stand for one
 
 
 class _Holes(Struct, frozen=True):
-    """A dimension with holes: its window, its places there, in the kernel and the result, sizes."""
+    """A dimension with holes: its window, its dimensions in the base, in the kernel and the result,
+    sizes."""
 
     window: WindowDim
     number: int
@@ -37,22 +38,22 @@ class _Holes(Struct, frozen=True):
     outputs: int
 
     @property
-    def places(self) -> int:
+    def phases(self) -> int:
         return self.window.base_dilation
 
     @property
     def outputs_each(self) -> int:
-        """Outputs of a place, those counted that the last ones have beyond the end."""
-        return -(-self.outputs // self.places)
+        """Outputs of a phase, those counted that the last ones have beyond the end."""
+        return -(-self.outputs // self.phases)
 
-    def first_tap(self, place: int) -> int:
-        return (self.window.pad_low - place) % self.places
+    def first_tap(self, phase: int) -> int:
+        return (self.window.pad_low - phase) % self.phases
 
-    def part(self, place: int) -> WindowDim:
-        """The window of a place's own convolution."""
-        first, d = self.first_tap(place), self.places
+    def part(self, phase: int) -> WindowDim:
+        """The window of a phase's own convolution."""
+        first, d = self.first_tap(phase), self.phases
         size = -(-(self.window.size - first) // d)
-        low = (self.window.pad_low - place - first) // d
+        low = (self.window.pad_low - phase - first) // d
         return WindowDim(size, 1, low, self.outputs_each - 1 + size - self.base - low)
 
 
@@ -68,8 +69,8 @@ def convolution_of_holes(root: Instruction) -> Instruction | None:
     if not holes or not _pays(root, holes, labels):
         return None
     parts = {}
-    for places in product(*(range(h.places) for h in holes)):
-        parts[places] = _part(root, window, holes, places)
+    for phases in product(*(range(h.phases) for h in holes)):
+        parts[phases] = _part(root, window, holes, phases)
     return _interleaved(root, holes, parts)
 
 
@@ -88,7 +89,7 @@ def _holes(root: Instruction, window: Window, labels: DimLabels) -> tuple[_Holes
     )
     for h in found:
         is_moved = h.window.stride != 1 or h.window.window_dilation != 1 or h.window.reversed
-        if is_moved or h.window.size < h.places or h.outputs < h.places or not h.base:
+        if is_moved or h.window.size < h.phases or h.outputs < h.phases or not h.base:
             return ()
     return found
 
@@ -99,22 +100,22 @@ def _pays(root: Instruction, holes: tuple[_Holes, ...], labels: DimLabels) -> bo
     depth = w.size // max(1, w.dims[labels.rhs_output_feature])
     if root.get("batch_group_count") not in (None, 1) or depth < LEAST_DEPTH:
         return False
-    places = prod(h.places for h in holes)
-    return places <= MOST_PLACES and depth * root.shape.size >= LEAST_PRODUCTS
+    phases = prod(h.phases for h in holes)
+    return phases <= MOST_PHASES and depth * root.shape.size >= LEAST_PRODUCTS
 
 
 def _part(
-    root: Instruction, window: Window, holes: tuple[_Holes, ...], places: tuple[int, ...]
+    root: Instruction, window: Window, holes: tuple[_Holes, ...], phases: tuple[int, ...]
 ) -> Instruction:
-    """The convolution of one place in each dimension."""
+    """The convolution of one phase in each dimension."""
     x, w = root.operands
     taps = [SliceDim(0, n) for n in w.shape.dims]
     sizes = list(root.shape.dims)
     dims = list(window.dims)
-    for h, place in zip(holes, places, strict=True):
-        taps[h.rhs] = SliceDim(h.first_tap(place), h.window.size, h.places)
+    for h, phase in zip(holes, phases, strict=True):
+        taps[h.rhs] = SliceDim(h.first_tap(phase), h.window.size, h.phases)
         sizes[h.out] = h.outputs_each
-        dims[h.number] = h.part(place)
+        dims[h.number] = h.part(phase)
     kernel = make(root, "slice", w, slice=tuple(taps))
     attributes = {**root.attributes, "window": replace(window, dims=tuple(dims))}
     shape = root.shape.with_dims(tuple(sizes))
@@ -124,17 +125,17 @@ def _part(
 def _interleaved(
     root: Instruction, holes: tuple[_Holes, ...], parts: dict[tuple[int, ...], Instruction]
 ) -> Instruction:
-    """The outputs of all places, each where it belongs: from the last dimension on."""
+    """The outputs of all phases, each where it belongs: from the last dimension on."""
     sizes = list(next(iter(parts.values())).shape.dims)
     for n in range(len(holes) - 1, -1, -1):
         h = holes[n]
         split = (*sizes[: h.out + 1], 1, *sizes[h.out + 1 :])
-        sizes[h.out] *= h.places
+        sizes[h.out] *= h.phases
         joined: dict[tuple[int, ...], Instruction] = {}
-        for before in dict.fromkeys(places[:n] for places in parts):
+        for before in dict.fromkeys(phases[:n] for phases in parts):
             each = [
                 make(root, "reshape", parts[*before, r], shape=root.shape.with_dims(split))
-                for r in range(h.places)
+                for r in range(h.phases)
             ]
             both = make(root, "concatenate", *each, dimensions=(h.out + 1,))
             joined[before] = make(root, "reshape", both, shape=root.shape.with_dims(tuple(sizes)))

@@ -1,4 +1,4 @@
-"""Dynamic slices and updates whose place or extent is known."""
+"""Dynamic slices and updates whose start or extent is known."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from hlo.attributes.slices import SliceDim
+from hlo.indexing.queries import written_dims
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
@@ -54,11 +55,11 @@ def slice_of_update(root: Instruction) -> Instruction | None:
     assert isinstance(taken, tuple), "SLICE is a tuple"
     if begins is None or not is_plain(root.shape) or not is_plain(updated.shape):
         return None
-    places = list(zip(taken, begins, u.shape.dims, strict=True))
-    if all(b <= d.start and d.limit <= b + n for d, b, n in places):
-        moved = tuple(SliceDim(d.start - b, d.limit - b, d.stride) for d, b, _ in places)
+    starts_at = list(zip(taken, begins, u.shape.dims, strict=True))
+    if all(b <= d.start and d.limit <= b + n for d, b, n in starts_at):
+        moved = tuple(SliceDim(d.start - b, d.limit - b, d.stride) for d, b, _ in starts_at)
         return make(root, "slice", u, shape=root.shape, slice=moved)
-    if any(d.limit <= b or b + n <= d.start for d, b, n in places):
+    if any(d.limit <= b or b + n <= d.start for d, b, n in starts_at):
         return make(root, "slice", x, shape=root.shape, slice=taken)
     return None
 
@@ -124,9 +125,7 @@ def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
         return None
     if starts is None or not is_plain(u.shape):
         return None
-    sizes = iter(u.shape.dims[d] for d in ints(root, "update_window_dims"))
-    inserted = ints(root, "inserted_window_dims")
-    window = tuple(1 if d in inserted else next(sizes) for d in range(x.shape.rank))
+    window = tuple(1 if d is None else u.shape.dims[d] for d in written_dims(root))
     if prod(window) != u.shape.size or not all(
         0 <= s <= n - size for s, size, n in zip(starts, window, x.shape.dims, strict=True)
     ):
@@ -136,8 +135,8 @@ def scatter_one_window_at_constants(root: Instruction) -> Instruction | None:
     if not _replaces(combine):
         u = _combined(root, combine.root.opcode, starts, u)
     scalar = Shape.array(indices.shape.dtype)
-    places = [make_constant(root, Literal.of(np.asarray(s), scalar)) for s in starts]
-    return make(root, "dynamic-update-slice", x, u, *places, shape=root.shape)
+    starts_at = [make_constant(root, Literal.of(np.asarray(s), scalar)) for s in starts]
+    return make(root, "dynamic-update-slice", x, u, *starts_at, shape=root.shape)
 
 
 def _replaces(combine: Computation) -> bool:
@@ -194,14 +193,14 @@ def scatter_one_per_row(root: Instruction) -> Instruction | None:
         return None
     rows = tuple(x.shape.dims[d] for d in batch)
     whole = Shape.array(kind, x.shape.dims)
-    places = make(root, "reshape", indices, shape=Shape.array(kind, rows))
-    places = make(root, "broadcast", places, shape=whole, dimensions=batch)
+    starts_at = make(root, "reshape", indices, shape=Shape.array(kind, rows))
+    starts_at = make(root, "broadcast", starts_at, shape=whole, dimensions=batch)
     new = make(root, "reshape", u, shape=Shape.array(u.shape.dtype, rows))
     new = make(root, "broadcast", new, shape=root.shape, dimensions=batch)
     if not _replaces(combine):
         new = make(root, combine.root.opcode, x, new, shape=root.shape)
     numbers = make(root, "iota", shape=whole, iota_dimension=along)
-    is_there = make(root, "compare", numbers, places, direction="EQ")
+    is_there = make(root, "compare", numbers, starts_at, direction="EQ")
     return make(root, "select", is_there, new, x, shape=root.shape)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.growing.family import family
-from tests.support.growing.text import ADD, chain, filled, folded, module, packed
+from tests.support.growing.text import ADD, chain, filled, module, packed, reduced
 
 
 @family(10_000)
@@ -94,7 +94,7 @@ def update_chain(n: int) -> str:
 def slice_sums(n: int) -> str:
     lines = [f"p = f32[{n + 8}] parameter(0)"]
     lines += [f"h{k} = f32[8] slice(p), slice={{[{k}:{k + 8}]}}" for k in range(n)]
-    return module([*lines, *folded(n, "h", "f32[8] add")])
+    return module([*lines, *reduced(n, "h", "f32[8] add")])
 
 
 @family(1_000)
@@ -165,7 +165,7 @@ def gathers(n: int) -> str:
 @family(20_000)
 def constants(n: int) -> str:
     lines = [f"q{k} = f32[3] constant({{{k}, {k}.5, 2}})" for k in range(n)]
-    return module([*lines, *folded(n, "q", "f32[3] maximum")])
+    return module([*lines, *reduced(n, "q", "f32[3] maximum")])
 
 
 @family(2_000)

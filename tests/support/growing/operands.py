@@ -7,10 +7,10 @@ from tests.support.growing.text import (
     ADD,
     chain,
     computation,
-    folded,
     module,
     names,
     packed,
+    reduced,
     shapes,
     taken,
 )
@@ -101,13 +101,13 @@ def large_scatter(n: int) -> str:
 def tuple_parameter(n: int) -> str:
     lines = [f"p = {shapes('f32[4]', n)} parameter(0)"]
     lines += [f"g{k} = f32[4] get-tuple-element(p), index={k}" for k in range(n)]
-    return module([*lines, *folded(n, "g", "f32[4] add")])
+    return module([*lines, *reduced(n, "g", "f32[4] add")])
 
 
 @family(10_000)
 def parameters(n: int) -> str:
     lines = taken("f32[4]", n)
-    return module([*lines, *folded(n, "p", "f32[4] add")])
+    return module([*lines, *reduced(n, "p", "f32[4] add")])
 
 
 @family(10_000)
@@ -136,7 +136,7 @@ def elements_of_one_tuple(n: int) -> str:
     lines += [f"t = {shapes('f32[4]', 4)} tuple({names('p', 4)})"]
     lines += [f"o = {shapes('f32[4]', 4)} opt-barrier(t)"]
     lines += [f"g{k} = f32[4] get-tuple-element(o), index={k % 4}" for k in range(n)]
-    return module([*lines, *folded(n, "g", "f32[4] add")])
+    return module([*lines, *reduced(n, "g", "f32[4] add")])
 
 
 @family(400, base=6, text_growth=4)
@@ -228,7 +228,7 @@ def elements_of_huge_tuples(n: int) -> str:
         f"t = {inner} tuple({names('g', n)})",
         *(f"h{k} = f32[4] get-tuple-element(t), index={k}" for k in range(n)),
     ]
-    return module([*lines, *folded(n, "h", "f32[4] add")])
+    return module([*lines, *reduced(n, "h", "f32[4] add")])
 
 
 @family(1_000)
@@ -250,7 +250,7 @@ def tuples_of_tuples(n: int) -> str:
 @family(2_000)
 def parameters_with_layouts(n: int) -> str:
     lines = taken("f32[2,3]{0,1}", n)
-    added = folded(n, "p", "f32[2,3]{0,1} add")
+    added = reduced(n, "p", "f32[2,3]{0,1} add")
     layouts = ", ".join(["f32[2,3]{0,1}"] * n)
     head = f"m, entry_computation_layout={{({layouts})->f32[2,3]{{0,1}}}}"
     return module([*lines, *added], name=head)

@@ -37,7 +37,7 @@ def chain(n: int, first: str, line: Callable[[int, str], str], prefix: str = "v"
     return lines
 
 
-def folded(n: int, prefix: str, operation: str) -> list[str]:
+def reduced(n: int, prefix: str, operation: str) -> list[str]:
     """The n values prefix0, prefix1, ... joined one after the other: `f32[4] add`."""
     return chain(n - 1, f"{prefix}0", lambda k, x: f"{operation}({x}, {prefix}{k + 1})")
 

@@ -1,4 +1,4 @@
-"""Which reducers are arg-max and the like, and in which order their elements may be folded."""
+"""Which reducers are arg-max and the like, and in which order their elements may be reduced."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ TOTAL = """  greater = pred[] compare(a, b), direction=GT, type=TOTALORDER
 """
 
 
-def fold(reducer: str, kind: str = "f32", index: str = "iota(), iota_dimension=1") -> Instruction:
+def reduction(
+    reducer: str, kind: str = "f32", index: str = "iota(), iota_dimension=1"
+) -> Instruction:
     sides = SIDES.format(v=kind)
     return parse(f"""HloModule m
 best {{
@@ -60,33 +62,34 @@ ENTRY e {{
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "f8e4m3fn", "s32", "u8"])
 def test_argmax_is_ordered_by_its_index(kind: str) -> None:
-    assert ordering_index(fold(JAX, kind)) == 1
+    assert ordering_index(reduction(JAX, kind)) == 1
 
 
 def test_argmax_of_floats_is_not_symmetric() -> None:
-    assert not is_symmetric_selection(fold(JAX)["to_apply"])  # type: ignore[arg-type]
-    assert is_symmetric_selection(fold(JAX, "s32")["to_apply"])  # type: ignore[arg-type]
-    assert is_symmetric_selection(fold(TOTAL)["to_apply"])  # type: ignore[arg-type]
+    assert not is_symmetric_selection(reduction(JAX)["to_apply"])  # type: ignore[arg-type]
+    assert is_symmetric_selection(reduction(JAX, "s32")["to_apply"])  # type: ignore[arg-type]
+    assert is_symmetric_selection(reduction(TOTAL)["to_apply"])  # type: ignore[arg-type]
 
 
 def test_first_is_ordered_where_nothing_is_unordered() -> None:
-    assert ordering_index(fold(FIRST, "s32")) == 1
-    assert ordering_index(fold(FIRST, "f32")) is None  # a NaN on the way is forgotten
+    assert ordering_index(reduction(FIRST, "s32")) == 1
+    assert ordering_index(reduction(FIRST, "f32")) is None  # a NaN on the way is forgotten
 
 
 def test_last_depends_on_how_often_it_starts() -> None:
-    assert ordering_index(fold(LAST, "s32")) is None  # a start with a great index would come last
+    # a start with a great index would come last
+    assert ordering_index(reduction(LAST, "s32")) is None
 
 
 def test_the_index_of_the_loser_is_not_an_order() -> None:
-    assert ordering_index(fold(LOSER, "s32")) is None
+    assert ordering_index(reduction(LOSER, "s32")) is None
 
 
 @pytest.mark.parametrize(
     "index", ["iota(), iota_dimension=0", "add(given, given)", "copy(given)", "negate(given)"]
 )
 def test_other_indices_order_nothing(index: str) -> None:
-    assert ordering_index(fold(JAX, index=index)) is None
+    assert ordering_index(reduction(JAX, index=index)) is None
 
 
 def test_what_ascends() -> None:

@@ -1,4 +1,4 @@
-"""Quoted text and raw dicts (HLO_TEXT.md 1.4, 1.6, 5.3)."""
+"""Quoted text and raw dicts (docs/text.md 1.4, 1.6, 5.3)."""
 
 import pytest
 

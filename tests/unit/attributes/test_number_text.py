@@ -1,4 +1,4 @@
-"""Texts of numbers, expected by hand or from jaxlib 0.10.2 (HLO_TEXT.md 4.2)."""
+"""Texts of numbers, expected by hand or from jaxlib 0.10.2 (docs/text.md 4.2)."""
 
 import ml_dtypes
 import numpy as np

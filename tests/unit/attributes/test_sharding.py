@@ -1,4 +1,4 @@
-"""Shardings as XLA makes them canonical (HLO_TEXT.md 7.1, jaxlib 0.10.2)."""
+"""Shardings as XLA makes them canonical (docs/text.md 7.1, jaxlib 0.10.2)."""
 
 import pytest
 

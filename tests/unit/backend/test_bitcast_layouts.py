@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hlo import driver
-from hlo.analysis.legality import way
+from hlo.analysis.legality import family_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.program import HostStep, KernelStep
 from hlo.ir.module import Module
-from hlo.ops.table import Way
+from hlo.ops.table import KernelFamily
 
 TRANSPOSED = """HloModule m
 ENTRY e { p = f32[2,3]{0,1} parameter(0)
@@ -39,7 +39,7 @@ def test_equal_to_the_reference(text: str) -> None:
 @pytest.mark.parametrize("text", [TRANSPOSED, RETYPED])
 def test_other_layouts_are_loops(text: str) -> None:
     module = driver.parse(text)
-    assert way(module.entry.root) is Way.STAGED
+    assert family_of(module.entry.root) is KernelFamily.STAGED
     assert steps(module) == [KernelStep]
 
 

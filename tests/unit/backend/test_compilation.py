@@ -56,7 +56,7 @@ def test_no_stage_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return call
 
-    for name in ("schedule", "assign", "lower", "link_table", "emit", "link"):
+    for name in ("schedule", "assign", "program_of", "link_table", "emit", "link"):
         monkeypatch.setattr(compilation, name, counted(name, getattr(compilation, name)))
     made = Compilation(hlo.parse(TEXT))
     for stage in STAGES:
@@ -64,7 +64,7 @@ def test_no_stage_is_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             stage_text(made, stage.name)
     for name in STAGE_NAMES:
         getattr(made, name)
-    assert sorted(calls) == ["assign", "emit", "link", "link_table", "lower", "schedule"]
+    assert sorted(calls) == ["assign", "emit", "link", "link_table", "program_of", "schedule"]
 
 
 def test_what_failed_is_made_again_when_asked_again() -> None:

@@ -37,6 +37,7 @@ X86 = ("generic", *SSE)
 ARM_BF16 = ("neoverse-v1",)
 ARM_FP16 = ("neoverse-n1", *ARM_BF16)
 ARM = ("armv8-a", *ARM_FP16)
+RISCV = ("rv64gcv", "rva23u64")
 F4, F8, F16, D2, D8 = (
     "<4 x float>", "<8 x float>", "<16 x float>", "<2 x double>", "<8 x double>"
 )  # fmt: skip
@@ -169,7 +170,7 @@ ROWS = (
     Row("gathers_words", (), lambda isa, w: isa.gathers_words, AVX512),
     Row("quick_gather", ("ptr", I16), of_gather, VBMI, "vpgatherdd"),
     Row("quick_gather", ("ptr", I8), of_gather, ()),
-    Row("fuses", (), lambda isa, w: isa.fuses, (*AVX2, *ARM)),
+    Row("fuses", (), lambda isa, w: isa.fuses, (*AVX2, *ARM, *RISCV)),
     Row("divides_slowly", (), lambda isa, w: isa.divides_slowly, AVX2),
     Row("has_extremes", (), lambda isa, w: isa.has_extremes, ARM),
     Row("saturates", (), lambda isa, w: isa.saturates, ARM),
@@ -182,8 +183,8 @@ ROWS = (
     Row("estimates", ("float",), of_estimates, AVX512, "vrsqrt14ps"),
     Row("estimates", ("<32 x float>",), of_estimates, AVX512, "vrcp14ps"),
     Row("estimates", (D8,), of_estimates, AVX512, "vrcp14pd"),
-    Row("extreme_number", (F8, F8), of_extremes, AVX512, "vrangeps"),
-    Row("extreme_number", ("float", "float"), of_extremes, ()),
+    Row("extreme_number", (F8, F8), of_extremes, (*AVX512, *RISCV), r"vrangeps|vfmax\.vv"),
+    Row("extreme_number", ("float", "float"), of_extremes, RISCV, r"fmax\.s"),
     Row("nearest_integers", ("double",), lambda isa, w, x: isa.nearest_integers(w, x),
         (*AVX512, *ARM), "vcvtpd2qq|fcvtns"),
     Row("nearest_integers", (F4,), lambda isa, w, x: isa.nearest_integers(w, x), (*AVX512, *ARM),
@@ -201,18 +202,20 @@ ROWS = (
         "bfcvtn2"),
     Row("bf16_codes", ("float",), lambda isa, w, x: isa.bf16_codes(w, x, flushes=True), ARM_BF16,
         "bfcvt"),
-    Row("bf16_carried", (I16,), lambda isa, w, x: isa.bf16_carried(w, x), (*X86, *ARM)),
-    Row("bf16_carried", (I8,), lambda isa, w, x: isa.bf16_carried(w, x), (*X86, *ARM)),
-    Row("bf16_quieted", (I16, F16), lambda isa, w, x, y: isa.bf16_quieted(w, x, y), (*X86, *ARM)),
-    Row("bf16_quieted", (I8, F8), lambda isa, w, x, y: isa.bf16_quieted(w, x, y), (*X86, *ARM)),
+    Row("bf16_carried", (I16,), lambda isa, w, x: isa.bf16_carried(w, x), (*X86, *ARM, *RISCV)),
+    Row("bf16_carried", (I8,), lambda isa, w, x: isa.bf16_carried(w, x), (*X86, *ARM, *RISCV)),
+    Row("bf16_quieted", (I16, F16), lambda isa, w, x, y: isa.bf16_quieted(w, x, y),
+        (*X86, *ARM, *RISCV)),
+    Row("bf16_quieted", (I8, F8), lambda isa, w, x, y: isa.bf16_quieted(w, x, y),
+        (*X86, *ARM, *RISCV)),
     Row("tile_product", ("ptr",), of_tiles(dt.BF16, dt.BF16), SAPPHIRE, "tdpbf16ps"),
     Row("tile_product", ("ptr",), of_tiles(dt.S8, dt.U8), SAPPHIRE, "tdpbsud"),
     Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.F16), ()),
     Row("assembly", ("ptr", "ptr"), of_assembly("float"), AVX2, "vfmadd231ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("double"), AVX2, "vfmadd231pd"),
     Row("assembly", ("ptr", "ptr"), of_assembly("i32"), ()),
-    Row("fence_streams", (), wrote(lambda isa, w: isa.fence_streams(w)), (*SSE, *ARM),
-        "sfence|dmb"),
+    Row("fence_streams", (), wrote(lambda isa, w: isa.fence_streams(w)), (*SSE, *ARM, *RISCV),
+        "sfence|dmb|fence"),
     Row("pause", (), wrote(lambda isa, w: isa.pause(w)), (*X86, *ARM), "pause|isb"),
     Row("float_mode", ("ptr",), of_mode, (*X86, *ARM), "v?ldmxcsr|msr\tFPCR"),
 )  # fmt: skip

@@ -83,7 +83,7 @@ def test_softmax_of_a_middle_dimension(a: int, n: int, c: int, kind: str, rtol: 
     source = (REDUCERS + SOFTMAX).format(v=kind, a=a, n=n, c=c)
     rng = np.random.default_rng(n)
     x = rng.standard_normal((a, n, c)) * 3
-    x[0, :, 0] = -np.inf  # every term of one fold is NaN
+    x[0, :, 0] = -np.inf  # every term of one reduction is NaN
     x[0, 0, c - 1] = np.nan
     dtype = parse(source).entry.parameters[0].shape.dtype.numpy
     got, want = outcomes(source, x.astype(dtype))

@@ -152,7 +152,7 @@ def test_factors_of_a_loop_are_aligned_to_lines_where_they_stay(
 
 
 def test_what_shares_a_kernel_is_the_same_for_all_caches(tmp_path: Path) -> None:
-    """Folds that are fused add in another order than alone, and so bits would change."""
+    """Reductions that are fused add in another order than alone, and so bits would change."""
     source, machine = tmp_path / "m.hlo", tmp_path / "machine.json"
     source.write_text(SOFTMAX)
     described(tmp_path, caches=SMALL, rates={"memory_bytes": 1})

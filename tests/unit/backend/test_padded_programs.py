@@ -1,4 +1,4 @@
-"""Programs of dynamic sizes that sort, gather, fold, loop or branch along them, compiled."""
+"""Programs of dynamic sizes that sort, gather, reduce, loop or branch along them, compiled."""
 
 from __future__ import annotations
 

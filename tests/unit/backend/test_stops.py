@@ -27,7 +27,7 @@ from hlo.backend.entry.loop_ir import nested
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.contraction import contraction_kernels
-from hlo.backend.planning import lowering
+from hlo.backend.planning import steps
 from hlo.backend.planning.program import HostStep, KernelStep
 from hlo.errors import HloError
 from hlo.ir.module import Module
@@ -134,7 +134,7 @@ def test_short_programs_ask_nothing_and_keep_the_lock() -> None:
 
 def ask_always(monkeypatch: pytest.MonkeyPatch, lines: int) -> None:
     """Programs of any length ask everywhere, loops after so many lines of work."""
-    monkeypatch.setattr(lowering, "WATCH_US", 0.0)
+    monkeypatch.setattr(steps, "WATCH_US", 0.0)
     monkeypatch.setattr(watch_ir, "PIECE_US", 0.0)
     monkeypatch.setattr(watch_ir, "POLL_US", 0.0)
     monkeypatch.setattr(watch_ir, "SHORT_LOOP_US", 0.0)
@@ -179,7 +179,7 @@ def shrunk(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["running_fold", "reduction", "contraction", "sort", "fft", "triangular_solve",
+    "name", ["scan", "reduction", "contraction", "sort", "fft", "triangular_solve",
              "reduce_window", "convolution", "linear_algebra", "select_and_scatter"],
 )  # fmt: skip
 @pytest.mark.parametrize("lines", [0, 500])

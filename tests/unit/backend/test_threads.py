@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hlo.backend.linking import native
-from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import KernelStep
+from hlo.backend.planning.steps import program_of
 from hlo.machine import COMMON
 from tests.support.tiny_kernels import compiled, planned
 
@@ -48,10 +48,10 @@ def test_same_bits_for_every_thread_count(
 
 
 def test_large_kernels_are_split_and_small_programs_wake_nobody() -> None:
-    large = lower(planned(LARGE), 3, COMMON)
+    large = program_of(planned(LARGE), 3, COMMON)
     assert large.wakes_pool
     assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in large.steps)
-    small = lower(planned(LARGE.replace(str(N), "3000")), 3, COMMON)
+    small = program_of(planned(LARGE.replace(str(N), "3000")), 3, COMMON)
     assert not small.wakes_pool
     assert all(isinstance(s, KernelStep) and s.chunks == 1 for s in small.steps)
 
@@ -102,7 +102,7 @@ def test_large_copies_are_split(arguments: tuple[np.ndarray, np.ndarray]) -> Non
       y = f32[{N}] parameter(1)
       ROOT t = (f32[{N}], f32[{N}]) tuple(y, x)
     }}"""
-    steps = lower(planned(text), 2, COMMON).steps
+    steps = program_of(planned(text), 2, COMMON).steps
     assert all(isinstance(s, KernelStep) and s.chunks > 1 for s in steps)
     first, second = compiled(text, 2)(*arguments)  # type: ignore[misc]  # a tuple
     assert first.tobytes() == arguments[1].tobytes()

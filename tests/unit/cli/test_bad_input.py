@@ -89,7 +89,7 @@ def test_all_errors_are_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["hlo-opt", "hlo-run"])
 def test_files_that_are_none(command: str, tmp_path: Path) -> None:
     assert_clear(call(command, str(tmp_path / "absent.hlo")), 1, "does not exist")
-    assert_clear(call(command, str(tmp_path)), 1, "is a directory")
+    assert_clear(call(command, str(tmp_path)), 1, "has no module")
 
 
 def test_usage() -> None:

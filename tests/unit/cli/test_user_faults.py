@@ -75,7 +75,11 @@ def program(tmp_path: Path) -> str:
 
 def operands(name: str, program: str) -> list[str]:
     """The arguments that a command cannot do without."""
-    return {"eq": [program, program], "explain": ["dot"]}.get(name, [program])
+    needed = {
+        "diff": [program, program], "eq": [program, program], "explain": ["dot"],
+        "extract": [program, "--name=p"], "reduce": [program, "--crash"],
+    }  # fmt: skip
+    return needed.get(name, [program])
 
 
 def assert_user_fault(outcome: Outcome, told: object) -> None:
@@ -132,7 +136,7 @@ def test_files_given_to_every_command(kind: str, tmp_path: Path) -> None:
         outcome = call(group, name, *operands(name, str(path)))
         assert_user_fault(outcome, (group, name, kind))
         if name != "explain" and kind not in ("bom", "latin", "carriage"):
-            is_view = group == "hlo-opt" or name == "memory"
+            is_view = group == "hlo-opt" or name in ("memory", "compile")
             fine = is_view and kind in ("rank 70", "a terabyte", "25 digits")
             assert outcome.code == 1 or fine, (group, name, kind, outcome)
 

@@ -1,5 +1,6 @@
 """Every example runs, compiled and on the reference; every script of examples/ ends well."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,23 @@ def test_script_ends_well(path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+GALLERY = sorted(p for p in (ROOT / "examples" / "jax").glob("*.py") if p.stem != "timing")
+NEEDS = ("jax", "flax", "optax", "diffrax", "numpyro")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", GALLERY, ids=lambda p: p.stem)
+def test_gallery_agrees_with_xla(path: Path) -> None:
+    """Each script compares the results of both before it times them."""
+    for name in NEEDS:
+        if f"import {name}" in path.read_text() and importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}")
+    command = [sys.executable, "-W", "ignore", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "times as fast" in done.stdout
 
 
 def test_pipeline_file() -> None:

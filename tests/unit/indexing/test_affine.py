@@ -6,13 +6,13 @@ import itertools
 import random
 from math import prod
 
-from hlo.indexing.affine import Expr, Part, Variable, linear, of, reshaped
+from hlo.indexing.affine import DivMod, Expr, Variable, linear, of, reshaped
 
 
 def value(e: Expr, env: dict[Variable, int]) -> int:
     total = e.constant
     for atom, k in e.terms.items():
-        if isinstance(atom, Part):
+        if isinstance(atom, DivMod):
             inner = value(atom.inner, env)
             v = inner // atom.divisor if atom.is_quotient else inner % atom.divisor
         else:

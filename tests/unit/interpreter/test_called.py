@@ -113,6 +113,6 @@ ENTRY e { i = s32[] parameter(0) ROOT w = s32[] while(i), condition=below, body=
     run = Run(Device(Surroundings()))
     assert run.call(module.entry, (np.asarray(0, np.int32),)) == 50
     (body,) = (c for c in module.computations if c.name == "next")
-    plan = run._plans[body]
+    plan = run._sequences[body]
     assert [step.instruction.name for step in plan.steps] == ["j", "k"]
     assert plan.closed == []

@@ -1,4 +1,4 @@
-"""Collectives over several devices: the worked examples of OP_SEMANTICS_CONTROL.md section 2."""
+"""Collectives over several devices: the worked examples of docs/control.md 2."""
 
 import numpy as np
 import pytest

@@ -7,6 +7,7 @@ from hlo.attributes.replica_groups import ListGroups
 from hlo.errors import Violation
 from hlo.ir.shape import ProgramShape, Shape
 from hlo.ops.table import OPS
+from tests.support.readings import taken
 
 F0, F2, F3 = (Shape.array("f32", dims) for dims in ((), (2,), (3,)))
 F23 = Shape.array("f32", (2, 3))
@@ -85,7 +86,7 @@ def test_constraint_is_enforced_under_its_label(
     opcode: str, operands: tuple[Shape, ...], attributes: dict[str, object], label: str
 ) -> None:
     with pytest.raises(Violation) as raised:
-        OPS[opcode].infer(*operands, **attributes)
+        OPS[opcode].infer(*operands, **taken(opcode, **attributes))
     assert raised.value.constraint == label
 
 
@@ -94,7 +95,7 @@ def test_scatter_operands_of_equal_dimensions() -> None:
     indices = Shape.array("s32", (4, 1))
     updates = Shape.array("f32", (4,))
     operands = (F3, F2, indices, updates, updates)
-    attributes = {**SCATTER, "to_apply": two}
+    attributes = taken("scatter", **{**SCATTER, "to_apply": two})
     with pytest.raises(Violation) as raised:
         OPS["scatter"].check(*operands, shape=Shape.tuple((F3, F2)), **attributes)
     assert raised.value.constraint == "C11"

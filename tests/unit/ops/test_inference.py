@@ -7,9 +7,10 @@ from hlo.errors import Violation
 from hlo.ir.shape import ProgramShape, Shape, shape_text
 from hlo.ops.table import OPS
 from hlo.parser.parse import parse_shape
+from tests.support.readings import taken
 
 CASES = [
-    # (opcode, operand shapes, attributes, result): HLO_TEXT 6.5
+    # (opcode, operand shapes, attributes, result): docs/text.md 6.5
     ("negate", ["f32[2,3]{0,1:T(8,128)S(1)}"], {}, "f32[2,3]{0,1:T(8,128)S(1)}"),
     ("is-finite", ["bf16[2,3]{0,1}"], {}, "pred[2,3]{0,1}"),
     ("abs", ["c64[2]"], {}, "f32[2]{0}"),
@@ -48,7 +49,7 @@ CASES = [
 def test_inferred_shape(
     opcode: str, operands: list[str], attributes: dict[str, object], expected: str
 ) -> None:
-    found = OPS[opcode].infer(*map(parse_shape, operands), **attributes)
+    found = OPS[opcode].infer(*map(parse_shape, operands), **taken(opcode, **attributes))
     assert shape_text(found) == expected
 
 
@@ -79,7 +80,7 @@ def test_refused_shape(
     label: str,
 ) -> None:
     with pytest.raises(Violation) as caught:
-        OPS[opcode].infer(*map(parse_shape, operands), **attributes)
+        OPS[opcode].infer(*map(parse_shape, operands), **taken(opcode, **attributes))
     assert (caught.value.code, caught.value.at, caught.value.constraint) == (code, role, label)
 
 
@@ -90,24 +91,26 @@ def program(*shapes: str) -> ProgramShape:
 
 def test_calls_give_their_root_shape() -> None:
     x = parse_shape("f32[2,3]{0,1}")
-    call = OPS["call"].infer(x, to_apply=program("f32[2,3]", "s8[4]"))
+    call = OPS["call"].infer(x, **taken("call", to_apply=program("f32[2,3]", "s8[4]")))
     assert call == Shape.array("s8", (4,))
     branches = (program("f32[2,3]", "f32[4]"), program("f32[2,3]", "f32[<=4]"))
-    chosen = OPS["conditional"].infer(Shape.array("s32"), x, x, branch_computations=branches)
-    assert shape_text(chosen) == "f32[<=4]{0}"
-    loop = OPS["while"].infer(
-        x, condition=program("f32[2,3]", "pred[]"), body=program("f32[2,3]", "f32[2,3]")
+    chosen = OPS["conditional"].infer(
+        Shape.array("s32"), x, x, **taken("conditional", branch_computations=branches)
     )
+    assert shape_text(chosen) == "f32[<=4]{0}"
+    condition, body = program("f32[2,3]", "pred[]"), program("f32[2,3]", "f32[2,3]")
+    loop = OPS["while"].infer(x, **taken("while", condition=condition, body=body))
     assert loop is x
 
 
 def test_conditional_wants_the_attributes_of_its_form() -> None:
     x = parse_shape("f32[2]")
     branch = program("f32[2]", "f32[2]")
+    branches = taken("conditional", branch_computations=(branch, branch))
     with pytest.raises(Violation, match="true_computation and false_computation"):
-        OPS["conditional"].infer(Shape.array("pred"), x, x, branch_computations=(branch, branch))
+        OPS["conditional"].infer(Shape.array("pred"), x, x, **branches)
     with pytest.raises(Violation, match="pred\\[\\] or s32\\[\\]"):
-        OPS["conditional"].infer(Shape.array("u32"), x, x, branch_computations=(branch, branch))
+        OPS["conditional"].infer(Shape.array("u32"), x, x, **branches)
 
 
 def test_every_row_explains_itself_and_evaluates() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.ops.listing import constraints, explain_op, family, op_table
-from hlo.ops.table import OPS, Way
+from hlo.ops.table import OPS, KernelFamily
 
 FILES = [*(Path(__file__).parents[3] / "hlo/ops").glob("*.py")]
 
@@ -19,12 +19,13 @@ def test_table_has_every_opcode_with_both_readings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("opcode", "way"),
-    [("add", Way.STAGED), ("while", Way.CONTROL), ("dot", Way.CONTRACTION), ("tuple", Way.FREE),
-     ("infeed", Way.HOST), ("bitcast", Way.FREE)],
+    ("opcode", "family"),
+    [("add", KernelFamily.STAGED), ("while", KernelFamily.CONTROL),
+     ("dot", KernelFamily.CONTRACTION), ("tuple", KernelFamily.FREE),
+     ("infeed", KernelFamily.HOST), ("bitcast", KernelFamily.FREE)],
 )  # fmt: skip
-def test_way_of_an_opcode(opcode: str, way: Way) -> None:
-    assert OPS[opcode].way is way
+def test_family_of_an_opcode(opcode: str, family: KernelFamily) -> None:
+    assert OPS[opcode].family is family
 
 
 def test_constraints_of_a_docstring() -> None:
@@ -48,7 +49,7 @@ def test_family_is_the_file_of_the_row() -> None:
 
 
 def test_page_of_power_says_what_large_exponents_do() -> None:
-    """Its numbers are those of the reference and of folding."""
+    """Its numbers are those of the reference and of reducing."""
     page = " ".join(explain_op("power").split())
     said = re.search(r"in s32, 3\^64 = (\d+) and 3\^65 = (\d+)", page)
     assert said is not None

@@ -1,4 +1,4 @@
-"""Tokens, by HLO_TEXT.md section 1."""
+"""Tokens, by docs/text.md 1."""
 
 from __future__ import annotations
 

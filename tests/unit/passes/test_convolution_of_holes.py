@@ -49,7 +49,7 @@ def test_places_between_holes_have_the_same_sums(
 def test_what_the_rewrite_makes_is_simplified_in_the_same_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Reshapes of reshapes lie below what it puts in the convolution's place."""
+    """Reshapes of reshapes lie below what it puts in the convolution's phase."""
     monkeypatch.setattr(convolution, "LEAST_DEPTH", 1)
     monkeypatch.setattr(convolution, "LEAST_PRODUCTS", 1)
     lhs, rhs, out, window = CASES["two-dims"]

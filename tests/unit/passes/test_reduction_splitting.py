@@ -1,4 +1,4 @@
-"""Long folds with few results are cut: in how many parts, and for the same numbers."""
+"""Long reductions with few results are cut: in how many parts, and for the same numbers."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ def norm(rows: int, columns: int) -> str:
         (6000, 64, True),  # few columns are one unit of a kernel
         (6000, 65, False),  # more of them run in parallel as they are
         (3000, 64, False),  # too little for two threads
-        (40000, 3, True),  # a long fold
+        (40000, 3, True),  # a long reduction
     ],
 )
-def test_tall_folds_of_few_columns_are_cut(rows: int, columns: int, *, is_cut: bool) -> None:
+def test_tall_reductions_of_few_columns_are_cut(rows: int, columns: int, *, is_cut: bool) -> None:
     module = parse(norm(rows, columns))
     assert split_reductions(module, module.entry) is is_cut
-    folds = [i for i in module.entry.instructions if i.opcode == "reduce"]
-    assert len(folds) == 1 + is_cut
+    reductions = [i for i in module.entry.instructions if i.opcode == "reduce"]
+    assert len(reductions) == 1 + is_cut
 
 
 @pytest.mark.parametrize("shape", [(6000, 64), (8192, 33), (30000, 10)])
-def test_cut_folds_give_the_same_bits_for_all_numbers_of_threads(shape: tuple[int, int]) -> None:
+def test_cut_reductions_give_the_same_bits_for_all_numbers_of_threads(
+    shape: tuple[int, int],
+) -> None:
     module = parse(norm(*shape))
     x = np.random.default_rng(3).integers(-8, 9, shape).astype(np.float32)  # sums are exact
     expected = driver.evaluate(module, x)

@@ -10,8 +10,8 @@ from hlo.ir.names import NameTable, sanitised, unique_names
 from hlo.ir.shape import Shape
 from hlo.parser.parse import parse
 from hlo.printer.equality import difference
+from hlo.printer.module_printer import ModulePrinter
 from hlo.printer.options import PrintOptions
-from hlo.printer.writer import Writer
 
 CALLEE_OF_A_BRANCH = """HloModule m
 b { x = f32[] parameter(0) }
@@ -125,7 +125,7 @@ def test_deep_calls_do_not_recurse() -> None:
 
 
 def test_exponential_bodies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hlo.printer.writer.LARGEST_FORM", 100_000)
+    monkeypatch.setattr("hlo.printer.module_printer.LARGEST_FORM", 100_000)
     parts = ["d0 { p = f32[] parameter(0) }"]
     parts += [
         f"d{k} {{ p = f32[] parameter(0)\n a = f32[] call(p), to_apply=d{k - 1}\n"
@@ -151,7 +151,7 @@ def test_what_newer_xla_writes_comes_back() -> None:
 
 def test_texts_are_cached_by_value() -> None:
     module = parse('HloModule m\nENTRY e { ROOT p = f32[] parameter(0), metadata={op_name="a"} }')
-    writer = Writer(module, replace(PrintOptions(), print_percent=False))
+    writer = ModulePrinter(module, replace(PrintOptions(), print_percent=False))
     assert writer.computation(module.entry) == writer.computation(module.entry)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hlo.tools.input_size import limited
-from hlo.tools.jax_engine import JAXLIB_VERSION, run_in_child
+from hlo.tools.jax_engine import run_in_child
 
 ARRAYS = (
     np.arange(6).reshape(3, 2).T.astype(ml_dtypes.bfloat16),
@@ -25,9 +25,7 @@ SHAPES = ("bf16[2,3]", "pred[]", "c64[2]", "f8e4m3fn[4]", "s4[3]", "f32[0,3]")
 @pytest.mark.oracle
 def test_arrays_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No limit on inputs holds between the two processes, and no module of the folder is run."""
-    jaxlib = pytest.importorskip("jaxlib")
-    if jaxlib.__version__ != JAXLIB_VERSION:
-        pytest.skip(f"jaxlib is {jaxlib.__version__}")
+    pytest.importorskip("jaxlib")
     for name in ("jax", "numpy", "hlo"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('code of the folder')")
     monkeypatch.chdir(tmp_path)

@@ -19,6 +19,7 @@ from hlo.ir.shape import ProgramShape, Shape
 from hlo.ops.table import OPS
 from hlo.parser.parse import parse_shape
 from tests.support.op_files import cases
+from tests.support.readings import taken
 from tests.unit.ops.test_constraints import ADD, CASES, DOT, GATHER, PERMUTE, SCATTER
 from tests.unit.ops.test_inference import REFUSED
 
@@ -145,7 +146,7 @@ def test_constraint_that_fails(
     opcode: str, operands: list[str], attributes: dict[str, object], label: str
 ) -> None:
     with pytest.raises(Violation) as raised:
-        OPS[opcode].infer(*map(parse_shape, operands), **attributes)
+        OPS[opcode].infer(*map(parse_shape, operands), **taken(opcode, **attributes))
     assert raised.value.constraint == label
 
 
@@ -263,8 +264,9 @@ def test_reducer_rules(opcode: str, rule: str) -> None:
         "reduce": ((PAIR, SCALAR), {"dimensions": (0,)}),
         "scatter": ((PAIR, parse_shape("s32[4,1]"), parse_shape("f32[4]")), SCATTER),
     }[opcode]
+    keywords = taken(opcode, **{**attributes, "to_apply": WRONG_REDUCERS[rule]})
     with pytest.raises(Violation) as raised:
-        OPS[opcode].infer(*operands, **{**attributes, "to_apply": WRONG_REDUCERS[rule]})
+        OPS[opcode].infer(*operands, **keywords)
     assert raised.value.code == "call-signature"
 
 
@@ -279,7 +281,7 @@ ROW_ATTRIBUTES: dict[str, dict[str, object]] = {
 def row_label(opcode: str, *shapes: str) -> str:
     """Which constraint of an elementwise row operands of these shapes break; empty: none."""
     row, operands = OPS[opcode], [*map(parse_shape, shapes)]
-    attributes = ROW_ATTRIBUTES.get(opcode, {})
+    attributes = taken(opcode, **ROW_ATTRIBUTES.get(opcode, {}))
     try:
         row.check(*operands, shape=row.infer(*operands, **attributes), **attributes)
     except Violation as violation:
@@ -323,4 +325,5 @@ def every_kind(opcode: str) -> bool:
 
 
 def test_sum_is_a_reducer_of_the_cases() -> None:
-    assert OPS["reduce"].infer(PAIR, SCALAR, dimensions=(0,), to_apply=ADD) == SCALAR
+    attributes = taken("reduce", dimensions=(0,), to_apply=ADD)
+    assert OPS["reduce"].infer(PAIR, SCALAR, **attributes) == SCALAR

@@ -1,4 +1,4 @@
-"""Every rule V1 to V84 of OP_SEMANTICS_CONTROL section 6 is enforced: by a program that breaks it.
+"""Every rule V1 to V84 of docs/control.md 6 is enforced: by a program that breaks it.
 
 Rules whose label stands in hlo/verifier fail in test_every_label; here are those that the parser or
 an op's own constraints enforce, under their codes.
@@ -114,7 +114,7 @@ PROGRAMS = [
 NOT_OURS = {
     "V81": "scans are compiled as they are: no pass has to expand them first",
     "V82": "an option of XLA's that no backend of ours asks for",
-    "V83": "an option of XLA's: unsorted dimensions are legal, and transpose (OP_SEMANTICS 7)",
+    "V83": "an option of XLA's: unsorted dimensions are legal, and transpose (docs/semantics.md 7)",
 }
 
 

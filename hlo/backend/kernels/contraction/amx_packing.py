@@ -10,7 +10,7 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.amx import STEP_BYTES, TILE, TILE_BYTES, TilePlan
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.packing import pack
-from hlo.backend.kernels.contraction.packing_form import Block, Packing, Panels, Source
+from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange, Panels, Source
 from hlo.backend.kernels.contraction.ring import element_address, ring_of
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.masked import below
@@ -48,7 +48,7 @@ def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value
     exists = w.compare("icmp ult", tile, w.int(packing.panels.count))
     some = w.cast("zext", exists, "i64")
     target = advanced(w, to, times(w, tile, plan.strip_bytes), "i8")
-    block = Block(base, target, tile, w.int(1), w.int(0), w.int(packing.source.depth_size))
+    block = PanelRange(base, target, tile, w.int(1), w.int(0), w.int(packing.source.depth_size))
     ranged(w, w.int(0), some, lambda _: pack(w, packing, block))
 
 

@@ -186,7 +186,7 @@ class _Text:
         yield words.on_if_none(FIRST_ASIDE)
         yield from self._added(self.aside, self.aside_row)
         yield words.label(FIRST_ASIDE)
-        for number, (offset, _) in enumerate(self._places(self.aside_row)):
+        for number, (offset, _) in enumerate(self._vector_offsets(self.aside_row)):
             yield words.store(number, f"{offset}({self.aside})")
         yield from self._cleared()
         yield words.label(SET_ASIDE)
@@ -217,7 +217,7 @@ class _Text:
             yield words.label(ALL_ADDED)
         if tile.adds:
             yield from self._added(self.out, tile.out_row, is_masked=tile.is_out_masked)
-        for number, (offset, is_short) in enumerate(self._places(tile.out_row)):
+        for number, (offset, is_short) in enumerate(self._vector_offsets(tile.out_row)):
             masked = tile.is_out_masked and is_short
             yield words.store(number, f"{offset}({self.out})", is_masked=masked)
         yield words.leave()
@@ -228,10 +228,10 @@ class _Text:
 
     def _added(self, at: str, row: int, *, is_masked: bool = False) -> Iterator[str]:
         """What lies in memory, with the sums."""
-        for number, (offset, is_short) in enumerate(self._places(row)):
+        for number, (offset, is_short) in enumerate(self._vector_offsets(row)):
             yield self.words.add(f"{offset}({at})", number, is_masked=is_masked and is_short)
 
-    def _places(self, row: int) -> Iterator[tuple[int, bool]]:
+    def _vector_offsets(self, row: int) -> Iterator[tuple[int, bool]]:
         """Where each vector of sums lies, and whether some of its lanes do not exist."""
         tile = self.tile
         for r in range(tile.rows):

@@ -16,9 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.indexing.affine import row_major_strides
+from hlo.indexing.queries import OperandDims, operand_dims
+from hlo.indexing.reductions import term_extents
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
 
 
 class Axis(Struct, frozen=True):
@@ -177,35 +178,24 @@ def _ordered_depth(depth: Axes) -> Axes:
     return by_rhs if len(by_rhs) < len(by_lhs) else by_lhs
 
 
-def dot_contraction(instruction: Instruction) -> Contraction:
-    """The index sets of a dot: its result is batch, then lhs's, then rhs's free dimensions."""
-    lhs, rhs = (operand.shape for operand in instruction.operands)
-    lists: list[tuple[int, ...]] = [
-        tuple(attribute(instruction, name))  # type: ignore[arg-type]  # ints
-        for name in (
-            "lhs_batch_dims",
-            "rhs_batch_dims",
-            "lhs_contracting_dims",
-            "rhs_contracting_dims",
-        )
-    ]
-    lhs_batch, rhs_batch, lhs_depth, rhs_depth = lists
-    ls, rs = row_major_strides(lhs.dims), row_major_strides(rhs.dims)
-    lhs_free = [d for d in range(lhs.rank) if d not in (*lhs_batch, *lhs_depth)]
-    rhs_free = [d for d in range(rhs.rank) if d not in (*rhs_batch, *rhs_depth)]
-    sizes = [lhs.dims[d] for d in (*lhs_batch, *lhs_free)] + [rhs.dims[d] for d in rhs_free]
-    out = iter(row_major_strides(tuple(sizes)))
+def dot_contraction(dot: Instruction) -> Contraction:
+    """The index sets of a dot."""
+    lhs, rhs = (operand.shape for operand in dot.operands)
+    sides = [row_major_strides(shape.dims) for shape in (lhs, rhs)]
+
+    def axis(size: int, pair: OperandDims, out: int = 0) -> Axis:
+        left, right = (0 if d is None else s[d] for s, d in zip(sides, pair, strict=True))
+        return Axis(size, left, right, out)
+
+    own, contracted = operand_dims(dot)
+    out = row_major_strides(dot.shape.dims)
+    free = list(zip(map(axis, dot.shape.dims, own, out), own, strict=True))
     return Contraction(
-        batch=tuple(
-            Axis(lhs.dims[i], ls[i], rs[j], next(out))
-            for i, j in zip(lhs_batch, rhs_batch, strict=True)
-        ),
-        rows=tuple(Axis(lhs.dims[i], lhs=ls[i], out=next(out)) for i in lhs_free),
-        columns=tuple(Axis(rhs.dims[j], rhs=rs[j], out=next(out)) for j in rhs_free),
-        depth=tuple(
-            Axis(lhs.dims[i], ls[i], rs[j]) for i, j in zip(lhs_depth, rhs_depth, strict=True)
-        ),
+        batch=tuple(a for a, pair in free if None not in pair),
+        rows=tuple(a for a, (_, right) in free if right is None),
+        columns=tuple(a for a, (left, _) in free if left is None),
+        depth=tuple(map(axis, term_extents(dot), contracted)),
         lhs=Operand(lhs.dtype, 0),
         rhs=Operand(rhs.dtype, 1),
-        out=instruction.shape.dtype,
+        out=dot.shape.dtype,
     )

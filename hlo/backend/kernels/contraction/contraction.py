@@ -2,7 +2,7 @@
 
     contraction_kernels(instruction, target) -> KernelSequence
 
-A fusion whose root hangs on a contraction gives an Epilogue and the Places of the buffers in its
+A fusion whose root hangs on a contraction gives an Epilogue and the numbers of the buffers in its
 own list; without them the list is lhs, rhs, result, temporaries.
 """
 
@@ -42,10 +42,9 @@ from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
 from hlo.backend.kernels.contraction.packing_nest import packing_schedule
 from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
-from hlo.backend.kernels.contraction.plan import Plan as ProductPlan
-from hlo.backend.kernels.contraction.plan import Reading, in_runs, planned
 from hlo.backend.kernels.contraction.product import product_kernel
 from hlo.backend.kernels.contraction.product_nest import product_schedule
+from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading, in_runs, planned
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, ring_of
 from hlo.backend.kernels.contraction.split import (
@@ -63,7 +62,7 @@ from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 
 
-class Places(Struct, frozen=True):
+class BufferNumbers(Struct, frozen=True):
     """Where the arrays stand in the sequence's list of buffers; temporaries come from there on."""
 
     lhs: int = 0
@@ -72,7 +71,7 @@ class Places(Struct, frozen=True):
     temporaries: int = 3
 
 
-DOT_PLACES = Places()
+DOT_BUFFERS = BufferNumbers()
 TOLD_BYTES = 1  # of a look's answer
 _LOOK = "look: whether zeros beside the base met what is not finite"
 _REPAIR = "repair: products where they did, with the zeros left out"
@@ -83,7 +82,7 @@ def contraction_kernels(
     instruction: Instruction,
     target: Target,
     epilogue: Epilogue | None = None,
-    places: Places = DOT_PLACES,
+    buffers: BufferNumbers = DOT_BUFFERS,
 ) -> KernelSequence:
     """The kernels of a dot or convolution, or of an output fusion around one.
 
@@ -91,13 +90,13 @@ def contraction_kernels(
     """
     if (inner := contraction_of(instruction)) is not None:
         return _fused_kernels(instruction, inner, target)
-    sequence = _Sequence(target, epilogue, places)
+    sequence = _Sequence(target, epilogue, buffers)
     met: tuple[int, ...] = ()
     if instruction.opcode == "dot":
-        c = _placed(dot_contraction(instruction), places)
+        c = _placed(dot_contraction(instruction), buffers)
     else:
         contraction, *arrays = convolution_contraction(instruction)
-        c = _placed(contraction, places)
+        c = _placed(contraction, buffers)
         if any(a.padded for a in arrays) and min(c.batches, c.m, c.n, c.k) > 0:
             c = sequence.copied(instruction, c, arrays)
             zeros = [any(d.has_zeros for d in a.padded) for a in arrays]
@@ -116,9 +115,9 @@ def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target
 
     lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)
     count = len(fusion.operands)
-    places = Places(lhs, rhs, count, temporaries=count + 1)
+    buffers = BufferNumbers(lhs, rhs, count, temporaries=count + 1)
     epilogue = fused.Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
-    return contraction_kernels(contraction, target, epilogue, places)
+    return contraction_kernels(contraction, target, epilogue, buffers)
 
 
 def _columns(contraction: Instruction, target: Target) -> int:
@@ -132,22 +131,22 @@ def _columns(contraction: Instruction, target: Target) -> int:
     return c.n if c.columns and c.columns[-1].out == 1 else 0
 
 
-def _placed(c: Contraction, places: Places) -> Contraction:
+def _placed(c: Contraction, buffers: BufferNumbers) -> Contraction:
     return replace(
         c,
-        lhs=replace(c.lhs, buffer=places.lhs),
-        rhs=replace(c.rhs, buffer=places.rhs),
-        out_buffer=places.result,
+        lhs=replace(c.lhs, buffer=buffers.lhs),
+        rhs=replace(c.rhs, buffer=buffers.rhs),
+        out_buffer=buffers.result,
     )
 
 
 class _Sequence:
     """The sequence being made."""
 
-    def __init__(self, target: Target, epilogue: Epilogue | None, places: Places) -> None:
+    def __init__(self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers) -> None:
         self.target = target
         self.epilogue = epilogue
-        self.places = places
+        self.buffers = buffers
         self.calls: list[KernelCall] = []
         self.temporaries: list[int] = []
         self.stores_once = True  # each result
@@ -203,10 +202,10 @@ class _Sequence:
 
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
         """The product, and what is done where zeros met factors that are not finite."""
-        factors, told = (self.places.lhs, self.places.rhs), self._next_place
+        factors, told = (self.buffers.lhs, self.buffers.rhs), self._next_place
         self.temporaries.append(TOLD_BYTES)
         look = KernelCall(look_kernel(form, met), (*factors, told))
-        repair = KernelCall(repair_kernel(form), (*factors, self.places.result), when=told)
+        repair = KernelCall(repair_kernel(form), (*factors, self.buffers.result), when=told)
         if reads_factors_first(form, met):
             further: tuple[KernelCall, ...] = (look, repair)
         else:
@@ -267,7 +266,7 @@ class _Sequence:
 
     @property
     def _next_place(self) -> int:
-        return self.places.temporaries + len(self.temporaries)
+        return self.buffers.temporaries + len(self.temporaries)
 
     def _packed(self, plan: ProductPlan, side: str) -> int:
         """Where the product finds a factor: as it is, or packed by a kernel of its own."""

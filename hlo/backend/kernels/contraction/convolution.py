@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.attributes.dim_labels import DimLabels
-from hlo.attributes.window import Window, WindowDim
+from hlo.attributes.window import WindowDim
 from hlo.backend.kernels.contraction.axes import Axis, Contraction, Operand
 from hlo.backend.kernels.contraction.padding import PaddedDim
 from hlo.errors import HloError
 from hlo.indexing.affine import row_major_strides
+from hlo.indexing.reductions import is_inside
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
+from hlo.ops.convolution import ConvolutionAttributes
 
 Ints = tuple[int, ...]
 FAR_LARGER = 2  # times the base that a window has to be
@@ -42,7 +42,8 @@ class Base(Struct, frozen=True):
 
 
 class _Spatial(Struct, frozen=True):
-    """A spatial dimension: its window, its places in base, kernel and result, and their sizes."""
+    """A spatial dimension: its window, its dimensions in base, kernel and result, and their
+    sizes."""
 
     window: WindowDim
     lhs: int
@@ -98,16 +99,15 @@ def is_swapped(w: WindowDim, base: int) -> bool:
 def convolution_contraction(instruction: Instruction) -> tuple[Contraction, Base, Base]:
     """The contraction, the base that is its lhs, and its rhs likewise."""
     lhs, rhs = (o.shape for o in instruction.operands)
-    labels: DimLabels = attribute(instruction, "dim_labels")  # type: ignore[assignment]  # its kind
-    window: Window = attribute(instruction, "window") or Window()  # type: ignore[assignment]  # its kind
-    groups: int = attribute(instruction, "feature_group_count")  # type: ignore[assignment]  # its kind
-    batch_groups: int = attribute(instruction, "batch_group_count")  # type: ignore[assignment]  # its kind
+    attrs = ConvolutionAttributes.of(instruction.attributes)
+    labels, window = attrs.dim_labels, attrs.window
+    groups, batch_groups = attrs.feature_group_count, attrs.batch_group_count
     _check_supported(instruction)
     out = instruction.shape
-    places = zip(
+    dims_of_each = zip(
         window.dims, labels.lhs_spatial, labels.rhs_spatial, labels.out_spatial, strict=True
     )
-    spatial = [_Spatial(w, d, k, y, lhs.dims[d], out.dims[y]) for w, d, k, y in places]
+    spatial = [_Spatial(w, d, k, y, lhs.dims[d], out.dims[y]) for w, d, k, y in dims_of_each]
     base = _base(lhs.dims, lhs.dtype, out.dtype, spatial)
     kernel = _kernel(rhs.dims, rhs.dtype, out.dtype, spatial)
     ls, rs, os = base.strides, kernel.strides, row_major_strides(out.dims)
@@ -152,14 +152,14 @@ def _base(dims: Ints, dtype: DType, out: DType, spatial: list[_Spatial]) -> Base
     skipped = [0] * len(dims)
     needed = False
     for s in spatial:
-        w, reach = s.window, _reach(s.window, s.outputs)
+        w = s.window
         if s.swapped:
             continue
-        if w.base_dilation == 1 and w.pad_low <= 0 and reach - w.pad_low <= s.base:
+        if w.base_dilation == 1 and is_inside(w, s.outputs, s.base):
             skipped[s.lhs] = -w.pad_low
             continue
         needed = True
-        padded[s.lhs] = PaddedDim(reach, s.base, w.pad_low, w.base_dilation)
+        padded[s.lhs] = PaddedDim(_reach(w, s.outputs), s.base, w.pad_low, w.base_dilation)
     if not needed:
         strides = row_major_strides(dims)
         return Base((), dims, strides, _dot(skipped, strides), dtype)

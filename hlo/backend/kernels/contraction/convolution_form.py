@@ -1,4 +1,4 @@
-"""A convolution as its repair sees it: places, sizes, and how its results are cut into chunks.
+"""A convolution as its repair sees it: dimensions, sizes, and how its results are cut into chunks.
 
 Lanes are neighbours among the output features. A run of them shares its part of the base (a group;
 all of them where each has its own: lanes then have bases side by side), a chunk is the vectors of a
@@ -12,7 +12,7 @@ from math import prod
 from msgspec import Struct
 
 from hlo.attributes.dim_labels import DimLabels
-from hlo.attributes.window import Window, WindowDim
+from hlo.attributes.window import WindowDim
 from hlo.backend.ir.arithmetic import add, split_index, times
 from hlo.backend.ir.values import counted
 from hlo.backend.ir.writer import Value, Writer
@@ -31,7 +31,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
-from hlo.ops.table import attribute
+from hlo.ops.convolution import ConvolutionAttributes
 
 SUMS = 8  # vectors that are summed side by side
 VECTORS = 2  # of them along the features
@@ -40,7 +40,7 @@ NEAR_BYTES = COMMON.last_cache.bytes  # of a kernel that comes from no farther
 
 
 class Spatial(Struct, frozen=True):
-    """A spatial dimension: its window, and its places in base, kernel and result."""
+    """A spatial dimension: its window, and its dimensions in base, kernel and result."""
 
     window: WindowDim
     lhs: int
@@ -60,12 +60,11 @@ class Form(Struct, frozen=True):
 
     @classmethod
     def of(cls, instruction: Instruction, target: Target) -> Form:
-        n: DimLabels = attribute(instruction, "dim_labels")  # type: ignore[assignment]  # its kind
-        window: Window = attribute(instruction, "window") or Window()  # type: ignore[assignment]  # its kind
-        groups: int = attribute(instruction, "feature_group_count")  # type: ignore[assignment]  # its kind
-        batch_groups: int = attribute(instruction, "batch_group_count")  # type: ignore[assignment]  # its kind
+        attrs = ConvolutionAttributes.of(instruction.attributes)
+        n, window = attrs.dim_labels, attrs.window
+        groups, batch_groups = attrs.feature_group_count, attrs.batch_group_count
         lhs, rhs = (o.shape for o in instruction.operands)
-        places = zip(window.dims, n.lhs_spatial, n.rhs_spatial, n.out_spatial, strict=True)
+        dims_of_each = zip(window.dims, n.lhs_spatial, n.rhs_spatial, n.out_spatial, strict=True)
         strides = row_major_strides(lhs.dims)
         moved = rhs.dims[n.rhs_input_feature] * strides[n.lhs_feature]
         if batch_groups > 1:
@@ -74,7 +73,7 @@ class Form(Struct, frozen=True):
             ring_of(instruction.shape.dtype, target),
             (lhs, rhs, instruction.shape),
             n,
-            tuple(Spatial(*place) for place in places),
+            tuple(Spatial(*place) for place in dims_of_each),
             groups * batch_groups,
             moved,
         )

@@ -77,8 +77,8 @@ class Panel(Struct, frozen=True):
     def row(self, w: Writer, panel: Value, at: Value) -> Parts:
         form = self.form
         start = advanced(w, panel, at, form.ring.scalar)
-        places = [advanced(w, start, k, self.type) for k in range(form.ring.parts)]
-        return tuple(w.load(place, self.type, form.ring.scalar_bytes) for place in places)
+        addresses = [advanced(w, start, k, self.type) for k in range(form.ring.parts)]
+        return tuple(w.load(place, self.type, form.ring.scalar_bytes) for place in addresses)
 
     def packing(self) -> Kernel:
         """A function of the factor, the panel and the chunk of features."""

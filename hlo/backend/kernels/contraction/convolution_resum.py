@@ -108,8 +108,8 @@ class _Resum:
 
     def _get(self, memory: Value, p: int, v: int) -> Parts:
         w, type = self.w, self.ring.type(self.form.lanes)
-        places = [self._place(memory, p, v, k) for k in range(self.ring.parts)]
-        return tuple(w.load(place, type, self.ring.scalar_bytes) for place in places)
+        addresses = [self._place(memory, p, v, k) for k in range(self.ring.parts)]
+        return tuple(w.load(place, type, self.ring.scalar_bytes) for place in addresses)
 
     def _note_going(self) -> None:
         """Whether some sum that is wanted is not all NaN yet."""
@@ -180,7 +180,7 @@ class _Resum:
         kernels: list[Value],
         inside: Sequence[Value],
     ) -> tuple[list[list[Value]], list[Value], list[Value]]:
-        """Places in base and kernel under a window position, and for which positions they are."""
+        """Elements in base and kernel under a window position, and for which positions they are."""
         w, s = self.w, self.form.spatial[depth]
         elements = [self._element(s, index[depth], t) for index in self.indices]
         both = [i for _, i in elements]

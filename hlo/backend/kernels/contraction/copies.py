@@ -21,7 +21,7 @@ from hlo.backend.isa import assembly
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.kernels.contraction.assembly import REACH, tile_assembly
 from hlo.backend.kernels.contraction.packing import each_vector, pack
-from hlo.backend.kernels.contraction.packing_form import Block, Packing
+from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
 
 CHUNK = 64  # rows of memory that are met again by the next panel: their pages stay known
@@ -32,7 +32,7 @@ def is_assembly(packing: Packing) -> bool:
     return is_along(packing) or is_across(packing) or _is_copy(packing)
 
 
-def packed(w: Writer, packing: Packing, block: Block) -> None:
+def packed(w: Writer, packing: Packing, block: PanelRange) -> None:
     """Like `pack`, as assembly where that serves."""
     if is_along(packing):
         _along(w, packing, block)
@@ -42,7 +42,7 @@ def packed(w: Writer, packing: Packing, block: Block) -> None:
         pack(w, packing, block)
 
 
-def called(w: Writer, packing: Packing, block: Block) -> Kernel:
+def called(w: Writer, packing: Packing, block: PanelRange) -> Kernel:
     """Like `pack`, by a function: LLVM's time grows faster than a function, and a product with
     tiles of assembly is left without loops of its own. What is called."""
     given = {name: getattr(block, name) for name in block.__struct_fields__}
@@ -88,7 +88,7 @@ def is_across(packing: Packing) -> bool:
 # -- along the free set ------------------------------------------------------------------------
 
 
-def _along(w: Writer, packing: Packing, block: Block) -> None:
+def _along(w: Writer, packing: Packing, block: PanelRange) -> None:
     """for CHUNK of depth: for panel: rows."""
     source, panels, ring = packing.source, packing.panels, packing.ring
     stride = source.depth[0][1] if source.depth else 0
@@ -126,9 +126,13 @@ def _last_mask(w: Writer, packing: Packing, start: Value) -> Value:
 
 
 def _write_rows(
-    w: Writer, packing: Packing, places: tuple[Value, Value, Value], stride: int, mask: Value | None
+    w: Writer,
+    packing: Packing,
+    registers: tuple[Value, Value, Value],
+    stride: int,
+    mask: Value | None,
 ) -> None:
-    """places: source, target, count of rows. Operands: $0 source, $1 target, $2 count, mask."""
+    """registers: source, target, count of rows. Operands: $0 source, $1 target, $2 count, mask."""
     ring, words = packing.ring, _words(packing)
     size, row = ring.scalar_bytes, ring.target.vector_bytes
     vectors = packing.panels.width // ring.lanes
@@ -140,7 +144,7 @@ def _write_rows(
     lines += [words.store(v, f"{row * v}($1)") for v in range(vectors)]
     lines += [words.advance("$0", stride * size), words.advance("$1", packing.k_step * size)]
     lines += [words.count_down("$2"), words.again(1), words.leave()]
-    assembly.write(w, lines, places, [] if mask is None else [mask], words.names(vectors))
+    assembly.write(w, lines, registers, [] if mask is None else [mask], words.names(vectors))
 
 
 def _words(packing: Packing) -> Assembly:
@@ -152,7 +156,7 @@ def _words(packing: Packing) -> Assembly:
 # -- along depth -------------------------------------------------------------------------------
 
 
-def _across(w: Writer, packing: Packing, block: Block) -> None:
+def _across(w: Writer, packing: Packing, block: PanelRange) -> None:
     """for panel: for group of lanes: squares; what is left of depth is in the one that ends it."""
     source, step, size = packing.source, packing.square, block.depth_size
     lines, registers = list(_square_lines(packing)), _words(packing).names(8)

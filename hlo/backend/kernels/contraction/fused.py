@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from hlo.analysis.fusibility import is_elementwise
 from hlo.backend.emitters import random, reduction, values, windows  # noqa: F401  # as in staged
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.result import Epilogue, Lanes
@@ -80,7 +81,7 @@ class Fused:
         self, w: Writer, sums: tuple[Value, ...], lanes: Lanes, columns: int
     ) -> tuple[Value, ...]:
         root = self.body.root
-        elemental = Elemental(Nest(w, self.target), lanes.count)
+        elemental = elemental_of(Nest(w, self.target), lanes.count)
         for parameter, base in zip(self.read, lanes.others, strict=True):
             shape = parameter.shape
             elemental.enter((parameter, ()), Memory(base, shape.dtype, shape.size))

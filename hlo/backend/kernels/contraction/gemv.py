@@ -354,9 +354,9 @@ class Axpys(_Streaming):
 
     def _sum_addresses(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:
         ring, first = self.ring, self.sums_size if of_totals else 0
-        places = [first + (row * ring.parts + i) * self.chunk for i in range(ring.parts)]
+        addresses = [first + (row * ring.parts + i) * self.chunk for i in range(ring.parts)]
         moved = advanced(self.w, self.scratch, at, ring.scalar)
-        return [advanced(self.w, moved, place, ring.scalar) for place in places]
+        return [advanced(self.w, moved, place, ring.scalar) for place in addresses]
 
     def _clear(self, at: Value) -> None:
         for r in range(self.c.m):

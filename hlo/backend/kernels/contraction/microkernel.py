@@ -253,13 +253,13 @@ def unrolled(micro: Microkernel, axes: tuple[DepthAxis, ...]) -> int:
     """Steps of the outermost of these loops that a round takes; 0: all, there is no loop."""
     axis, inner = axes[0], axes[1:]
     static = axis.known
-    if static is not None and static * _copies(inner) <= micro.unroll:
+    if static is not None and static * _unroll_factor(inner) <= micro.unroll:
         return 0
     whole = (static or axis.multiple) % micro.unroll == 0
     return micro.unroll if not inner and whole else 1
 
 
-def _copies(axes: tuple[DepthAxis, ...]) -> int:
+def _unroll_factor(axes: tuple[DepthAxis, ...]) -> int:
     result = 1
     for axis in axes:
         result *= axis.known or 1 << 40

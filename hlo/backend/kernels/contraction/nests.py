@@ -13,8 +13,8 @@ from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.loops.schedule import (
     Axis,
     Cache,
-    Place,
     Role,
+    Storage,
     Store,
     axis_name,
 )
@@ -22,14 +22,13 @@ from hlo.backend.loops.schedule import (
 FREE = {"lhs": "i", "rhs": "j"}
 DEPTH = axis_name(0, "r")
 SUMS = "sums"
-_SCALARS = {"float": "f32", "double": "f64", "i32": "s32", "i64": "s64"}
 _RESULT = 2  # its place in a product's table
 
 
 def cached(name: str, dims: tuple[int, ...], ring: Ring) -> Cache:
     """Ring scalars in scratch, in whole lines."""
     size_bytes = -(-prod(dims) * ring.scalar_bytes // 64) * 64
-    return Cache(name, dims, _SCALARS[ring.scalar], size_bytes, Place.SCRATCH)
+    return Cache(name, dims, ring.dtype_name, size_bytes, Storage.SCRATCH)
 
 
 def stored(c: Contraction, epilogue: Epilogue | None, sums: str = SUMS) -> Store:

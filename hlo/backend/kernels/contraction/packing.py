@@ -14,7 +14,7 @@ from hlo.backend.ir.arithmetic import add, advanced, divided, split_index, strid
 from hlo.backend.ir.control import loop, looped, void, when_rest
 from hlo.backend.ir.values import counted, every_lane
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.packing_form import Block, Packing
+from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.ring import (
     Parts,
     element_address,
@@ -26,7 +26,7 @@ from hlo.backend.lanes.masked import below, first_of
 from hlo.backend.lanes.transposed import turned_parts
 
 
-def pack(w: Writer, packing: Packing, block: Block) -> None:
+def pack(w: Writer, packing: Packing, block: PanelRange) -> None:
     """Write the copy. block.count and block.depth_size are at least 1."""
     source = packing.source
     if packing.by_rows:
@@ -39,7 +39,7 @@ def pack(w: Writer, packing: Packing, block: Block) -> None:
         _pack_gathered(w, packing, block)
 
 
-def _pack_along_free(w: Writer, packing: Packing, block: Block) -> None:
+def _pack_along_free(w: Writer, packing: Packing, block: PanelRange) -> None:
     """for k: for panel: vectors. Reads whole rows, so that pages are met once."""
     ring, source, panels = packing.ring, packing.source, packing.panels
     lanes, masked = ring.lanes, panels.exceeds(source.free_size)
@@ -76,7 +76,7 @@ def put(w: Writer, packing: Packing, parts: Parts, address: Value) -> None:
 # -- along depth, as it lies -------------------------------------------------------------------
 
 
-def _pack_rows(w: Writer, packing: Packing, block: Block) -> None:
+def _pack_rows(w: Writer, packing: Packing, block: PanelRange) -> None:
     """for panel: for row: for run of depth: a copy. Rows go to the block's target as they come."""
     source, panels = packing.source, packing.panels
     run = source.depth[-1][0]
@@ -141,7 +141,7 @@ def _whole_and_rest(w: Writer, packing: Packing, size: Value, step: int) -> tupl
 
 
 def each_vector(
-    w: Writer, packing: Packing, block: Block, body: Callable[[Value, Value], None]
+    w: Writer, packing: Packing, block: PanelRange, body: Callable[[Value, Value], None]
 ) -> None:
     """for panel: for vector: body(first index of the free set, its place in the panel)."""
     ring, panels = packing.ring, packing.panels
@@ -161,7 +161,7 @@ def each_vector(
 # -- along depth, transposed -------------------------------------------------------------------
 
 
-def _pack_transposed(w: Writer, packing: Packing, block: Block) -> None:
+def _pack_transposed(w: Writer, packing: Packing, block: PanelRange) -> None:
     """for panel: for group of lanes: for run of depth: square blocks through the registers."""
 
     def at_vector(start: Value, target: Value) -> None:
@@ -174,7 +174,9 @@ def _pack_transposed(w: Writer, packing: Packing, block: Block) -> None:
     each_vector(w, packing, block, at_vector)
 
 
-def _pack_runs(w: Writer, packing: Packing, rows: list[Value], target: Value, block: Block) -> None:
+def _pack_runs(
+    w: Writer, packing: Packing, rows: list[Value], target: Value, block: PanelRange
+) -> None:
     """The block's runs of the innermost depth axis."""
     source, ring = packing.source, packing.ring
     run = source.depth[-1][0]
@@ -260,7 +262,7 @@ def _pack_square(
 # -- by gathers --------------------------------------------------------------------------------
 
 
-def _pack_gathered(w: Writer, packing: Packing, block: Block) -> None:
+def _pack_gathered(w: Writer, packing: Packing, block: PanelRange) -> None:
     """for panel: for vector: for k: one gather, or two loads where runs are as long as a vector."""
     ring, source = packing.ring, packing.source
 

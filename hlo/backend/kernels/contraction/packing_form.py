@@ -154,7 +154,7 @@ class Packing(Struct, frozen=True):
         return self.panels.count * self.panel_size * self.ring.scalar_bytes
 
 
-class Block(Struct, frozen=True):
+class PanelRange(Struct, frozen=True):
     """What to pack: panels [first, first + count) to `target`, depth [begin, begin + size).
 
     A part of the depth is a panel's (panel_depth, the last one less); target is depth 0's place.

@@ -11,7 +11,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.axes import Axes, extent
 from hlo.backend.kernels.contraction.copies import CHUNK, is_assembly, packed
-from hlo.backend.kernels.contraction.packing_form import Block, Packing
+from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.ring import element_address
 
 
@@ -32,7 +32,7 @@ def packing_kernel(packing: Packing, batch: Axes, offset: int, side: str) -> Ker
         first = times(w, g, group)
         start = add(w, times(w, b, panels.count), first)
         to = advanced(w, target, times(w, start, packing.panel_size), ring.scalar)
-        block = Block(
+        block = PanelRange(
             base, to, first, clipped(w, first, group, panels.count),
             times(w, chunk, CHUNK if chunks > 1 else depth),
             clipped(w, times(w, chunk, CHUNK), CHUNK, depth) if chunks > 1 else w.int(depth),

@@ -10,7 +10,7 @@ With one depth block a tile goes straight to the result, unless something is don
 first; then, and with several blocks, it waits on a stage in scratch. In a depth-first plan the
 depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
 row-major rhs are read), and all their tiles wait. A tile's own depths are summed in blocks of
-BLOCK (sum_blocks.py), so chains of additions are as long as Plan.sums says.
+BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums says.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.kernels.contraction.assembly import write_tile
 from hlo.backend.kernels.contraction.copies import called, is_assembly, packed
 from hlo.backend.kernels.contraction.microkernel import Tile, product, zero_tile
-from hlo.backend.kernels.contraction.packing_form import Block, Packing
+from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.panels import packed_strides
-from hlo.backend.kernels.contraction.plan import Plan, Reading
 from hlo.backend.kernels.contraction.product_form import ProductForm
+from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, element_address
 from hlo.backend.kernels.contraction.waiting import Range, WaitingSums
@@ -62,7 +62,7 @@ class Depths(Struct, frozen=True):
     rhs: Value
 
 
-def product_kernel(plan: Plan, epilogue: Epilogue | None = None) -> Kernel:
+def product_kernel(plan: ProductPlan, epilogue: Epilogue | None = None) -> Kernel:
     """buffers: lhs and rhs (or their panels), result, what the epilogue reads, scratch."""
     return _Product(plan, epilogue).kernel()
 
@@ -70,7 +70,7 @@ def product_kernel(plan: Plan, epilogue: Epilogue | None = None) -> Kernel:
 class _Product:
     """One product kernel being written: the plan and what is known in the current loop."""
 
-    def __init__(self, plan: Plan, epilogue: Epilogue | None) -> None:
+    def __init__(self, plan: ProductPlan, epilogue: Epilogue | None) -> None:
         self.w = Writer()
         self.plan = plan
         self.epilogue = epilogue
@@ -93,8 +93,8 @@ class _Product:
         scratch = lhs
         if self.scratch_bytes:
             scratch = w.buffer_address(2 + self.result.buffers)
-        places = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
-        lhs_scratch, rhs_scratch, stage, self.aside = places
+        addresses = [advanced(w, scratch, at, "i8") for at in self.scratch_at]
+        lhs_scratch, rhs_scratch, stage, self.aside = addresses
         self.scratch = {"lhs": lhs_scratch, "rhs": rhs_scratch}
         if plan.lhs is not Reading.PACKED:
             lhs = element_address(w, lhs, w.int(c.lhs.offset), c.lhs.dtype)
@@ -187,14 +187,14 @@ class _Product:
         target = self.scratch[side]
         if begin.integer != 0:  # the block's first depth comes to the scratch's beginning
             target = advanced(w, target, zero, self.ring.scalar)
-        block = Block(base, target, panels[0], count, begin, depths.count)
+        block = PanelRange(base, target, panels[0], count, begin, depths.count)
         if new is None:
             self._packed(packing, block)
         else:
             when(w, new, lambda: self._packed(packing, block))
         self.at[side], self.first[side] = self.scratch[side], panels[0]
 
-    def _packed(self, packing: Packing, block: Block) -> None:
+    def _packed(self, packing: Packing, block: PanelRange) -> None:
         if is_assembly(packing):
             packed(self.w, packing, block)
         else:

@@ -1,6 +1,6 @@
 """Product form: what a plan means for the code of a product, before any of it is written.
 
-    Plan --ProductForm--> where sums go, what lies in scratch, how a tile is written
+    ProductPlan --ProductForm--> where sums go, what lies in scratch, how a tile is written
 
 Who writes the product (product.py) and who says which loops it has (product_nest.py) read this.
 """
@@ -11,7 +11,7 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.contraction.assembly import AssemblyTile, DepthLoop, fits, tile_assembly
 from hlo.backend.kernels.contraction.axes import merged
 from hlo.backend.kernels.contraction.microkernel import DepthAxis, Factor, Microkernel
-from hlo.backend.kernels.contraction.plan import Plan, Reading, only
+from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading, only
 from hlo.backend.kernels.contraction.ring import is_plain
 
 
@@ -20,7 +20,7 @@ class ProductForm:
     strides. is_direct: whether sums leave for the result as they are, in rows of one stride.
     """
 
-    def __init__(self, plan: Plan, *, has_epilogue: bool) -> None:
+    def __init__(self, plan: ProductPlan, *, has_epilogue: bool) -> None:
         self.plan = plan
         self.c, self.ring = c, ring = plan.contraction, plan.ring
         self.packings = {"lhs": plan.lhs_packing, "rhs": plan.rhs_packing}

@@ -1,7 +1,7 @@
 """The loops of a product, as a schedule has them: what --emit=loops shows of a plan.
 
-Plan, ProductForm --product_schedule--> units over batch, row blocks and column blocks; packed
-panels as caches where they are made; depth; tiles of rows x vectors; the store
+ProductPlan, ProductForm --product_schedule--> units over batch, row blocks and column blocks;
+packed panels as caches where they are made; depth; tiles of rows x vectors; the store
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from hlo.backend.kernels.contraction.microkernel import UNKNOWN, unrolled
 from hlo.backend.kernels.contraction.nests import DEPTH, FREE, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.packing_form import Panels
 from hlo.backend.kernels.contraction.packing_nest import Share, packing_nodes
-from hlo.backend.kernels.contraction.plan import Plan, Reading
 from hlo.backend.kernels.contraction.product_form import ProductForm
+from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
@@ -37,13 +37,13 @@ _READINGS = {
 }
 
 
-def product_schedule(plan: Plan, epilogue: Epilogue | None) -> LoopSchedule:
+def product_schedule(plan: ProductPlan, epilogue: Epilogue | None) -> LoopSchedule:
     """The loops of product.py's kernel."""
     form = ProductForm(plan, has_epilogue=epilogue is not None)
     return _Loops(form, epilogue).schedule()
 
 
-def _remarks(plan: Plan) -> tuple[str, ...]:
+def _remarks(plan: ProductPlan) -> tuple[str, ...]:
     tile = f"{plan.rows.step} rows by {plan.vectors} x {plan.ring.lanes} lanes"
     count = plan.depth_blocks
     found = [

@@ -44,6 +44,11 @@ class Ring(Struct, frozen=True):
     def scalar_bytes(self) -> int:
         return 8 if self.scalar in ("double", "i64") else 4
 
+    @property
+    def dtype_name(self) -> str:
+        """HLO's name of the scalars, as a schedule says it."""
+        return {"float": "f32", "double": "f64", "i32": "s32", "i64": "s64"}[self.scalar]
+
     def type(self, lanes: int) -> str:
         return vector_of(self.scalar, lanes)
 
@@ -134,12 +139,12 @@ def gathered(w: Writer, ring: Ring, dtype: DType, base: Value, offsets: Value) -
     """Elements at offsets (a vector of i64); every offset has to be good."""
     scalar, count, lanes = storage_scalar(dtype), components(dtype), offsets.lanes
     type, align = vector_of(scalar, lanes), dtype.component.item_bytes
-    places = _places(w, scalar, count, base, offsets)
-    parts = tuple(masked.gather(w, type, at, align, None, poison(type)) for at in places)
+    addresses = _addresses(w, scalar, count, base, offsets)
+    parts = tuple(masked.gather(w, type, at, align, None, poison(type)) for at in addresses)
     return converted(w, ring, dtype, parts)
 
 
-def _places(w: Writer, scalar: str, count: int, base: Value, offsets: Value) -> Iterator[Value]:
+def _addresses(w: Writer, scalar: str, count: int, base: Value, offsets: Value) -> Iterator[Value]:
     """The addresses of each component of elements at offsets."""
     for part in range(count):
         index = offsets
@@ -169,8 +174,8 @@ def scattered(
     w: Writer, dtype: DType, form: Parts, base: Value, offsets: Value, mask: Value
 ) -> None:
     """Components in memory form to elements at offsets, the masked lanes only."""
-    places = _places(w, storage_scalar(dtype), components(dtype), base, offsets)
-    for value, at in zip(form, places, strict=True):
+    addresses = _addresses(w, storage_scalar(dtype), components(dtype), base, offsets)
+    for value, at in zip(form, addresses, strict=True):
         masked.scatter(w, value, at, dtype.component.item_bytes, mask)
 
 

@@ -18,9 +18,9 @@ from hlo.backend.loops.schedule import (
     Fill,
     Loop,
     LoopSchedule,
-    Place,
     Reduction,
     Role,
+    Storage,
     Tail,
 )
 
@@ -35,7 +35,7 @@ def tile_schedule(product: TileProduct) -> LoopSchedule:
     pairs = rows.step // SQUARE
     dims = (2 * pairs, plan.steps, TILE, plan.depths)
     size_bytes = 2 * pairs * plan.strip_bytes
-    lhs = Cache("lhs", dims, c.lhs.dtype.name, size_bytes, Place.SCRATCH)
+    lhs = Cache("lhs", dims, c.lhs.dtype.name, size_bytes, Storage.SCRATCH)
     squares = around((_inner(columns), _inner(rows)), _square(product))
     inside = around((columns,), squares)
     packed = around((rows,), (lhs, *_rows(plan, rows), *inside))

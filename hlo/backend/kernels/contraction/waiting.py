@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from hlo.backend.ir.arithmetic import add, advanced, times
 from hlo.backend.ir.control import each
 from hlo.backend.ir.writer import Value, Writer
-from hlo.backend.kernels.contraction.plan import Plan
+from hlo.backend.kernels.contraction.product_plan import ProductPlan
 from hlo.backend.kernels.contraction.ring import Parts
 
 Range = tuple[Value, Value]  # [first, last)
@@ -19,7 +19,7 @@ Range = tuple[Value, Value]  # [first, last)
 class WaitingSums:
     """Where the sums of a product being written wait. base: scratch; at: the current panel's."""
 
-    def __init__(self, w: Writer, plan: Plan) -> None:
+    def __init__(self, w: Writer, plan: ProductPlan) -> None:
         self.w = w
         self.plan = plan
         self.ring = plan.ring
@@ -71,11 +71,11 @@ class WaitingSums:
 
     def _vector_addresses(self, stage: Value) -> list[list[Value]]:
         ring, width = self.ring, self.plan.columns.width
-        places = [
+        addresses = [
             [i * width + v * ring.lanes for i in range(ring.parts)]
             for v in range(self.plan.vectors)
         ]
-        return [[advanced(self.w, stage, at, ring.scalar) for at in row] for row in places]
+        return [[advanced(self.w, stage, at, ring.scalar) for at in row] for row in addresses]
 
     def put(self, stage: Value, row: Sequence[Parts]) -> None:
         """Store one row's sums."""

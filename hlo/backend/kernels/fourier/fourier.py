@@ -21,7 +21,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
-from hlo.ops.table import attribute
+from hlo.ops.linear_algebra import FftAttributes
 
 # Elements of a line: its scratch memory stays in the second-level cache.
 LONGEST = COMMON.second_cache.bytes // 512
@@ -37,9 +37,8 @@ def fourier_kernels(instruction: Instruction, target: Target) -> KernelSequence 
     x, shape = instruction.operands[0].shape, instruction.shape
     if not (x.size and shape.size):
         return None
-    kind, lengths = str(attribute(instruction, "fft_type")), attribute(instruction, "fft_length")
-    assert isinstance(lengths, tuple), "fft_length is a tuple of ints"
-    axes = _axes(x, shape, kind, lengths)
+    attrs = FftAttributes.of(instruction.attributes)
+    kind, axes = attrs.fft_type, _axes(x, shape, attrs.fft_type, attrs.fft_length)
     calls: list[KernelCall] = []
     at = OPERAND
     for number, lines in enumerate(axes):
@@ -48,9 +47,9 @@ def fourier_kernels(instruction: Instruction, target: Target) -> KernelSequence 
         steps = _steps(lines, target)
         if steps is None:
             return None
-        places = (at, to) if len(steps) == 1 else (at, COLUMNS, to)
+        buffers = (at, to) if len(steps) == 1 else (at, COLUMNS, to)
         for step, place in enumerate(steps):
-            calls.append(_call(lines_kernel(place, target), places[step], places[step + 1]))
+            calls.append(_call(lines_kernel(place, target), buffers[step], buffers[step + 1]))
         at = to
     used = {place for call in calls for place in call.buffers}
     sizes = {BETWEEN: x.size_bytes, COLUMNS: max(x.size_bytes, shape.size_bytes)}

@@ -35,6 +35,7 @@ from hlo.backend.kernels.fourier.plan import (
     roots,
 )
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
+from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
 
@@ -104,11 +105,9 @@ class _Build:
 
     def _set_lines(self, first: Value) -> None:
         """first: of the vector of lines; valid: the lanes that have one, None for all."""
-        w = self.w
         self.first, self.valid = first, None
         if self.lines.lanes % self.lanes:
-            number = w.counting(first, self.lanes)
-            self.valid = w.compare("icmp slt", number, w.splat(w.int(self.lines.lanes), self.lanes))
+            self.valid = below(self.w, first, self.lines.lanes, self.lanes)
 
     def _apart(self, base: Value, body: Callable[[_Build, Value], None]) -> None:
         """Code for one vector of lines as a function: LLVM's time grows faster than a function."""
@@ -210,14 +209,10 @@ class _Build:
 
     def _squares(self, side: Side, count: int, body: Callable[[Value, Value | None], None]) -> None:
         """body(scalar index, mask) for squares of numbers along the lines."""
-        w, scalars = self.w, count * side.parts
+        scalars = count * side.parts
 
         def square(c: Value, _: list[Value]) -> list[Value]:
-            mask = None
-            if scalars % self.lanes:
-                limit = w.splat(w.int(scalars), self.lanes)
-                mask = w.compare("icmp slt", w.counting(c, self.lanes), limit)
-            body(c, mask)
+            body(c, below(self.w, c, scalars, self.lanes) if scalars % self.lanes else None)
             return []
 
         self.nest.loop(0, scalars + self.lanes - 1, self.lanes, [], square)
@@ -235,9 +230,9 @@ class _Build:
         def square(c: Value, _: Value | None) -> None:
             memory = (self._scalar(lines, c), w.int(side.lane))
             scratch = (self._part(buffer or 0, side, c, 0), w.int(self.lanes))
-            places = (*memory, *scratch) if buffer is None else (*scratch, *memory)
+            addresses = (*memory, *scratch) if buffer is None else (*scratch, *memory)
             scale = 1.0 if buffer is None else self.lines.scale
-            made = call_square(w, self.nest.target, self.lines.complex, places, scale)
+            made = call_square(w, self.nest.target, self.lines.complex, addresses, scale)
             self.functions[made.text] = made
 
         self._squares(side, count, square)
@@ -256,8 +251,8 @@ class _Build:
         component = self.lines.complex.component
 
         def square(c: Value, mask: Value | None) -> None:
-            places = [self._scalar(row, c) for row in rows]
-            read = [loaded(w, ring, component, at, self.lanes, mask)[0] for at in places]
+            addresses = [self._scalar(row, c) for row in rows]
+            read = [loaded(w, ring, component, at, self.lanes, mask)[0] for at in addresses]
             zero = w.zero(ring.vector)
             for k, vector in enumerate(transposed(self.nest, read)):
                 at = self._part(0, side, c, k)
@@ -282,8 +277,8 @@ class _Build:
         component = self.lines.complex.component
 
         def square(c: Value, mask: Value | None) -> None:
-            places = [self._part(buffer, side, c, k) for k in range(self.lanes)]
-            vectors = [self._scaled(w.load(at, ring.vector, ring.scalar_bytes)) for at in places]
+            addresses = [self._part(buffer, side, c, k) for k in range(self.lanes)]
+            vectors = [self._scaled(w.load(at, ring.vector, ring.scalar_bytes)) for at in addresses]
             for lane, row in enumerate(transposed(self.nest, vectors)):
                 kept = self._kept(lane, mask)
                 written(w, component, (row,), self._scalar(rows[lane], c), kept)

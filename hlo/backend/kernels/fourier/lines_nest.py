@@ -17,8 +17,8 @@ from hlo.backend.loops.schedule import (
     Loop,
     LoopSchedule,
     Node,
-    Place,
     Role,
+    Storage,
     Store,
     Tail,
     axis_name,
@@ -33,10 +33,10 @@ def lines_schedule(lines: Lines, lanes: int, slots: int, scratch_bytes: int) -> 
     made = _Loops(lines, lanes)
     dims, dtype = (slots, 2, lanes), lines.complex.component.name
     body = (
-        *(Cache(name, dims, dtype, scratch_bytes // 2, Place.SCRATCH) for name in BUFFERS),
+        *(Cache(name, dims, dtype, scratch_bytes // 2, Storage.SCRATCH) for name in BUFFERS),
         *made.unit(),
     )
-    tail = Tail.MASKED if lines.lanes % lanes else Tail.NONE
+    tail = Tail.PREDICATED if lines.lanes % lanes else Tail.NONE
     axes = (
         Axis("b", lines.outer, Role.PARALLEL),
         Axis("j", lines.lanes, Role.PARALLEL, lanes, lanes, tail),
@@ -78,7 +78,7 @@ class _Loops:
             self.found.append(Loop(Axis(ELEMENT, count, Role.SERIAL), (node,)))
 
     def _squares(self, scalars: int, node: Node) -> None:
-        tail = Tail.MASKED if scalars % self.lanes else Tail.NONE
+        tail = Tail.PREDICATED if scalars % self.lanes else Tail.NONE
         axis = Axis(ELEMENT, scalars, Role.VECTOR, self.lanes, self.lanes, tail)
         self.found.append(Loop(axis, (node,)))
 

@@ -126,18 +126,22 @@ class _Pass:
     def _butterfly(self, x: Value, turns: list[Parts], y: Value) -> None:
         w, ring = self.w, self.numbers.ring
         numbers: list[Parts] = []
-        for at in self._places(x, self.steps[0]):
-            places = (at, self._moved(at, X_GAP))
-            numbers.append(tuple(w.load(place, ring.vector, ring.scalar_bytes) for place in places))
+        for at in self._addresses(x, self.steps[0]):
+            addresses = (at, self._moved(at, X_GAP))
+            numbers.append(
+                tuple(w.load(place, ring.vector, ring.scalar_bytes) for place in addresses)
+            )
         found = butterfly(self.complex, numbers)
-        for u, (at, number) in enumerate(zip(self._places(y, self.steps[1]), found, strict=True)):
+        for u, (at, number) in enumerate(
+            zip(self._addresses(y, self.steps[1]), found, strict=True)
+        ):
             if u and turns:
                 number = self.complex.times(number, turns[u - 1])
             w.store(number[0], at, ring.scalar_bytes)
             w.store(number[1], self._moved(at, Y_GAP), ring.scalar_bytes)
 
-    def _places(self, first: Value, step: Value) -> list[Value]:
-        places = [first]
+    def _addresses(self, first: Value, step: Value) -> list[Value]:
+        addresses = [first]
         for _ in range(1, self.radix):
-            places.append(self._moved(places[-1], step))
-        return places
+            addresses.append(self._moved(addresses[-1], step))
+        return addresses

@@ -66,10 +66,10 @@ def turning(target: Target, item_bytes: int) -> Kernel:
 
 
 def _vectors(w: Writer, first: Value, step: Value, element: str) -> list[Value]:
-    places = [first]
+    addresses = [first]
     for _ in range(1, SQUARE):
-        places.append(w.address(places[-1], step, element))
-    return places
+        addresses.append(w.address(addresses[-1], step, element))
+    return addresses
 
 
 @lru_cache(maxsize=8)

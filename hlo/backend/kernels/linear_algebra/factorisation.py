@@ -12,9 +12,7 @@ Source: left-looking Cholesky (Golub, Van Loan 4.2), blocked by rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
-
-from msgspec import Struct
+from functools import partial
 
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.called import as_function, call
@@ -23,45 +21,28 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded, narrowed, written
+from hlo.backend.kernels.linear_algebra.factor_form import GROUP, Factor, FactorForm, factor_of
+from hlo.backend.kernels.linear_algebra.factor_nest import factor_schedule
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
+from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.nest import Nest
-from hlo.backend.loops.schedule import Plan
-from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import Shape
-from hlo.ops.table import attribute
+from hlo.ops.linear_algebra import CholeskyAttributes
 
 MOST_SCRATCH_BYTES = 1 << 26
-GROUP = 64  # rows: what lies above them in a tile's columns is read once for all
-
-
-class Factor(Struct, frozen=True):
-    """`batch` matrices of `size` rows. reports: as LAPACK does, the other triangle is copied and a
-    number says which pivot failed; otherwise it is zero, and a failure makes everything NaN."""
-
-    dtype: DType
-    batch: int
-    size: int
-    lower: bool
-    reports: bool = False
 
 
 def cholesky_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     """The kernel of a cholesky."""
-    lower = bool(attribute(instruction, "lower"))
+    lower = CholeskyAttributes.of(instruction.attributes).lower
     return factor_kernel(factor_of(instruction.operands[0].shape, lower=lower), target)
-
-
-def factor_of(a: Shape, *, lower: bool, reports: bool = False) -> Factor:
-    """The factors of an array's matrices."""
-    return Factor(a.dtype, prod(a.dims[:-2]), a.dims[-1], lower, reports)
 
 
 def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
     """buffers: a, the factor, the failures if it reports, scratch. None for huge matrices."""
     w = Writer()
     build = _Build(Nest(w, target), factor)
-    if build.scratch_bytes > MOST_SCRATCH_BYTES:
+    if build.form.scratch_bytes > MOST_SCRATCH_BYTES:
         return None
     n, item = factor.size, factor.dtype.item_bytes
     if factor.batch and (n or factor.reports):
@@ -72,13 +53,12 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
         max(factor.batch, 1),
         *w.beside,
         functions=tuple(build.functions),
-        scratch_bytes=build.scratch_bytes,
+        scratch_bytes=build.form.scratch_bytes,
         in_place=frozenset({(0, 0)}),
         bytes_moved=2 * factor.batch * n * n * item,
         flops=factor.batch * n * n * n * build.numbers.parts**2 // 3,
     )
-    lines = (f"Cholesky: {n} x {n}, batch of {factor.batch}, rows in groups",)
-    return target.shown(made, lambda: Plan(lines))
+    return target.shown(made, partial(factor_schedule, build.form))
 
 
 Body = Callable[[Value, list[Value]], list[Value]]
@@ -90,23 +70,15 @@ Tile = dict[tuple[int, int], Parts]  # (row of the block, vector) -> its numbers
 
 
 class _Build:
-    """The kernel's text. stride: scalars from one row of U to the next; a plane per part."""
+    """The kernel's text."""
 
     def __init__(self, nest: Nest, factor: Factor) -> None:
         self.nest = nest
         self.w = nest.w
         self.factor = factor
         self.numbers = n = Numbers(nest, factor.dtype)
-        self.vectors = 2 if factor.size > n.lanes else 1
-        self.rows = min(n.lanes, 4 // n.parts)  # their code grows with the square
-        self.width = n.lanes * self.vectors
-        self.square = min(n.lanes, 8)
-        padded = -(-factor.size // n.lanes) * n.lanes
-        # an odd number of vectors, so that neighbouring rows lie in different sets of the cache
-        self.stride = ((padded + self.width) // n.lanes | 1) * n.lanes
-        self.plane = padded * self.stride + GROUP  # the last rows are cleared beyond their end
-        self.roots_at = self.plane * n.parts
-        self.scratch_bytes = (self.roots_at + self.rows) * n.ring.scalar_bytes
+        self.form = f = FactorForm(factor, n.ring)
+        self.vectors, self.rows, self.width, self.square = f.vectors, f.rows, f.width, f.square
         self.functions: list[Kernel] = []
 
     def write(self) -> None:
@@ -117,11 +89,11 @@ class _Build:
 
         def matrix(u: Value, _: list[Value]) -> list[Value]:
             first = times(w, u, f.size * f.size)
-            places = [element_address(w, memory, first, f.dtype) for memory in (a, result)]
+            elements = [element_address(w, memory, first, f.dtype) for memory in (a, result)]
             failed = w.int(0, "i32")
             if f.size:
                 for part in (_Build._loading, _Build._factoring, _Build._storing):
-                    failed = self._called(part, (upper, *places, failed))
+                    failed = self._called(part, (upper, *elements, failed))
             if failures is not None:
                 w.store(failed, w.address(failures, u, "i32"), 4)
             return []
@@ -142,17 +114,12 @@ class _Build:
         return FAILED
 
     def _factoring(self) -> Value:
-        (failed,) = self.nest.loop(0, self._blocks + GROUP - 1, GROUP, [FAILED], self._group)
+        (failed,) = self.nest.loop(0, self.form.blocks + GROUP - 1, GROUP, [FAILED], self._group)
         return failed
 
     def _storing(self) -> Value:
         self._store(FAILED)
         return FAILED
-
-    @property
-    def _blocks(self) -> int:
-        """Rows, those that fill the last block included."""
-        return -(-self.factor.size // self.rows) * self.rows
 
     def _over(self, low: Value | int, step: int, body: Callable[[Value], None]) -> None:
         """body at low, low + step, ... below the size."""
@@ -172,13 +139,13 @@ class _Build:
         these come from memory once for the whole group.
         """
         w = self.w
-        end = w.intrinsic("llvm.smin", "i64", add(w, first, w.int(GROUP)), w.int(self._blocks))
+        end = w.intrinsic("llvm.smin", "i64", add(w, first, w.int(GROUP)), w.int(self.form.blocks))
 
         def column(j: Value) -> None:
             reach = w.intrinsic("llvm.smin", "i64", end, add(w, j, w.int(self.width)))
             self.nest.loop(first, reach, self.rows, [], self._lessened(first, j))
 
-        if self._blocks > GROUP:
+        if self.form.is_grouped:
             self._over(first, self.width, column)
         return self.nest.loop(
             first, end, self.rows, carried, lambda k, state: self._block(first, k, state)
@@ -207,11 +174,11 @@ class _Build:
     def _without_known(self, known: tuple[Value, Value], k: Value, j: Value) -> Tile:
         """Rows k.., columns j.. without what a range of rows above accounts for."""
         w, n = self.w, self.numbers
-        places = [(r, v) for r in range(self.rows) for v in range(self.vectors)]
-        sums = [self._get(add(w, k, w.int(r)), j, v) for r, v in places]
+        elements = [(r, v) for r in range(self.rows) for v in range(self.vectors)]
+        sums = [self._get(add(w, k, w.int(r)), j, v) for r, v in elements]
 
         def one(p: Value, carried: list[Value]) -> list[Value]:
-            tile = self._tile(places, carried)
+            tile = self._tile(elements, carried)
             row = [self._get(p, j, v) for v in range(self.vectors)]
             for r in range(self.rows):
                 factor = n.splat(n.conjugate(self._one(p, add(w, k, w.int(r)))), n.lanes)
@@ -220,12 +187,12 @@ class _Build:
             return [part for number in tile.values() for part in number]
 
         flat = [part for number in sums for part in number]
-        return self._tile(places, self.nest.loop(*known, 1, flat, one))
+        return self._tile(elements, self.nest.loop(*known, 1, flat, one))
 
-    def _tile(self, places: list[tuple[int, int]], flat: list[Value]) -> Tile:
+    def _tile(self, elements: list[tuple[int, int]], flat: list[Value]) -> Tile:
         parts = self.numbers.parts
         numbers = [tuple(flat[i : i + parts]) for i in range(0, len(flat), parts)]
-        return dict(zip(places, numbers, strict=True))
+        return dict(zip(elements, numbers, strict=True))
 
     def _diagonal(self, k: Value, tile: Tile, failed: Value) -> Value:
         """Factor the block's own square, solve the rest of its tile."""
@@ -276,23 +243,23 @@ class _Build:
 
     def _root(self, r: int) -> Value:
         """Where the inverse of a pivot of the block lies."""
-        return self.w.address(UPPER, self.w.int(self.roots_at + r), self.numbers.ring.scalar)
+        return self.w.address(UPPER, self.w.int(self.form.roots_at + r), self.numbers.ring.scalar)
 
     def _at(self, row: Value, column: Value) -> Value:
-        return add(self.w, times(self.w, row, self.stride), column)
+        return add(self.w, times(self.w, row, self.form.stride), column)
 
     def _one(self, row: Value, column: Value) -> Parts:
-        return self.numbers.planes(UPPER, self._at(row, column), self.plane, 1)
+        return self.numbers.planes(UPPER, self._at(row, column), self.form.plane, 1)
 
     def _get(self, row: Value, j: Value, v: int, lanes: int = 0) -> Parts:
         n = self.numbers
         index = add(self.w, self._at(row, j), self.w.int(v * n.lanes))
-        return n.planes(UPPER, index, self.plane, lanes or n.lanes)
+        return n.planes(UPPER, index, self.form.plane, lanes or n.lanes)
 
     def _set(self, row: Value, j: Value, v: int, number: Parts) -> None:
         n = self.numbers
         index = add(self.w, self._at(row, j), self.w.int(v * n.lanes))
-        n.set_planes(UPPER, index, self.plane, number)
+        n.set_planes(UPPER, index, self.form.plane, number)
 
     # -- in and out ------------------------------------------------------------------------------
 
@@ -300,7 +267,7 @@ class _Build:
         """Zeros where tiles reach beyond the matrix, and below the diagonal of a group's rows:
         left-over subnormals would be slow."""
         w, n = self.w, self.numbers
-        last = self.stride - n.lanes
+        last = self.form.stride - n.lanes
         columns = [*range(self.factor.size // self.square * self.square, last, n.lanes), last]
         zero = n.ring.zero(w, n.lanes)
 
@@ -312,14 +279,14 @@ class _Build:
                 self._set(i, w.int(column), 0, zero)
             return []
 
-        self.nest.loop(0, self._blocks, 1, [], row)
+        self.nest.loop(0, self.form.blocks, 1, [], row)
 
     def _load(self) -> None:
         """The triangle into scratch memory; what lies below the diagonal does not matter."""
         if self.factor.lower:
             self._over(0, self.square, lambda i: self._over_columns(i, self._load_square))
         else:
-            self.nest.loop(0, self._blocks, 1, [], self._load_row)
+            self.nest.loop(0, self.form.blocks, 1, [], self._load_row)
 
     def _over_columns(self, i: Value, body: Callable[[Value, Value], None]) -> None:
         """Squares of a row of squares, up to the diagonal one."""
@@ -345,7 +312,7 @@ class _Build:
                 for r in range(self.square)]  # fmt: skip
         for e, column in enumerate(n.turned(rows)):
             index = self._at(add(w, j, w.int(e)), i)
-            n.set_planes(UPPER, index, self.plane, n.conjugate(column))
+            n.set_planes(UPPER, index, self.form.plane, n.conjugate(column))
 
     def _inside(self, row: Value) -> Value:
         """A row of the matrix: the last one for those beyond."""
@@ -406,10 +373,8 @@ class _Build:
 
     def _columns(self, j: Value, lanes: int) -> Value | None:
         """Lanes of columns j.. that the matrix has; None: all, always."""
-        w, size = self.w, self.factor.size
-        if size % lanes == 0:
-            return None
-        return w.compare("icmp slt", w.counting(j, lanes), w.splat(w.int(size), lanes))
+        size = self.factor.size
+        return below(self.w, j, size, lanes) if size % lanes else None
 
     def _write(self, row: Value, j: Value, number: Parts, state: tuple[Value, Value]) -> None:
         """Columns j.. of a row of the result; state: failed, lanes that are the factor's."""

@@ -71,7 +71,7 @@ class LapackCall:
     def written(self, problem: Callable[[LapackCall], None]) -> Kernel | None:
         """The kernel; None where a problem needs too much memory."""
         w, count = self.w, len(self.operands) + len(self.results)
-        *self.places, self.scratch_at = (w.buffer_address(n) for n in range(count + 1))
+        *self.addresses, self.scratch_at = (w.buffer_address(n) for n in range(count + 1))
 
         def one(unit: Value, _: list[Value]) -> list[Value]:
             self.unit = unit
@@ -145,11 +145,11 @@ class LapackCall:
 
     def _taken(self, operand: int, dims: tuple[int, ...], dtype: DType | None = None) -> Value:
         shape = self.operands[operand]
-        return self._row(shape, self.places[operand], dims, dtype or self.dtype)
+        return self._row(shape, self.addresses[operand], dims, dtype or self.dtype)
 
     def result(self, number: int, dims: tuple[int, ...], dtype: DType | None = None) -> Value:
         """Where the unit's part of a result lies."""
-        place = self.places[len(self.operands) + number]
+        place = self.addresses[len(self.operands) + number]
         return self._row(self.results[number], place, dims, dtype or self.dtype)
 
     def _row(self, shape: Shape, place: Value, dims: tuple[int, ...], dtype: DType) -> Value:
@@ -194,7 +194,7 @@ class LapackCall:
         """A result of zeros, or of other equal bytes."""
         shape = self.results[number]
         size = shape.size_bytes // max(prod(self.batch), 1)
-        place = self.places[len(self.operands) + number]
+        place = self.addresses[len(self.operands) + number]
         target = self.w.address(place, times(self.w, self.unit, size), "i8")
         self.w.fill_bytes(target, byte, size)
 

@@ -75,16 +75,16 @@ class Numbers:
         """`lanes` numbers from an index on; plane: scalars from one part's plane to the next."""
         return tuple(
             self.w.load(at, self.ring.type(lanes), self.ring.scalar_bytes)
-            for at in self._places(base, index, plane)
+            for at in self._addresses(base, index, plane)
         )
 
     def set_planes(self, base: Value, index: Value, plane: int, number: Parts) -> None:
         """Store numbers from an index on."""
-        places = self._places(base, index, plane)
-        for at, part in zip(places, number, strict=True):
+        addresses = self._addresses(base, index, plane)
+        for at, part in zip(addresses, number, strict=True):
             self.w.store(part, at, self.ring.scalar_bytes)
 
-    def _places(self, base: Value, index: Value, plane: int) -> list[Value]:
+    def _addresses(self, base: Value, index: Value, plane: int) -> list[Value]:
         w = self.w
         first = w.address(base, index, self.ring.scalar)
         if self.parts == 1:

@@ -9,18 +9,15 @@ from collections.abc import Callable
 
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.linear_algebra.factorisation import (
-    cholesky_kernel,
-    factor_kernel,
-    factor_of,
-)
+from hlo.backend.kernels.linear_algebra.factor_form import factor_of
+from hlo.backend.kernels.linear_algebra.factorisation import cholesky_kernel, factor_kernel
 from hlo.backend.kernels.linear_algebra.lapack_call import LETTERS, LapackCall
 from hlo.backend.kernels.linear_algebra.lapack_routines import ROUTINES
-from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, system_of, triangular_kernel
+from hlo.backend.kernels.linear_algebra.triangular import solve_kernel, triangular_kernel
+from hlo.backend.kernels.linear_algebra.triangular_form import system_of
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.ops.custom_call import REGISTERED
 from hlo.ops.lapack import FAMILIES, Config, attributes
 from hlo.ops.table import attribute
 
@@ -36,7 +33,7 @@ def matrix_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     short = target_name.removeprefix("lapack_").removesuffix("_ffi")
     letter, name = short[:1], short[1:]
     config = attributes(str(instruction.attributes.get("backend_config", "")))
-    if target_name in REGISTERED or not _has_type(instruction, letter):
+    if not _has_type(instruction, letter):
         return None
     if not _has_signature(instruction, name, is_real=letter in "sd"):
         return None  # the reference says what is wrong with it

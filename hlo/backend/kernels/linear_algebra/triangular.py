@@ -11,10 +11,7 @@ Source: the blocked forward substitution of any text on dense linear algebra (Go
 
 from __future__ import annotations
 
-from math import prod
-
-from msgspec import Struct
-from msgspec.structs import replace
+from functools import partial
 
 from hlo.backend.ir.arithmetic import add, split_index, times
 from hlo.backend.ir.functions import BEGIN, END
@@ -32,76 +29,27 @@ from hlo.backend.kernels.contraction.ring import (
     written,
 )
 from hlo.backend.kernels.linear_algebra.matrices import Numbers
+from hlo.backend.kernels.linear_algebra.triangular_form import System, SystemForm, system_of
+from hlo.backend.kernels.linear_algebra.triangular_nest import triangular_schedule
+from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.nest import Nest
-from hlo.backend.loops.schedule import Plan
-from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ir.shape import Shape
-from hlo.ops.table import attribute
+from hlo.ops.linear_algebra import TriangularSolveAttributes
 
 MOST_SCRATCH_BYTES = 1 << 23
-
-
-class System(Struct, frozen=True):
-    """`batch` systems of `size` unknowns with `count` right-hand sides.
-
-    m[i, p] is element origin + i row + p column of a, conjugated if `conjugates` and taken as 1 on
-    the diagonal if `is_unit`; x[i] of right-hand side r is element first + i step + r across of b.
-    """
-
-    dtype: DType
-    batch: int
-    size: int
-    count: int
-    origin: int
-    row: int
-    column: int
-    conjugates: bool
-    is_unit: bool
-    first: int
-    step: int
-    across: int
-
-    def reversed(self) -> System:
-        """The same system from its last unknown to its first."""
-        last = self.size - 1
-        return replace(
-            self,
-            origin=self.origin + last * (self.row + self.column),
-            row=-self.row,
-            column=-self.column,
-            first=self.first + last * self.step,
-            step=-self.step,
-        )
-
-
-def system_of(
-    a: Shape, b: Shape, *, on_left: bool, lower: bool, is_unit: bool, transpose: str
-) -> System:
-    """The forward substitution that an instruction's attributes ask for; transpose: N, T or C."""
-    n = a.dims[-1]
-    count = b.dims[-1] if on_left else b.dims[-2]
-    is_transposed = (transpose != "N") == on_left
-    row, column = (1, n) if is_transposed else (n, 1)
-    step, across = (count, 1) if on_left else (1, n)
-    system = System(
-        a.dtype, prod(a.dims[:-2]), n, count, 0, row, column, transpose == "C", is_unit,
-        0, step, across,
-    )  # fmt: skip
-    return system if lower != is_transposed else system.reversed()
 
 
 def triangular_kernel(instruction: Instruction, target: Target) -> Kernel | None:
     """The kernel of a triangular-solve."""
     a, b = (o.shape for o in instruction.operands)
-    transpose = str(attribute(instruction, "transpose_a"))
+    attrs = TriangularSolveAttributes.of(instruction.attributes)
     system = system_of(
         a,
         b,
-        on_left=bool(attribute(instruction, "left_side")),
-        lower=bool(attribute(instruction, "lower")),
-        is_unit=bool(attribute(instruction, "unit_diagonal")),
-        transpose={"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}[transpose],
+        on_left=attrs.left_side,
+        lower=attrs.lower,
+        is_unit=attrs.unit_diagonal,
+        transpose={"NO_TRANSPOSE": "N", "TRANSPOSE": "T", "ADJOINT": "C"}[attrs.transpose_a],
     )
     return solve_kernel(system, target)
 
@@ -110,9 +58,9 @@ def solve_kernel(system: System, target: Target) -> Kernel | None:
     """buffers: a, b, x, scratch. None where the panels are too long for scratch memory."""
     w = Writer()
     solve = _Solve(Nest(w, target), system)
-    if solve.scratch_bytes > MOST_SCRATCH_BYTES:
+    if solve.form.scratch_bytes > MOST_SCRATCH_BYTES:
         return None
-    units = solve.panels * system.batch
+    units = solve.form.panels * system.batch
     if not system.size or not units:
         w, units = Writer(), 0
     else:
@@ -124,16 +72,12 @@ def solve_kernel(system: System, target: Target) -> Kernel | None:
         w.function(has_entry=True),
         max(units, 1),
         *w.beside,
-        scratch_bytes=solve.scratch_bytes,
+        scratch_bytes=solve.form.scratch_bytes,
         in_place=frozenset({(1, 0)}),
         bytes_moved=system.batch * system.size * (system.size + 2 * system.count) * item,
         flops=work * solve.numbers.parts**2,
     )
-    lines = (
-        f"triangular solve: {system.size} unknowns, batch of {system.batch}",
-        f"{system.count} right-hand sides, panels: {solve.panels}",
-    )
-    return target.shown(made, lambda: Plan(lines))
+    return target.shown(made, partial(triangular_schedule, solve.form))
 
 
 class _Solve:
@@ -144,20 +88,15 @@ class _Solve:
         self.w = nest.w
         self.system = system
         self.numbers = Numbers(nest, system.dtype)
-        ring = self.numbers.ring
-        self.lanes = ring.lanes
-        self.vectors = 2 if system.count > ring.lanes else 1
-        self.rows = 4 // ring.parts  # their code grows with the square
-        self.width = self.lanes * self.vectors
-        self.panels = -(-system.count // self.width)
-        self.scratch_bytes = max(1, system.size) * self.width * ring.parts * ring.scalar_bytes
+        self.form = form = SystemForm(system, self.numbers.ring)
+        self.lanes, self.vectors, self.width = form.lanes, form.vectors, form.width
 
     def write(self) -> None:
         w, s = self.w, self.system
         a, b, x, self.panel = (w.buffer_address(k) for k in range(4))
 
         def unit(u: Value, _: list[Value]) -> list[Value]:
-            batch, panel = split_index(w, u, (1 << 40, self.panels))
+            batch, panel = split_index(w, u, (1 << 40, self.form.panels))
             matrix = add(w, times(w, batch, s.size * s.size), w.int(s.origin))
             self.matrix = element_address(w, a, matrix, s.dtype)
             right = add(w, times(w, batch, s.size * s.count), w.int(s.first))
@@ -172,11 +111,10 @@ class _Solve:
 
     def _mask(self, v: int) -> Value | None:
         """Lanes of vector v that are right-hand sides; None: all, in every panel."""
-        w, s = self.w, self.system
-        if s.count % self.width == 0:
+        if not self.form.is_masked:
             return None
-        number = w.counting(add(w, self.start, w.int(v * self.lanes)), self.lanes)
-        return w.compare("icmp slt", number, w.splat(w.int(s.count), self.lanes))
+        first = add(self.w, self.start, self.w.int(v * self.lanes))
+        return below(self.w, first, self.system.count, self.lanes)
 
     # -- panels ----------------------------------------------------------------------------------
 
@@ -238,14 +176,14 @@ class _Solve:
     # -- substitution ----------------------------------------------------------------------------
 
     def _solve(self) -> None:
-        w, size = self.w, self.system.size
-        whole = size // self.rows * self.rows
+        w, size, form = self.w, self.system.size, self.form
+        whole = form.whole
 
         def block(k: Value, _: list[Value]) -> list[Value]:
-            self._block(k, self.rows)
+            self._block(k, form.rows)
             return []
 
-        self.nest.loop(0, whole, self.rows, [], block)
+        self.nest.loop(0, whole, form.rows, [], block)
         if size > whole:
             self._block(w.int(whole), size - whole)
 
@@ -253,12 +191,12 @@ class _Solve:
         """Unknowns k .. k + rows: those before are taken away, then they solve each other."""
         w, n = self.w, self.numbers
         heads = [self._row(add(w, k, w.int(r))) for r in range(rows)]
-        places = [(r, v) for r in range(rows) for v in range(self.vectors)]
-        sums = [self._get(add(w, k, w.int(r)), v) for r, v in places]
+        elements = [(r, v) for r in range(rows) for v in range(self.vectors)]
+        sums = [self._get(add(w, k, w.int(r)), v) for r, v in elements]
         flat = [part for number in sums for part in number]
 
         def known(p: Value, carried: list[Value]) -> list[Value]:
-            totals = dict(zip(places, _grouped(carried, n.parts), strict=True))
+            totals = dict(zip(elements, _grouped(carried, n.parts), strict=True))
             x = [self._get(p, v) for v in range(self.vectors)]
             for r in range(rows):
                 m = n.splat(self._element(heads[r], p), self.lanes)
@@ -268,7 +206,7 @@ class _Solve:
 
         if k.integer != 0:
             flat = self.nest.loop(0, k, 1, flat, known)
-        self._triangle(k, heads, dict(zip(places, _grouped(flat, n.parts), strict=True)))
+        self._triangle(k, heads, dict(zip(elements, _grouped(flat, n.parts), strict=True)))
 
     def _triangle(self, k: Value, heads: list[Value], totals: dict[tuple[int, int], Parts]) -> None:
         """The rows of a block among themselves."""

@@ -1,1 +1,1 @@
-"""Scatters: updates of an array at places that data names."""
+"""Scatters: updates of an array at indices that data names."""

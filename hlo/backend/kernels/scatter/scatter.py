@@ -11,12 +11,12 @@ the kernel are parts of the window, which never meet: any split gives the same b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from hlo.backend.emitters.applied import inlined
-from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.arithmetic import add, times
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
@@ -28,10 +28,11 @@ from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.types import Lanes, parts
 from hlo.backend.loops.schedule import Plan
 from hlo.indexing.affine import row_major_strides
+from hlo.indexing.queries import written_dims
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
+from hlo.ops.indexing import ScatterAttributes
 
 _PART = 128  # elements of the innermost window dimension that are worth a unit
 _MOST_PARTS = 16
@@ -40,20 +41,20 @@ _MOST_PARTS = 16
 def scatter_kernel(instruction: Instruction, target: Target) -> Kernel:
     """The kernel of a scatter."""
     w = Writer()
-    plan = _Plan.of(instruction)
-    _Build(Nest(w, target), instruction, plan).emit()
+    form = _ScatterForm.of(instruction)
+    _Build(Nest(w, target), instruction, form).emit()
     w.ret()
     count = len(instruction.operands) // 2
     updates = instruction.operands[count + 1 :]
     made = Kernel(
         w.function(has_entry=True),
-        plan.units,
+        form.units,
         *w.beside,
         must_alias=frozenset((k, k) for k in range(count)),
         bytes_moved=3 * sum(u.shape.size_bytes for u in updates),
         flops=sum(u.shape.size for u in updates),
     )
-    return target.shown(made, lambda: Plan((plan.text,)))
+    return target.shown(made, lambda: Plan((form.text,)))
 
 
 class _Loop(Struct, frozen=True):
@@ -76,7 +77,7 @@ class _Start(Struct, frozen=True):
     position: int  # of the batch coordinate among the scatter loops
 
 
-class _Plan(Struct, frozen=True):
+class _ScatterForm(Struct, frozen=True):
     """positions: the scatter loops' sizes; update_strides, index_strides: per scatter loop."""
 
     positions: tuple[int, ...]
@@ -96,62 +97,56 @@ class _Plan(Struct, frozen=True):
     @property
     def text(self) -> str:
         """What it says, in a line."""
-        places = " x ".join(map(str, self.positions)) or "1"
+        batch_dims = " x ".join(map(str, self.positions)) or "1"
         window = " x ".join(str(loop.size) for loop in self.window) or "1"
-        return f"scatter: {places} windows of {window} elements, one after the other"
+        return f"scatter: {batch_dims} windows of {window} elements, one after the other"
 
     @staticmethod
-    def of(instruction: Instruction) -> _Plan:
+    def of(instruction: Instruction) -> _ScatterForm:
         """What the attributes say about loops and strides."""
         count = len(instruction.operands) // 2
         dims = instruction.operands[0].shape.dims
         index_dims = instruction.operands[count].shape.dims
         update_dims = instruction.operands[count + 1].shape.dims
-        window_dims = _ints(instruction, "update_window_dims")
-        inserted = _ints(instruction, "inserted_window_dims")
-        batching = _ints(instruction, "input_batching_dims")
-        vector = int(attribute(instruction, "index_vector_dim"))  # type: ignore[call-overload]  # INT64
+        attrs: ScatterAttributes[Computation] = ScatterAttributes.of(instruction.attributes)
+        window_dims, vector = attrs.update_window_dims, attrs.index_vector_dim
         scatter_dims = [d for d in range(len(update_dims)) if d not in window_dims]
-        places = [d for d in range(len(index_dims)) if d != vector]
+        batch_dims = [d for d in range(len(index_dims)) if d != vector]
         update_strides, index_strides = (
             row_major_strides(update_dims),
             row_major_strides(index_dims),
         )
-        spread = [d for d in range(len(dims)) if d not in inserted and d not in batching]
-        sizes = {d: update_dims[k] for d, k in zip(spread, window_dims, strict=True)}
+        along = {d: k for d, k in enumerate(written_dims(instruction)) if k is not None}
+        spread = {d: k for d, k in along.items() if k in window_dims}
+        sizes = {d: update_dims[k] for d, k in spread.items()}
         window = [
             _Loop(update_dims[k], row_major_strides(dims)[d], update_strides[k])
-            for d, k in zip(spread, window_dims, strict=True)
+            for d, k in spread.items()
         ]
-        return _Plan(
+        batches = {d: scatter_dims.index(k) for d, k in along.items() if k in scatter_dims}
+        return _ScatterForm(
             tuple(update_dims[d] for d in scatter_dims),
             tuple(update_strides[d] for d in scatter_dims),
-            tuple(index_strides[d] for d in places),
+            tuple(index_strides[d] for d in batch_dims),
             index_strides[vector] if vector < len(index_dims) else 0,
-            _starts(instruction, dims, sizes, places),
+            _starts(attrs, dims, sizes, batches),
             _joined(window),
         )
 
 
 def _starts(
-    instruction: Instruction, dims: tuple[int, ...], sizes: dict[int, int], places: list[int]
+    attrs: ScatterAttributes[Computation],
+    dims: Sequence[int],
+    sizes: dict[int, int],
+    batches: dict[int, int],
 ) -> tuple[_Start, ...]:
     strides = row_major_strides(dims)
     indexed = [
         _Start(strides[d], dims[d] - sizes.get(d, 1), component, -1)
-        for component, d in enumerate(_ints(instruction, "scatter_dims_to_operand_dims"))
+        for component, d in enumerate(attrs.scatter_dims_to_operand_dims)
     ]
-    pairs = zip(
-        _ints(instruction, "input_batching_dims"),
-        _ints(instruction, "scatter_indices_batching_dims"),
-        strict=True,
-    )
-    return (*indexed, *(_Start(strides[d], dims[d] - 1, None, places.index(s)) for d, s in pairs))
-
-
-def _ints(instruction: Instruction, name: str) -> tuple[int, ...]:
-    value = attribute(instruction, name)
-    return tuple(value or ())  # type: ignore[arg-type]  # INTS
+    batched = (_Start(strides[d], dims[d] - 1, None, k) for d, k in batches.items())
+    return (*indexed, *batched)
 
 
 def _joined(loops: list[_Loop]) -> tuple[_Loop, ...]:
@@ -173,9 +168,9 @@ def _joined(loops: list[_Loop]) -> tuple[_Loop, ...]:
 class _Build:
     """The kernel under construction."""
 
-    def __init__(self, nest: Nest, instruction: Instruction, plan: _Plan) -> None:
+    def __init__(self, nest: Nest, instruction: Instruction, form: _ScatterForm) -> None:
         self.nest = nest
-        self.plan = plan
+        self.form = form
         self.count = len(instruction.operands) // 2
         self.kinds = [o.shape.dtype for o in instruction.operands[: self.count]]
         self.index_type = instruction.operands[self.count].shape.dtype
@@ -184,10 +179,10 @@ class _Build:
         self.combiner = combiner
         plain = all(not k.is_complex for k in self.kinds)
         lanes = nest.target.vector_bytes // max(4, *(k.item_bytes for k in self.kinds))
-        inner = plan.window[-1] if plan.window else None
+        inner = form.window[-1] if form.window else None
         dense = inner is not None and inner.operand == 1 and inner.update == 1
         self.lanes = lanes if plain and dense else 1
-        self.elemental = Elemental(nest, self.lanes)
+        self.elemental = elemental_of(nest, self.lanes)
         leaves = len(instruction.operands)
         self.operands = [nest.w.buffer_address(leaves + k) for k in range(self.count)]
         self.indices = nest.w.buffer_address(self.count)
@@ -195,14 +190,14 @@ class _Build:
 
     def emit(self) -> None:
         """Units, positions, then the window."""
-        plan = self.plan
-        if not plan.window:
+        form = self.form
+        if not form.window:
             w = self.nest.w
             begin, end = BEGIN, END
             some = w.compare("icmp slt", begin, end)
             when(self.nest, some, lambda: self._unit(None))
             return
-        size, units = plan.window[-1].size, plan.units
+        size, units = form.window[-1].size, form.units
         w = self.nest.w
         # A call's range of units is one run of the innermost window dimension; its ends are whole
         # vectors, so that a split changes no lane's neighbours.
@@ -227,18 +222,18 @@ class _Build:
         span: tuple[Value, Value] | None,
     ) -> None:
         """The loops over scatter positions; at: offsets in updates and indices, coordinates."""
-        plan, w = self.plan, self.nest.w
-        if depth == len(plan.positions):
+        form, w = self.form, self.nest.w
+        if depth == len(form.positions):
             self._position(*at, span)
             return
 
         def each(i: Value, _: list[Value]) -> list[Value]:
-            update = add(w, at[0], times(w, i, plan.update_strides[depth]))
-            index = add(w, at[1], times(w, i, plan.index_strides[depth]))
+            update = add(w, at[0], times(w, i, form.update_strides[depth]))
+            index = add(w, at[1], times(w, i, form.index_strides[depth]))
             self._positions(depth + 1, (update, index, (*at[2], i)), span)
             return []
 
-        self.nest.loop(0, plan.positions[depth], 1, [], each)
+        self.nest.loop(0, form.positions[depth], 1, [], each)
 
     def _position(
         self,
@@ -251,13 +246,13 @@ class _Build:
         w = self.nest.w
         inside: Value | None = None
         offset = w.int(0)
-        for start in self.plan.starts:
+        for start in self.form.starts:
             if start.component is None:
                 offset = add(w, offset, times(w, coordinates[start.position], start.stride))
                 continue
             if start.limit < 0:
                 return
-            p = self._component(add(w, index, w.int(start.component * self.plan.component_stride)))
+            p = self._component(add(w, index, w.int(start.component * self.form.component_stride)))
             fits = w.compare("icmp ule", p, w.int(start.limit))
             inside = fits if inside is None else w.binary("and", inside, fits)
             offset = add(w, offset, times(w, p, start.stride))
@@ -278,11 +273,11 @@ class _Build:
         self, depth: int, operand: Value, update: Value, span: tuple[Value, Value] | None
     ) -> None:
         w = self.nest.w
-        if depth == len(self.plan.window):
+        if depth == len(self.form.window):
             self._combine(operand, update, 1)
             return
-        loop = self.plan.window[depth]
-        is_last = depth == len(self.plan.window) - 1
+        loop = self.form.window[depth]
+        is_last = depth == len(self.form.window) - 1
 
         def each(lanes: int) -> Callable[[Value, list[Value]], list[Value]]:
             def step(i: Value, _: list[Value]) -> list[Value]:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from hlo.attributes.window import Window, WindowDim
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -28,7 +29,8 @@ from hlo.backend.kernels.fused_loops import function_of, lanes_of
 from hlo.backend.lanes import types
 from hlo.backend.lanes.nest import Bound, Nest
 from hlo.backend.lanes.types import Lanes, joined, parts
-from hlo.backend.loops.schedule import Plan as LoopPlan
+from hlo.backend.loops.schedule import Plan
+from hlo.indexing.reductions import is_inside
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.windows import trimmed
@@ -43,19 +45,19 @@ def select_and_scatter_kernel(instruction: Instruction, target: Target) -> Kerne
     window = trimmed(instruction.operands[0].shape.dims, window)
     if any(d.reversed for d in window.dims) or instruction.shape.is_dynamic:
         return None
-    plan = Plan.of(instruction, window)
+    form = SelectScatterForm.of(instruction, window)
     w = Writer()
-    _Build(Elemental(Nest(w, target), lanes_of(instruction, target)), instruction, plan).emit()
+    _Build(elemental_of(Nest(w, target), lanes_of(instruction, target)), instruction, form).emit()
     x, source, _ = (o.shape for o in instruction.operands)
     made = Kernel(
         function_of(w),
-        plan.units,
+        form.units,
         *w.beside,
         bytes_moved=2 * x.size_bytes + source.size_bytes,
         flops=2 * source.size * prod(d.size for d in window.dims),
     )
-    lines = (f"select, then scatter: {plan.source_size} windows a unit, in order",)
-    return target.shown(made, lambda: LoopPlan(lines))
+    lines = (f"select, then scatter: {form.source_size} windows a unit, in order",)
+    return target.shown(made, lambda: Plan(lines))
 
 
 class Axis(Struct, frozen=True):
@@ -70,12 +72,10 @@ class Axis(Struct, frozen=True):
     @property
     def is_inside(self) -> bool:
         """Whether no window reaches beyond the array."""
-        w = self.window
-        last = (self.count - 1) * w.stride - w.pad_low + (w.size - 1) * w.window_dilation
-        return w.pad_low <= 0 and last < self.size
+        return is_inside(self.window, self.count, self.size)
 
 
-class Plan(Struct, frozen=True):
+class SelectScatterForm(Struct, frozen=True):
     """units; x_size, source_size: elements of one unit; row: trailing elements without windows."""
 
     units: int
@@ -85,7 +85,7 @@ class Plan(Struct, frozen=True):
     row: int
 
     @staticmethod
-    def of(instruction: Instruction, window: Window) -> Plan:
+    def of(instruction: Instruction, window: Window) -> SelectScatterForm:
         x, source = instruction.operands[0].shape.dims, instruction.operands[1].shape.dims
         single = [
             (d.size, d.stride, d.pad_low, d.pad_high) == (1, 1, 0, 0) for d in window.dims
@@ -96,7 +96,9 @@ class Plan(Struct, frozen=True):
             Axis(x[k], source[k], prod(x[k + 1 :]), prod(source[k + 1 :]), window.dims[k])
             for k in range(first, last)
         )
-        return Plan(prod(x[:first]), prod(x[first:]), prod(source[first:]), axes, prod(x[last:]))
+        return SelectScatterForm(
+            prod(x[:first]), prod(x[first:]), prod(source[first:]), axes, prod(x[last:])
+        )
 
 
 class _Span(Struct, frozen=True):
@@ -111,10 +113,12 @@ class _Span(Struct, frozen=True):
 class _Build:
     """The kernel under construction."""
 
-    def __init__(self, elemental: Elemental, instruction: Instruction, plan: Plan) -> None:
+    def __init__(
+        self, elemental: Elemental, instruction: Instruction, form: SelectScatterForm
+    ) -> None:
         self.elemental = elemental
         self.nest = elemental.nest
-        self.plan = plan
+        self.form = form
         self.kind = instruction.shape.dtype
         self.storage = types.storage_scalar(self.kind)
         self.select, self.scatter = (_computation(instruction, n) for n in ("select", "scatter"))
@@ -126,17 +130,17 @@ class _Build:
 
     def emit(self) -> None:
         """Units: the result filled with init, then the windows in order."""
-        w, plan = self.nest.w, self.plan
+        w, form = self.nest.w, self.form
         wholes = self.x, self.source, self.result
 
         def unit(number: Value, _: list[Value]) -> list[Value]:
-            sizes = (plan.x_size, plan.source_size, plan.x_size)
+            sizes = (form.x_size, form.source_size, form.x_size)
             self.x, self.source, self.result = (
                 w.address(p, w.binary("mul", number, w.int(n)), self.storage)
                 for p, n in zip(wholes, sizes, strict=True)
             )
-            self._along(plan.x_size, self._fill)
-            if plan.source_size:
+            self._along(form.x_size, self._fill)
+            if form.source_size:
                 self._windows(0, w.int(0), ())
             return []
 
@@ -164,10 +168,10 @@ class _Build:
     def _windows(self, depth: int, source: Value, spans: tuple[_Span, ...]) -> None:
         """The loops over the source's windowed dimensions; source: the offset so far."""
         w = self.nest.w
-        if depth == len(self.plan.axes):
+        if depth == len(self.form.axes):
             self._window(source, spans)
             return
-        axis = self.plan.axes[depth]
+        axis = self.form.axes[depth]
 
         def each(o: Value, _: list[Value]) -> list[Value]:
             offset = w.binary("add", source, w.binary("mul", o, w.int(axis.source_stride)))
@@ -200,7 +204,7 @@ class _Build:
                 some = holds if some is None else w.binary("and", some, holds)
 
         def rows() -> None:
-            self._along(self.plan.row, lambda t, lanes: self._row(source, spans, t, lanes))
+            self._along(self.form.row, lambda t, lanes: self._row(source, spans, t, lanes))
 
         if some is None:
             rows()

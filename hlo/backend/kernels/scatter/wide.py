@@ -3,7 +3,7 @@
     operand, updates --convert--> f32 --scatter--> f32 --convert--> result
     select-and-scatter likewise, where its windows overlap
 
-As the reference sums (OP_SEMANTICS.md 9, accumulation). Rounding after each update would lose all
+As the reference sums (docs/semantics.md 9, accumulation). Rounding after each update would lose all
 ones that are added to 256 in bf16.
 """
 
@@ -19,19 +19,19 @@ from hlo.ir.computation import Computation
 from hlo.ir.dtype import F32
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
-from hlo.ops.folding import operations
-from hlo.ops.table import Trait, attribute, opcodes
+from hlo.ops.axis_reductions import operations
+from hlo.ops.indexing import ScatterAttributes
+from hlo.ops.table import Trait, opcodes
 
 ROUNDING = opcodes(Trait.ASSOCIATIVE) - opcodes(Trait.EXACT)
 
 
 def wide_scatter_kernels(instruction: Instruction, target: Target) -> KernelSequence | None:
     """The kernels of a scatter that rounds once; None where no sum or product is rounded twice."""
-    combiner = instruction["to_apply"]
-    assert isinstance(combiner, Computation)
+    attrs = ScatterAttributes[Computation].of(instruction.attributes)
     count = len(instruction.operands) // 2
-    found = operations(combiner, count)
-    if found is None or attribute(instruction, "unique_indices") or not _positions(instruction):
+    found = operations(attrs.to_apply, count)
+    if found is None or attrs.unique_indices or not _positions(instruction, attrs.index_vector_dim):
         return None
     rounded = [
         k
@@ -47,11 +47,10 @@ def _is_narrow(shape: Shape) -> bool:
     return shape.dtype.is_float and shape.dtype.bits < F32.bits
 
 
-def _positions(instruction: Instruction) -> bool:
+def _positions(instruction: Instruction, vector: int) -> bool:
     """Whether there are at least two windows."""
     count = len(instruction.operands) // 2
     indices = instruction.operands[count].shape
-    vector = attribute(instruction, "index_vector_dim")
     size = 1
     for d, n in enumerate(indices.dims):
         size *= 1 if d == vector else n

@@ -24,7 +24,7 @@ from hlo.backend.math.term import Term
 from hlo.ir.computation import Computation
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import call_attributes
+from hlo.ops.table import attributes_of
 
 _DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
 
@@ -202,7 +202,7 @@ def _alike(a: Instruction, b: Instruction) -> bool:
             return False
         if x.opcode == "constant" and not x["literal"].same_bits(y["literal"]):  # type: ignore[attr-defined]  # Literals
             return False
-        if x.opcode not in ("constant", "parameter") and call_attributes(x) != call_attributes(y):
+        if x.opcode not in ("constant", "parameter") and attributes_of(x) != attributes_of(y):
             return False
         pairs.extend(zip(x.operands, y.operands, strict=True))
     return True

@@ -2,7 +2,7 @@
 
     records: keys alone; or key << 32 | position; or 64-bit keys beside a column of positions
 
-One pass counts the digits of all places; a place where all keys agree is skipped. Short rows are
+One pass counts all digits; a digit in which all keys agree is skipped. Short rows are
 sorted by insertion.
 """
 
@@ -23,16 +23,16 @@ _SUMMED = 16  # counters summed together
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys
 
 
-def plan(count: int, bits: int, *, with_position: bool) -> Plan:
+def radix_form(count: int, bits: int, *, with_position: bool) -> RadixForm:
     """How rows of `count` keys of `bits` bits are sorted."""
     digit = 11 if count >= _LONG and bits >= 32 else 8
     joined = with_position and bits <= 32
-    return Plan(
+    return RadixForm(
         count, bits, f"i{64 if joined else bits}", joined, with_position and not joined, digit
     )
 
 
-class Plan(Struct, frozen=True):
+class RadixForm(Struct, frozen=True):
     """record: LLVM's type of the first column; joined: it holds the position in its low 32 bits;
     beside: a second column of i32 holds it."""
 
@@ -44,14 +44,14 @@ class Plan(Struct, frozen=True):
     digit: int
 
     @property
-    def places(self) -> int:
+    def digits(self) -> int:
         """How many digits a key has."""
         return -(-self.bits // self.digit)
 
     @property
     def text(self) -> str:
         """What it says, in a line."""
-        return f"rows of {self.count}, keys of {self.places} digits of {self.digit} bits"
+        return f"rows of {self.count}, keys of {self.digits} digits of {self.digit} bits"
 
     @property
     def record_bytes(self) -> int:
@@ -65,7 +65,7 @@ class Plan(Struct, frozen=True):
     def scratch_bytes(self) -> int:
         """Two copies of every column, and the counters."""
         columns = sum(2 * self._column_bytes(t) for t in self.column_types)
-        return columns + 4 * (self.places << self.digit)
+        return columns + 4 * (self.digits << self.digit)
 
     def _column_bytes(self, element: str) -> int:
         return -(-self.count * int(element[1:]) // 8 // 64) * 64
@@ -147,10 +147,10 @@ class Plan(Struct, frozen=True):
         def place(p: Value, state: list[Value]) -> list[Value]:
             return self._pass(nest, p, counters, state)
 
-        return nest.loop(0, self.places, 1, [*first, *second], place)[: len(first)]
+        return nest.loop(0, self.digits, 1, [*first, *second], place)[: len(first)]
 
     def _digit(self, nest: Nest, record: Value, place: Value) -> Value:
-        """The digit at a place, as i64."""
+        """The value of a digit, as i64."""
         w = nest.w
         shift = w.binary("mul", place, w.int(self.digit))
         if self.joined:
@@ -159,14 +159,14 @@ class Plan(Struct, frozen=True):
         return w.binary("and", w.binary("lshr", wide, shift), w.int((1 << self.digit) - 1))
 
     def _count(self, nest: Nest, records: Value, counters: Value) -> None:
-        """How often each digit stands at each place."""
+        """How often each value of each digit occurs."""
         w = nest.w
-        size = 4 * (self.places << self.digit)
+        size = 4 * (self.digits << self.digit)
         w.fill_bytes(counters, 0, size)
 
         def step(j: Value, _: list[Value]) -> list[Value]:
             record = w.load(w.address(records, j, self.record), self.record)
-            for p in range(self.places):
+            for p in range(self.digits):
                 digit = self._digit(nest, record, w.int(p))
                 at = w.binary("add", digit, w.int(p << self.digit))
                 slot = w.address(counters, at, "i32")
@@ -176,7 +176,7 @@ class Plan(Struct, frozen=True):
         nest.loop(0, self.count, 1, [], step)
 
     def _pass(self, nest: Nest, p: Value, counters: Value, state: list[Value]) -> list[Value]:
-        """Move the records to where their digit at place p sends them, unless all agree on it."""
+        """Move the records to where their digit p sends them, unless all agree on it."""
         w = nest.w
         half = len(state) // 2
         source, target = state[:half], state[half:]
@@ -208,7 +208,8 @@ class Plan(Struct, frozen=True):
         return [*swapped, *(w.select(differs, s, t) for s, t in zip(source, target, strict=True))]
 
     def _start_places(self, nest: Nest, table: Value) -> None:
-        """Counts become the place of each digit's first record: running sums, lanes at a time."""
+        """Counts become the position of each value's first record: running sums, lanes at a
+        time."""
         w = nest.w
         type = vector_of("i32", _SUMMED)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from hlo.backend.emitters.applied import inlined
 from hlo.backend.emitters.elemental import Elemental
+from hlo.backend.emitters.structural import elemental_of
 from hlo.backend.ir.functions import BEGIN, END
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer, vector_of
@@ -29,7 +30,7 @@ from hlo.backend.loops.expression import unsupported
 from hlo.backend.loops.schedule import Plan
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
-from hlo.ops.table import attribute
+from hlo.ops.sorting import SortAttributes, TopKAttributes
 
 _LIMIT = 1 << 31  # positions are 32 bits wide
 
@@ -40,14 +41,14 @@ def sort_kernel(instruction: Instruction, target: Target) -> Kernel:
     if instruction.opcode == "topk":
         along = shape.rank - 1
     else:
-        (along,) = attribute(instruction, "dimensions")  # type: ignore[misc]  # INTS
+        (along,) = SortAttributes[Computation].of(instruction.attributes).dimensions
     row = Row.of(shape.dims, along)
     if row.count >= _LIMIT:
         raise unsupported(instruction, "of rows of 2^31 elements")
     w = Writer()
     nest = Nest(w, target)
     lanes = target.vector_bytes // 4
-    build = _Build(nest, Elemental(nest, lanes), instruction, row)
+    build = _Build(nest, elemental_of(nest, lanes), instruction, row)
     scratch = build.topk() if instruction.opcode == "topk" else build.sort()
     w.ret()
     moved = sum(o.shape.size_bytes for o in instruction.operands)
@@ -96,7 +97,7 @@ class _Build:
             return self._merged(comparator)
         if len(orders) == 1 and orders[0].invertible and len(self.kinds) == 1:
             return self._keys_alone(orders[0])
-        plans = [sort_radix.plan(self.row.count, o.bits, with_position=True) for o in orders]
+        plans = [sort_radix.radix_form(self.row.count, o.bits, with_position=True) for o in orders]
         self.plan = "radix sort with positions: " + ", then ".join(p.text for p in plans[::-1])
         held = 4 * self.row.count if len(orders) > 1 else 0  # positions between two sorts
         held = -(-held // 64) * 64
@@ -109,7 +110,7 @@ class _Build:
         return held + max(plan.scratch_bytes for plan in plans)
 
     def _sorted_by(
-        self, orders: tuple[Order, ...], plans: list[sort_radix.Plan], base: Value, held: int
+        self, orders: tuple[Order, ...], plans: list[sort_radix.RadixForm], base: Value, held: int
     ) -> list[Value]:
         """By the last key first: sorts are stable, so that the first has the last word."""
         w = self.nest.w
@@ -127,7 +128,7 @@ class _Build:
             records = plan.sort(self.nest, space)
         return records
 
-    def _hold(self, plan: sort_radix.Plan, records: list[Value], positions: Value) -> None:
+    def _hold(self, plan: sort_radix.RadixForm, records: list[Value], positions: Value) -> None:
         w = self.nest.w
 
         def keep(j: Value) -> None:
@@ -139,9 +140,9 @@ class _Build:
     def topk(self) -> int:
         """The first k of the descending (or ascending) total order, with their positions."""
         dtype = self.kinds[0]
-        largest = bool(attribute(self.instruction, "largest"))
+        largest = TopKAttributes.of(self.instruction.attributes).largest
         order = Order(0, dtype, largest, total=True)
-        plan = sort_radix.plan(self.row.count, order.bits, with_position=True)
+        plan = sort_radix.radix_form(self.row.count, order.bits, with_position=True)
         k = self.instruction.shape.elements[0].dims[-1]
         storage = _storage(self.kinds[0].item_bytes)
         self.plan = f"radix sort with positions: {plan.text}, of which {k} are taken"
@@ -178,7 +179,7 @@ class _Build:
 
     def _keys_alone(self, order: Order) -> int:
         """One operand whose elements come back from their keys: nothing else is moved."""
-        plan = sort_radix.plan(self.row.count, order.bits, with_position=False)
+        plan = sort_radix.radix_form(self.row.count, order.bits, with_position=False)
         self.plan = f"radix sort: {plan.text}"
 
         def sorted_row(base: Value) -> None:
@@ -238,7 +239,7 @@ class _Build:
 
         self.nest.loop(0, self.row.count if count is None else count, 1, [], step)
 
-    def _sorted(self, order: Order, plan: sort_radix.Plan, base: Value) -> list[Value]:
+    def _sorted(self, order: Order, plan: sort_radix.RadixForm, base: Value) -> list[Value]:
         """Keys written to scratch and sorted: the addresses of the columns of records."""
         lanes = self.elemental.lanes if self.row.inner == 1 else 1
         plan.fill(self.nest, self.scratch, self._key(order, base), lanes)

@@ -1,4 +1,5 @@
-"""bf16 and f64 columns divided by a fold of theirs: products that round as the divisions would."""
+"""bf16 and f64 columns divided by a reduction of theirs: products that round as the divisions
+would."""
 
 import ml_dtypes
 import numpy as np

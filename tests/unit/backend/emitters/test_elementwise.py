@@ -16,6 +16,7 @@ from hlo.ops.table import OPS, Trait, opcodes
 from tests.support.emitted_op import run_emitted
 from tests.support.hlo_values import mixed_values, same_values
 from tests.support.lanes_jit import plain_target
+from tests.support.readings import taken
 
 BY_KIND = {o: e for o, e in EMITTERS.items() if isinstance(e, ByKind)}
 FLOAT = [o for o, e in BY_KIND.items() if e.real]
@@ -42,7 +43,7 @@ def check(
     rng = np.random.default_rng(zlib.crc32(f"{opcode}{types}{attributes}".encode()))
     values = [mixed_values(t, COUNT, rng) for t in types]
     row = OPS[opcode]
-    keywords = dict(attributes or {})
+    keywords = taken(opcode, **attributes or {})
     if row.takes_shape:
         keywords["shape"] = Shape.array(result, (COUNT,))
     with np.errstate(all="ignore"):

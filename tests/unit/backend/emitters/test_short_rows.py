@@ -1,4 +1,4 @@
-"""Folds over short rows: several vectors are halved together, bytes are picked by shuffles."""
+"""Reductions over short rows: several vectors are halved together, bytes are picked by shuffles."""
 
 import ml_dtypes
 import numpy as np

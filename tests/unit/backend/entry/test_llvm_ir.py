@@ -8,8 +8,8 @@ import pytest
 from hlo.backend.entry.llvm_ir import ENTRY, STEPS_PER_FUNCTION, emit, kernel_module
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking import toolchain
-from hlo.backend.planning.lowering import lower
 from hlo.backend.planning.program import LoopStep, Program
+from hlo.backend.planning.steps import program_of
 from hlo.interpreter.evaluate import evaluate
 from hlo.machine import COMMON
 from hlo.parser.parse import parse
@@ -18,7 +18,7 @@ from tests.support.tiny_kernels import compiled, f32, planned
 
 
 def program(text: str) -> Program:
-    return lower(planned(text), 1, COMMON)
+    return program_of(planned(text), 1, COMMON)
 
 
 def chain(length: int) -> str:

@@ -105,7 +105,7 @@ def test_rounded_elements_of_two_stages_whose_lanes_lie_in_other_rows() -> None:
 
 @pytest.mark.parametrize("size", [37, 9, 3])
 def test_windows_that_select_keep_every_code(size: int) -> None:
-    """What is one of the elements is not rounded: neither a running fold nor a small window."""
+    """What is one of the elements is not rounded: neither a scan nor a small window."""
     text = f"""HloModule m
     most {{
       a = bf16[] parameter(0)

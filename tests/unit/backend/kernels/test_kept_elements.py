@@ -6,7 +6,7 @@ import pytest
 from hlo import driver
 
 DIMS = {"strip": (5, 41, 130), "columns": (41, 130), "row": (7, 131), "short row": (70, 13)}
-FOLDED = {"strip": 1, "columns": 0, "row": 1, "short row": 1}
+REDUCED = {"strip": 1, "columns": 0, "row": 1, "short row": 1}
 
 
 def braces(numbers: list[int]) -> str:
@@ -27,9 +27,9 @@ def ranges(place: str, dim: int, range: str) -> str:
 
 
 def minus_sum(place: str, size: int, moved: str) -> str:
-    """tanh(x) - sum(moved tanh(x)), of which `size` elements are folded."""
-    dims, folded = DIMS[place], FOLDED[place]
-    kept = [d for d in range(len(dims)) if d != folded]
+    """tanh(x) - sum(moved tanh(x)), of which `size` elements are reduced."""
+    dims, reduced = DIMS[place], REDUCED[place]
+    kept = [d for d in range(len(dims)) if d != reduced]
     whole, small = braces(list(dims)), braces([dims[d] for d in kept])
     return f"""HloModule m
 sum {{
@@ -42,7 +42,7 @@ fused {{
   zero = f32[] constant(0)
   t = f32[{whole}] tanh(x)
 {moved}
-  s = f32[{small}] reduce(p, zero), dimensions={{{folded}}}, to_apply=sum
+  s = f32[{small}] reduce(p, zero), dimensions={{{reduced}}}, to_apply=sum
   sb = f32[{whole}] broadcast(s), dimensions={{{braces(kept)}}}
   ROOT r = f32[{whole}] subtract(t, sb)
 }}
@@ -63,7 +63,7 @@ def check(text: str) -> None:
 @pytest.mark.parametrize("place", DIMS)
 @pytest.mark.parametrize("edges", [(1, 1), (1, -1), (-1, 1), (-1, -1)])
 def test_stages_that_want_other_elements_of_a_row(place: str, edges: tuple[int, int]) -> None:
-    dim = FOLDED[place]
+    dim = REDUCED[place]
     size = DIMS[place][dim] + sum(edges)
     padding = configuration(place, dim, f"{edges[0]}_{edges[1]}")
     padded = f"  p = f32[{changed(place, dim, size)}] pad(t, zero), padding={padding}"
@@ -73,7 +73,7 @@ def test_stages_that_want_other_elements_of_a_row(place: str, edges: tuple[int, 
 @pytest.mark.parametrize("place", DIMS)
 @pytest.mark.parametrize("step", [1, 2])
 def test_stages_that_want_fewer_elements_of_a_row(place: str, step: int) -> None:
-    dim = FOLDED[place]
+    dim = REDUCED[place]
     limit = DIMS[place][dim] if step == 2 else DIMS[place][dim] // 2
     size = -(-limit // step)
     sliced = ranges(place, dim, f"[0:{limit}:{step}]")
@@ -83,13 +83,13 @@ def test_stages_that_want_fewer_elements_of_a_row(place: str, step: int) -> None
 
 @pytest.mark.parametrize("place", DIMS)
 def test_stages_that_want_elements_in_some_columns_only(place: str) -> None:
-    other = 0 if FOLDED[place] else len(DIMS[place]) - 1
+    other = 0 if REDUCED[place] else len(DIMS[place]) - 1
     size = DIMS[place][other]
     moved = f"""  q = f32[{changed(place, other, size - 2)}] slice(t), \
 slice={{{ranges(place, other, f"[1:{size - 1}]")}}}
   p = f32[{changed(place, other, size)}] pad(q, zero), \
 padding={configuration(place, other, "1_1")}"""
-    check(minus_sum(place, DIMS[place][FOLDED[place]], moved))
+    check(minus_sum(place, DIMS[place][REDUCED[place]], moved))
 
 
 def test_stages_that_want_elements_in_some_lanes_only() -> None:
@@ -175,7 +175,7 @@ ENTRY e {
 }""")
 
 
-def test_what_folds_of_folds_leave_is_there_when_the_outer_one_ends() -> None:
+def test_what_reductions_of_reductions_leave_is_there_when_the_outer_one_ends() -> None:
     text = """HloModule m
 sum {
   a = f32[] parameter(0)

@@ -1,4 +1,4 @@
-"""Windows folded by a loop: all vectors of a batch in one, with the bits of one at a time."""
+"""Windows reduced by a loop: all vectors of a batch in one, with the bits of one at a time."""
 
 import numpy as np
 import pytest

@@ -68,23 +68,24 @@ ENTRY e {{
 }}"""
 
 
-def folds_text(n: int, m: int, type: str) -> str:
+def reductions_text(n: int, m: int, type: str) -> str:
     module = driver.optimize(driver.parse(MOMENTS.format(n=n, m=m, type=type)), "fusion")
     fused = next(i for i in module.entry.instructions if i.opcode == "fusion")
     return fused_kernel(fused, host_target()).text
 
 
-def test_rows_that_are_only_folded_are_fetched_ahead_by_the_last_fold() -> None:
-    text = folds_text(512, 2048, "f32")
-    first_fold, _, rest = text.partition(" = shufflevector ")  # the joining of its lanes
-    assert "llvm.prefetch" not in first_fold
+def test_rows_that_are_only_reduced_are_fetched_ahead_by_the_last_reduction() -> None:
+    text = reductions_text(512, 2048, "f32")
+    first_reduction, _, rest = text.partition(" = shufflevector ")  # the joining of its lanes
+    assert "llvm.prefetch" not in first_reduction
     assert "llvm.prefetch" in rest
-    assert "llvm.prefetch" not in folds_text(16, 2048, "f32")
+    assert "llvm.prefetch" not in reductions_text(16, 2048, "f32")
 
 
 def test_a_line_is_asked_for_once() -> None:
     counts = [
-        folds_text(512, 2048, type).count("call void @llvm.prefetch") for type in ("f32", "bf16")
+        reductions_text(512, 2048, type).count("call void @llvm.prefetch")
+        for type in ("f32", "bf16")
     ]
     assert counts[1] <= counts[0]
 

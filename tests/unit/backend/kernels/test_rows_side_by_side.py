@@ -1,4 +1,4 @@
-"""Rows side by side: norms whose folds end in waits take several rows at a time."""
+"""Rows side by side: norms whose reductions end in waits take several rows at a time."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Running folds along rows, against the reference, at lengths around vectors and blocks."""
+"""Scans along rows, against the reference, at lengths around vectors and blocks."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_running_sum_of_a_row(length: int, *, reverse: bool) -> None:
     "kind", ["f64", "bf16", "f16", "f8e4m3fn", "s8", "u16", "s32", "s64", "c64"]
 )
 @pytest.mark.parametrize("reverse", [False, True])
-def test_running_fold_of_every_type(kind: str, *, reverse: bool) -> None:
+def test_scan_of_every_type(kind: str, *, reverse: bool) -> None:
     op = "maximum" if kind in ("bf16", "f16", "f8e4m3fn") else "add"
     assert check(running(kind, 2, 83, op, reverse=reverse), kernel=scan_kernel) == ""
 
 
 @pytest.mark.parametrize("op", ["multiply", "maximum", "minimum", "and", "xor"])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_running_fold_by_every_op(op: str, *, reverse: bool) -> None:
+def test_scan_by_every_op(op: str, *, reverse: bool) -> None:
     kind = "s32" if op in ("and", "xor") else "f32"
     assert check(running(kind, 2, 70, op, reverse=reverse), kernel=scan_kernel) == ""
 

@@ -1,4 +1,4 @@
-"""Folds of short rows, one in each lane: against NumPy, alike for all numbers of threads."""
+"""Reductions of short rows, one in each lane: against NumPy, alike for all numbers of threads."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Streams: folds over columns that walk through memory row by row."""
+"""Streams: reductions over columns that walk through memory row by row."""
 
 import ml_dtypes
 import numpy as np
@@ -35,7 +35,7 @@ TYPES = {
 }  # fmt: skip
 
 
-def folded(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> str:
+def reduced(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> str:
     kept = [n for d, n in enumerate(dims) if d not in axes]
     texts = {k: ",".join(map(str, v)) for k, v in (("dims", dims), ("kept", kept), ("axes", axes))}
     return PROGRAM.format(type=type, **texts)
@@ -43,11 +43,11 @@ def folded(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> str:
 
 @pytest.mark.parametrize(("dims", "axes"), CASES)
 @pytest.mark.parametrize("type", TYPES)
-def test_streams_fold_columns(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> None:
+def test_streams_reduction_columns(type: str, dims: tuple[int, ...], axes: tuple[int, ...]) -> None:
     x = (np.random.default_rng(0).standard_normal(dims) * 3).astype(TYPES[type])
     if type[0] != "s":
         x[(1,) * (len(dims) - 1)][:3] = np.array([np.nan, np.inf, -0.0], TYPES[type])
-    module = driver.parse(folded(type, dims, axes))
+    module = driver.parse(reduced(type, dims, axes))
     sums, greatest = driver.compile(module, threads=1, cache=False)(x)
     again = driver.compile(module, threads=3, cache=False)(x)
     assert (sums.tobytes(), greatest.tobytes()) == tuple(a.tobytes() for a in again)
@@ -92,9 +92,9 @@ ENTRY e {
 
 
 @pytest.mark.parametrize("type", ["f32", "bf16", "s8"])
-def test_parts_of_rows_fold_what_the_whole_does(type: str) -> None:
+def test_parts_of_rows_reduction_what_the_whole_does(type: str) -> None:
     x = (np.random.default_rng(0).standard_normal((4096, 1100)) * 3).astype(TYPES[type])
-    module = driver.parse(folded(type, (4096, 1100), (0,)))
+    module = driver.parse(reduced(type, (4096, 1100), (0,)))
     found = [driver.compile(module, threads=k, cache=False)(x) for k in (1, 3)]
     assert [a.tobytes() for a in found[0]] == [a.tobytes() for a in found[1]]
     wanted = x.astype(np.float64).sum(0) + 1
@@ -142,7 +142,7 @@ ENTRY e {{
 @pytest.mark.parametrize("type", TYPES)
 def test_rows_of_few_columns_are_taken_side_by_side(type: str, m: int) -> None:
     x = (np.random.default_rng(0).standard_normal((1 << 16, m)) * 3).astype(TYPES[type])
-    module = driver.parse(folded(type, x.shape, (0,)))
+    module = driver.parse(reduced(type, x.shape, (0,)))
     found = [driver.compile(module, threads=k, cache=False)(x) for k in (1, 3)]
     assert [a.tobytes() for a in found[0]] == [a.tobytes() for a in found[1]]
     wanted = x.astype(np.float64).sum(0) + 1

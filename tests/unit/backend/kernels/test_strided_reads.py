@@ -42,9 +42,9 @@ def test_a_stretch_ends_with_its_last_lane(step: int, item_bytes: int, lanes: in
     if found is None:
         assert (abs(step) * (lanes - 1) + 1) * item_bytes > 64 * 3
         return
-    offsets = [found.starts[chunk] + place for chunk, place in found.places]
+    offsets = [found.starts[chunk] + place for chunk, place in found.sources]
     assert offsets == sorted((abs(step) * k for k in range(lanes)), reverse=step < 0)
-    assert all(0 <= place < found.width for _, place in found.places)
+    assert all(0 <= place < found.width for _, place in found.sources)
     assert min(found.starts) == 0
     assert max(found.starts) + found.width == abs(step) * (lanes - 1) + 1
 

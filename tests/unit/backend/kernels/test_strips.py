@@ -1,4 +1,4 @@
-"""Folds with lanes over what they keep: short rows, alike for all numbers of threads."""
+"""Reductions with lanes over what they keep: short rows, alike for all numbers of threads."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def braces(numbers: tuple[int, ...]) -> str:
 
 
 def softmax(dims: tuple[int, ...], axes: tuple[int, ...]) -> str:
-    """exp(x - max) / sum, the folds over some axes."""
+    """exp(x - max) / sum, the reductions over some axes."""
     kept = tuple(d for d in range(len(dims)) if d not in axes)
     small = f"f32[{braces(tuple(dims[d] for d in kept))}]"
     large = f"f32[{braces(dims)}]"
@@ -183,7 +183,7 @@ ENTRY e {{
     assert np.array_equal(found, driver.evaluate(module, x))
 
 
-def test_a_result_of_fewer_dimensions_may_run_over_what_is_folded() -> None:
+def test_a_result_of_fewer_dimensions_may_run_over_what_is_reduced() -> None:
     text = f"""HloModule m
 {REDUCERS}
 both {{

@@ -97,14 +97,14 @@ def test_a_narrower_machine_has_other_lanes() -> None:
     assert axes(text, "neoverse-n1") == ["i in 1000 by 4 x 4 lanes, short tail"]
 
 
-def test_rows_are_turned_by_their_source_and_folds_walk() -> None:
+def test_rows_are_turned_by_their_source_and_reductions_walk() -> None:
     (turned,) = schedules(SHAPES["short rows, turned"][0])
     assert turned.source is Source.TURNED
     (streams,) = schedules(SHAPES["folds over columns"][0])
     (walk,) = streams.walks
-    (fold,) = walk.folds
+    (reduction,) = walk.reductions
     assert (walk.extents, walk.rows, walk.block) == ((4096,), 8, 256)
-    assert (fold.columns, fold.accumulators) == (512, 3)
+    assert (reduction.columns, reduction.accumulators) == (512, 3)
 
 
 def test_every_decision_has_its_reason() -> None:

@@ -1,4 +1,4 @@
-"""How running folds run, decided before any code is written: (program, lanes) -> axes."""
+"""How scans run, decided before any code is written: (program, lanes) -> axes."""
 
 import re
 
@@ -108,8 +108,8 @@ SCANS = {
     "add s8[9,5000] along 1 in 64 lanes": [
         "i in 9, parallel", "j in 5000 by 2 x 64 lanes, scanned, masked tail",
     ],
-    # Columns: a fold in each lane, the last ones again in the last vector, or masked where there is
-    # no other; long sums that round in blocks.
+    # Columns: a reduction in each lane, the last ones again in the last vector, or masked where
+    # there is no other; long sums that round in blocks.
     "add f32[64,70] along 0 in 16 lanes": [
         "i in 1, parallel", "k in 70 by 16 lanes, parallel, overlapping tail", "j in 64, scanned",
     ],
@@ -152,7 +152,7 @@ SCANS = {
     "add f32[40] along 0 in 1 lanes": [
         "i in 1, parallel", "k in 1, parallel", "j in 40, scanned",
     ],
-    # Many folds: four a unit, where a step is cheap.
+    # Many reductions: four a unit, where a step is cheap.
     "maximum f32[30,512] along 0 in 16 lanes": [
         "i in 1, parallel", "k in 512 by 16 lanes, parallel", "j in 30, scanned", "4 side by side",
     ],
@@ -170,7 +170,7 @@ SCANS = {
 
 
 @pytest.mark.parametrize("asked", SCANS)
-def test_a_running_fold_runs(asked: str) -> None:
+def test_a_scan_runs(asked: str) -> None:
     schedule = scanned(asked)
     assert schedule is not None
     assert said(schedule) == SCANS[asked]
@@ -196,7 +196,7 @@ def test_what_is_shown_has_the_schedule_s_units_and_axes(asked: str) -> None:
 def test_folds_of_a_unit_may_overlap_those_of_another(columns: int, units: int, tail: Tail) -> None:
     schedule = scanned(f"add f32[30,{columns}] along 0 in 16 lanes")
     assert schedule is not None
-    assert (schedule.units, schedule.folds.step, schedule.folds.tail) == (units, 4, tail)
+    assert (schedule.units, schedule.lines.step, schedule.lines.tail) == (units, 4, tail)
 
 
 @pytest.mark.parametrize(
@@ -209,15 +209,15 @@ def test_folds_of_a_unit_may_overlap_those_of_another(columns: int, units: int, 
         "size=1x1",
     ],
 )
-def test_other_windows_are_no_running_folds(window: str) -> None:
+def test_other_windows_are_no_scans(window: str) -> None:
     assert windowed("add", "f32", "40,30", window, 16) is None
 
 
-def test_a_fold_whose_order_is_not_free_runs_from_the_beginning_only() -> None:
+def test_a_reduction_whose_order_is_not_free_runs_from_the_beginning_only() -> None:
     assert scanned("decay f32[40,30] along 0 in 16 lanes") is not None
     assert scanned("decay f32[40,30] along 0 from the end in 16 lanes") is None
     assert scanned("add f32[40,30] along 0 from the end in 16 lanes") is not None
 
 
-def test_nothing_is_no_running_fold() -> None:
+def test_nothing_is_no_scan() -> None:
     assert scanned("add f32[4,0] along 0 in 16 lanes") is None

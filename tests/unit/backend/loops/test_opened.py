@@ -19,7 +19,7 @@ from hlo.backend.loops.opened import (
     units_of,
 )
 from hlo.backend.loops.schedule import LoopSchedule
-from hlo.backend.planning.families import families
+from hlo.backend.planning.families import kernel_makers
 from hlo.backend.planning.implementations import implementations
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import schedule
@@ -37,7 +37,7 @@ def schedules(text: str, name: str, machine: str) -> Schedules:
     """Of all kernels of a program."""
     module = hlo.optimize(hlo.parse(text, name), program_texts.passes_of(name))
     target = replace(Target(NAMED[machine]), schedules=(found := Schedules()))
-    implementations(schedule(in_memory_order(module)), target, families)
+    implementations(schedule(in_memory_order(module)), target, kernel_makers)
     return found
 
 

@@ -11,7 +11,7 @@ from hlo.backend.ir.kernel import Kernel
 from hlo.backend.isa.target import Target
 from hlo.backend.loops.opened import Schedules
 from hlo.backend.loops.schedule import LoopSchedule
-from hlo.backend.planning.families import families
+from hlo.backend.planning.families import kernel_makers
 from hlo.backend.planning.implementations import HostCall, implementations
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import schedule
@@ -28,7 +28,7 @@ def kernels(text: str, name: str, machine: str) -> Iterator[tuple[Kernel, LoopSc
     """Those of a program that no record has seen, with their schedules."""
     module = hlo.optimize(hlo.parse(text, name), program_texts.passes_of(name))
     target = replace(Target(NAMED[machine]), schedules=(found := Schedules()))
-    made = implementations(schedule(in_memory_order(module)), target, families)
+    made = implementations(schedule(in_memory_order(module)), target, kernel_makers)
     waiting = [c.kernel for i in made.values() if not isinstance(i, HostCall) for c in i.calls]
     for kernel in waiting:
         waiting += kernel.functions

@@ -11,5 +11,5 @@ def test_divisions_of_few_columns_are_in_short_vectors() -> None:
     assert [narrowed(n, 16) for n in (1, 2, 3, 5, 8, 9, 17)] == [16, 4, 4, 8, 8, 16, 16]
 
 
-def test_a_short_fold_is_covered_by_one_short_vector() -> None:
+def test_a_short_reduction_is_covered_by_one_short_vector() -> None:
     assert [covering(n, 16) for n in (1, 2, 3, 5, 8, 9, 17)] == [16, 2, 4, 8, 8, 16, 16]

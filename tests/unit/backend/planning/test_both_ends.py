@@ -4,8 +4,8 @@ import hlo
 from hlo.backend.compilation import Compilation
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.kernel import Kernel
-from hlo.backend.planning.lowering import is_met_again
 from hlo.backend.planning.program import KernelStep, LoopStep
+from hlo.backend.planning.steps import is_met_again
 from hlo.driver import optimize
 from hlo.machine import COMMON
 

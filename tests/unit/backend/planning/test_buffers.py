@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.planning.cells import BufferPlan, Loop, Move, Node, Region, Run
+from hlo.backend.planning.allocations import AllocationKind, BufferPlan, Loop, Move, Node, Run
 from hlo.errors import HloError
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse
@@ -31,8 +31,8 @@ def moves(plan: BufferPlan) -> list[Move]:
     return [n for n in walk(plan.nodes) if isinstance(n, Move)]
 
 
-def arena_cells(plan: BufferPlan) -> int:
-    return sum(1 for c in plan.cells if c.region is Region.ARENA and c.size)
+def arena_allocations(plan: BufferPlan) -> int:
+    return sum(1 for c in plan.allocations if c.kind is AllocationKind.ARENA and c.size)
 
 
 def flat(value: object) -> list[np.ndarray]:
@@ -67,7 +67,7 @@ def test_chain_in_place_writes_the_result_last() -> None:
         }""",
         X,
     )
-    assert arena_cells(plan) == 1
+    assert arena_allocations(plan) == 1
     assert not moves(plan)
 
 
@@ -132,7 +132,7 @@ def test_loop_state_is_updated_in_place() -> None:
     plan = check(LOOP.format(state=PAIR, body=body, entry=TUPLE), ZERO, X, Y)
     (loop,) = [n for n in plan.nodes if isinstance(n, Loop)]
     assert not [n for n in walk(loop.body) if isinstance(n, Move)]
-    assert arena_cells(plan) == 1  # the predicate
+    assert arena_allocations(plan) == 1  # the predicate
 
 
 def test_an_operand_named_twice_is_overwritten_in_place() -> None:
@@ -272,7 +272,7 @@ def test_update_in_a_loop_is_in_place_in_the_result() -> None:
     plan = check(UPDATES, np.arange(8, dtype=np.float32))
     big = [m for m in moves(plan) if m.size == 32]
     assert len(big) == 1  # the argument into the result, before the loop
-    assert plan.cells[big[0].target].region is Region.RESULT
+    assert plan.allocations[big[0].target].kind is AllocationKind.RESULT
 
 
 def test_update_of_a_value_read_later_copies_it() -> None:

@@ -10,7 +10,7 @@ from hlo.backend.planning.moves import in_sequence
 
 
 def run(moves: list[tuple[int, int, int]]) -> tuple[dict[int, int], int]:
-    """Memory after the sequence (cell -> first value), and the number of copies."""
+    """Memory after the sequence (allocation -> first value), and the number of copies."""
     memory = {n: n for n in range(100)}
     spares = iter(range(100, 200))
     copies = 0

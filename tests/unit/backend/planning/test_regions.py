@@ -7,7 +7,7 @@ import pytest
 
 from hlo.backend.compilation import Compilation
 from hlo.backend.linking.installing import link
-from hlo.backend.planning import lowering
+from hlo.backend.planning import steps
 from hlo.backend.planning.program import KernelStep, Program
 from hlo.parser.parse import parse
 
@@ -42,7 +42,7 @@ CHAIN = """HloModule m
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every region is worth a parallel loop, no kernel is worth being split."""
     for least, value in (("WAKE", -1.0), ("REGION", 0.0), ("SPLIT", 1e9)):
-        monkeypatch.setattr(lowering, least, value)
+        monkeypatch.setattr(steps, least, value)
 
 
 def kernels(program: Program) -> list[KernelStep]:

@@ -7,7 +7,7 @@ import pytest
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
-from hlo.backend.planning.cells import Branch, BufferPlan, Loop, Move, Node
+from hlo.backend.planning.allocations import Branch, BufferPlan, Loop, Move, Node
 from hlo.backend.planning.schedule import schedule
 from hlo.interpreter.evaluate import evaluate
 from hlo.parser.parse import parse

@@ -1,0 +1,91 @@
+"""Flags of commands that run a module on arguments: where these come from, and what is equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+import click
+
+from hlo import driver
+from hlo.cli.numbers import SEED, TIMEOUT, TOLERANCE
+from hlo.cli.reading import read_module
+from hlo.cli.run import given_arguments
+from hlo.tools.cases import Case
+from hlo.tools.fill import fill_elided
+from hlo.tools.inputs import KINDS
+from hlo.tools.properties import Tolerance
+
+Command = Callable[..., int]
+Option = Callable[[Command], Command]
+
+JOBS = click.IntRange(1, 64)
+INPUT_FLAGS = (
+    click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=..."),
+    click.option("--inputs", "archive", default=None, metavar="FILE.npz", help="Arrays by name."),
+    click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True,
+                 help="Made-up inputs."),
+    click.option("--seed", default=0, type=SEED, show_default=True),
+)  # fmt: skip
+TOLERANCE_FLAGS = (
+    click.option("--rtol", default=None, type=TOLERANCE, help="Passing relative error."),
+    click.option("--atol", default=None, type=TOLERANCE, help="Passing absolute error."),
+    click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps."),
+)
+TRIAL_FLAGS = (
+    click.option("-j", "--jobs", default=1, type=JOBS, show_default=True,
+                 help="Cases tried at a time; the outcome is the same."),
+    click.option("--timeout", default=60.0, type=TIMEOUT, show_default=True, metavar="SECONDS",
+                 help="Of one trial; a longer one has not the fault."),
+    click.option("--load", "loaded", multiple=True, metavar="FILE.py",
+                 help="Run a file of your own passes and rules first."),
+)  # fmt: skip
+
+
+def flags(*groups: tuple[Option, ...]) -> Callable[[Command], Command]:
+    """Adds groups of options to a command."""
+
+    def add(command: Command) -> Command:
+        for option in reversed([o for group in groups for o in group]):
+            command = option(command)
+        return command
+
+    return add
+
+
+def takes_tolerance(command: Command) -> Command:
+    """Adds --rtol, --atol, --ulp; the command gets them as `tolerance`."""
+
+    @wraps(command)
+    def called(
+        *arguments: object,
+        rtol: float | None,
+        atol: float | None,
+        ulp: float | None,
+        **fields: object,
+    ) -> int:
+        return command(*arguments, tolerance=Tolerance(rtol, atol, ulp), **fields)
+
+    return flags(TOLERANCE_FLAGS)(called)
+
+
+def takes_case(command: Command) -> Command:
+    """Adds FILE and the flags of its inputs; the command gets the verified module and its
+    arguments as `case`.
+    """
+
+    @wraps(command)
+    def called(
+        file: str,
+        inputs: tuple[str, ...],
+        archive: str | None,
+        kind: str,
+        seed: int,
+        **fields: object,
+    ) -> int:
+        module = fill_elided(read_module(file), seed)
+        driver.verify(module)
+        values = given_arguments(module, inputs, archive, kind, seed)
+        return command(case=Case(module, tuple(values)), **fields)
+
+    return click.argument("file", metavar="FILE")(flags(INPUT_FLAGS)(called))

@@ -1,0 +1,56 @@
+"""hlo-opt extract FILE: some instructions as a module that runs by itself."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import click
+
+from hlo.cli.case_flags import takes_case
+from hlo.cli.reading import reads_input
+from hlo.cli.terminal import say
+from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+from hlo.tools.cases import Case, recorded
+from hlo.tools.extract import extracted, with_operands
+from hlo.tools.files import write_text
+from hlo.tools.properties import write_case
+from hlo.tools.writing import check_writable
+
+
+@click.command("extract")
+@click.option("--name", "names", multiple=True, required=True, metavar="NAME",
+              help="An instruction; * stands for anything.")  # fmt: skip
+@click.option("--depth", default=0, type=click.IntRange(0), show_default=True,
+              help="And what it is computed from, so many steps back.")  # fmt: skip
+@click.option("-o", "--output", default="-", metavar="FILE",
+              help="FILE.npz beside it has the values that its inputs had.")  # fmt: skip
+@takes_case
+@reads_input
+def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
+    """Cut instructions of one computation out, with the values that a run gave them."""
+    check_writable(output)
+    chosen = [i for name in names for i in _named(case, name)]
+    made = extracted(with_operands(chosen, depth), recorded(case))
+    if output == "-":
+        write_text("-", made.text)
+    else:
+        write_case(made, output, f"{output}.npz")
+        say(f"{made.size} instructions of {case.size}")
+    return 0
+
+
+def _named(case: Case, name: str) -> list[Instruction]:
+    """The instructions of a name; HloError where there is none."""
+    wanted = name.removeprefix("%")
+    found = [
+        i
+        for computation in case.module.computations
+        for i in computation.instructions
+        if fnmatchcase(i.name, wanted)
+    ]
+    if not found:
+        raise HloError(
+            "arguments", f"extract: there is no instruction {name}, expected a name of the module"
+        )
+    return found

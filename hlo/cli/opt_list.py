@@ -1,0 +1,34 @@
+"""hlo-opt list PATH: the modules of a file, an archive or a folder of dumps."""
+
+from __future__ import annotations
+
+import click
+
+from hlo.cli.reading import reads_input
+from hlo.cli.terminal import tell
+from hlo.errors import HloError
+from hlo.formats.reading import AFTER, BEFORE, Candidate, candidates, pairs
+
+
+@click.command("list")
+@click.argument("path", metavar="PATH")
+@reads_input
+def command(path: str) -> int:
+    """One line a module: its name, for --module, and its form; then what belongs together."""
+    found = candidates(path)
+    if not found:
+        raise HloError("file", f"{path} has no module, expected one")
+    if len(found) == 1:
+        found[0].read()  # a file alone is what it seems to be, or an error
+    tell("\n".join(_rows(found)))
+    return 0
+
+
+def _rows(found: list[Candidate]) -> list[str]:
+    width = max(len(c.name) for c in found)
+    rows = [f"{c.name:<{width}}  {c.form.name.lower().replace('_', ' ')}" for c in found]
+    for module, stages in pairs([c.name for c in found]).items():
+        after = [name for stage, names in stages.items() if stage.endswith(AFTER) for name in names]
+        if BEFORE in stages and after:
+            rows.append(f"{module}: {stages[BEFORE][0]} became {after[0]}")
+    return rows

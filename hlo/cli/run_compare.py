@@ -1,0 +1,137 @@
+"""hlo-run compare A [B]: equal, different, or not to be told apart."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from hlo import driver
+from hlo.cli.case_flags import takes_case
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import tell
+from hlo.errors import HloError
+from hlo.ir.module import Module
+from hlo.tools import arrays, check
+from hlo.tools.bisect import optimised_case
+from hlo.tools.cases import Case
+from hlo.tools.divergence import Diverged, WrongAlone, diverged, wrong_alone
+from hlo.tools.fill import fill_elided
+from hlo.tools.verdicts import DIFFERENT, EQUAL, LeafVerdict, Verdicts, judged, noise_of
+
+RIVALS = ("interpreter", "unoptimized", "fast", "jax")
+
+
+@click.command("compare")
+@click.option("--against", type=click.Choice(RIVALS), default=None,
+              help="Without B: what A's compiled code is compared with (interpreter).")  # fmt: skip
+@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--allow-undecided", is_flag=True, help="Exit 0 where nothing can be said.")
+@click.option("--json", "as_json", is_flag=True, help="The same as data.")
+@takes_case
+@click.argument("other", metavar="[B]", required=False)
+@reads_input
+def command(
+    case: Case,
+    other: str | None,
+    against: str | None,
+    passes: str,
+    mode: str,
+    allow_undecided: bool,
+    as_json: bool,
+) -> int:
+    """Compare two modules on the same arguments, or two ways to run one.
+
+    Exit 0 where all outputs are equal, 1 where one is different or undecided.
+    """
+    if other is not None and against is not None:
+        raise click.UsageError("B and --against exclude each other")
+    ours = driver.compile(case.module, passes, mode, cache=False)(*case.values)
+    second = None if other is None else _second(other)
+    if second is not None:
+        expected = tuple(
+            arrays.leaves(driver.compile(second, passes, mode, cache=False)(*case.values))
+        )
+    elif against == "fast":
+        expected = tuple(
+            arrays.leaves(driver.compile(case.module, mode="fast", cache=False)(*case.values))
+        )
+    else:
+        rival = against or "interpreter"
+        expected = tuple(check.rival_leaves(case.module, list(case.values), rival))
+    verdicts = judged(tuple(arrays.leaves(ours)), expected, noise_of(case))
+    found = _where(case, second, passes, mode) if verdicts.verdict == DIFFERENT else None
+    tell(as_data(verdicts, found) if as_json else verdict_text(verdicts, found))
+    if verdicts.verdict == EQUAL:
+        return 0
+    return 0 if allow_undecided and verdicts.verdict != DIFFERENT else 1
+
+
+def _second(path: str) -> Module:
+    module = fill_elided(read_module(path), 0)
+    driver.verify(module)
+    return module
+
+
+def _where(
+    case: Case, second: Module | None, passes: str, mode: str
+) -> Diverged | WrongAlone | None:
+    """The first instruction that parts them, where it can be found."""
+    try:
+        if second is not None:
+            return diverged(case, Case(second, case.values))
+        chosen = "fast" if (mode, passes) == ("fast", "default") else passes
+        return wrong_alone(optimised_case(case, chosen), mode)
+    except HloError:  # of what the reference cannot run
+        return None
+
+
+def verdict_text(verdicts: Verdicts, found: Diverged | WrongAlone | None) -> str:
+    """A line for each output, then the instruction."""
+    rows = [_row(leaf) for leaf in verdicts.leaves]
+    if isinstance(found, Diverged):
+        rows += _diverged_rows(found)
+    elif found is not None:
+        rows.append(f"first wrong kernel  {found.instruction}   {found.where}".rstrip())
+    elif verdicts.verdict == DIFFERENT:
+        rows.append("no single instruction parts them: hlo-opt bisect looks through the passes")
+    return "\n".join([*rows, verdicts.verdict])
+
+
+def _row(leaf: LeafVerdict) -> str:
+    head = f"{leaf.verdict:<10} output {leaf.number}: {leaf.type}"
+    if leaf.verdict == EQUAL:
+        apart = f"at most {leaf.error:.3g} apart" if leaf.error else "the same values or a few ulps"
+        return f"{head}  {apart}, of values about {leaf.size:.3g}"
+    where = "{" + ",".join(map(str, leaf.index)) + "}"
+    values = f"{leaf.actual} and {leaf.expected} at {where}"
+    bound = (
+        f"{leaf.error:.3g} apart, bound {leaf.bound:.3g} (the program's own noise {leaf.noise:.3g})"
+    )
+    return f"{head}  {values}: {bound}" + (f"; {leaf.reason}" if leaf.reason else "")
+
+
+def _diverged_rows(found: Diverged) -> list[str]:
+    where = "{" + ",".join(map(str, found.index)) + "}"
+    loop = f"   iteration {found.iteration} of {found.loop}" if found.loop else ""
+    return [
+        f"first diverges  {found.first}   {found.where}".rstrip() + loop,
+        f"          in B  {found.second}",
+        f"       element  {where}: {found.actual} and {found.expected} (budget {found.budget})",
+        *([] if found.is_whole else ["an earlier one is possible: too many values to keep"]),
+    ]
+
+
+def as_data(verdicts: Verdicts, found: Diverged | WrongAlone | None) -> str:
+    """The same as JSON."""
+    leaves = [
+        {**msgspec.structs.asdict(v), "actual": str(v.actual), "expected": str(v.expected)}
+        for v in verdicts.leaves
+    ]
+    first: object = None
+    if isinstance(found, Diverged):
+        first = found
+    elif found is not None:
+        first = {"instruction": found.instruction, "where": found.where}
+    data = {"verdict": verdicts.verdict, "outputs": leaves, "first": first}
+    return msgspec.json.format(msgspec.json.encode(data)).decode()

@@ -1,0 +1,174 @@
+"""hlo-run compile FILE...: object files, libraries and headers that need no Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from hlo import driver
+from hlo.cli.machine_flags import machine_flags
+from hlo.cli.reading import read_module, reads_input
+from hlo.cli.terminal import say
+from hlo.errors import HloError
+from hlo.ir.module import Module
+from hlo.machine import Machine, of_triple
+from hlo.tools.c_compiler import linker, shared_library
+from hlo.tools.files import write_bytes, write_text
+from hlo.tools.fill import fill_elided
+from hlo.tools.writing import check_writable
+
+FORMS = {
+    ".o": "object", ".obj": "object", ".a": "library", ".so": "shared", ".dylib": "shared",
+    ".s": "asm", ".ll": "llvm", ".h": "header", ".hpp": "header-cpp",
+}  # fmt: skip
+if TYPE_CHECKING:
+    from hlo.backend.ahead_of_time import AheadOfTime
+
+TEXTS = ("asm", "llvm", "header", "header-cpp")
+SINGLE = ("object", "asm", "llvm")
+
+
+@click.command("compile")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("-o", "--output", default="-", metavar="FILE",
+              help="Its ending says the form: .o .a .so .s .ll .h; - is the header.")  # fmt: skip
+@click.option("--emit", default=None, type=click.Choice(sorted({*FORMS.values()})),
+              help="The form, whatever the ending.")  # fmt: skip
+@click.option("--header", default=None, metavar="FILE.h", help="Write the header for C too.")
+@click.option("--cpp-header", default=None, metavar="FILE.hpp", help="Write a class for C++ too.")
+@click.option("--name", default=None, help="Of the function in C; by default the module's.")
+@click.option("--prefix", default="", help="What the names of all functions begin with.")
+@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--threads", default="none", show_default=True,
+              type=click.Choice(("none", "pthreads", "callback")),
+              help="Who runs parallel loops: its own threads, or the caller's.")  # fmt: skip
+@click.option("--max-threads", default=8, show_default=True, type=click.IntRange(1, 1024),
+              help="For how many they are planned.")  # fmt: skip
+@click.option("--lapack", default="none", show_default=True, type=click.Choice(("none", "fortran")),
+              help="fortran: the linker finds its routines, as dgetrf_.")  # fmt: skip
+@click.option("--weights", default=None, metavar="FILE",
+              help="Write all constants there; each call gets them as its last input.")  # fmt: skip
+@click.option("--freestanding", is_flag=True, help="Leave nothing to the C library.")
+@click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None,
+              type=click.IntRange(0), metavar="[SEED]",
+              help="Give constant({...}) made-up values.")  # fmt: skip
+@click.option("--sizes", is_flag=True, help="What each symbol takes, on stderr.")
+@click.option("--target-triple", "triple", default=None, metavar="TRIPLE",
+              help="LLVM's triple: the system and the form of files.")  # fmt: skip
+@machine_flags
+@reads_input
+def command(
+    files: tuple[str, ...],
+    output: str,
+    emit: str | None,
+    header: str | None,
+    cpp_header: str | None,
+    name: str | None,
+    prefix: str,
+    passes: str,
+    mode: str,
+    threads: str,
+    max_threads: int,
+    lapack: str,
+    weights: str | None,
+    freestanding: bool,
+    fill: int | None,
+    sizes: bool,
+    triple: str | None,
+    machine: Machine | None,
+) -> int:
+    """Compile ahead of time: files that a C program links, without Python."""
+    if weights == "-":
+        raise click.UsageError("--weights is '-', expected a file's path")
+    form = _checked_form(files, output, emit, name, weights)
+    for path in (output, header, cpp_header, weights):
+        if path is not None:
+            check_writable(path)
+    target = _target(machine, triple)
+    place = "separate" if weights else "embedded"
+    how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding)
+    made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
+    data = _form(made, form)
+    for path, texts in (
+        (header, [m.header for m in made]),
+        (cpp_header, [m.cpp_header for m in made]),
+    ):
+        if path is not None:
+            write_text(path, "\n".join(texts))
+    if weights is not None:
+        write_bytes(weights, made[0].weights)
+    if isinstance(data, str):
+        write_text(output, data)
+    else:
+        write_bytes(output, data)
+    if sizes:
+        for m in made:
+            say(f"{m.name}: {m.size_table or 'no table of sizes: not of ELF with 64 bits'}")
+    return 0
+
+
+def _checked_form(
+    files: Sequence[str], output: str, emit: str | None, name: str | None, weights: str | None
+) -> str:
+    """The output's form; UsageError for flags that do not go together."""
+    form = emit or ("header" if output == "-" else FORMS.get(PurePath(output).suffix))
+    if form is None:
+        raise click.UsageError(f"--output: {output} has none of the endings {', '.join(FORMS)}")
+    if len(files) > 1:
+        if name is not None:
+            raise click.UsageError("--name is of one FILE, expected --prefix, which is for all")
+        if weights is not None:
+            raise click.UsageError("--weights is of one FILE, expected one")
+        if form in SINGLE:
+            raise click.UsageError(f"--emit={form} is of one FILE, expected a library: .a or .so")
+    if output == "-" and form not in TEXTS:
+        raise click.UsageError(f"--emit={form} needs --output=FILE")
+    return form
+
+
+def _target(machine: Machine | None, triple: str | None) -> Machine | str:
+    """The machine that code is for; HloError where the triple is of another architecture."""
+    if triple is None:
+        return machine or driver.AHEAD_TARGET
+    least = of_triple(triple)
+    if machine is None:
+        return least
+    if machine.architecture != least.architecture:
+        message = f"{machine.name} is {machine.architecture}, expected {least.architecture}"
+        raise HloError("machine", f"{message}, as {triple} is")
+    return replace(machine, triple=triple)
+
+
+def _read(file: str, fill: int | None) -> Module:
+    module = read_module(file)
+    return module if fill is None else fill_elided(module, fill)
+
+
+def _form(made: Sequence[AheadOfTime], form: str) -> bytes | str:
+    """All that the output file will hold."""
+    first = made[0]
+    match form:
+        case "object":
+            return first.object
+        case "asm":
+            return first.assembly
+        case "llvm":
+            return first.llvm
+        case "header":
+            return "\n".join(m.header for m in made)
+        case "header-cpp":
+            return "\n".join(m.cpp_header for m in made)
+        case "library":
+            return driver.static_library(made)
+    if len({m.name for m in made}) < len(made):
+        raise HloError("arguments", "library: two functions of one name, expected other ones",
+                       help="rename a module")  # fmt: skip
+    chosen = linker(first.machine, driver.host_machine())
+    say(f"linked by {chosen.name}")
+    flags = ("-pthread",) if any(m.options.threads == "pthreads" for m in made) else ()
+    return shared_library([m.object for m in made], chosen, flags)

@@ -1,0 +1,1 @@
+"""Functions of JAX, compiled and called by this package: `hlo.jit`."""

@@ -1,0 +1,191 @@
+"""hlo.jit: a function that JAX can trace, compiled by this package and called like jax.jit's.
+
+    arguments --leaves, types--> a variant of the cache, or traced, lowered, compiled
+              --executable--> result leaves --the function's tree--> results
+
+The last variant is tried first, by its native function alone, which checks types and shapes itself:
+a call with plain arrays is then one native call. What it declines goes the long way.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from hlo import driver
+from hlo.errors import HloError
+from hlo.formats.jax_program import is_jitted, lowered
+from hlo.frontend.statics import Statics, statics_of
+from hlo.frontend.variant import Variant
+from hlo.once import lock
+from hlo.ops.custom_call import leave_callbacks
+from hlo.tools import jax_door
+
+RESULTS = ("numpy", "jax")
+Names = str | Sequence[str] | None
+Numbers = int | Sequence[int] | None
+
+
+def jit(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+    results: str = "numpy",
+    passes: str = "default",
+    mode: str = "strict",
+    threads: int | None = None,
+) -> Any:
+    """A function that runs f compiled, with the arguments of jax.jit; also as a decorator.
+
+    results: "numpy" arrays, or "jax" arrays over the same memory. f may be jitted already; its own
+    static and donated arguments count then. Given tracers (in jit, grad, vmap, scan) it calls f.
+    Donated arrays that such a function returned before lend their memory to its results; they and
+    their views must not be used afterwards. Raises HloError where the program is for several
+    devices, or does something that this package has not; what JAX raises for f it raises.
+    """
+    if f is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            results=results,
+            passes=passes,
+            mode=mode,
+            threads=threads,
+        )
+    if results not in RESULTS:
+        raise HloError("arguments", f"jit: results is {results!r}, expected one of {RESULTS}")
+    jax_door.check_available()
+    asked = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+    }
+    given = {key: value for key, value in asked.items() if value is not None}
+    if not is_jitted(f):
+        f = jax_door.jax().jit(f, keep_unused=True, **given)
+    elif given:
+        raise HloError("arguments", f"jit: {', '.join(given)} of a function that is jitted already")
+    compiling = {"passes": passes, "mode": mode, "threads": threads}
+    return Jitted(f, as_jax=results == "jax", compiling=compiling)
+
+
+class Jitted:
+    """A function with its compiled variants, one for each of its arguments' types and statics."""
+
+    def __init__(self, jitted: Any, *, as_jax: bool, compiling: dict[str, Any]) -> None:
+        functools.update_wrapper(self, jitted)
+        self._jitted = jitted
+        self._as_jax = as_jax
+        self._compiling = compiling
+        self._statics: Statics | None = statics_of(jitted)
+        self._variants: dict[Hashable, Variant] = {}
+        self._lock = lock()
+        self._flatten = jax_door.jax().tree_util.tree_flatten
+        self._context = jax_door.private("trace_context")
+        self._tracer = jax_door.private("Tracer")
+        self._array = jax_door.private("ArrayImpl")
+        self._fast: Callable[..., Any] = self._called
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """f's results."""
+        return self._called(*arguments, **keywords) if keywords else self._fast(*arguments)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """As a method: the instance is the first argument."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def compiled_for(self, *arguments: Any, **keywords: Any) -> Any:
+        """The executable for arguments, or for their shapes (jax.ShapeDtypeStruct); not run."""
+        return self._variant(arguments, keywords)[0].executable
+
+    def clear_cache(self) -> None:
+        """Forget all variants."""
+        with self._lock:
+            self._fast = self._called
+            self._variants.clear()
+
+    def _called(self, *arguments: Any, **keywords: Any) -> Any:
+        """The call by the long way."""
+        variant, leaves = self._variant(arguments, keywords)
+        if variant is None:
+            return self._jitted(*arguments, **keywords)
+        made = variant(leaves)
+        if not keywords and _are_leaves(arguments, leaves):
+            native = variant.native(self._called)
+            if native is not None:
+                self._fast = native
+        return made
+
+    def _variant(
+        self, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[Any, list[Any]]:
+        """The variant for arguments, None where one is a tracer, and their leaves."""
+        static: Hashable = ()
+        dynamic: tuple[Any, Any] = (arguments, keywords)
+        if self._statics is not None:
+            static, dynamic = self._statics.parted(arguments, keywords)
+        leaves, tree = self._flatten(dynamic)
+        types = tuple([self._type(leaf) for leaf in leaves])
+        if self._tracer in types:
+            return None, leaves
+        context = self._context()
+        key = (types, tree, static, context)
+        found = self._variants.get(key)
+        if found is None:
+            with self._lock:
+                found = self._variants.get(key)
+                if found is None:
+                    found = self._made(arguments, keywords, context, leaves)
+                    self._variants[key] = found
+        return found, leaves
+
+    def _type(self, leaf: Any) -> Hashable:
+        """What a program is made for: element type and shape; that of a number is weak."""
+        kind = type(leaf)
+        if kind is np.ndarray:
+            return leaf.dtype, leaf.shape
+        if kind is self._array:
+            return leaf.aval  # type: ignore[no-any-return]  # hashed by type, shape, weakness
+        if kind in (int, float, bool, complex):
+            return cast(Hashable, kind)
+        if isinstance(leaf, self._tracer):
+            return cast(Hashable, self._tracer)
+        if hasattr(leaf, "dtype") and hasattr(leaf, "shape"):
+            weak = bool(getattr(leaf, "weak_type", False))
+            return str(leaf.dtype), tuple(leaf.shape), weak
+        return cast(Hashable, kind)
+
+    def _made(
+        self,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        context: object,
+        leaves: list[Any],
+    ) -> Variant:
+        lowering = lowered(self._jitted.trace(*arguments, **keywords))
+        executable = driver.compile(lowering.module, **self._compiling)
+        made = Variant(lowering, executable, context, as_jax=self._as_jax, count=len(leaves))
+        if lowering.callbacks:
+            weakref.finalize(made, leave_callbacks, lowering.callbacks)
+        return made
+
+
+def _are_leaves(arguments: Sequence[Any], leaves: Sequence[Any]) -> bool:
+    """Whether each argument is one array of NumPy or JAX of a strong type."""
+    if len(arguments) != len(leaves):
+        return False
+    return all(
+        a is leaf and hasattr(a, "dtype") and not getattr(a, "weak_type", False)
+        for a, leaf in zip(arguments, leaves, strict=True)
+    )

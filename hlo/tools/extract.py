@@ -1,0 +1,127 @@
+"""extract: some instructions of one computation as a module that runs by itself.
+
+    instructions, recorded values --extracted--> module, arguments
+
+What they use from outside becomes parameters, in the order of first use; constants come along.
+The root is what nobody among them uses, a tuple where that is more than one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hlo.errors import HloError
+from hlo.ir.computation import Computation
+from hlo.ir.graph import (
+    callees_first,
+    clone_computation,
+    clone_instruction,
+    control_predecessors,
+    post_order,
+    reachable_computations,
+)
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ir.shape import Shape
+from hlo.tools.cases import Case, Recorded
+from hlo.tools.inputs import made_up_inputs
+
+KEPT_HEADER = ("replica_count", "num_partitions")  # what collectives depend on
+
+
+def extracted(chosen: Iterable[Instruction], values: Recorded | None = None) -> Case:
+    """A new module of the chosen instructions, and its arguments: the recorded values of what they
+    use, made up where there are none. HloError `arguments` unless they stand in one computation.
+    """
+    wanted = dict.fromkeys(chosen)
+    homes = {i.computation for i in wanted}
+    home = next(iter(homes), None)
+    if len(homes) != 1 or home is None or home.module is None:
+        raise HloError(
+            "arguments", f"extract: instructions of {len(homes)} computations, expected of one"
+        )
+    order = [i for i in post_order(home) if i in wanted]
+    module, twins = _shell(home.module)
+    entry = Computation(home.name if home is home.module.entry else f"{home.name}.extracted")
+    outside, made = _copied(order, entry, twins)
+    used = {o for i in order for o in i.operands}
+    results = [made[i] for i in order if i not in used or i is home.root]
+    if len(results) == 1:
+        entry.root = results[0]
+    else:
+        entry.root = entry.new("tuple", Shape.tuple(r.shape for r in results), results)
+    module.adopt(entry)
+    module.entry = entry
+    reached = reachable_computations(module)
+    module.remove_all([c for c in module.computations if c not in reached])
+    return Case(module, _arguments(module, outside, values or {}))
+
+
+def with_operands(chosen: Iterable[Instruction], depth: int) -> list[Instruction]:
+    """The chosen instructions and what they are computed from, so many steps back."""
+    found = dict.fromkeys(chosen)
+    edge = list(found)
+    for _ in range(depth):
+        edge = [o for i in edge for o in i.operands if o not in found]
+        found |= dict.fromkeys(edge)
+    return list(found)
+
+
+def _shell(module: Module) -> tuple[Module, dict[Computation, Computation]]:
+    """A module without an entry that holds copies of all computations but the entry."""
+    shell = Module(module.name, {k: v for k, v in module.attributes.items() if k in KEPT_HEADER})
+    shell.stack_frames, shell.source = module.stack_frames, module.source
+    twins: dict[Computation, Computation] = {}
+    for computation in callees_first(module):
+        if computation is not module.entry:
+            twins[computation] = clone_computation(computation, callees=twins)
+    for computation in module.computations:
+        if computation in twins:
+            shell.add(twins[computation])
+    return shell, twins
+
+
+def _copied(
+    order: list[Instruction], entry: Computation, twins: dict[Computation, Computation]
+) -> tuple[list[Instruction], dict[Instruction, Instruction]]:
+    """Copies of the instructions in `entry`; what they use from outside, by parameter number."""
+    made: dict[Instruction, Instruction] = {}
+    outside: list[Instruction] = []
+    chosen = set(order)
+    for old in order:
+        for operand in () if old.opcode == "parameter" else old.operands:
+            if operand in made:
+                continue
+            if operand.opcode == "constant":
+                made[operand] = entry.adopt(clone_instruction(operand, ()))
+            else:
+                assert operand not in chosen, "operands come first"
+                made[operand] = _parameter(entry, operand, len(outside))
+                outside.append(operand)
+        if old.opcode == "parameter":
+            made[old] = _parameter(entry, old, len(outside))
+            outside.append(old)
+            continue
+        new = clone_instruction(old, tuple(made[o] for o in old.operands), twins)
+        before = tuple(made[p] for p in control_predecessors(old) if p in chosen)
+        attributes = {k: v for k, v in new.attributes.items() if k != "control-predecessors"}
+        new.attributes = {**attributes, "control-predecessors": before} if before else attributes
+        made[old] = entry.adopt(new)
+    return outside, made
+
+
+def _parameter(entry: Computation, stands_for: Instruction, number: int) -> Instruction:
+    parameter = Instruction(
+        stands_for.name, "parameter", stands_for.shape, (), {"parameter_number": number}
+    )
+    if stands_for.opcode == "parameter" and "sharding" in stands_for.attributes:
+        sharding = stands_for.attributes["sharding"]
+        parameter.attributes = {**parameter.attributes, "sharding": sharding}
+    return entry.adopt(parameter)
+
+
+def _arguments(module: Module, outside: list[Instruction], values: Recorded) -> tuple[object, ...]:
+    if all(o in values for o in outside):
+        return tuple(values[o] for o in outside)
+    made = made_up_inputs(module)
+    return tuple(values.get(o, made[n]) for n, o in enumerate(outside))

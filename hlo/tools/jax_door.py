@@ -1,0 +1,202 @@
+"""JAX behind one door: the one file that imports it, when asked, and knows its private names.
+
+Supported are SUPPORTED minor releases of jax and jaxlib; a name that a release has elsewhere or not
+at all is looked for here and nowhere else, and is a clear error where it is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from hlo.errors import HloError
+from hlo.once import once
+
+SUPPORTED = ((0, 7), (0, 10))  # the least and the greatest minor release
+EXTRA = "pip install 'hlo[jax]'"
+CPU = 1  # the CPU's number in DLPack
+# Where a private name is found: in the first of these modules that has it.
+INDEX_MAPS: dict[str, tuple[str, ...]] = {
+    "hlo_module_from_text": ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"),
+    "XlaComputation": ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"),
+    "mlir": ("jaxlib._jax", "jaxlib.xla_extension"),
+    "DeviceList": ("jaxlib._jax", "jaxlib.xla_client", "jaxlib.xla_extension"),
+    "CompileOptions": ("jaxlib.xla_client", "jaxlib._jax"),
+    "make_ir_context": ("jax._src.interpreters.mlir",),
+    "ir": ("jax._src.lib.mlir", "jaxlib.mlir"),
+    "custom_call_targets": ("jaxlib.xla_client",),
+    "trace_context": ("jax._src.config",),
+    "Tracer": ("jax.core",),
+    "ArrayImpl": ("jax._src.array",),
+    "dlpack_managed_tensor_to_buffer": ("jaxlib._jax", "jaxlib.xla_extension"),
+    "_lapack": ("jaxlib.lapack",),
+    "enable_x64": ("jax._src.config",),
+}
+
+
+@once
+def check_available() -> None:
+    """HloError code "unsupported" unless a release of JAX that this file knows is installed."""
+    expected = f"{_version_text(SUPPORTED[0])} to {_version_text(SUPPORTED[1])}"
+    for name in ("jax", "jaxlib"):
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            raise HloError(
+                "unsupported", f"{name} is not installed, expected {expected}", help=EXTRA
+            ) from None
+        if not SUPPORTED[0] <= _minor(found) <= SUPPORTED[1]:
+            raise HloError("unsupported", f"{name} is {found}, expected {expected}", help=EXTRA)
+
+
+def _minor(version: str) -> tuple[int, int]:
+    parts = version.split(".")
+    numbers = [int(part) if part.isdigit() else 0 for part in parts[:2]]
+    return (numbers[0], numbers[1] if len(numbers) > 1 else 0)
+
+
+def _version_text(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def is_loaded() -> bool:
+    """Whether the user's program has imported JAX; an object of it cannot be met before."""
+    return "jax" in sys.modules
+
+
+@once
+def jax() -> Any:
+    """The package, without its types."""
+    check_available()
+    return importlib.import_module("jax")
+
+
+@once
+def private(name: str) -> Any:
+    """A private name of JAX, from where this release has it."""
+    jax()
+    for place in INDEX_MAPS[name]:
+        try:
+            module = importlib.import_module(place)
+        except ImportError:
+            continue
+        if hasattr(module, name):
+            return getattr(module, name)
+    version = metadata.version("jax")
+    raise HloError("unsupported", f"jax {version} has no {name} in {' or '.join(INDEX_MAPS[name])}")
+
+
+def public(name: str) -> Any:
+    """A module of JAX by its full name."""
+    jax()
+    return importlib.import_module(name)
+
+
+def is_tracer(value: object) -> bool:
+    """Whether a value stands for one that JAX is about to know: inside jit, grad, vmap, scan."""
+    return isinstance(value, private("Tracer"))
+
+
+def single_device(value: Any) -> bool:
+    """Whether a jax array lies on one CPU device."""
+    devices = value.devices()
+    return len(devices) == 1 and next(iter(devices)).platform == "cpu"
+
+
+@once
+def leaf_tree() -> Any:
+    """The tree of a value that is a leaf itself."""
+    return jax().tree_util.tree_structure(0)
+
+
+@once
+def importer() -> Callable[[Any], Any]:
+    """A function from a DLPack capsule of the CPU's to a jax array over its memory.
+
+    It goes around what the public one asks of devices in each call, where this release lets it.
+    """
+    device = jax().local_devices(backend="cpu")[0]
+    convert = private("dlpack_managed_tensor_to_buffer")
+    given = _importing_arguments(convert, device)
+    if given is None:
+        from_dlpack = jax().dlpack.from_dlpack
+        return lambda capsule: from_dlpack(_Offered(capsule))
+    return lambda capsule: convert(capsule, *given)
+
+
+def ffi_handlers() -> dict[str, Any]:
+    """The CPU's handlers of XLA's FFI that JAX has registered, by target: capsules by stage."""
+    return dict(private("custom_call_targets")("cpu"))
+
+
+def key_kind(dtype: Any) -> Any:
+    """Which random numbers the keys of an element type are for."""
+    return dtype._impl
+
+
+def weakly_typed(array: Any) -> Any:
+    """The same jax array with a weak type."""
+    aval = array.aval.update(weak_type=True)
+    return private("ArrayImpl")(aval, array.sharding, [array], committed=False)
+
+
+def _importing_arguments(convert: Any, device: Any) -> tuple[object, ...] | None:
+    """What stands behind the capsule: it has changed between releases."""
+    for rest in ((None, None, CPU), (None, None), (None,)):
+        try:
+            convert(np.zeros(16, np.float32).__dlpack__(), device, *rest)
+        except TypeError:
+            continue
+        return (device, *rest)
+    return None
+
+
+class _Offered:
+    """A capsule as the object that gave it."""
+
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+    def __dlpack__(self, **keywords: object) -> object:
+        return self._capsule
+
+
+def _told(what: str, call: Callable[[], Any]) -> Any:
+    """What a call gives; an error of MLIR or XLA as ours."""
+    try:
+        return call()
+    except (RuntimeError, ValueError) as refused:  # jaxlib's own errors are such
+        said = " ".join(str(refused).split()) or type(refused).__name__
+        raise HloError("oracle", f"{what}: {said[:600]}") from None
+
+
+def module_proto_of_mlir(program: str | bytes) -> bytes:
+    """The HloModuleProto of StableHLO or MHLO: text, bytecode, or a portable artifact."""
+    convert = private("mlir").mlir_module_to_xla_computation
+
+    def converted() -> Any:
+        return convert(program, use_tuple_args=False, return_tuple=False)
+
+    computation = _told("StableHLO is not read", converted)
+    return bytes(computation.as_serialized_hlo_module_proto())
+
+
+def stablehlo_of_module_proto(proto: bytes) -> bytes:
+    """StableHLO as MLIR bytecode, of a HloModuleProto."""
+    convert = private("mlir").hlo_to_stablehlo
+    return bytes(_told("XLA does not write this module as StableHLO", lambda: convert(proto)))
+
+
+def mlir_text(bytecode: bytes) -> str:
+    """The text of MLIR bytecode."""
+    with private("make_ir_context")():
+        return str(_told("MLIR does not read this", lambda: private("ir").Module.parse(bytecode)))

@@ -1,0 +1,18 @@
+"""Every op of fused loops has an emitter or an index map, stated in a table."""
+
+from hlo.backend.emitters.structural import STRUCTURAL
+from hlo.backend.emitters.table import EMITTERS
+from hlo.indexing.maps import CASES
+from hlo.ops.table import OPS, KernelFamily
+
+
+def test_ops_of_fused_loops_have_a_reading() -> None:
+    """A fusion is what its computation is; the other ops have emitters, or move elements only."""
+    staged = {opcode for opcode, row in OPS.items() if row.family is KernelFamily.STAGED}
+    assert staged - {"fusion"} <= EMITTERS.keys() | STRUCTURAL.keys() | CASES.keys()
+
+
+def test_an_op_has_one_structural_reading() -> None:
+    assert not STRUCTURAL.keys() & CASES.keys()
+    # A scalar bitcast-convert acts element by element, one between widths does not.
+    assert STRUCTURAL.keys() & EMITTERS.keys() == {"bitcast-convert"}

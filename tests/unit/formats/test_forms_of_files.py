@@ -1,0 +1,245 @@
+"""Files by their content: forms, archives, logs, dumps, snapshots; what is written reads back."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.errors import HloError
+from hlo.formats import wire
+from hlo.formats.json_format import parse_json, print_json
+from hlo.formats.literal_message import literal_message
+from hlo.formats.message import Message
+from hlo.formats.module_message import module_message
+from hlo.formats.reading import candidates
+from hlo.formats.text_format import parse_text, print_text
+from hlo.formats.writing import FORMS, hlo_proto
+from hlo.ir.literal import Literal
+from hlo.printer.equality import difference
+from tests.support import oracle
+from tests.support.command import call
+
+TEXT = """HloModule jit_f, entry_computation_layout={(f32[2]{0})->f32[2]{0}}
+
+ENTRY main {
+  x = f32[2]{0} parameter(0)
+  c = f32[2]{0} constant({1, nan})
+  ROOT r = f32[2]{0} add(x, c)
+}
+"""
+OTHER = TEXT.replace("jit_f", "jit_g").replace("add(", "multiply(")
+LOG = "I0101 12:00:00.123456   77 compiler.cc:12] "
+NEEDS_JAX = pytest.mark.skipif(not oracle.available(), reason="needs jaxlib")
+
+
+def same(path: str, wanted: str | None = None, text: str = TEXT) -> bool:
+    return difference(hlo.read(path, wanted), hlo.parse(text)) is None
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(f, marks=NEEDS_JAX if "stable" in f else ()) for f in FORMS]
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_every_form_is_known_by_its_content(
+    form: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    file = tmp_path / "no-suffix"
+    file.write_bytes(pack(hlo.write(hlo.parse(TEXT), form)))
+    x = np.array([1, 2], np.float32)
+    np.testing.assert_array_equal(
+        hlo.evaluate(hlo.read(str(file)), x), hlo.evaluate(hlo.parse(TEXT), x)
+    )
+    assert "stable" in form or same(str(file))
+
+
+def test_literals_keep_their_bits(tmp_path: Path) -> None:
+    file = tmp_path / "m.pb"
+    file.write_bytes(hlo.write(hlo.parse(TEXT.replace("nan", "-nan(0x123456)")), "pb"))
+    (constant,) = (i for i in hlo.read(str(file)).entry.instructions if i.opcode == "constant")
+    literal = constant.attributes["literal"]
+    assert isinstance(literal, Literal)
+    assert literal.array.view(np.uint32)[1] == 0xFF923456
+
+
+def test_convert_takes_the_form_of_the_suffix(tmp_path: Path) -> None:
+    source, target = tmp_path / "m.hlo", tmp_path / "m.pbtxt"
+    source.write_text(TEXT)
+    assert call("hlo-opt", "convert", str(source), "-o", str(target)).code == 0
+    assert target.read_text().startswith("hlo_module {\n")
+    assert same(str(target))
+
+
+@pytest.mark.parametrize("command", ["check", "eq", "memory", "profile", "transform"])
+def test_every_command_reads_every_form(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "m"
+    file.write_bytes(hlo.write(hlo.parse(TEXT), "json"))
+    program = "hlo-run" if command in ("memory", "profile") else "hlo-opt"
+    files = [str(file)] * (2 if command == "eq" else 1)
+    assert call(program, command, *files).code == 0
+
+
+def test_a_module_in_a_log(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    lines = ["I0101 12:00:00.1 77 a.cc:1] before", *(LOG + row for row in TEXT.splitlines()), "x"]
+    file.write_text("\n".join(lines))
+    assert same(str(file))
+    span = hlo.read(str(file)).entry.root.span
+    assert span is not None
+    assert span.line == 7  # the line of the log
+
+
+def test_several_modules_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text(f"{TEXT}\nsome words\n{OTHER}")
+    with pytest.raises(HloError, match="2 modules, expected one: jit_f, jit_g"):
+        hlo.read(str(file))
+    assert same(str(file), "jit_g", OTHER)
+    assert call("hlo-opt", "check", "--module=jit_f", str(file)).code == 0
+    listed = call("hlo-opt", "list", str(file)).out
+    assert [row.split() for row in listed.splitlines()] == [["jit_f", "hlo"], ["jit_g", "hlo"]]
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def dump() -> dict[str, bytes]:
+    """The files of a folder as XLA's --xla_dump_to makes it."""
+    module, other = hlo.parse(TEXT), hlo.parse(OTHER)
+    return {
+        "module_0001.jit_f.before_optimizations.txt": TEXT.encode(),
+        "module_0001.jit_f.before_optimizations.hlo.pb": hlo.write(module, "pb"),
+        "module_0001.jit_f.cpu_after_optimizations.txt": hlo.write(other, "text"),
+        "module_0001.jit_f.cpu_after_optimizations-buffer-assignment.txt": b"BufferAssignment:\n",
+        "module_0001.jit_f.ir-no-opt.ll": b"; ModuleID = '__compute_module'\n",
+        "module_0001.jit_f.debug_options": b"xla_cpu_enable_fast_math: false\n",
+    }
+
+
+def test_a_dump_folder(tmp_path: Path) -> None:
+    for name, data in dump().items():
+        (tmp_path / name).write_bytes(data)
+    assert same(str(tmp_path))
+    assert same(str(tmp_path), "after", OTHER)
+    listed = call("hlo-opt", "list", str(tmp_path)).out.splitlines()
+    assert len(listed) == 4
+    assert listed[-1] == (
+        "module_0001.jit_f: module_0001.jit_f.before_optimizations.hlo.pb became "
+        "module_0001.jit_f.cpu_after_optimizations.txt"
+    )
+
+
+def test_an_archive_of_a_dump(tmp_path: Path) -> None:
+    file = tmp_path / "dump.zip"
+    file.write_bytes(zipped(dump()))
+    assert same(str(file), "before_optimizations.txt")
+
+
+def test_a_folder_without_modules(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words\n")
+    with pytest.raises(HloError, match="no module"):
+        hlo.read(str(tmp_path))
+
+
+def snapshot(result: float) -> bytes:
+    module = hlo.parse(TEXT.replace("nan", "2"))
+    message = Message("HloSnapshot", hlo=hlo_proto(module), execution_platform="cpu")
+    message["arguments"] = [literal_message(Literal.of(np.array([1, 2], np.float32)))]
+    message["result"] = literal_message(Literal.of(np.array([2, result], np.float32)))
+    return wire.encode(message)
+
+
+@pytest.mark.parametrize(("result", "code"), [(4.0, 0), (5.0, 1)])
+def test_a_snapshot_is_run_and_compared(result: float, code: int, tmp_path: Path) -> None:
+    file = tmp_path / "execution"
+    file.write_bytes(snapshot(result))
+    outcome = call("hlo-run", str(file))
+    assert outcome.code == code
+    assert "inputs: as recorded" in outcome.err
+    assert ("equal to" if code == 0 else "different from") in outcome.err
+
+
+def test_an_unoptimised_snapshot(tmp_path: Path) -> None:
+    message = Message("HloUnoptimizedSnapshot", hlo_module=module_message(hlo.parse(TEXT)))
+    inputs = message.add("partitions")
+    inputs["arguments"] = [literal_message(Literal.of(np.array([3, 4], np.float32)))]
+    (candidate,) = candidates("s", wire.encode(message))
+    assert candidate.read().arguments is not None
+
+
+UNKNOWN = wire.to_varint(901 << 3 | 2) + b"\x02ab" + wire.to_varint(902 << 3 | 5) + b"1234"
+
+
+def test_what_is_not_known_survives() -> None:
+    message = hlo_proto(hlo.parse(TEXT))
+    message.child("hlo_module").unknown = wire.to_varint(900 << 3) + b"\x07"
+    message.unknown = UNKNOWN
+    message = wire.decode(wire.encode(message), "HloProto")  # without what is set to zero
+    assert (message.unknown, message.child("hlo_module").unknown[-1:]) == (UNKNOWN, b"\x07")
+    assert wire.decode(wire.encode(message), "HloProto") == message
+    assert parse_text(print_text(message), "HloProto") == message
+    assert parse_json(print_json(message), "HloProto") == message
+
+
+BROKEN = {
+    "no message": (b"\x00\x01\x02\x03" * 40, "no HLO text and no protocol buffer"),
+    "no module in it": (b'{"hloModule": {"name": "m"}}', "no module with computations"),
+    "an unknown field": (b'hlo_module {\n  nam: "x"\n}\n', "a field of HloModuleProto"),
+    "an open message": (b'hlo_module {\n  name: "x"\n', "the end, expected }"),
+    "broken gzip": (gzip.compress(TEXT.encode())[:30], "cannot be unpacked"),
+    "broken zip": (zipped(dump())[:80], "cannot be unpacked"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_one_clear_error(name: str, tmp_path: Path) -> None:
+    data, words = BROKEN[name]
+    file = tmp_path / "broken"
+    file.write_bytes(data)
+    outcome = call("hlo-opt", "check", str(file))
+    assert outcome.code == 1
+    assert words in outcome.err
+
+
+def test_too_much_for_the_limit(tmp_path: Path) -> None:
+    file = tmp_path / "bomb"
+    file.write_bytes(gzip.compress(TEXT.encode() + b" " * 100_000))
+    assert (
+        "expected at most 1,000" in call("hlo-opt", "check", "--max-input-size=1000", str(file)).err
+    )
+
+
+def safetensors(arrays: dict[str, np.ndarray]) -> bytes:
+    header, body = {}, b""
+    for name, array in arrays.items():
+        where = [len(body), len(body) + array.nbytes]
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": where}
+        body += array.tobytes()
+    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def test_inputs_by_content(tmp_path: Path) -> None:
+    program, given = tmp_path / "m.hlo", tmp_path / "given"
+    program.write_text(TEXT.replace("nan", "2"))
+    x = np.array([1, 2], np.float32)
+    stream = io.BytesIO()
+    np.save(stream, x)
+    for data in (safetensors({"x": x}), stream.getvalue()):
+        given.write_bytes(data)
+        outcome = call("hlo-run", str(program), f"--inputs={given}", "--print-outputs=full")
+        assert "{2, 4}" in outcome.out
+    given.write_bytes(safetensors({"x": x})[:-1])
+    assert "error[file]" in call("hlo-run", str(program), f"--inputs={given}").err

@@ -1,0 +1,286 @@
+"""hlo.jit and hlo.from_jax: conventions of calls, caches, memory, threads, errors."""
+
+from __future__ import annotations
+
+import gc
+import re
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.errors import HloError
+from hlo.frontend.jit import Jitted
+from hlo.ops.custom_call import REGISTERED
+from hlo.tools import jax_door
+from tests.support import with_jax
+
+if not with_jax.available():
+    pytest.skip("needs jax", allow_module_level=True)
+
+import jax  # behind the check
+import jax.export
+import jax.numpy as jnp
+
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
+ONE = np.array(1, np.float32)
+V = np.arange(6, dtype=np.float32)
+
+
+DOCS = Path(__file__).parents[3] / "docs" / "jax.md"
+
+
+def test_what_the_docs_show() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert names["f"](np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)).shape == (2, 4)
+
+
+def add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def test_nothing_of_jax_is_imported_at_the_start() -> None:
+    code = "import hlo, sys; hlo.jit; hlo.from_jax; assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
+def test_the_second_call_is_native() -> None:
+    f = hlo.jit(add)
+    first, second = f(ONE, ONE), f(ONE, ONE)
+    assert (first, second) == (2, 2)
+    assert f._fast is not f._called
+
+
+@pytest.mark.parametrize("second", [2, 2.5, True, np.float32(3), np.int8(3), np.float64(2)])
+@pytest.mark.parametrize("kind", [np.float32, np.int32, jnp.bfloat16, np.bool_])
+def test_weak_types_after_a_native_call(second: Any, kind: Any) -> None:
+    """A number is of a weak type, and of another program than an array of its type."""
+    f, a = hlo.jit(add), np.ones((), kind)
+    f(a, np.ones((), np.float32))
+    f(a, a)
+    wanted = jax.jit(add)(a, second)
+    assert (f(a, second).dtype, f(a, second)) == (wanted.dtype, wanted)
+    weak = jnp.asarray(2.5) if isinstance(second, float) else a
+    assert f(a, weak).dtype == jax.jit(add)(a, weak).dtype
+
+
+def test_other_structures_after_a_native_call() -> None:
+    f = hlo.jit(lambda a, *rest: a + sum(rest))
+    np.testing.assert_array_equal(f(V, V), 2 * V)
+    np.testing.assert_array_equal(f(V, V, V), 3 * V)
+    with pytest.raises(TypeError):
+        f()
+    with pytest.raises(TypeError):
+        hlo.jit(add)(V)
+
+
+def test_settings_of_jax_are_part_of_the_key() -> None:
+    f = hlo.jit(lambda a: a + jnp.arange(3).sum())
+    x = np.array(2)
+    assert f(x).dtype == np.int32
+    with with_jax.enable_x64(True):
+        assert f(x).dtype == np.int64
+    assert f(x).dtype == np.int32
+
+
+def test_static_arguments() -> None:
+    f = hlo.jit(lambda x, n, *, up=False: x**n + up, static_argnums=1, static_argnames="up")
+    assert [f(V, 2)[2], f(V, n=3)[2], f(V, 2, up=True)[2]] == [4, 8, 5]
+    with pytest.raises(HloError, match="hash"):
+        f(V, [1])
+    already = hlo.jit(jax.jit(lambda x, n: x * n, static_argnums=-1))
+    assert already(V, 3)[1] == 3
+
+
+def test_as_a_decorator_and_a_method() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.scale = 3
+
+        @hlo.jit(static_argnums=0)
+        def double(self, x: Any) -> Any:
+            """Twice."""
+            return 2 * x * self.scale
+
+    assert Model().double(V)[1] == 6
+    assert Model.double.__doc__ == "Twice."
+
+
+def test_inside_what_jax_traces() -> None:
+    f = hlo.jit(lambda a: jnp.sin(a) * 2)
+    assert np.isclose(jax.grad(f)(0.0), 2)
+    assert jax.jit(f)(ONE).dtype == np.float32
+    assert jax.vmap(f)(V).shape == (6,)
+    assert jax.lax.scan(lambda c, x: (f(c), x), 0.0, V)[1].shape == (6,)
+
+
+def test_results_as_jax_arrays_share_memory() -> None:
+    f = hlo.jit(lambda a: {"r": a * 2, "w": 3.0 * jnp.ones(())}, results="jax")
+    made = f(V)
+    assert isinstance(made["r"], jax.Array)
+    again = f(made["r"])
+    np.testing.assert_array_equal(again["r"], 4 * V)
+    assert f(jnp.asarray(V))["r"].dtype == np.float32
+    weak = hlo.jit(lambda a: a * 2, results="jax")(3.0)
+    assert weak.weak_type
+    assert (weak + jnp.ones((), jnp.bfloat16)).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "int4", "bool_", "complex64"])
+def test_every_type_as_jax_arrays(kind: str) -> None:
+    a = jnp.asarray([1, 0, 1], getattr(jnp, kind))
+    made = hlo.jit(lambda x: x, results="jax")(a)
+    assert made.dtype == a.dtype
+    np.testing.assert_array_equal(np.asarray(made), np.asarray(a))
+
+
+def test_arrays_outlive_executables_and_the_other_way_round() -> None:
+    f = hlo.jit(lambda a: a + 1, results="jax")
+    made = [f(V) for _ in range(3)]
+    f.clear_cache()
+    del f
+    gc.collect()
+    np.testing.assert_array_equal(made[2], V + 1)
+    g = hlo.jit(lambda a: a + 1)
+    view = np.asarray(g(jnp.asarray(V)))
+    gc.collect()
+    np.testing.assert_array_equal(view, V + 1)
+
+
+def test_donated_arrays_lend_their_memory_where_it_is_ours() -> None:
+    f = hlo.jit(lambda a: a * 2, donate_argnums=0)
+    given = V.copy()
+    first = f(given)
+    np.testing.assert_array_equal(given, V)  # the caller's array stays
+    address = first.__array_interface__["data"][0]
+    second = f(first)
+    assert second.__array_interface__["data"][0] == address
+    np.testing.assert_array_equal(second, 4 * V)
+    x = jnp.asarray(V) + 0
+    np.testing.assert_array_equal(f(x), 2 * V)
+    assert x.is_deleted()
+
+
+def test_closed_over_values_and_threads() -> None:
+    f = hlo.jit(lambda a, n: a * n + V.size, static_argnums=1)
+    failures: list[str] = []
+
+    def work(seed: int) -> None:
+        for k in range(60):
+            n = (seed + k) % 3
+            x = np.full(4 + k % 2, seed, np.float32)
+            if not np.array_equal(f(x, n), x * n + 6):
+                failures.append(f"{seed} {k}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(f._variants) == 6  # three values, two shapes
+
+
+def grown(call: Any, count: int) -> int:
+    """The bytes that Python holds more after so many calls."""
+    for _ in range(50):
+        call()
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(count):
+        call()
+    gc.collect()
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return after - before
+
+
+@pytest.mark.parametrize("count", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("results", ["numpy", "jax"])
+def test_memory_does_not_grow(results: str, count: int) -> None:
+    f = hlo.jit(lambda a, b: (a + b, {"k": a}), results=results)
+    x = jnp.asarray(V)
+    assert grown(lambda: f(V, V), count) < 20_000
+    assert grown(lambda: f(x, 2.0), count // 4) < 20_000
+
+
+def test_errors_of_callbacks_are_the_users() -> None:
+    def broken(v: Any) -> Any:
+        raise KeyError("mine")
+
+    f = hlo.jit(lambda a: jax.pure_callback(broken, a, a))
+    with pytest.raises(KeyError, match="mine"):
+        f(V)
+
+
+def test_callbacks_of_a_text_are_given_to_compile() -> None:
+    f = jax.jit(lambda a: jax.pure_callback(np.sin, a, a) + jax.pure_callback(np.cos, a, a))
+    module = hlo.parse(f.lower(V).compiler_ir("hlo").as_hlo_text())
+    with pytest.raises(HloError, match="traced the program"):
+        hlo.compile(module)
+    made = hlo.compile(module, callbacks=[lambda a: a * 2, lambda a: a + 1])
+    np.testing.assert_array_equal(made(V), V * 3 + 1)
+    with pytest.raises(HloError, match="expected one of 1"):
+        hlo.compile(module, callbacks=[np.sin])
+
+
+def test_callbacks_are_forgotten_with_their_function() -> None:
+    f = hlo.jit(lambda a: jax.pure_callback(lambda v: v * 2, a, a))
+    np.testing.assert_array_equal(f(V), V * 2)
+    known = len(REGISTERED)
+    f.clear_cache()
+    del f
+    gc.collect()
+    assert len(REGISTERED) == known - 1
+
+
+def test_from_jax_keeps_every_argument() -> None:
+    module = hlo.from_jax(lambda a, b, c: a + c["x"], ONE, V, {"x": ONE})
+    assert [str(p.shape) for p in module.entry.parameters] == ["f32[]", "f32[6]{0}", "f32[]"]
+    shape = jax.ShapeDtypeStruct((2, 3), np.float16)
+    assert str(hlo.from_jax(jnp.sin, shape).entry.root.shape) == "f16[2,3]{1,0}"
+    assert hlo.jit(jnp.sin).compiled_for(shape)(np.zeros((2, 3), np.float16)).shape == (2, 3)
+
+
+def test_compile_takes_what_jax_has_lowered() -> None:
+    jitted = jax.jit(lambda a, b: a + 1)
+    made = jitted.lower(V, V)
+    for program in (made, made.compiler_ir("hlo"), jax.export.export(jitted)(V, V)):
+        np.testing.assert_array_equal(hlo.compile(program)(V), V + 1)
+    np.testing.assert_array_equal(hlo.compile(hlo.from_jax(made))(V), V + 1)
+    with pytest.raises(HloError, match="has no shapes yet"):
+        hlo.compile(jitted)
+    with pytest.raises(HloError, match="expected a module"):
+        hlo.compile(3)
+
+
+def test_bits_of_constants_are_kept() -> None:
+    odd = np.array([0x7FC12345, 0xFFC00001], np.uint32).view(np.float32)
+    f = hlo.jit(lambda a: jax.lax.bitcast_convert_type(jnp.asarray(odd), jnp.uint32) + a)
+    assert hex(f(np.uint32(0))[0]) == "0x7fc12345"
+
+
+def test_what_is_asked_in_vain() -> None:
+    with pytest.raises(HloError, match="results is 'torch'"):
+        hlo.jit(add, results="torch")
+    with pytest.raises(HloError, match="jitted already"):
+        hlo.jit(jax.jit(add), static_argnums=0)
+    assert isinstance(hlo.jit(add), Jitted)
+
+
+def test_versions_that_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    jax_door.check_available.cache_clear()
+    monkeypatch.setattr(jax_door.metadata, "version", lambda name: "0.99.1")
+    with pytest.raises(HloError, match=r"jax is 0.99.1, expected 0.7 to 0.10"):
+        hlo.jit(add)
+    monkeypatch.undo()
+    jax_door.check_available.cache_clear()

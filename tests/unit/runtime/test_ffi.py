@@ -1,0 +1,95 @@
+"""Handlers of XLA's FFI: frames, attributes, errors, the thread pool; by JAX and by text."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlo
+from hlo.errors import HloError
+from hlo.runtime.ffi_attributes import ffi_attributes
+from tests.support import with_jax
+
+SOURCE = Path(__file__).parents[2] / "support" / "ffi_handlers.c"
+V = np.arange(6, dtype=np.float32).reshape(2, 3)
+TEXT = """HloModule m
+ENTRY e {
+  x = SHAPE parameter(0)
+  ROOT r = SHAPE custom-call(x), custom_call_target="hlo_test_scaled",
+    api_version=API_VERSION_TYPED_FFI, backend_config={scale = 2.0 : f32, steps = array<i32: 3, 4>}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if not with_jax.available() or shutil.which("gcc") is None:
+        pytest.skip("needs jax's headers and gcc")
+    import jax
+
+    made = tmp_path_factory.mktemp("ffi") / "handlers.so"
+    flags = ["-shared", "-fPIC", "-O1", f"-I{jax.ffi.include_dir()}"]
+    subprocess.run(["gcc", *flags, "-o", str(made), str(SOURCE)], check=True)
+    return ctypes.CDLL(str(made))
+
+
+def test_a_handler_by_text(library: Any) -> None:
+    hlo.register_ffi("hlo_test_scaled", library.scaled)
+    module = hlo.parse(TEXT.replace("SHAPE", "f32[2,3]"))
+    np.testing.assert_array_equal(hlo.compile(module)(V), 2 * V + 7)
+    np.testing.assert_array_equal(hlo.evaluate(module, V), 2 * V + 7)
+
+
+def test_an_error_of_a_handler(library: Any) -> None:
+    hlo.register_ffi("hlo_test_scaled", library.scaled)
+    with pytest.raises(HloError, match="hlo_test_scaled: scaled wants f32"):
+        hlo.compile(hlo.parse(TEXT.replace("SHAPE", "s32[2]")))(np.zeros(2, np.int32))
+
+
+def test_a_handler_that_waits_for_the_thread_pool(library: Any) -> None:
+    hlo.register_ffi("hlo_test_waiting", ctypes.cast(library.waiting, ctypes.c_void_p).value)
+    text = 'HloModule m\nENTRY e { ROOT r = s32[] custom-call(), custom_call_target="T" }'
+    module = hlo.parse(text.replace('"T"', '"hlo_test_waiting"'))
+    assert hlo.compile(module)() == 8
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_handler_that_jax_knows(library: Any) -> None:
+    import jax
+
+    jax.ffi.register_ffi_target("hlo_jax_scaled", jax.ffi.pycapsule(library.scaled), platform="cpu")
+
+    def f(x: Any) -> Any:
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return jax.ffi.ffi_call("hlo_jax_scaled", shape)(x, scale=np.float32(3)) + 1
+
+    np.testing.assert_array_equal(hlo.jit(f)(V), 3 * V + 1)
+    np.testing.assert_array_equal(hlo.jit(f)(V), jax.jit(f)(V))
+
+
+def test_attributes() -> None:
+    text = '{a = 1 : i8, b = "x\\n", c = array<i32: 1, 2>, d = {e = true, f = 1.5}, g}'
+    found = ffi_attributes(text)
+    assert [found["a"].dtype.name, found["b"], found["c"].tolist()] == ["int8", "x\n", [1, 2]]
+    assert (found["d"]["e"], found["d"]["f"], found["g"]) == (True, 1.5, True)
+    assert ffi_attributes("") == {}
+
+
+@pytest.mark.parametrize("text", ["{a = }", "{a = 1", "a = 1", "{a = 1} b", "{a = 1 : q7}",
+                                  "{a = 300 : i8}", "{" * 30])  # fmt: skip
+def test_attributes_that_are_none(text: str) -> None:
+    with pytest.raises(HloError):
+        ffi_attributes(text)
+
+
+def test_what_is_no_handler() -> None:
+    with pytest.raises(HloError, match="expected an address"):
+        hlo.register_ffi("x", "handler")
+    with pytest.raises(HloError, match="stages"):
+        hlo.register_ffi("x", {"prepare": 1})
