@@ -61,9 +61,10 @@ def with_operands(chosen: Iterable[Instruction], depth: int) -> list[Instruction
     """The chosen instructions and what they are computed from, so many steps back."""
     found = dict.fromkeys(chosen)
     edge = list(found)
-    for _ in range(depth):
-        edge = [o for i in edge for o in i.operands if o not in found]
+    while edge and depth > 0:
+        edge = list(dict.fromkeys(o for i in edge for o in i.operands if o not in found))
         found |= dict.fromkeys(edge)
+        depth -= 1
     return list(found)
 
 

@@ -9,6 +9,7 @@ interrupted search goes on where it was.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import time
@@ -175,7 +176,8 @@ def _answer(property: Property, case: Case) -> None:
 
 
 def _silence() -> None:
-    """Nothing that is asked writes among the command's output."""
+    """Nothing that is asked writes among the command's output, nor does the death of who asks."""
+    faulthandler.disable()
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)

@@ -9,6 +9,7 @@ import numpy as np
 
 import hlo
 from hlo.tools.cases import case_of
+from hlo.tools.extract import with_operands
 from hlo.tools.nans import nans
 from tests.support.command import call
 
@@ -104,6 +105,13 @@ def test_the_command(tmp_path: Path) -> None:
         "    reaches output {0}\n"
     )
     assert json.loads(call("hlo-run", *words, "--json").out)[0]["iteration"] == 3
+
+
+def test_extract_goes_back_as_far_as_there_is_something() -> None:
+    lines = [f"  x{n} = f32[4] add(x{n - 1}, x{n - 1})" for n in range(1, 60)]
+    text = "HloModule m\nENTRY e {\n  x0 = f32[4] parameter(0)\n" + "\n".join(lines) + "\n}\n"
+    root = hlo.parse(text).entry.root
+    assert len(with_operands([root], 10**12)) == 60
 
 
 def test_extract_and_stats(tmp_path: Path) -> None:
