@@ -28,7 +28,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "dots": dots,
     "general": general_dots,
     "convolutions": convolutions,
-    "folds": reductions,
+    "reductions": reductions,
     "windows": window_sums,
     "running": running_sums,
     "made": made_of_sums,

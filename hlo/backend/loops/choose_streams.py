@@ -73,7 +73,7 @@ def choose_streams(expression: Expression, schedule: NestSchedule, lanes: int) -
     remarks = tuple(r for r in schedule.remarks if not r.startswith(("vectors:", "block:")))
     walks = tuple(_walk(expression, group, columns) for group in _groups(expression, reductions))
     return replace(schedule, remarks=remarks, walks=walks).because(
-        f"streams: folds over columns, {columns} a unit of {_ROW_BYTES} bytes at most, "
+        f"streams: reductions over columns, {columns} a unit of {_ROW_BYTES} bytes at most, "
         f"an element's weight is {domain.weight} of {_WEIGHT}"
     )
 

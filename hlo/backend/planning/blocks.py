@@ -226,7 +226,7 @@ class _BlockLoop:
 
     def _constant(self, instruction: Instruction | None) -> Value:
         """The address of a small constant's bytes."""
-        assert instruction is not None, "a constant cell has its constant"
+        assert instruction is not None, "a constant allocation has its constant"
         array = instruction["literal"].value  # type: ignore[attr-defined]  # an array literal
         name = f".block_constant{len(self.globals)}"
         written = "".join(f"\\{byte:02x}" for byte in array.tobytes())

@@ -45,7 +45,7 @@ def constants(allocations: tuple[Allocation, ...]) -> Constants:
 def constant_array(allocation: Allocation) -> np.ndarray:
     """The array of a constant leaf; zeros for replica-id and partition-id on one device."""
     instruction = allocation.instruction
-    assert instruction is not None, "a constant cell has its instruction"
+    assert instruction is not None, "a constant allocation has its instruction"
     if instruction.opcode != "constant":
         return np.zeros(max(1, allocation.size), np.uint8)
     literal = instruction.attributes["literal"]

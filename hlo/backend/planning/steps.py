@@ -367,7 +367,7 @@ class _Steps:
             instruction = (
                 allocations[node.target].instruction or allocations[node.source].instruction
             )
-            assert instruction is not None, "a large cell is made by an instruction"
+            assert instruction is not None, "a large allocation is made by an instruction"
             return self._step(copy_kernel(node.size), (node.source, node.target), instruction)
         source, target = self._row((node.source,)), self._row((node.target,))
         return CopyStep(source, target, node.size, copy_us(node.size, self.rates))

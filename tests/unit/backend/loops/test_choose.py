@@ -78,7 +78,7 @@ SHAPES = {
     "short rows, turned": (
         reduced("1000,9", "1000", "1"), ["i in 1000 by 16 lanes, overlapping tail"],
     ),
-    "folds over columns": (
+    "reductions over columns": (
         reduced("4096,1024", "1024", "0"),
         ["i in 1024 by 512, parallel", "i in 512 of 1024 by 2 x 16 lanes"],
     ),
@@ -100,7 +100,7 @@ def test_a_narrower_machine_has_other_lanes() -> None:
 def test_rows_are_turned_by_their_source_and_reductions_walk() -> None:
     (turned,) = schedules(SHAPES["short rows, turned"][0])
     assert turned.source is Source.TURNED
-    (streams,) = schedules(SHAPES["folds over columns"][0])
+    (streams,) = schedules(SHAPES["reductions over columns"][0])
     (walk,) = streams.walks
     (reduction,) = walk.reductions
     assert (walk.extents, walk.rows, walk.block) == ((4096,), 8, 256)
