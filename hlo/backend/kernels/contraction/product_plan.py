@@ -256,7 +256,11 @@ def _in_groups(plan: ProductPlan, machine: Machine) -> ProductPlan:
     block = _depth_block(plan)
     first = block < plan.contraction.k
     whole = plan.lhs is Reading.IN_PLACE and not first
-    lhs = Reading.IN_PLACE if whole or _rows_lie(plan) else Reading.IN_TILE
+    lhs = (
+        Reading.IN_PLACE
+        if whole or (_rows_lie(plan) and _is_spread(plan.lhs_packing))
+        else Reading.IN_TILE
+    )
     plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
     rows, columns = _unit_blocks(plan, machine)
     tile_bytes = plan.lhs_packing.panel_size * plan.ring.scalar_bytes
