@@ -18,10 +18,15 @@ _ZEROING = "{%k1}{z}"
 
 
 class Assembly(Struct, frozen=True):
-    """wide: what LLVM calls a vector register, ymm or zmm; kind: s or d, the type of its lanes."""
+    """wide: what LLVM calls a vector register, ymm or zmm; kind: s or d, the type of its lanes.
+    product, sum: instructions that add a product, and what lies in memory, to a register, where
+    these are not those of floats.
+    """
 
     wide: str
     kind: str
+    product: str = ""
+    sum: str = ""
 
     @property
     def has_masks(self) -> bool:
@@ -56,14 +61,15 @@ class Assembly(Struct, frozen=True):
         return f"vbroadcasts{self.kind} {at}, {self.register(number)}"
 
     def multiply_add(self, a: int, b: int, total: int) -> str:
-        """A product added to a register, rounded once."""
+        """A product added to a register; of floats rounded once."""
         registers = ", ".join(map(self.register, (a, b, total)))
-        return f"vfmadd231p{self.kind} {registers}"
+        return f"{self.product or f'vfmadd231p{self.kind}'} {registers}"
 
     def add(self, at: str, number: int, *, is_masked: bool = False) -> str:
         """What lies in memory, to a register."""
         register = self.register(number)
-        return f"vaddp{self.kind} {at}, {register}, {register}{_ZEROING if is_masked else ''}"
+        instruction = self.sum or f"vaddp{self.kind}"
+        return f"{instruction} {at}, {register}, {register}{_ZEROING if is_masked else ''}"
 
     def mask(self, operand: str) -> str:
         """The mask from an operand's bits."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.assembly import Assembly
+from hlo.backend.isa.dot_products import DotProduct, pairs_of_s16
 from hlo.backend.isa.sse import Sse
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
 
 _REGISTER = "<8 x float>"
 _KINDS = {"float": "s", "double": "d"}
@@ -38,6 +41,13 @@ class Avx2(Sse):
     @property
     def converts_halves(self) -> bool:
         return self._has("f16c")
+
+    def dot_product(self, element: DType) -> DotProduct | None:
+        if element is not dt.S16 or self.machine.vector_bytes != 32 or not self._has("avx2"):
+            return super().dot_product(element)
+        adds = self._has("avxvnni") or self._has("avx512vnni", "avx512vl")
+        accumulate = "llvm.x86.avx512.vpdpwssd.256" if adds else ""
+        return pairs_of_s16(32, "llvm.x86.avx2.pmadd.wd", accumulate)
 
     def assembly(self, scalar: str) -> Assembly | None:
         return self._assembly("ymm", 32, scalar)

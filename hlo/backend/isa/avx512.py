@@ -9,7 +9,10 @@ from hlo.backend.ir.values import every_lane, lanes_of, listed, poison, scalar_o
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.isa.avx2 import Avx2
+from hlo.backend.isa.dot_products import DotProduct, pairs_of_bf16, pairs_of_s16
 from hlo.backend.isa.generic import Estimates, FloatParts, Gather, UpperHalves
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
 
 BYTE_PERMUTATION = "llvm.x86.avx512.permvar.qi.512"
 
@@ -19,6 +22,8 @@ _BITS = {"float": 32, "double": 64, "i32": 32, "i64": 64}
 _INTEGERS = {"float": "i32", "double": "i64"}
 _SUFFIXES = {"float": "ps", "double": "pd", "i32": "d", "i64": "q"}
 _CURRENT_ROUNDING = Value("4", "i32")
+_PAIRS = pairs_of_s16(64, "llvm.x86.avx512.pmaddw.d.512")
+_VNNI = pairs_of_s16(64, "", "llvm.x86.avx512.vpdpwssd.512")
 
 
 def _size(type: str) -> int:
@@ -101,6 +106,15 @@ class Avx512(Avx2):
         # One lane of a vector register stays there: the scalar form goes by way of another.
         return w.extract(_nearest(w, w.splat(x, 128 // _BITS[x.type])), 0)
 
+    def dot_product(self, element: DType) -> DotProduct | None:
+        size = self.machine.vector_bytes
+        if element is dt.BF16:
+            serves = size == 64 or (size == 32 and self._has("avx512vl"))
+            return pairs_of_bf16(size) if serves and self._has("avx512bf16") else None
+        if element is not dt.S16 or size != 64 or not self._has("avx512bw"):
+            return super().dot_product(element)
+        return _VNNI if self._has("avx512vnni") else _PAIRS
+
     def assembly(self, scalar: str) -> Assembly | None:
         return self._assembly("zmm", 64, scalar) or super().assembly(scalar)
 
@@ -129,8 +143,7 @@ class Avx512(Avx2):
         odd = w.binary("and", bits, w.int(0x10000, bits.type))
         if self._has("avx512vnni"):
             both, ones = w.binary("or", odd, w.int(0x7FFF, bits.type)), w.int(0x10001, bits.type)
-            symbol = "llvm.x86.avx512.vpdpwssd.512"
-            return w.intrinsic(symbol, bits.type, bits, both, ones, suffix="-")
+            return _VNNI.multiply_add(w, bits, both, ones)
         is_odd = w.compare("icmp ne", odd, w.zero(bits.type))
         half = w.select(is_odd, w.int(0x8000, bits.type), w.int(0x7FFF, bits.type))
         return w.binary("add", bits, half)

@@ -16,6 +16,7 @@ from typing import Protocol
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.amx import TileProduct
 from hlo.backend.isa.assembly import Assembly
+from hlo.backend.isa.dot_products import DotProduct
 from hlo.ir.dtype import DType
 from hlo.machine import Machine
 
@@ -204,6 +205,10 @@ class Isa:
 
     def tile_product(self, lhs: DType, rhs: DType) -> TileProduct | None:
         """Tiles that multiply elements of these types."""
+        return None
+
+    def dot_product(self, element: DType) -> DotProduct | None:
+        """Products of pairs of these elements, in vectors of the size that kernels use."""
         return None
 
     def assembly(self, scalar: str) -> Assembly | None:

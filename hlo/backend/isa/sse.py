@@ -5,7 +5,9 @@ from __future__ import annotations
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa import amx
 from hlo.backend.isa.amx import TileProduct
+from hlo.backend.isa.dot_products import DotProduct, pairs_of_s16
 from hlo.backend.isa.generic import FloatMode, Isa
+from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
 
@@ -42,3 +44,7 @@ class Sse(Isa):
     def tile_product(self, lhs: DType, rhs: DType) -> TileProduct | None:
         """AMX stands beside the vectors, whatever these are."""
         return amx.tile_product(self.machine.features, lhs, rhs)
+
+    def dot_product(self, element: DType) -> DotProduct | None:
+        serves = element is dt.S16 and self.machine.vector_bytes == 16 and self._has("sse2")
+        return pairs_of_s16(16, "llvm.x86.sse2.pmadd.wd") if serves else None

@@ -15,7 +15,7 @@ import hlo
 from hlo.backend.entry import pool_ir, run_ir
 from hlo.backend.ir.functions import Function
 from hlo.backend.ir.ir_module import IrModule
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa import assembly
 from hlo.backend.isa.generic import Isa
 from hlo.backend.isa.select import base_of, isa_of
@@ -105,6 +105,21 @@ def of_tiles(lhs: dt.DType, rhs: dt.DType) -> Callable[..., Answer]:
         tiles.multiply(w, 0, 1, 2)
         tiles.store(w, 0, memory, 64)
         tiles.release(w)
+        return True
+
+    return ask
+
+
+def of_words(element: dt.DType) -> Callable[..., Answer]:
+    def ask(isa: Isa, w: Writer, memory: Value) -> Answer:
+        dot = isa.dot_product(element)
+        if dot is None:
+            return None
+        lanes = isa.machine.vector_bytes // 4
+        type = vector_of(dot.sums, lanes)
+        a, b, total = (w.load(w.address(memory, w.int(n * lanes), dot.sums), type, 4)
+                       for n in range(3))  # fmt: skip
+        w.store(dot.multiply_add(w, total, a, b), memory, 4)
         return True
 
     return ask
@@ -211,6 +226,8 @@ ROWS = (
     Row("tile_product", ("ptr",), of_tiles(dt.BF16, dt.BF16), SAPPHIRE, "tdpbf16ps"),
     Row("tile_product", ("ptr",), of_tiles(dt.S8, dt.U8), SAPPHIRE, "tdpbsud"),
     Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.F16), ()),
+    Row("dot_product", ("ptr",), of_words(dt.S16), SSE, "vpdpwssd|v?pmaddwd"),
+    Row("dot_product", ("ptr",), of_words(dt.BF16), BF16, "vdpbf16ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("float"), AVX2, "vfmadd231ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("double"), AVX2, "vfmadd231pd"),
     Row("assembly", ("ptr", "ptr"), of_assembly("i32"), ()),

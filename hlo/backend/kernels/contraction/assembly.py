@@ -75,6 +75,8 @@ class AssemblyTile(Struct, frozen=True):
 
 def tile_assembly(ring: Ring) -> Assembly | None:
     """What tiles of the ring may be written in."""
+    if ring.dot is not None:
+        return ring.dot.assembly
     return ring.target.isa.assembly(ring.scalar) if ring.parts == 1 else None
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hlo.analysis.fusibility import contraction_of
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums
 from hlo.backend.isa.target import Target
-from hlo.backend.kernels.contraction.amx import tile_plan
+from hlo.backend.kernels.contraction.amx import TilePlan, tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
 from hlo.backend.kernels.contraction.amx_product import TileProduct
 from hlo.backend.kernels.contraction.axes import (
@@ -54,9 +54,12 @@ from hlo.backend.kernels.contraction.split import (
     split_stream,
     sum_kernel,
 )
+from hlo.backend.kernels.contraction.subnormal_look import subnormal_kernel
 from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
 from hlo.backend.kernels.contraction.vector_nest import vector_schedule
 from hlo.backend.kernels.contraction.vector_plan import vector_sums
+from hlo.backend.kernels.contraction.words import Worded, in_words
+from hlo.backend.kernels.contraction.words_packing import words_kernel, words_schedule
 from hlo.backend.loops.schedule import LoopSchedule, Plan
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
@@ -188,17 +191,56 @@ class _Sequence:
             self.sums = vector_sums(c, ring)
             self._stream(stream, *others)
         elif (tiles := tile_plan(c, ring)) is not None:
-            self.sums = tiles.sums
-            kernel, size = tile_packing_kernel(tiles)
-            packed = partial(tile_packing_schedule, tiles)
-            blocks = self.add_before(kernel, c.rhs.buffer, size, packed)
-            product = TileProduct(tiles, self.epilogue)
-            shown = partial(tile_schedule, product)
-            self._call(product.kernel(), shown, c.lhs.buffer, blocks, *others)
+            self._unless_subnormal(c, ring, others, partial(self._add_tiles, tiles, others))
+        elif (worded := in_words(c, ring)) is not None:
+            self._unless_subnormal(c, ring, others, partial(self._add_words, worded, others))
         else:
             self._add_product(c, ring, others)
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
         return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs, sums=self.sums)
+
+    def _add_tiles(self, tiles: TilePlan, others: tuple[int, ...]) -> None:
+        """The product on matrix units, after what packs its columns."""
+        self.sums = tiles.sums
+        kernel, size = tile_packing_kernel(tiles)
+        packed = partial(tile_packing_schedule, tiles)
+        blocks = self.add_before(kernel, tiles.c.rhs.buffer, size, packed)
+        product = TileProduct(tiles, self.epilogue)
+        shown = partial(tile_schedule, product)
+        self._call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others)
+
+    def _add_words(self, worded: Worded, others: tuple[int, ...]) -> None:
+        """The product on words, after what makes them."""
+        c = worded.contraction
+        for side, words in (("lhs", worded.lhs), ("rhs", worded.rhs)):
+            if words.is_copied:
+                kernel = words_kernel(words, self.target)
+                shown = partial(words_schedule, words, side)
+                place = self.add_before(kernel, words.source.buffer, words.size_bytes, shown)
+                c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
+        self._add_product(c, worded.ring, others)
+
+    def _unless_subnormal(
+        self, c: Contraction, ring: Ring, others: tuple[int, ...], add: Callable[[], None]
+    ) -> None:
+        """A product on instructions that read subnormal numbers as zero; strict mode looks for them
+        first, and where there are any the product is made once more by others.
+        """
+        if not ring.rounds or self.target.mode != "strict":
+            add()
+            return
+        told = self._next_place
+        self.temporaries.append(TOLD_BYTES)
+        self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
+        for side, factor in (("lhs", c.lhs), ("rhs", c.rhs)):
+            shown = partial(Plan, (f"look: whether {side} has subnormal numbers",))
+            self._call(subnormal_kernel(c, side), shown, factor.buffer, told)
+        add()
+        fast, sums = len(self.calls), self.sums
+        self._add_product(c, ring, others)
+        again = (replace(call, when=told) for call in self.calls[fast:])
+        self.calls[fast:] = again
+        self.sums, self.stores_once = sums, False
 
     def repaired(self, c: Contraction, form: Form, met: tuple[int, ...]) -> KernelSequence:
         """The product, and what is done where zeros met factors that are not finite."""

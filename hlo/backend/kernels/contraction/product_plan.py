@@ -148,18 +148,18 @@ class ProductPlan(Struct, frozen=True):
         """The plan in a word or two, and how long chains of additions are in it."""
         name = "diagonal" if self.contraction.is_diagonal else "groups" if self.group else "tiles"
         order = "depth first" if self.depth_first else "depth blocks"
-        chain = self.ring.parts * chain_of(self._tile_counts, self.cut) + self.depth_blocks
+        chain = self.ring.terms * chain_of(self._tile_counts, self.cut) + self.depth_blocks
         return Sums(f"{name}, {order}" if self.depth_blocks > 1 else name, chain)
 
     @property
     def _block(self) -> int:
-        """Depths of a block: a complex one is a term of each part twice, and so much work that
+        """Steps of a block: a complex one is a term of each part twice, and so much work that
         blocks cost it little: those as long as makes the errors in them and of their sum alike.
 
         Tiles of one vector wait for what they load: shorter blocks cost them nothing, and a loop
         that would be one of these becomes two.
         """
-        block = BLOCK // self.ring.parts
+        block = BLOCK // self.ring.terms
         if self.ring.parts > 1:
             block = min(block, 1 << (3 * math.isqrt(math.prod(self._tile_counts))).bit_length())
         if self.vectors > 1:

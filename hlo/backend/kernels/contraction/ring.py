@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.values import poison
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
+from hlo.backend.isa.dot_products import DotProduct
 from hlo.backend.isa.target import Target
 from hlo.backend.lanes import masked
 from hlo.backend.lanes.types import compute_scalar, decoded, encoded, rounded, storage_scalar
@@ -26,7 +27,9 @@ Parts = tuple[Value, ...]
 
 
 class Ring(Struct, frozen=True):
-    """result: the type whose arithmetic it is; lanes: of one machine vector of `scalar`."""
+    """result: the type whose arithmetic it is; lanes: of one machine vector of `scalar`. dot: what
+    multiplies, where factors are words of several elements (words.py).
+    """
 
     target: Target
     result: DType
@@ -35,6 +38,7 @@ class Ring(Struct, frozen=True):
     lanes: int
     registers: int
     fused: bool
+    dot: DotProduct | None = None
 
     @property
     def vector(self) -> str:
@@ -71,7 +75,14 @@ class Ring(Struct, frozen=True):
             self.multiply_add_part(w, imaginary, a[1], b[0]),
         )
 
+    @property
+    def terms(self) -> int:
+        """Additions to each part of a sum that one step of depth is."""
+        return self.dot.group if self.dot else self.parts
+
     def multiply_add_part(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
+        if self.dot is not None:
+            return self.dot.multiply_add(w, total, a, b)
         if self.rounds and self.fused:
             return w.intrinsic("llvm.fma", total.type, a, b, total)
         if self.rounds:

@@ -1,0 +1,70 @@
+"""Dot products of words: instructions that multiply the elements of 32-bit words and add them up.
+
+A lane of a sum (s32 or f32) takes the products of two elements that lie in one word of each factor:
+twice the work of a fused product and sum, from x86's PMADDWD on. Intel's manual, volume 2: PMADDWD,
+VPDPWSSD, VDPBF16PS; the last one reads subnormal numbers as zero, and gives zero for such sums.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.assembly import Assembly
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+
+_REGISTERS = {32: "ymm", 64: "zmm"}
+
+
+class DotProduct(Struct, frozen=True):
+    """element: of the words; sums: LLVM's type of one; intrinsic: LLVM's name of the instruction,
+    on operands of this type; adds: whether it adds to a sum itself. assembly: what tiles of such
+    sums may be written in.
+    """
+
+    element: DType
+    sums: str
+    intrinsic: str
+    operand: str
+    adds: bool
+    assembly: Assembly | None = None
+
+    @property
+    def group(self) -> int:
+        """Elements in a word."""
+        return 32 // self.element.bits
+
+    @property
+    def word(self) -> DType:
+        """The type of whose numbers there is one for each word, of as many bits."""
+        return dt.F32 if self.sums == "float" else dt.S32
+
+    @property
+    def keeps_subnormals(self) -> bool:
+        """Whether subnormal elements count."""
+        return self.element.is_integral
+
+    def multiply_add(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
+        """total + the products of the elements of a's and b's words."""
+        a, b = (w.cast("bitcast", x, self.operand) for x in (a, b))
+        if self.adds:
+            return w.intrinsic(self.intrinsic, total.type, total, a, b, suffix="-")
+        return w.binary("add", total, w.intrinsic(self.intrinsic, total.type, a, b, suffix="-"))
+
+
+def pairs_of_s16(vector_bytes: int, multiply: str, accumulate: str = "") -> DotProduct:
+    """Pairs of s16 in vectors of a width; by an instruction that adds as well, or by two."""
+    assembly = None
+    if accumulate:
+        assembly = Assembly(_REGISTERS[vector_bytes], "s", product="vpdpwssd", sum="vpaddd")
+    operand = f"<{vector_bytes // 2} x i16>"
+    return DotProduct(dt.S16, "i32", accumulate or multiply, operand, bool(accumulate), assembly)
+
+
+def pairs_of_bf16(vector_bytes: int) -> DotProduct:
+    """Pairs of bf16 in vectors of a width."""
+    intrinsic = f"llvm.x86.avx512bf16.dpbf16ps.{8 * vector_bytes}"
+    operand = f"<{vector_bytes // 2} x bfloat>"
+    assembly = Assembly(_REGISTERS[vector_bytes], "s", product="vdpbf16ps")
+    return DotProduct(dt.BF16, "float", intrinsic, operand, True, assembly)

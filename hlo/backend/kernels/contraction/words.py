@@ -1,0 +1,187 @@
+"""Words: factors whose elements a dot product takes by two, as factors of 32-bit words.
+
+    Contraction, Ring --in_words--> Worded: a contraction of words, and what makes them
+
+Elements that follow each other along the innermost axis of depth share a word, the first in its
+low bits; the last word of an odd depth is filled up with zero. A factor that lies along that axis
+is words as it stands, if its elements need no conversion; others are copied, in the order in which
+they lie (words_packing.py). What is left is a product like those of f32 and s32, of half the depth.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hlo.backend.isa.dot_products import DotProduct
+from hlo.backend.kernels.contraction.axes import (
+    Axis,
+    Contraction,
+    Operand,
+    extent,
+    normal,
+    reach,
+)
+from hlo.backend.kernels.contraction.ring import Ring
+from hlo.indexing.affine import row_major_strides
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+
+LEAST_ROWS = 6  # fewer rows read the columns too seldom to copy them
+LEAST_DEPTH = 16
+LEAST_FLOPS = 1 << 16
+MOST_COPIES = 2  # of an element that windows share
+
+
+Place = tuple[str, int]  # of an axis: a set of a contraction's, the axis's number in it
+
+
+class Words(Struct, frozen=True):
+    """One factor as words. axes: sizes and the source's strides in elements, in the order of the
+    words, row-major; pairs: the number among them of the axis that the words' elements lie along.
+    is_copied: else they lie in the source.
+    """
+
+    source: Operand
+    dot: DotProduct
+    axes: tuple[tuple[int, int], ...]
+    pairs: int
+    is_copied: bool
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """In words."""
+        group = self.dot.group
+        return tuple(-(-s // group) if n == self.pairs else s for n, (s, _) in enumerate(self.axes))
+
+    @property
+    def is_along_depth(self) -> bool:
+        """Whether words follow each other along depth."""
+        return self.pairs == len(self.axes) - 1
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.sizes) * self.dot.word.item_bytes
+
+
+class Worded(Struct, frozen=True):
+    """contraction: of words that lie where the factors did; ring: with the dot product."""
+
+    contraction: Contraction
+    ring: Ring
+    lhs: Words
+    rhs: Words
+
+
+def in_words(c: Contraction, ring: Ring) -> Worded | None:
+    """The contraction on words; None where no instruction, or no order of elements, serves."""
+    dot = _dot_product(c, ring)
+    if dot is None or c.is_diagonal or c.m < LEAST_ROWS or c.n < ring.lanes:
+        return None
+    if not c.depth or c.depth[-1].size < LEAST_DEPTH or c.flops < LEAST_FLOPS:
+        return None
+    (lhs, left), (rhs, right) = _words(c, "lhs", dot), _words(c, "rhs", dot)
+    if lhs is None or rhs is None:
+        return None
+    ring = replace(ring, dot=dot)
+    return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
+
+
+def _dot_product(c: Contraction, ring: Ring) -> DotProduct | None:
+    """The instruction for the operands' types, if its sums are the ring's numbers."""
+    types = (c.lhs.dtype, c.rhs.dtype)
+    if all(map(_fits_s16, types)):
+        element = dt.S16
+    elif types == (dt.BF16, dt.BF16):
+        element = dt.BF16
+    else:
+        return None
+    dot = ring.target.isa.dot_product(element)
+    serves = dot and dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred
+    return dot if serves else None
+
+
+def _fits_s16(dtype: DType) -> bool:
+    return dtype.is_integral and dtype.bits <= (16 if dtype.is_signed else 15)
+
+
+def _order(c: Contraction, side: str) -> list[Place] | None:
+    """The axes that move a factor, in the order of its words: those that lie one after the other
+    in memory come last. None where nothing does.
+    """
+    free = "rows" if side == "lhs" else "columns"
+    batch, own, outer = ([
+        (name, n) for n, a in enumerate(getattr(c, name)) if getattr(a, side) and a.size > 1
+    ] for name in ("batch", free, "depth"))  # fmt: skip
+    pairs = ("depth", len(c.depth) - 1)
+    outer = [place for place in outer if place != pairs]
+    if getattr(c.depth[-1], side) == 1:
+        return [*batch, *own, *outer, pairs]
+    if own and getattr(_axis(c, own[-1]), side) == 1:
+        return [*batch, *outer, pairs, *own]
+    return None
+
+
+def _axis(c: Contraction, place: Place) -> Axis:
+    found: Axis = getattr(c, place[0])[place[1]]
+    return found
+
+
+def _words(c: Contraction, side: str, dot: DotProduct) -> tuple[Words | None, dict[Place, int]]:
+    """A factor's words, and how far one step of each axis moves among them."""
+    order = _order(c, side)
+    if order is None:
+        return None, {}
+    pairs = order.index(("depth", len(c.depth) - 1))
+    axes = [(_axis(c, place).size, getattr(_axis(c, place), side)) for place in order]
+    source: Operand = getattr(c, side)
+    words = Words(source, dot, tuple(axes), pairs, is_copied=True)
+    others = [stride for n, (_, stride) in enumerate(axes) if n != pairs]
+    whole = axes[pairs][0] % dot.group == 0 and words.is_along_depth
+    if (
+        whole
+        and source.dtype is dot.element
+        and all(n % dot.group == 0 for n in (*others, source.offset))
+    ):
+        strides = [stride // dot.group or 1 for _, stride in axes]
+        return replace(words, is_copied=False), dict(zip(order, strides, strict=True))
+    if prod(words.sizes) > MOST_COPIES * (reach(c, side) // dot.group + extent(c.batch)):
+        return None, {}
+    return words, dict(zip(order, row_major_strides(words.sizes), strict=True))
+
+
+def _of_words(
+    c: Contraction, lhs: Words, left: dict[Place, int], right: dict[Place, int], rhs: Words
+) -> Contraction:
+    """The contraction on the words that have these strides."""
+    pairs = ("depth", len(c.depth) - 1)
+
+    def moved(name: str) -> tuple[Axis, ...]:
+        places = ((name, n) for n in range(len(getattr(c, name))))
+        return tuple(
+            Axis(
+                lhs.sizes[lhs.pairs] if place == pairs else _axis(c, place).size,
+                left.get(place, 0),
+                right.get(place, 0),
+                _axis(c, place).out,
+            )
+            for place in places
+        )
+
+    return replace(
+        c,
+        batch=moved("batch"),
+        rows=moved("rows"),
+        columns=moved("columns"),
+        depth=moved("depth"),
+        lhs=_operand(lhs),
+        rhs=_operand(rhs),
+    )
+
+
+def _operand(words: Words) -> Operand:
+    """Where the words lie until they are copied."""
+    offset = 0 if words.is_copied else words.source.offset // words.dot.group
+    return replace(words.source, dtype=words.dot.word, offset=offset)

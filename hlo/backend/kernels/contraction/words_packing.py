@@ -1,0 +1,146 @@
+"""Copies of factors as words, in the order in which their elements lie, and their loops.
+
+A unit is a row of what lies together: words along depth, or the free indices of one word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from hlo.backend.ir.arithmetic import add, advanced, split_index, strided, times
+from hlo.backend.ir.control import ranged
+from hlo.backend.ir.functions import BEGIN, END
+from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.writer import Value, Writer, vector_of
+from hlo.backend.isa.target import Target
+from hlo.backend.kernels.contraction.ring import element_address
+from hlo.backend.kernels.contraction.words import Words
+from hlo.backend.lanes import masked
+from hlo.backend.lanes.types import decoded, storage_scalar
+from hlo.backend.loops.one_nest import around, schedule_of
+from hlo.backend.loops.schedule import Axis, Fill, Loop, LoopSchedule, Role, Tail, axis_name
+
+LANES = 16  # words at a time: a vector of 64 bytes, or what is several
+
+
+def words_kernel(words: Words, target: Target) -> Kernel:
+    """buffers: the source, its words."""
+    w = Writer()
+    copy = _Copy(w, words, target)
+    ranged(w, BEGIN, END, copy.unit)
+    elements = prod(size for size, _ in words.axes)
+    moved = elements * words.source.dtype.item_bytes + words.size_bytes
+    return Kernel(w.kernel_function(), copy.units, *w.beside, bytes_moved=moved)
+
+
+def words_schedule(words: Words, side: str) -> LoopSchedule:
+    """The loops of that kernel."""
+    sizes, last = words.sizes, words.sizes[-1]
+    names = [axis_name(n, "i") for n in range(len(sizes))]
+    parallel = [
+        Axis(name, size, Role.PARALLEL) for name, size in zip(names, sizes[:-1], strict=False)
+    ]
+    rest = last % LANES
+    tail, tail_step = (Tail.MASKED, LANES) if rest else (Tail.NONE, 0)
+    lanes = Axis(names[-1], last, Role.VECTOR, LANES, LANES, tail, tail_step)
+    source = f"{words.source.dtype.name} of p{words.source.buffer}"
+    fill = Fill(side, f"pairs of {source} along {names[words.pairs]}")
+    remark = f"words: {words.dot.group} {words.dot.element.name} each, in the order of memory"
+    return schedule_of(parallel, around(parallel, (Loop(lanes, (fill,)),)), (remark,))
+
+
+class _Copy:
+    """The kernel being written."""
+
+    def __init__(self, w: Writer, words: Words, target: Target) -> None:
+        self.w, self.words, self.target = w, words, target
+        self.dtype, self.scalar = words.source.dtype, storage_scalar(words.source.dtype)
+        source, self.copy = (w.buffer_address(n) for n in range(2))
+        self.source = element_address(w, source, w.int(words.source.offset), self.dtype)
+        self.sizes = words.sizes
+        self.units = prod(self.sizes[:-1])
+
+    def unit(self, unit: Value) -> None:
+        """One row of words."""
+        w, words, row = self.w, self.words, self.sizes[-1]
+        to = advanced(w, self.copy, times(w, unit, row), "i32")
+        if words.is_along_depth:
+            at = self._moved(self.source, strided(w, unit, words.axes[:-1]))
+            self._rounds(lambda n, mask: self._put(to, n, self._along(at, n, mask), mask))
+            return
+        group, (elements, step) = words.dot.group, words.axes[words.pairs]
+        parts = split_index(w, unit, (1 << 40, *self.sizes[1:-1])) if self.sizes[1:-1] else [unit]
+        offset, first = w.int(0), w.int(0)
+        for n, (part, (_, stride)) in enumerate(zip(parts, words.axes, strict=False)):
+            if n == words.pairs:
+                first = times(w, part, group)
+                part = first
+            offset = add(w, offset, times(w, part, stride))
+        at = self._moved(self.source, offset)
+        last = add(w, first, w.int(group - 1))
+        is_whole = elements % group == 0
+        there = w.int(1, "i1") if is_whole else w.compare("icmp ult", last, w.int(elements))
+        # Beyond the end the row before is read, and left out.
+        next_at = self._moved(at, w.int(step))
+        if not is_whole:
+            next_at = w.select(there, next_at, at)
+
+        def pairs(n: Value, mask: Value | None) -> None:
+            low = self._halves(self._loaded(at, n, LANES, mask))
+            high = self._halves(self._loaded(next_at, n, LANES, mask))
+            high = w.binary("shl", high, w.int(16, high.type))
+            if not is_whole:
+                high = w.select(w.splat(there, LANES), high, w.zero(high.type))
+            self._put(to, n, w.binary("or", low, high), mask)
+
+        self._rounds(pairs)
+
+    def _rounds(self, each: Callable[[Value, Value | None], None]) -> None:
+        """Vectors of words of a row: whole ones, then what is left."""
+        w = self.w
+        whole, rest = divmod(self.sizes[-1], LANES)
+
+        if whole:
+            ranged(w, w.int(0), w.int(whole), lambda n: each(times(w, n, LANES), None))
+        if rest:
+            each(w.int(whole * LANES), masked.first_of(rest, LANES))
+
+    def _moved(self, base: Value, elements: Value) -> Value:
+        return element_address(self.w, base, elements, self.dtype)
+
+    def _loaded(self, at: Value, index: Value, lanes: int, mask: Value | None) -> Value:
+        type = vector_of(self.scalar, lanes)
+        at = self._moved(at, index)
+        return masked.load(self.w, type, at, self.dtype.item_bytes, mask)
+
+    def _halves(self, raw: Value) -> Value:
+        """Elements as 16 bits each, in the low halves of words."""
+        w = self.w
+        return w.cast("zext", self._elements(raw), vector_of("i32", raw.lanes))
+
+    def _elements(self, raw: Value) -> Value:
+        """Elements as the words hold them."""
+        w, element = self.w, self.words.dot.element
+        if self.dtype is element:
+            return raw
+        value = decoded(w, self.target, raw, self.dtype)
+        extension = "sext" if self.dtype.is_signed else "zext"
+        return w.cast(extension, value, vector_of(f"i{element.bits}", raw.lanes))
+
+    def _along(self, at: Value, first: Value, mask: Value | None) -> Value:
+        """Words whose elements follow each other, from a word of the row on."""
+        w, group = self.w, self.words.dot.group
+        elements, _ = self.words.axes[-1]
+        lanes, index = LANES * group, times(w, first, group)
+        if mask is not None:
+            start = first.integer
+            assert start is not None, "what is left begins at a known word"
+            mask = masked.first_of(elements - start * group, lanes)
+        elif elements % group and self.sizes[-1] % LANES == 0:
+            mask = masked.below(w, index, elements, lanes)
+        words = self._elements(self._loaded(at, index, lanes, mask))
+        return w.cast("bitcast", words, vector_of("i32", LANES))
+
+    def _put(self, to: Value, index: Value, words: Value, mask: Value | None) -> None:
+        masked.store(self.w, words, advanced(self.w, to, index, "i32"), 4, mask)

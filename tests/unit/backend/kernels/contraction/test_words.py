@@ -1,0 +1,128 @@
+"""Products on words of two elements: any types, orders of dimensions, sizes and machines."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import hlo
+from hlo.backend.kernels.contraction.axes import dot_contraction, normal
+from hlo.backend.kernels.contraction.contraction import contraction_kernels
+from hlo.backend.kernels.contraction.convolution import convolution_contraction
+from hlo.backend.kernels.contraction.ring import ring_of
+from hlo.backend.kernels.contraction.words import in_words
+from hlo.backend.linking.toolchain import host_machine
+from hlo.machine import NAMED
+from tests.support.contraction_harness import Compiled, target_of
+
+PAIRS = [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("u8", "u8", "u32"), ("s16", "s16", "s32"),
+         ("s16", "u8", "s8"), ("s4", "u4", "s32")]  # fmt: skip
+SIZES = [(64, 64, 64), (33, 61, 47), (7, 301, 90)]
+LEVELS = [
+    level for level in ("sse", "avx2", "avx512", "host")
+    if target_of(level).machine.features <= host_machine().features
+]  # fmt: skip
+
+
+def text(types: tuple[str, str, str], dims: tuple[int, int, int], lhs: int, rhs: int) -> str:
+    """A product of m x k and k x n. lhs, rhs: the dimension that is contracted."""
+    (m, k, n), (left, right, out) = dims, types
+    x, y = ([m, k], [k, n])
+    x, y = (x if lhs else x[::-1]), (y[::-1] if rhs else y)
+    return f"""HloModule m
+    ENTRY e {{ x = {left}[{x[0]},{x[1]}] parameter(0)
+      y = {right}[{y[0]},{y[1]}] parameter(1)
+      ROOT r = {out}[{m},{n}] dot(x, y), lhs_contracting_dims={{{lhs}}},
+        rhs_contracting_dims={{{rhs}}} }}"""
+
+
+def extremes(module: hlo.ir.module.Module) -> list[np.ndarray]:
+    """Numbers of all sizes, the least and the greatest ones in rows of their own."""
+    rng = np.random.default_rng(0)
+    made = []
+    for parameter in module.entry.parameters:
+        dtype = parameter.shape.dtype
+        low, high = dtype.int_range
+        array = rng.integers(low, high + 1, parameter.shape.dims)
+        array[0], array[:, 1], array[1] = low, low, high
+        made.append(array.astype(dtype.numpy))
+    return made
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("types", PAIRS, ids="-".join)
+def test_integers_wrap_and_never_saturate(types: tuple[str, str, str], level: str) -> None:
+    for number, dims in enumerate(SIZES):
+        lhs, rhs = number % 2, number // 2
+        module = hlo.parse(text(types, dims, lhs, rhs))
+        root, values = module.entry.root, extremes(module)
+        made = in_words(*_normal(root, level))
+        assert made is not None
+        result = np.zeros(root.shape.dims, root.shape.dtype.numpy)
+        Compiled(contraction_kernels(root, target_of(level)), level)(values, result, 3)
+        np.testing.assert_array_equal(result, hlo.evaluate(module, *values))
+
+
+def _normal(root: hlo.ir.instruction.Instruction, level: str):  # type: ignore[no-untyped-def]  # a contraction and its ring
+    ring = ring_of(root.shape.dtype, target_of(level))
+    return normal(dot_contraction(root), ring.lanes), ring
+
+
+BF16 = ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("out", ["f32", "bf16"])
+@pytest.mark.parametrize("orders", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_bf16_within_the_bound_of_its_sums(orders: tuple[int, int], out: str) -> None:
+    rng = np.random.default_rng(1)
+    for dims in SIZES:
+        module = hlo.parse(text(("bf16", "bf16", out), dims, *orders))
+        values = [rng.standard_normal(p.shape.dims).astype(BF16) for p in module.entry.parameters]
+        exact = hlo.evaluate(hlo.parse(text(("f64", "f64", "f64"), dims, *orders)),
+                             *(v.astype(np.float64) for v in values))  # fmt: skip
+        weight = hlo.evaluate(hlo.parse(text(("f64", "f64", "f64"), dims, *orders)),
+                              *(np.abs(v.astype(np.float64)) for v in values))  # fmt: skip
+        result = hlo.compile(module, cache=False).run_guarded(*values).astype(np.float64)
+        unit = 2.0**-8 if out == "bf16" else 0.0
+        assert (np.abs(result - exact) <= 2.0**-20 * weight + unit * np.abs(exact)).all()
+
+
+@pytest.mark.parametrize("orders", [(0, 0), (1, 0), (1, 1)])
+def test_subnormal_factors_count(orders: tuple[int, int]) -> None:
+    for side in range(2):
+        module = hlo.parse(text(("bf16", "bf16", "f32"), (33, 61, 47), *orders))
+        values = [np.ones(p.shape.dims, BF16) for p in module.entry.parameters]
+        values[1 - side][:] = 1e30
+        values[side][:] = 0
+        values[side][-1, -1] = -1e-39
+        np.testing.assert_allclose(
+            hlo.compile(module, cache=False)(*values), hlo.evaluate(module, *values), rtol=1e-6
+        )
+        values[1 - side][2, 3] = np.inf
+        values[1 - side][3, 2] = np.nan
+        np.testing.assert_allclose(
+            hlo.compile(module, cache=False)(*values), hlo.evaluate(module, *values), rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize(("name", "types", "instruction"), [
+    ("x86-64", ("s8", "s8", "s32"), "pmaddwd"), ("x86-64-v3", ("u8", "s8", "s32"), "vpmaddwd"),
+    ("x86-64-v4", ("s16", "s16", "s32"), "vpmaddwd"), ("znver4", ("s8", "s8", "s32"), "vpdpwssd"),
+    ("cooperlake", ("bf16", "bf16", "f32"), "vdpbf16ps"),
+])  # fmt: skip
+def test_the_machines_instruction(name: str, types: tuple[str, str, str], instruction: str) -> None:
+    module = hlo.parse(text(types, (64, 64, 64), 1, 0))
+    machine = NAMED[name]
+    assert instruction in hlo.driver.emit_stage(module, "asm", machine=machine)
+
+
+def test_windows_that_overlap_are_not_copied() -> None:
+    module = hlo.parse("""HloModule m
+    ENTRY e { x = s8[1,40,40,3] parameter(0)
+      k = s8[7,7,3,64] parameter(1)
+      ROOT r = s32[1,34,34,64] convolution(x, k), window={size=7x7},
+        dim_labels=b01f_01io->b01f }""")
+    root = module.entry.root
+    ring = ring_of(root.shape.dtype, target_of())
+    assert in_words(normal(convolution_contraction(root)[0], ring.lanes), ring) is None
