@@ -44,7 +44,13 @@ from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
 from hlo.backend.kernels.contraction.product import product_kernel
 from hlo.backend.kernels.contraction.product_nest import product_schedule
-from hlo.backend.kernels.contraction.product_plan import ProductPlan, Reading, in_runs, planned
+from hlo.backend.kernels.contraction.product_plan import (
+    ProductPlan,
+    Reading,
+    in_runs,
+    planned,
+    planned_small,
+)
 from hlo.backend.kernels.contraction.result import Epilogue
 from hlo.backend.kernels.contraction.ring import Ring, ring_of
 from hlo.backend.kernels.contraction.split import (
@@ -237,7 +243,7 @@ class _Sequence:
             self._call(subnormal_kernel(c, side), shown, factor.buffer, told)
         add()
         fast, sums = len(self.calls), self.sums
-        self._add_product(c, ring, others)
+        self._product(planned_small(c, ring), self.epilogue, *others)
         again = (replace(call, when=told) for call in self.calls[fast:])
         self.calls[fast:] = again
         self.sums, self.stores_once = sums, False

@@ -39,6 +39,7 @@ BLOCK_BYTES = COMMON.second_cache.bytes // 4  # of rhs packed at a time in a dep
 DEPTH_FIRST_ROWS = 128
 SPREAD = 4  # places, at least, among which rows of a tile lie without driving each other out
 LEAST_RUN = 4  # depths that lie together, from which rows are copied as they are
+SMALL_ROWS = 4  # of a tile that is little code
 LEAST_ROWS = 12  # of a run, which fill most of a tile
 WIDE = 128  # columns from which a packed lhs is read often enough
 
@@ -175,19 +176,7 @@ def only(axes: Axes, side: str) -> Axes:
 
 def planned(c: Contraction, ring: Ring) -> ProductPlan:
     """The plan of a normal contraction without empty sets."""
-    rows, vectors = tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal)
-    tiles = -(-c.m // rows)
-    step = -(-c.m // tiles)
-    width = vectors * ring.lanes
-    panels = -(-c.n // width)
-    plan = ProductPlan(
-        contraction=c,
-        ring=ring,
-        rows=Panels(tiles, -(-step // ring.lanes) * ring.lanes, step, c.m),
-        columns=Panels(panels, width, width, c.n),
-        vectors=vectors,
-        depth_block=max(c.k, 1),
-    )
+    plan = _of_tiles(c, ring, *tile_shape(c.m, c.n, ring, diagonal=c.is_diagonal))
     lhs, rhs = _readings(plan)
     plan = replace(plan, lhs=lhs, rhs=rhs)
     if _is_depth_first(plan) and (first := _with_depth_first(plan)).depth_blocks > 1:
@@ -200,6 +189,36 @@ def planned(c: Contraction, ring: Ring) -> ProductPlan:
             return _in_groups(plan, machine)
     depth_block = _with_depth_block(_with_packed(blocked)).depth_block
     return replace(_with_packed(_with_blocks(plan, machine)), depth_block=depth_block)
+
+
+def planned_small(c: Contraction, ring: Ring) -> ProductPlan:
+    """A plan that is little code: a tile of few sums, factors read where they lie if that can be.
+    It takes several times as long as the other, and serves what hardly ever runs.
+    """
+    plan = _of_tiles(c, ring, min(SMALL_ROWS, c.m), 1)
+    lhs, rhs = _lie_well(plan)
+    plan = replace(
+        plan,
+        lhs=Reading.IN_PLACE if lhs else Reading.IN_UNIT,
+        rhs=Reading.IN_PLACE if rhs else Reading.IN_UNIT,
+    )
+    return _with_blocks(plan, ring.target.machine)
+
+
+def _of_tiles(c: Contraction, ring: Ring, rows: int, vectors: int) -> ProductPlan:
+    """The result in tiles of so many rows and vectors, nothing else decided yet."""
+    tiles = -(-c.m // rows)
+    step = -(-c.m // tiles)
+    width = vectors * ring.lanes
+    panels = -(-c.n // width)
+    return ProductPlan(
+        contraction=c,
+        ring=ring,
+        rows=Panels(tiles, -(-step // ring.lanes) * ring.lanes, step, c.m),
+        columns=Panels(panels, width, width, c.n),
+        vectors=vectors,
+        depth_block=max(c.k, 1),
+    )
 
 
 def in_runs(c: Contraction, ring: Ring) -> Contraction:
@@ -377,9 +396,7 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
     c = plan.contraction
     lhs, rhs = plan.lhs_packing, plan.rhs_packing
     lhs_bytes, rhs_bytes = (p.source.free_size * p.source.depth_size * 4 for p in (lhs, rhs))
-    few_axes = len(c.depth) <= 3
-    lhs_lies_well = len(lhs.source.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype)
-    rhs_lies_well = rhs.source.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype)
+    lhs_lies_well, rhs_lies_well = _lie_well(plan)
     exact_lhs = is_plain(c.lhs.dtype, plan.ring)
     exact_rhs = is_plain(c.rhs.dtype, plan.ring)
     tiles = plan.rows.count
@@ -396,6 +413,16 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
     return (
         Reading.IN_PLACE if keep_lhs else Reading.IN_UNIT,
         Reading.IN_PLACE if keep_rhs else Reading.IN_UNIT,
+    )
+
+
+def _lie_well(plan: ProductPlan) -> tuple[bool, bool]:
+    """Whether tiles could read each factor in place."""
+    c, lhs, rhs = plan.contraction, plan.lhs_packing.source, plan.rhs_packing.source
+    few_axes = len(c.depth) <= 3
+    return (
+        len(lhs.free) <= 1 and few_axes and _is_cheap(c.lhs.dtype),
+        rhs.is_free_contiguous and few_axes and _is_cheap(c.rhs.dtype),
     )
 
 
