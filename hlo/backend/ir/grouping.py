@@ -8,8 +8,8 @@ import os
 from hlo.backend.ir.kernel import Kernel
 from hlo.once import once
 
-SETUP_LINES = 8  # what a function costs besides its own
-LEAST_LINES, MOST_LINES = 60, 500  # of a module: 500 are 15 ms of code generation
+SETUP_LINES = 8  # Lines that a function costs beside its own.
+LEAST_LINES, MOST_LINES = 60, 500  # Lines of a module; 500 take 15 ms of code generation.
 
 
 def grouped(kernels: dict[str, Kernel], workers: int) -> list[dict[str, Kernel]]:

@@ -20,11 +20,11 @@ from hlo.ir.graph import callees_first, calls, clone_module, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 
-# Steps from an op to an operand that is evaluated inside it. The pass `fusion` makes none so deep:
-# its fusions have fewer members.
+# The most steps from an op to an operand that is evaluated inside it. The pass `fusion` makes no
+# fusion so deep: its fusions have fewer members.
 DEEPEST_PATH = 100
 
-# What a kernel looks through, without a step of its own.
+# Ops that a kernel looks through, without a step of their own.
 _LOOKED_THROUGH = frozenset({
     "get-tuple-element", "tuple", "opt-barrier", "domain", "add-dependency",
     "fusion", "call",

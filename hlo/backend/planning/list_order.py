@@ -96,7 +96,8 @@ def _values(instruction: Instruction, resolve: Resolve) -> list[Source]:
 
 
 def with_late_fills(order: Order) -> Order:
-    """What reads no memory (a broadcast of a constant, an iota) stands right before its first user.
+    """The order with what reads no memory (a broadcast of a constant, an iota) right before its
+    first user.
 
     It frees nothing, so that it never helps to run earlier.
     """

@@ -29,8 +29,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import Trait, opcodes
 
-DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
-LARGE_PEAK = 1 << 18  # bytes from which a further order is tried
+DEEPEST_NESTING = 100  # The deepest nesting of loops and branches; calls in calls have no bound.
+LARGE_PEAK = 1 << 18  # From this peak of live bytes on a greedy order is tried too.
 Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
 
 

@@ -26,7 +26,7 @@ Resolve = Callable[[Instruction, int], Source | None]
 Order = tuple[Instruction, ...]
 Replaced = Iterable[tuple[Source, Source]]  # a value, and what is to be written over it
 
-LARGEST = 8192  # instructions; longer orders stay as they are
+LARGEST = 8192  # Orders of more instructions stay as they are.
 
 
 def readers_first(order: Order, replaced: Replaced, resolve: Resolve) -> tuple[Order, int]:
