@@ -72,7 +72,7 @@ class BufferNumbers(Struct, frozen=True):
 
 
 DOT_BUFFERS = BufferNumbers()
-TOLD_BYTES = 1  # of a look's answer
+TOLD_BYTES = 1  # Bytes of what a look answers (convolution_look.py).
 _LOOK = "look: whether zeros beside the base met what is not finite"
 _REPAIR = "repair: products where they did, with the zeros left out"
 Made = Callable[[], LoopSchedule | Plan]
@@ -110,7 +110,7 @@ def contraction_kernels(
 
 def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
     """buffers: the fusion's operands, the result, temporaries."""
-    # The staged kernels' emitters are loaded only where an expression is fused.
+    # The emitters of expressions are loaded only where one is fused.
     from hlo.backend.kernels.contraction import fused
 
     lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)

@@ -1,9 +1,9 @@
 """Fused contractions: the expression around a dot or convolution, applied to each finished tile.
 
-    fusion (kind=kOutput) --fused_contraction--> the contraction inside, Epilogue, Places
+    fusion (kind=kOutput), contraction inside --Fused--> Epilogue
 
-The expression is what staged kernels evaluate too (Elemental); the contraction in it stands for the
-sums that are at hand.
+The expression is evaluated as that of loop kernels is (Elemental); the contraction in it stands for
+the sums that are at hand.
 """
 
 from __future__ import annotations

@@ -24,23 +24,27 @@ from hlo.ir.dtype import DType
 from hlo.machine import COMMON, Machine
 
 DEPTH_BLOCK = 1024
-DEPTH_WHOLE = 2048  # depths that are not worth a second block
-PACKED_AGAIN = 0.1  # what it costs to read a factor again, or to pack it, in part by another thread
-PIECE_LINES = 3  # of a row of memory, of which the first and the last are read in part
-READ_AGAIN = 0.03  # bytes of lhs per product that are worth another order
-COPIES_BYTES = 4 * COMMON.last_cache.bytes  # of an rhs that is packed whole for that
-WINDOWS_WHOLE = 4096  # the same for windows that are read where they lie, by few columns
-LEAST_DEPTH = 16  # of a block; packing in squares needs more than one of them
-UNIT_FLOPS = 1 << 20  # work below which splitting does not pay
+DEPTH_WHOLE = 2048  # Depths up to this are not worth a second block.
+WINDOWS_WHOLE = 4096  # The same where few columns meet windows that are read where they lie.
+# The share of a first reading that it costs to read a factor again, or to pack it, where another
+# thread does so in part.
+PACKED_AGAIN = 0.1
+PIECE_LINES = 3  # A row of a group up to so many lines is a piece: its ends are read in part.
+# From so many bytes of lhs that are read again per product on, rows are packed whole.
+READ_AGAIN = 0.03
+COPIES_BYTES = 4 * COMMON.last_cache.bytes  # The largest rhs that is packed whole for that.
+LEAST_DEPTH = 16  # The least depth of a block: packing in squares needs more than one of them.
+UNIT_FLOPS = 1 << 20  # Less work is not worth a unit.
 UNITS = 16
-LARGE_BYTES = COMMON.last_cache.bytes  # of an rhs that is not read in place however few the rows
-NEAR_BYTES = COMMON.first_cache.bytes  # of a factor that is read in place however often
-BLOCK_BYTES = COMMON.second_cache.bytes // 4  # of rhs packed at a time in a depth-first plan
+LARGE_BYTES = COMMON.last_cache.bytes  # An rhs from this size on is packed however few the rows.
+NEAR_BYTES = COMMON.first_cache.bytes  # A factor up to this size is read in place however often.
+# Bytes of rhs that a depth-first plan packs at a time.
+BLOCK_BYTES = COMMON.second_cache.bytes // 4
 DEPTH_FIRST_ROWS = 128
-SPREAD = 4  # places, at least, among which rows of a tile lie without driving each other out
-LEAST_RUN = 4  # depths that lie together, from which rows are copied as they are
-LEAST_ROWS = 12  # of a run, which fill most of a tile
-WIDE = 128  # columns from which a packed lhs is read often enough
+SPREAD = 4  # Sets of the first cache that keep the rows of a tile from driving each other out.
+LEAST_RUN = 4  # From so many neighbouring depths on rows are copied as they are.
+LEAST_ROWS = 12  # Rows of a run that fill most of a tile.
+WIDE = 128  # For more columns a packed lhs is read often enough.
 
 
 class Reading(Enum):

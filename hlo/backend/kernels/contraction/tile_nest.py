@@ -24,7 +24,7 @@ from hlo.backend.loops.schedule import (
     Tail,
 )
 
-SQUARE = 2 * TILE  # rows and columns of sums at a time
+SQUARE = 2 * TILE  # Rows and columns of sums at a time.
 
 
 def tile_schedule(product: TileProduct) -> LoopSchedule:

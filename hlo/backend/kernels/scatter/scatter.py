@@ -34,7 +34,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.indexing import ScatterAttributes
 
-_PART = 128  # elements of the innermost window dimension that are worth a unit
+_PART = 128  # Elements of the innermost window dimension that are worth a unit.
 _MOST_PARTS = 16
 
 
