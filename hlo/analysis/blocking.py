@@ -24,7 +24,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.movement import IotaAttributes
 
-MOST_REPEATED = 4096  # elements of a value that every block computes anew
+MOST_REPEATED = 4096  # The most elements of a value that every block computes anew.
 Span = tuple[int, int]  # of the block's leading dimensions
 Cut = tuple[Instruction, Span]
 WHOLE: Span = (0, 0)

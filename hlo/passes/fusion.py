@@ -28,7 +28,7 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
     """Fuse producers into consumers where that saves memory traffic and repeats no costly work.
 
     max_size: most members of a fusion. Sources: XLA's cpu_instruction_fusion for what is fused at
-    all; reductions in the middle of a kernel are our own (staged kernels).
+    all; reductions in the middle of a kernel are our own (hlo/backend/loops).
     """
     changed = _write_out(module)
     left = called_by_ops(module) | wrapped_operations(module)
@@ -106,7 +106,7 @@ def _write_out(module: Module) -> bool:
 
 
 def has_kernels(fusion: Instruction) -> bool:
-    """Whether other kernels than staged ones run the fusion."""
+    """Whether other kernels than loop kernels run the fusion."""
     return contraction_of(fusion) is not None or is_blocked(fusion)
 
 

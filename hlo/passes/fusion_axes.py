@@ -23,10 +23,10 @@ from hlo.ops.table import attribute
 Axis = tuple[str, int]
 Axes = tuple[Axis, ...]
 UNKNOWN: Axis = ("?", 0)
-PICKED = "g"  # a gather takes so many elements of the value, wherever they are
-STAGES: Axis = ("s", 0)  # a reduced or inner dimension, run over by several stages of a kernel
+PICKED = "g"  # The axis of a gather that takes so many elements of the value, wherever they are.
+STAGES: Axis = ("s", 0)  # A reduced or inner dimension, which several stages of a kernel run over.
 
-_MOST_CUT = 40  # members of a kernel whose loops are cut at the seams of a concatenate
+_MOST_CUT = 40  # The most members of a kernel whose loops are cut at the seams of a concatenate.
 
 
 class Group(Struct, eq=False):

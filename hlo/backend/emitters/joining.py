@@ -16,7 +16,7 @@ from hlo.ir.dtype import PRED, DType
 from hlo.ops.identities import identity
 
 Accumulators = list[Lanes]  # of one result element: one per reduced array
-_LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
+_LEAST_VECTOR = 4  # In fewer lanes a maximum takes more instructions, not fewer.
 
 
 class Joining(Struct):

@@ -44,7 +44,7 @@ class ByKind(Struct, frozen=True):
     half: str = ""
 
 
-# Of doubles that hold f32 numbers.
+# expm1 of doubles that hold f32 numbers.
 _SHORT_EXPM1 = partial(complex_functions.expm1, exactly=False)
 _SHORT_LOGISTIC = partial(complex_functions.logistic, exactly=False)
 

@@ -30,9 +30,11 @@ from hlo.ir.module import Module
 from hlo.once import once
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
-# Folders that compilation does not ask: what a module says, its digest knows.
+# Folders of this package that compilation does not use: what they make of a text is the module,
+# which has a digest of its own.
 UNASKED = frozenset({"cli", "parser", "printer", "tools", "__pycache__"})
-UNREAD = frozenset({"metadata", "statistics", "origin"})  # attributes that nothing looks at
+# Attributes that compilation does not look at.
+UNREAD = frozenset({"metadata", "statistics", "origin"})
 
 
 class CachedProgram(Struct, frozen=True):

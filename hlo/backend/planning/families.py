@@ -24,7 +24,7 @@ from hlo.ops.table import KernelFamily
 def kernel_makers(instruction: Instruction) -> tuple[KernelMaker, ...]:
     """The functions that are asked for a kernel; none for what the reference computes."""
     match own_target(instruction) or family_of(instruction):
-        case KernelFamily.STAGED:
+        case KernelFamily.LOOPS:
             return _fused()
         case KernelFamily.JOINED:
             from hlo.backend.kernels.joined import joined_kernel

@@ -98,7 +98,7 @@ def _is_plain(node: Run, allocations: Sequence[Allocation]) -> bool:
     match node.implementation:
         case KernelSequence(calls=(call,)):
             is_staged = (
-                family_of(node.instruction) is KernelFamily.STAGED and not call.kernel.scratch_bytes
+                family_of(node.instruction) is KernelFamily.LOOPS and not call.kernel.scratch_bytes
             )
             return is_staged and all(allocations[n].kind in _SIMPLE for n in node.allocations)
     return False

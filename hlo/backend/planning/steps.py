@@ -4,7 +4,7 @@
 
 Rows of the table are shared by steps that work on the same allocations, kernels by steps with the
 same text. Here is also decided, for the whole program at once, which kernels are split over
-threads: waking sleeping threads costs more than most programs take (docs/measurements.md 8). Does
+threads: waking sleeping threads costs more than most programs take (docs/measurements.md 5). Does
 not know: LLVM.
 """
 

@@ -41,7 +41,7 @@ NEAR_BYTES = COMMON.first_cache.bytes  # A factor up to this size is read in pla
 # Bytes of rhs that a depth-first plan packs at a time.
 BLOCK_BYTES = COMMON.second_cache.bytes // 4
 DEPTH_FIRST_ROWS = 128
-SPREAD = 4  # Sets of the first cache that keep the rows of a tile from driving each other out.
+SPREAD = 4  # The fewest sets over which rows of a tile lie without driving each other out.
 LEAST_RUN = 4  # From so many neighbouring depths on rows are copied as they are.
 LEAST_ROWS = 12  # Rows of a run that fill most of a tile.
 WIDE = 128  # For more columns a packed lhs is read often enough.
