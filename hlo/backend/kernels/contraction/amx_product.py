@@ -20,7 +20,7 @@ from hlo.backend.lanes.types import storage_scalar
 SQUARE_BYTES = 4 * TILE * TILE * 4  # Bytes of 2 x 2 tiles of sums.
 
 
-class TileProduct:
+class AmxProduct:
     """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
 
     def __init__(self, plan: TilePlan, epilogue: Epilogue | None) -> None:

@@ -20,7 +20,7 @@ from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.amx import tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
-from hlo.backend.kernels.contraction.amx_product import TileProduct
+from hlo.backend.kernels.contraction.amx_product import AmxProduct
 from hlo.backend.kernels.contraction.axes import (
     Axes,
     Contraction,
@@ -192,7 +192,7 @@ class _Sequence:
             kernel, size = tile_packing_kernel(tiles)
             packed = partial(tile_packing_schedule, tiles)
             blocks = self.add_before(kernel, c.rhs.buffer, size, packed)
-            product = TileProduct(tiles, self.epilogue)
+            product = AmxProduct(tiles, self.epilogue)
             shown = partial(tile_schedule, product)
             self._call(product.kernel(), shown, c.lhs.buffer, blocks, *others)
         else:
