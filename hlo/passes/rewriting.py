@@ -73,9 +73,9 @@ def rewrite(
 
 class Limits(Struct):
     """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only,
-    without:
-    names of rules to use alone, or to leave out. heard: told of each rewrite, before it is made,
-    with what is replaced and by what."""
+    without: names of rules to use alone, or to leave out. heard: told of each rewrite, before it is
+    made, with what is replaced and by what.
+    """
 
     inexact: bool = False
     fuel: int | None = None

@@ -1,4 +1,4 @@
-"""The third reading of the elementwise ops: by opcode, what makes lanes of the result.
+"""The emitters of elementwise ops: by opcode, what makes lanes of the result.
 
 An op is a function of each kind of number that it takes, or one that sees all (specials.py).
 """

@@ -6,7 +6,7 @@ A mathematical function takes LLVM as long as a kernel: compiled once it is no p
 that calls it, and processors share the work. Short ones stay, and so does data.
 
 LLVM's middle-end, which sees the kernels of short loops, copies a function that is called once to
-its place; one that is called more often it leaves, and what it does to that one is in vain.
+its place; one that is called more often stays, and what the middle-end does to it is wasted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Reductions over columns that walk through memory row by row: the loops of
-loops/choose_streams.py."""
+"""Lower streams: reductions over columns that walk through memory row by row (choose_streams.py)."""
 
 from __future__ import annotations
 

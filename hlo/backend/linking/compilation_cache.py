@@ -5,8 +5,8 @@ runs.
 
 The key covers all of the module that verification and compilation look at, the options, the machine
 and the sources of this package, so that a changed compiler never finds what the old one made, and
-what is found was verified when it was made. Programs with host steps are not kept
-(those steps are Python), nor are those with large constants.
+what is found was verified when it was made. Programs with host steps, which are Python, are not
+kept, nor are those with large constants.
 """
 
 from __future__ import annotations
