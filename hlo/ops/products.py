@@ -53,7 +53,7 @@ def _prepared(x: Array, result: DType) -> Array:
     if result.is_pred:
         return np.asarray(x != 0).astype(np.float64)
     if dtype.is_float or dtype.is_complex:
-        x = converted(x, result)  # as XLA: operands of an integer product are integers first
+        x = converted(x, result)  # As in XLA, operands of an integer product become integers first.
     return widen(x).astype(np.int8) if dtype.is_pred else widen(x)
 
 

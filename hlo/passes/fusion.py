@@ -77,7 +77,8 @@ def _write_out(module: Module) -> bool:
     wrapped = wrapped_operations(module)
     kept = {i for computation in module.computations for i in awaited(computation)}
     sizes: dict[Computation, int] = {}
-    results: dict[Computation, dict[Instruction, Instruction]] = {}  # of fusions that others await
+    # Results of the fusions that others await.
+    results: dict[Computation, dict[Instruction, Instruction]] = {}
 
     def is_written_out(fusion: Instruction, _: Computation) -> bool:
         if fusion.opcode != "fusion":

@@ -39,10 +39,11 @@ class Group(Struct, eq=False):
     roots: list[Instruction]
     members: dict[Instruction, Axes] = field(default_factory=dict)
     reductions: int = 0
-    contraction: Instruction | None = None  # whose elements the other members finish
-    repeated: int = 0  # ops per element that are computed more often than need be
+    contraction: Instruction | None = None  # The other members finish its elements.
+    repeated: int = 0  # Ops per element that are computed more often than need be.
     order: LoopOrder | None = None
-    counts: dict[Instruction, float] = field(default_factory=dict)  # how often each is computed
+    # How often each member is computed.
+    counts: dict[Instruction, float] = field(default_factory=dict)
 
     @property
     def dims(self) -> tuple[int, ...]:

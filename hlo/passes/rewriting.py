@@ -218,7 +218,7 @@ def _replace(
     work: dict[Instruction, None],
     kept: frozenset[Instruction],
 ) -> None:
-    users = [u for u in old.users if not is_wide(u)]  # those are looked at once a round
+    users = [u for u in old.users if not is_wide(u)]  # Wide users are looked at once a round.
     computation.replace_uses(old, new)
     _requeue(work, (*users, new, *new.operands))
     dead = [old]

@@ -15,7 +15,7 @@ from hlo.backend.lanes.types import Lanes, parts
 from hlo.ir.dtype import PRED, DType
 from hlo.ops.identities import identity
 
-Accumulators = list[Lanes]  # of one result element: one per reduced array
+Accumulators = list[Lanes]  # What one result element has so far, one for each reduced array.
 _LEAST_VECTOR = 4  # In fewer lanes a maximum takes more instructions, not fewer.
 
 

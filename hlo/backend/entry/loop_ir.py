@@ -150,7 +150,8 @@ class LoopFunction(Struct):
     used: dict[int, None] = field(default_factory=dict)
     _addresses: dict[int, Word] = field(default_factory=dict)
     _rows: dict[tuple[int, int], Word] = field(default_factory=dict)
-    _slots: dict[int, int] = field(default_factory=dict)  # of the allocations that are parameters
+    # Slots of the allocations that are parameters.
+    _slots: dict[int, int] = field(default_factory=dict)
     _constants: dict[int, bytes] = field(default_factory=dict)
     p: Procedure = field(default_factory=lambda: Procedure.begun(()))
     _fuel: Word | None = None

@@ -144,8 +144,8 @@ class _Function(Struct, eq=False):
     source: Function
     records: Sequence[Line]
     loops: list[_Loop]
-    labels: dict[int, str]  # of the records that are labels
-    position: dict[str, int]  # of each value
+    labels: dict[int, str]  # The labels by the number of their record.
+    position: dict[str, int]  # The record that defines each value.
     _first: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
 
@@ -183,7 +183,7 @@ class _Function(Struct, eq=False):
         """The loops to outline, so that about `wanted` lines are left of the function."""
         left, found = self.source.length + 1, []
         outermost = set(map(id, self.loops))
-        count = itertools.count()  # of equal ones the first goes first
+        count = itertools.count()  # Of equal loops the first goes first.
         candidates: list[tuple[int, int, _Loop]] = []
 
         def add(loops: list[_Loop]) -> None:

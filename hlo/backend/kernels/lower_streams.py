@@ -33,8 +33,8 @@ class Stream(Struct, eq=False):
     index: Index
     space: Space
     partial: list[Memory]
-    total: list[Memory]  # the partial results' own where there is one block of rows only
-    surplus: list[Memory]  # of a total in twice the digits
+    total: list[Memory]  # The partial results' own memory where there is one block of rows only.
+    surplus: list[Memory]  # What totals in twice the digits are too large by.
     start: Expr
     is_touched: bool = False
     is_filled: bool = False

@@ -68,7 +68,7 @@ class Image:
         size = stubs + STUB_BYTES * sum(len(part.globals) for part in parts)
         fixed = -(-size // PAGE) * PAGE  # variables begin on a page of their own
         used = _at_offsets(parts, fixed, VARIABLE)
-        size = _at_offsets(parts, used, ZERO)  # as fresh memory is
+        size = _at_offsets(parts, used, ZERO)  # Fresh memory is zero.
         self._whole = bytearray(used)
         self.base = _mapped(size)
         self._end = weakref.finalize(self, _system().munmap, self.base, size)

@@ -117,7 +117,7 @@ class _BlockLoop:
         self.globals: list[Data] = []
         self.w = Writer()
         self.named = Named(self.w)
-        self.bases: list[Value] = []  # of the buffers
+        self.bases: list[Value] = []  # The addresses of the buffers.
 
     def _part(self, buffer: int, parameter: Instruction, span: Span) -> _BlockSlice:
         if span == WHOLE:

@@ -57,10 +57,10 @@ def _deep(module: Module) -> set[str]:
     is_nested = any(f.computation in bodies for f in fused)
     wide = {c for c in bodies if any(map(is_wide_concatenate, c.instructions))}
     if not is_nested and not wide and all(len(c) <= DEEPEST_PATH for c in bodies):
-        return set()  # no path is longer than what it is in
+        return set()  # No path is longer than its computation.
     for computation in callees_first(module):
         if computation in wide:
-            depths[computation] = DEEPEST_PATH + 1  # and so is what it is in
+            depths[computation] = DEEPEST_PATH + 1  # What holds it is too deep as well.
         elif computation in bodies:
             depths[computation] = _depth(computation, depths)
     return {c.name for c, depth in depths.items() if depth > DEEPEST_PATH}

@@ -171,7 +171,8 @@ def unread(
                     )
                     if source is not None and source[0] is part.parameters[0]
                 }
-                found[body] = found.get(body, invariant[body]) - read  # of each loop
+                # A body may belong to several loops.
+                found[body] = found.get(body, invariant[body]) - read
     return found
 
 

@@ -292,7 +292,7 @@ class _Steps:
         self.machine = machine
         self.rates = machine.rates
         weights = _weights(plan, machine)
-        self.cost_us = sum(us for us, _ in weights)  # of a run on one core
+        self.cost_us = sum(us for us, _ in weights)  # The time of a run on one core.
         least_us = WAKE * self.rates.wake_us
         apart = sum(us for us, splits in weights if splits) if threads > 1 else 0.0
         found = together(plan, machine) if threads > 1 and self.cost_us >= least_us else []

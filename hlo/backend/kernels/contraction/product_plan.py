@@ -264,7 +264,7 @@ def _in_groups(plan: ProductPlan, machine: Machine) -> ProductPlan:
     plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
     rows, columns = _unit_blocks(plan, machine)
     tile_bytes = plan.lhs_packing.panel_size * plan.ring.scalar_bytes
-    group_bytes = machine.second_cache.bytes // 8  # of tiles that are packed at a time
+    group_bytes = machine.second_cache.bytes // 8  # What the tiles that are packed at a time take.
     group = max(1, min(group_bytes // tile_bytes, -(-plan.rows.count // rows)))
     return replace(plan, row_blocks=rows, column_blocks=columns, group=group)
 

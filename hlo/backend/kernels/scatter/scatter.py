@@ -74,7 +74,7 @@ class _Start(Struct, frozen=True):
     stride: int
     limit: int
     component: int | None
-    position: int  # of the batch coordinate among the scatter loops
+    position: int  # Where the batch coordinate stands among the scatter loops.
 
 
 class _ScatterForm(Struct, frozen=True):
