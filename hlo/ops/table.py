@@ -81,7 +81,7 @@ INDEX_MAPS = (
 
 
 class KernelFamily(Enum):
-    """How an instruction is compiled: without code, as control flow, by which kernels, on the host."""
+    """How an instruction is compiled: without code, as control flow, by kernels, or on the host."""
 
     FREE = "free"  # its value is (part of) an operand's, a constant's or an argument's bytes
     CONTROL = "control"  # while, conditional, call: native control flow

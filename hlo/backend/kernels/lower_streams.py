@@ -1,4 +1,4 @@
-"""Lower streams: reductions over columns that walk through memory row by row (choose_streams.py)."""
+"""Lower streams: reductions over columns that walk memory row by row (loops/choose_streams.py)."""
 
 from __future__ import annotations
 
