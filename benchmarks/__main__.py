@@ -2,7 +2,7 @@
 
 Inputs are placed beforehand, results dropped before the next call; both sides warm up until times
 are stable, then they are interleaved and medians are taken. Compile times are cold, caches off.
-Programs of ../shared/suites/bench get the inputs of their recipe, others made-up ones. `limit` is
+Programs with a recipe beside them (NAME.json) get its inputs, others made-up ones. `limit` is
 the least time that the machine needs for the program's arguments and results, out of main memory,
 over ours: caches allow more than 100 %.
 """

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.error_cases import TYPES, Case
 from benchmarks.error_contractions import convolutions, dots, general_dots
 from benchmarks.error_reductions import made_of_sums, reductions, window_sums
-from benchmarks.error_running import running_sums
+from benchmarks.error_scans import running_sums
 from hlo import driver
 from hlo.errors import HloError
 from hlo.tools.jax_engine import JaxProgram

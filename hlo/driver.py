@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from hlo.verifier.lint import Warned
 
 MODES = ("strict", "fast")
-AHEAD_TARGET = "x86-64-v3"  # of what is compiled ahead of time, on whichever machine
+# The machine that ahead-of-time code is for, on whichever machine it is made.
+AHEAD_TARGET = "x86-64-v3"
 
 
 @uncollected()

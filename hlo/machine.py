@@ -92,7 +92,7 @@ class Cycles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     operations, loads: of vectors, begun in a cycle. latency: of an addition or a product of floats.
     load_latency: out of the first cache, into a vector. window: of one chain of operations, beyond
-    which a core finds nothing else to do meanwhile (measured: `kernels/phases.py`).
+    which a core finds nothing else to do meanwhile.
     """
 
     operations: _Count = 2

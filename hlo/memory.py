@@ -20,9 +20,9 @@ from pathlib import Path
 from hlo.errors import HloError, Note
 from hlo.source import Span
 
-MOST_DIMENSIONS = 64  # of a NumPy array
-MOST_BYTES = 2**63 - 1  # of a NumPy array
-ADDRESS_SPACE = 1 << 47  # of a process on the processors of today
+MOST_DIMENSIONS = 64  # The most that a NumPy array has.
+MOST_BYTES = 2**63 - 1  # The most that a NumPy array has.
+ADDRESS_SPACE = 1 << 47  # The addresses of a process on today's processors.
 LARGE = 1 << 26  # bytes; less is asked for without a look at what there is
 _GROUPS = (  # limit, use: version 2, version 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

@@ -18,21 +18,23 @@ from hlo.indexing.queries import operand_dims
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 
-LEAST_BLOCKS = 8  # so that threads finish together
-EVEN_BLOCKS = 4  # as they do with these, if there are two or four
-# A block's size says into which products a product is cut, so that no one machine's caches decide.
-CACHE_BYTES = COMMON.second_cache.bytes * 3 // 4  # of a block's values, beside what they are of
-LEAST_BLOCK_BYTES = 1 << 14  # below that, calls weigh more than what they do
-LEAST_SAVED_BYTES = COMMON.second_cache.bytes // 4  # of values that are not written out
+LEAST_BLOCKS = 8  # So many blocks let threads finish together.
+EVEN_BLOCKS = 4  # So do these, if there are two threads or four.
+# What a block's values may take in the cache, beside the operands. A block's size says into which
+# products a product is cut, hence the order of additions, so that COMMON's caches decide.
+CACHE_BYTES = COMMON.second_cache.bytes * 3 // 4
+LEAST_BLOCK_BYTES = 1 << 14  # In smaller blocks calls weigh more than what they do.
+# The least bytes of values that blocks keep from being written out.
+LEAST_SAVED_BYTES = COMMON.second_cache.bytes // 4
 DEEPEST = 4
-WHOLE = 16  # elements
-MOST_OVERLAP = 16  # part of a dimension that may be computed twice
+WHOLE = 16  # Elements of a whole vector, of which parts of a dimension are multiples.
+MOST_OVERLAP = 16  # One in so many elements of a dimension may be computed twice.
 MOST_PARTS = 256
-KIND = "kCustom"  # of such fusions
+KIND = "kCustom"  # The kind of fusions that run block by block.
 
 
 def block_of(fusion: Instruction) -> Block | None:
-    """The block that a fusion's text says, if it is one of its body; else the best one."""
+    """The block that a fusion's text says, if its body can be cut so; else the best one."""
     (callee,) = fusion.called_computations()
     root = callee.root
     roots = root.operands if root.opcode == "tuple" else (root,)

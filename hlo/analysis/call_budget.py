@@ -15,10 +15,11 @@ from hlo.ir.graph import callees, callees_first, calls
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 
-MOST_COPIED = 1 << 15  # instructions of all copies: three seconds of compilation
-MOST_GROWTH = 4  # times the instructions of a module that is large by itself
-SMALL = 64  # instructions that are worth a copy even then: a call hides them from fusion
-_ENDLESS = 1 << 60  # sizes are exact up to here
+MOST_COPIED = 1 << 15  # The most instructions of all copies: they take three seconds to compile.
+# The most by which copies multiply the instructions of a module that is large by itself.
+MOST_GROWTH = 4
+SMALL = 64  # Calls of so few instructions are copies even then: a call hides them from fusion.
+_ENDLESS = 1 << 60  # Sizes are exact up to this.
 
 Callees = Callable[[Computation], Sequence[Computation]]
 

@@ -7,7 +7,7 @@ from hlo.ir.graph import callees
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 
-# What any instruction may carry without a change to its code.
+# Attributes that any instruction may carry without a change to its code.
 SILENT = frozenset(
     {"metadata", "frontend_attributes", "sharding", "control-predecessors", "statistics", "origin"}
 )

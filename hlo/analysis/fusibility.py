@@ -1,6 +1,6 @@
 """What may stand in a fusion, and what its elements cost: the one predicate of pass and kernels.
 
-The backend's staged kernels make loops of every computation whose members are all `is_fusible`.
+A loop kernel (kernels/fused_loops.py) can run every computation whose members are all `is_fusible`.
 Does not know: how the loops look.
 """
 
@@ -17,10 +17,10 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import INDEX_MAPS, OPS, KernelFamily, Trait, opcodes
 
-_MOST_JOINED = 64  # operands of a concatenate that are a loop nest each
-_MOST_SEARCHED = 64  # instructions behind a producer
+_MOST_JOINED = 64  # The most operands of a concatenate that are a loop nest each.
+_MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 MOVEMENT = opcodes(INDEX_MAPS) & opcodes(Trait.MOVEMENT)
-# What an output fusion may hold beside elementwise ops.
+# Ops that an output fusion may hold beside elementwise ones.
 FINISHING = opcodes(Trait.FINISHES)
 CONTRACTIONS = frozenset(o for o, row in OPS.items() if row.family is KernelFamily.CONTRACTION)
 _ELEMENTWISE = opcodes(Trait.ELEMENTWISE)
@@ -35,7 +35,7 @@ def is_elementwise(instruction: Instruction) -> bool:
 
 
 def is_fusible(instruction: Instruction) -> bool:
-    """Whether a staged kernel can hold the op."""
+    """Whether a loop kernel can hold the op."""
     if "control-predecessors" in instruction.attributes or instruction.shape.is_dynamic:
         return False
     opcode = instruction.opcode
@@ -49,8 +49,8 @@ def is_fusible(instruction: Instruction) -> bool:
 
 
 def is_fusible_computation(computation: Computation, known: dict[Computation, int]) -> bool:
-    """Whether a staged kernel can run a fusion's computation: instructions of fusions in it count
-    at each.
+    """Whether a loop kernel can run a fusion's computation. What a fusion inside of it holds counts
+    wherever the fusion stands.
 
     known: the sizes of computations that were asked for before, unchanged since.
     """

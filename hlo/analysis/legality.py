@@ -44,7 +44,7 @@ def family_of(instruction: Instruction) -> KernelFamily:
         return KernelFamily.BLOCKED
     if is_wide_concatenate(instruction):
         return KernelFamily.JOINED
-    return KernelFamily.STAGED if usual is KernelFamily.FREE else usual
+    return KernelFamily.LOOPS if usual is KernelFamily.FREE else usual
 
 
 def is_contraction(instruction: Instruction) -> bool:

@@ -59,8 +59,8 @@ def extend(
     """Further elements that no iteration changes, with these values: the loop, which is another
     instruction afterwards, and they, in the body.
 
-    Whoever reads the whole old state gets a tuple.
-    What attributes say of each element of the old state is forgotten.
+    Whoever reads the whole old state gets a tuple. What attributes say of each element of the old
+    state is forgotten.
     """
     body, condition = loop.called_computations()
     count = len(loop.shape.elements)

@@ -9,7 +9,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import Trait, opcodes
 
-# Also commutative, up to rounding.
+# Associative ops are commutative too, up to rounding.
 _ASSOCIATIVE, _IDEMPOTENT = opcodes(Trait.ASSOCIATIVE), opcodes(Trait.IDEMPOTENT)
 _TAKING_ONE = opcodes(Trait.TAKES_ONE)
 

@@ -30,7 +30,7 @@ from hlo.ops.movement import IotaAttributes
 from hlo.ops.reduction import ReduceAttributes
 from hlo.ops.table import OPS, Trait, attributes_of, evaluation_keywords, opcodes
 
-Pairs = list[np.ndarray]  # of one table: a column of values and one of indices
+Pairs = list[np.ndarray]  # A table: a column of values and one of indices.
 
 _LOGIC = opcodes(Trait.CHOOSES) | {"tuple", "parameter"}
 _known: dict[object, bool] = {}  # a computation's form -> what its table says

@@ -42,7 +42,8 @@ from hlo.ir.module import Module
 from hlo.machine import Machine
 from hlo.once import cached_property, lock
 
-WORKERS = 2  # for whom kernels are cut: that many compile them, whatever the building machine has
+# Processors that kernels are cut for, whatever the building machine has: its objects are the same.
+WORKERS = 2
 
 
 class AheadOfTime:

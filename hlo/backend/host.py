@@ -34,7 +34,7 @@ class HostCalls:
         self._local = threading.local()
 
     def begin(self) -> None:
-        """A new run on this thread: random state starts again, and nothing is under way."""
+        """A new run on this thread: random state starts again, and no recv is under way."""
         self._local.run = Run(Device(Surroundings()))
         self._local.waiting = {}
 

@@ -198,8 +198,9 @@ def scattered(scatter: Instruction, index: Index, start: Start) -> Index:
     return _in_windows(scatter, _SCATTERED, updates, count, index, start)
 
 
-# An array of windows: its dimensions along them, the operand's that they have not, those that are
-# batches', there and in the indices, those that an index counts.
+# The attributes of a gather and of a scatter that say how an array of windows lies in the operand:
+# the array's dimensions along windows, the operand's that windows lack, batch dimensions of the
+# operand and of the indices, and the operand's dimensions that an index vector counts.
 _GATHERED = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims",
              "start_indices_batching_dims", "start_index_map")  # fmt: skip
 _SCATTERED = ("update_window_dims", "inserted_window_dims", "input_batching_dims",

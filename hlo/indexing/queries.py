@@ -59,7 +59,8 @@ def steps(instruction: Instruction, number: int) -> Steps | None:
         return _all_steps(instruction).get(number)
     known, key = instruction.computation.facts, (_all_steps, instruction)
     if key not in known:
-        known[key] = _all_steps(instruction)  # of concatenates, found once for all operands
+        # Found once for all operands: a concatenate may have many.
+        known[key] = _all_steps(instruction)
     found: dict[int, Steps] = known[key]  # type: ignore[assignment]  # what is kept there above
     return found.get(number)
 

@@ -16,7 +16,7 @@ from hlo.indexing.affine import DivMod, Expr, Index, Variable
 
 Extents = tuple[int, ...]
 
-_SPLITS = 8  # more than any chain of reshapes met so far needs
+_SPLITS = 8  # More splits than any chain of reshapes has been seen to need.
 
 
 def variables_of(extents: Sequence[int]) -> list[Variable]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Module:
     """A whole program.
 
-    computations: module order, callees before callers (docs/text.md 8.5 "M order").
+    computations: callees before callers (docs/text.md 8.5).
     attributes: the header's attributes by HLO's name (is_scheduled, input_output_alias,
     entry_computation_layout, replica_count, ...), only those given.
     stack_frames: the tables that metadata's stack_frame_id points into, or None.

@@ -88,7 +88,7 @@ def reduced_over(operation: str, x: Array, axes: tuple[int, ...], dtype: DType) 
     if operation in ("add", "multiply"):
         rows = np.ascontiguousarray(rows)  # NumPy sums pairwise along a contiguous last axis
     with np.errstate(all="ignore"):
-        if operation in ("add", "multiply"):  # whose default is to widen small integers
+        if operation in ("add", "multiply"):  # NumPy's default is to widen small integers.
             reduced = np.asarray(ARITHMETIC[operation].reduce(rows, axis=-1, dtype=x.dtype))
         else:
             reduced = np.asarray(ARITHMETIC[operation].reduce(rows, axis=-1))

@@ -1,6 +1,4 @@
-"""Callee: a called computation as `evaluate` receives it (to_apply, body, condition, calls,
-...).
-"""
+"""Callee: a called computation as `evaluate` receives it: to_apply, body, condition, calls, ..."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def multiple(  # two shapes with their roles and labels
 
 def check_reduction(xs: Sequence[Shape], f: ProgramShape) -> None:
     """A reduction computation of two scalars of the operands' type."""
-    alone = f.result.is_tuple and len(f.result.elements) == 1  # as reducers may return
+    alone = f.result.is_tuple and len(f.result.elements) == 1  # Reducers may return such a tuple.
     scalars = (*f.parameters, f.result.elements[0] if alone else f.result)
     if len(f.parameters) != 2 or not all(s.is_scalar for s in scalars):
         found = f"a computation {f}"

@@ -22,7 +22,7 @@ class Context(Protocol):
     replicas: int
     partitions: int
     instruction: Instruction  # the one being evaluated
-    seed: int  # of the run's random numbers
+    seed: int  # The seed of the run's random numbers.
 
     def random_words(self, count: int) -> np.ndarray:
         """The next 32-bit words of the run's random stream (uint32[count])."""

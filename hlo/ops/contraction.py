@@ -171,9 +171,8 @@ class RaggedDot(Op):
 
     With e[i] the end of group i (prefix sums of group_sizes):
     ragged free dimension: result[m, n] = sum over k of lhs[m, k] * rhs[i, k, n] for the first group
-    i with m < e[i], 0 beyond; ragged contracting dimension: result[i, m, n] sums k in
-    [e[i-1], e[i]);
-    ragged batch dimension: result[b] = dot(lhs[b], rhs[b]) for b < e[last], else 0.
+    i with m < e[i], 0 beyond; ragged contracting dimension: result[i, m, n] sums over k in
+    [e[i-1], e[i]); ragged batch dimension: result[b] = dot(lhs[b], rhs[b]) for b < e[last], else 0.
     C1: three operands. C2: dot's C2-C6. C3: one ragged dimension of lhs. C4: group_sizes has shape
     [G], or one row per prefix of batch (and free or contracting) dimensions before the ragged one;
     it is integral. C5: a ragged free dimension has one rhs_group_dim, of size G, the others none.

@@ -346,7 +346,7 @@ class Fusion(Op):
     opcode = "fusion"
     record = FusionAttributes
     traits = Trait.MOVES_MEMORY
-    family = KernelFamily.STAGED
+    family = KernelFamily.LOOPS
     inferable = False
 
     @staticmethod

@@ -31,7 +31,7 @@ from hlo.ops.windows import (
 )
 
 Array = np.ndarray
-_UNIT = WindowDim(1)  # a dimension that no window moves in
+_UNIT = WindowDim(1)  # The window of a dimension in which none moves.
 
 
 class ConvolutionAttributes(Attributes, frozen=True, kw_only=True):

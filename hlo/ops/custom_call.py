@@ -46,7 +46,7 @@ class CustomCall(Struct, frozen=True):
 
 Target = Callable[..., object]  # (*operands, call: CustomCall) -> value of call.shape
 TARGETS: dict[str, Target] = {}
-REGISTERED: set[str] = set()  # names of the user's functions, whose errors are the user's
+REGISTERED: set[str] = set()  # Names of the user's functions, whose errors are the user's.
 
 
 def register_custom_call(name: str, function: Callable[..., object]) -> None:
@@ -69,7 +69,8 @@ def own_target(instruction: Instruction) -> str:
 
 
 _numbers = count()
-CALLBACK = "hlo.python_callback"  # begins the names of targets that are functions of this process
+# How the names of targets begin that are functions of this process.
+CALLBACK = "hlo.python_callback"
 
 
 def enter_callback(function: Callable[..., object]) -> str:
@@ -235,7 +236,7 @@ def _callback_refusal(name: str) -> Violation:
     )
 
 
-# Those that are the identity on one CPU device (docs/control.md 5.4).
+# Targets that are the identity on one CPU device (docs/control.md 5.4).
 IDENTITIES = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape",
     "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding", "MaximalSharding",

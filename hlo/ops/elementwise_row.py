@@ -141,7 +141,7 @@ def refuse(*_: Array) -> Array:
 
 
 def common_extents(values: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The operands cut to one size per dimension where run-time sizes differ (CONTROL 4.2).
+    """The operands cut to one size per dimension where run-time sizes differ (docs/control.md 4).
 
     A size of 1 is repeated by NumPy's broadcasting; other differences leave the smaller size.
     """

@@ -30,10 +30,10 @@ class Fft(Op):
     """Discrete Fourier transform over the last k dimensions, k the number of lengths.
 
     FFT X[j] = sum_n x[n] e^(-2 pi i j n/l); IFFT with + and 1/prod(lengths); RFFT the first l/2+1
-    outputs of a real FFT; IRFFT its inverse, deaf to the imaginary parts of bin 0 and bin l/2.
-    C1: 1 <= k <= 3. C2: rank >= k. C3: FFT, IFFT, IRFFT take complex, RFFT f32 or f64. C4: RFFT's
-    last k dimensions are the lengths. C5: IRFFT's too, but for the last, which is l/2+1 (0 for 0).
-    C6 (ours): FFT's and IFFT's last k dimensions are the lengths.
+    outputs of a real FFT; IRFFT its inverse, which ignores the imaginary parts of bin 0 and bin
+    l/2. C1: 1 <= k <= 3. C2: rank >= k. C3: FFT, IFFT, IRFFT take complex, RFFT f32 or f64. C4:
+    RFFT's last k dimensions are the lengths. C5: IRFFT's too, but for the last, which is l/2+1 (0
+    for 0). C6 (ours): FFT's and IFFT's last k dimensions are the lengths.
     """
 
     opcode = "fft"

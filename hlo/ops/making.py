@@ -41,8 +41,8 @@ def make(
     shape: Shape | None = None,
     **attributes: object,
 ) -> Instruction:
-    """A new instruction in `like`'s computation, with its place and metadata;
-    the shape is inferred.
+    """A new instruction in `like`'s computation, with its place and metadata; the shape is
+    inferred.
     """
     assert like.computation is not None, f"{like.name} stands in no computation"
     result = inferred_shape(opcode, operands, attributes, shape)

@@ -62,7 +62,7 @@ class Iota(Op):
     arity = 0
     record = IotaAttributes
     traits = Trait.FINISHES | Trait.FUSES
-    family = KernelFamily.STAGED
+    family = KernelFamily.LOOPS
     cost = Cost(0)
     inferable = False
     takes_shape = True

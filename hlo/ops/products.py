@@ -11,7 +11,7 @@ from hlo.ir.dtype import DType
 from hlo.ops.numerics.conversion import converted
 from hlo.ops.numerics.representation import Array, dtype_of, rounded, widen, wrapped
 
-EXACT_IN_F64 = 53  # bits of an integer that f64 holds
+EXACT_IN_F64 = 53  # Bits of an integer that f64 holds.
 
 
 def product(lhs: Array, rhs: Array, result: DType) -> Array:
@@ -40,7 +40,7 @@ def summed(total: Array, result: DType) -> Array:
 
 
 def _accumulator(result: DType) -> np.dtype:
-    """The NumPy type that `prepared` operands of a product are in, if they are not integers."""
+    """The NumPy type of a product's terms, if they are not integers."""
     return np.dtype(np.complex128 if result.is_complex else np.float64)
 
 
@@ -53,7 +53,7 @@ def _prepared(x: Array, result: DType) -> Array:
     if result.is_pred:
         return np.asarray(x != 0).astype(np.float64)
     if dtype.is_float or dtype.is_complex:
-        x = converted(x, result)  # as XLA: operands of an integer product are integers first
+        x = converted(x, result)  # As in XLA, operands of an integer product become integers first.
     return widen(x).astype(np.int8) if dtype.is_pred else widen(x)
 
 

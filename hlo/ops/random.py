@@ -22,7 +22,7 @@ from hlo.ops.shape_rules import check_array, check_kind, text
 from hlo.ops.table import KernelFamily, Op, Trait
 
 MASK64 = 2**64 - 1
-FIRST_STATE = 117515157  # of every rng-get-and-update-state
+FIRST_STATE = 117515157  # The first state of every rng-get-and-update-state.
 SIGNED, UNSIGNED = Kind.SIGNED, Kind.UNSIGNED
 
 
@@ -42,7 +42,7 @@ class RngBitGenerator(Op):
     opcode = "rng-bit-generator"
     arity = 1
     record = RngBitGeneratorAttributes
-    family = KernelFamily.STAGED
+    family = KernelFamily.LOOPS
     inferable = False
     takes_shape = True
 

@@ -56,7 +56,7 @@ class Reduce(Op):
     opcode = "reduce"
     record = ReduceAttributes
     traits = Trait.FUSES | Trait.APPLIES
-    family = KernelFamily.STAGED
+    family = KernelFamily.LOOPS
 
     @staticmethod
     def infer(*operands: Shape, attrs: ReduceAttributes[ProgramShape]) -> Shape:
@@ -124,7 +124,7 @@ class Map(Op):
     opcode = "map"
     record = MapAttributes
     traits = Trait.FUSES | Trait.APPLIES
-    family = KernelFamily.STAGED
+    family = KernelFamily.LOOPS
 
     @staticmethod
     def infer(*xs: Shape, attrs: MapAttributes[ProgramShape]) -> Shape:

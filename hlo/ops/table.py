@@ -81,12 +81,11 @@ INDEX_MAPS = (
 
 
 class KernelFamily(Enum):
-    """How an instruction is compiled: without code, as control flow, by which kernels, on the
-    host."""
+    """How an instruction is compiled: without code, as control flow, by kernels, or on the host."""
 
     FREE = "free"  # its value is (part of) an operand's, a constant's or an argument's bytes
     CONTROL = "control"  # while, conditional, call: native control flow
-    STAGED = "staged"  # a loop over the elements, each an expression
+    LOOPS = "loops"  # loops over the elements, each an expression (kernels/fused_loops.py)
     JOINED = "joined"  # a concatenate of very many operands
     CONTRACTION = "contraction"
     SORT = "sort"
@@ -200,7 +199,7 @@ _MOVES = Trait.MOVEMENT | Trait.FREE
 _FAMILIES = (
     (Trait.CALLS, KernelFamily.CONTROL),
     (Trait.FREE, KernelFamily.FREE),
-    (Trait.ELEMENTWISE | Trait.MOVEMENT, KernelFamily.STAGED),
+    (Trait.ELEMENTWISE | Trait.MOVEMENT, KernelFamily.LOOPS),
 )
 
 

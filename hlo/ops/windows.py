@@ -83,8 +83,8 @@ def _trimmed(size: int, w: WindowDim) -> WindowDim:
 
 
 MOST_WRITTEN = 1 << 10  # positions an element or result
-MOST_POSITIONS = 1 << 32  # of a window, beside which few meet an element
-MOST_EXTENT = 1 << 62  # of positions and reaches, whose sums are 64-bit numbers
+MOST_POSITIONS = 1 << 32  # Positions of a window that are walked, beside which few meet an element.
+MOST_EXTENT = 1 << 62  # The most positions and reaches: their sums are 64-bit numbers.
 
 
 def check_places(dims: Ints, window: Window) -> None:

@@ -16,7 +16,8 @@ from hlo.parser.engine import Fault
 from hlo.parser.layout_rules import layout_problem
 from hlo.parser.lexer import Token, plain_shape
 
-DEEPEST_TUPLE = 100
+# Tuples in tuples that a text may have; DEEPEST_TUPLE of ir/shape.py bounds those of any module.
+DEEPEST_WRITTEN = 100
 
 
 def number(token: Token) -> int:
@@ -73,8 +74,8 @@ def tuple_shape(parts: Sequence[Shape], place: int) -> Shape:
     while level:
         depth += 1
         level = [e for part in level for e in part.elements if e.elements]
-    if depth > DEEPEST_TUPLE:
-        message = f"a tuple of depth {depth}, expected at most {DEEPEST_TUPLE}"
+    if depth > DEEPEST_WRITTEN:
+        message = f"a tuple of depth {depth}, expected at most {DEEPEST_WRITTEN}"
         raise Fault("nesting", message, place, place)
     return Shape.tuple(parts)
 

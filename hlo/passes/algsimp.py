@@ -18,7 +18,7 @@ from hlo.passes.patterns import (
 )
 from hlo.passes.rewriting import Limits, apply_rules
 
-FAMILIES = (  # importing a family enters its rules
+FAMILIES = (  # Importing a family enters its rules.
     arithmetic, contraction, convolution, conversion, division, indexing, library, logic, movement,
     reduction, slicing,
 )  # fmt: skip

@@ -68,8 +68,8 @@ def _may_inline(instruction: Instruction, computation: Computation) -> bool:
 
 
 def inline_call(call: Instruction, made: list[Instruction] | None = None) -> Instruction:
-    """Copy the callee's instructions into the caller and remove the call;
-    the value that replaces it. made: gets the copies.
+    """Copy the callee's instructions into the caller and remove the call; gives the value that
+    replaces it. made: the copies are added to it.
     """
     computation = call.computation
     assert computation is not None, f"{call.name} stands in no computation"

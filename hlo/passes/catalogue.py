@@ -81,8 +81,8 @@ LOOPS = (
     "dce",
 )
 
-# After fusion: results that are only packed again, constants and computations that kernels have
-# copies of.
+# What runs after fusion: it takes out results that are only packed again, and constants and
+# computations that kernels have copies of.
 FUSED = ("tuple-simplifier", "dce")
 
 
@@ -131,7 +131,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     "fast": _compiled("algsimp{inexact=true}"),
 }
 
-# (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
+# Rows (a, b, why): wherever both stand in a pipeline, the first a stands before the last b.
 ORDER: tuple[tuple[str, str, str], ...] = (
     ("fusion-opener", "scan_expander", "what is expanded stands outside of fusions"),
     ("conditional-to-select", "map-expander", "a map of both branches stays a map"),

@@ -27,7 +27,7 @@ from hlo.ops.table import Trait, has_trait
 from hlo.passes.call_inliner import inline_call
 from hlo.passes.liveness import awaited
 
-# What may stand in a branch: cheap, and without an end or an effect to wait for.
+# Ops that may stand in a branch: cheap ones, without an effect or an end to wait for.
 _PLAIN = Trait.ELEMENTWISE | Trait.REPEATS | Trait.REGROUPS
 MOST_BRANCHES = 8
 

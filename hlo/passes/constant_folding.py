@@ -14,7 +14,7 @@ from hlo.ops.table import OPS, Trait, evaluation_keywords, has_trait
 from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.settling import is_settled, settle
 
-_EXPANDING = Trait.REPEATS | Trait.PADS  # they make more bytes than they read
+_EXPANDING = Trait.REPEATS | Trait.PADS  # Ops that make more bytes than they read.
 _BARRED = Trait.SIDE_EFFECT | Trait.RANDOM | Trait.CALLS | Trait.COLLECTIVE | Trait.FREE
 
 

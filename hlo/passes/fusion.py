@@ -28,7 +28,7 @@ def fusion(module: Module, *, max_size: int = 100) -> bool:
     """Fuse producers into consumers where that saves memory traffic and repeats no costly work.
 
     max_size: most members of a fusion. Sources: XLA's cpu_instruction_fusion for what is fused at
-    all; reductions in the middle of a kernel are our own (staged kernels).
+    all; reductions in the middle of a kernel are our own (hlo/backend/loops).
     """
     changed = _write_out(module)
     left = called_by_ops(module) | wrapped_operations(module)
@@ -77,7 +77,8 @@ def _write_out(module: Module) -> bool:
     wrapped = wrapped_operations(module)
     kept = {i for computation in module.computations for i in awaited(computation)}
     sizes: dict[Computation, int] = {}
-    results: dict[Computation, dict[Instruction, Instruction]] = {}  # of fusions that others await
+    # Results of the fusions that others await.
+    results: dict[Computation, dict[Instruction, Instruction]] = {}
 
     def is_written_out(fusion: Instruction, _: Computation) -> bool:
         if fusion.opcode != "fusion":
@@ -106,7 +107,7 @@ def _write_out(module: Module) -> bool:
 
 
 def has_kernels(fusion: Instruction) -> bool:
-    """Whether other kernels than staged ones run the fusion."""
+    """Whether other kernels than loop kernels run the fusion."""
     return contraction_of(fusion) is not None or is_blocked(fusion)
 
 

@@ -23,10 +23,10 @@ from hlo.ops.table import attribute
 Axis = tuple[str, int]
 Axes = tuple[Axis, ...]
 UNKNOWN: Axis = ("?", 0)
-PICKED = "g"  # a gather takes so many elements of the value, wherever they are
-STAGES: Axis = ("s", 0)  # a reduced or inner dimension, run over by several stages of a kernel
+PICKED = "g"  # The axis of a gather that takes so many elements of the value, wherever they are.
+STAGES: Axis = ("s", 0)  # A reduced or inner dimension, which several stages of a kernel run over.
 
-_MOST_CUT = 40  # members of a kernel whose loops are cut at the seams of a concatenate
+_MOST_CUT = 40  # The most members of a kernel whose loops are cut at the seams of a concatenate.
 
 
 class Group(Struct, eq=False):
@@ -39,10 +39,11 @@ class Group(Struct, eq=False):
     roots: list[Instruction]
     members: dict[Instruction, Axes] = field(default_factory=dict)
     reductions: int = 0
-    contraction: Instruction | None = None  # whose elements the other members finish
-    repeated: int = 0  # ops per element that are computed more often than need be
+    contraction: Instruction | None = None  # The other members finish its elements.
+    repeated: int = 0  # Ops per element that are computed more often than need be.
     order: LoopOrder | None = None
-    counts: dict[Instruction, float] = field(default_factory=dict)  # how often each is computed
+    # How often each member is computed.
+    counts: dict[Instruction, float] = field(default_factory=dict)
 
     @property
     def dims(self) -> tuple[int, ...]:

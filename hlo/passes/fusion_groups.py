@@ -44,19 +44,21 @@ from hlo.passes.fusion_repeats import (
 )
 from hlo.passes.liveness import awaited
 
-_SMALL = 16 * 1024  # elements that one core handles in a few microseconds: parallelism is no issue
-_MOST_SEARCHED = 64  # instructions behind a producer
+# Elements that one core handles in a few microseconds: parallelism does not matter.
+_SMALL = 16 * 1024
+_MOST_SEARCHED = 64  # Instructions behind a producer that are looked at.
 _MOST_OPERANDS = 60
 _MOST_CONCATENATED = 8
-_LEAST_LANES = 16  # of the last dimension, where reductions keep it and lanes run over it
-# Elements per lane of a strip, whose stages share what the cache holds.
+_LEAST_LANES = 16  # The least last dimension that lanes run over where reductions keep it.
+# The longest columns of a strip: its stages share what the cache holds.
 _MOST_REDUCED = COMMON.second_cache.bytes // 2048
-_FEW_REDUCED = 256  # and so many wherever they lie
-_MOST_COSTLY = 4096  # of a strip that keeps what else were computed again, or written out
+_FEW_REDUCED = 256  # Columns up to this length may lie wherever they are.
+# The longest columns of a strip that keeps what would else be computed again or written out.
+_MOST_COSTLY = 4096
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
-_COSTLY = 10  # ops
-_MOST_ALONE = 1 << 17  # elements that a core or two may have to reduce
-_LEAST_STRIPS = 8  # else: enough for all cores
+_COSTLY = 10  # Ops of an element that is costly to compute again.
+_MOST_ALONE = 1 << 17  # Elements that a core or two may have to reduce.
+_LEAST_STRIPS = 8  # For more elements there have to be so many strips, enough for all cores.
 
 
 def plan(computation: Computation, max_size: int) -> list[Group]:

@@ -16,7 +16,7 @@ from hlo.passes.liveness import awaited, wrapped_operations
 # have a kernel that finishes them with what a fusion holds beside.
 EXPANDED = opcodes(Trait.EXPANDED) | {"convolution"}
 
-# What a call may carry of what a fusion says.
+# A fusion's attributes that a call may carry.
 SILENT = frozenset({"metadata", "frontend_attributes", "sharding", "control-predecessors"})
 
 

@@ -13,10 +13,11 @@ from hlo.machine import COMMON
 from hlo.ops.table import INDEX_MAPS, Trait, has_trait, opcodes
 from hlo.passes.fusion_axes import users_in
 
-CHEAP = 3  # ops per element that may be computed again for every use
-MOST_REPEATED = 6  # ops per element; a write and a read of memory take about as long
+CHEAP = 3  # Ops of an element that may be computed again for every use.
+MOST_REPEATED = 6  # Ops of an element that take about as long as a write and a read of memory.
 _MOST_SEARCHED = 16
-_SPREAD = 1.125  # bytes read per byte made that are as good as one: what broadcasts repeat
+# Reading so many bytes per byte made is as good as reading one: what broadcasts repeat.
+_SPREAD = 1.125
 # Each element of these reads one of the operand's at another index.
 _MOVES = opcodes(Trait.CUTS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS | Trait.PERMUTES)
 _PARTS = Trait.PICKS | Trait.CUTS_AT | Trait.JOINS | Trait.PADS
@@ -25,9 +26,9 @@ _SPREADS = Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS
 PLACED = opcodes(INDEX_MAPS & ~(Trait.REPEATS | Trait.UPDATES | Trait.PICKS))
 
 
-# That a cache keeps wherever they lie: each may be on a line of its own.
+# Bytes that a cache keeps wherever they lie: each may be on a line of its own.
 _FEW_BYTES = COMMON.first_cache.way_bytes
-_VIEWS = opcodes(Trait.REGROUPS | Trait.CUTS)  # an address is all that they compute
+_VIEWS = opcodes(Trait.REGROUPS | Trait.CUTS)  # Ops that compute an address only.
 
 
 def views_memory(producer: Instruction) -> bool:

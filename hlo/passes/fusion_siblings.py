@@ -19,8 +19,8 @@ from hlo.passes.fusion_axes import Group, fixed_dims, operand_axes
 from hlo.passes.liveness import awaited
 
 _MOST_RESULTS = 8
-_MOST_TRIED = 4  # groups that read one operand, have not joined and may have more results
-_ROWS = 32  # so many rows are enough parallelism for a kernel that reduces and writes them
+_MOST_TRIED = 4  # Groups that read one operand, have not joined and may have more results.
+_ROWS = 32  # So many rows are parallelism enough for a kernel that reduces and writes them.
 _NO_SIBLINGS = Trait.UPDATES | Trait.JOINS | Trait.PADS | Trait.PICKS
 
 

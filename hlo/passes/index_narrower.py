@@ -26,7 +26,7 @@ from hlo.passes.loop_making import adopted, element
 from hlo.passes.rewriting import is_pinned
 
 _SIGNED, _UNSIGNED = (dt.S8, dt.S16, dt.S32), (dt.U8, dt.U16, dt.U32)
-_FLOAT_BITS = 32  # of lanes that narrower floats are computed in
+_FLOAT_BITS = 32  # Bits of the lanes in which narrower floats are computed.
 _PICKS = opcodes(Trait.TAKES_ONE)
 
 

@@ -1,6 +1,4 @@
-"""The pass manager: runs a pipeline, verifies after every change,
-and tells observers what happened.
-"""
+"""The pass manager: runs a pipeline, verifies after every change, tells observers what happened."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from hlo.passes.loop_making import (
     row,
 )
 
-MOST = 2**31 - 1  # elements, counted in s32
+MOST = 2**31 - 1  # The most elements: an s32 counts them.
 
 
 def map_expander(module: Module) -> bool:

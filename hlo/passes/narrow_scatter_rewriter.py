@@ -29,9 +29,9 @@ from hlo.passes.liveness import awaited, fused_computations
 from hlo.passes.loop_making import adopted, new_computation, number, parameter, reducer
 
 ROUNDING = opcodes(Trait.ASSOCIATIVE) - opcodes(Trait.EXACT)
-LEAST_ROW = 16  # elements: below that, finding first rows costs as much
-ROWS_PER_UPDATE = 4  # of the operand, from which it pays
-MOST_ROWS = 2**30  # so that their numbers fit s32
+LEAST_ROW = 16  # For shorter rows finding first rows costs as much.
+ROWS_PER_UPDATE = 4  # It pays where the operand has so many rows for each update.
+MOST_ROWS = 2**30  # The most rows: their numbers fit s32.
 
 
 def narrow_scatter_rewriter(module: Module) -> bool:

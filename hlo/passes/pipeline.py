@@ -16,7 +16,7 @@ from hlo.errors import HloError
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, option_types
 
 TOKEN = re.compile(r"\s*([A-Za-z0-9_.\-]+|[(),{}=])")
-MOST_ROUNDS = 8  # of a fixpoint group: a further round has never changed a module of the corpus
+MOST_ROUNDS = 8  # Rounds of a fixpoint group: no module of the corpus was changed by a further one.
 
 
 class Step(Struct, frozen=True):

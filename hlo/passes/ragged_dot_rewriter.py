@@ -45,8 +45,8 @@ from hlo.passes.loop_making import (
     row,
 )
 
-LEAST_BLOCK, MOST_BLOCK = 16, 256  # rows
-LARGEST = 2**30  # rows, so that their numbers fit s32
+LEAST_BLOCK, MOST_BLOCK = 16, 256  # Rows of a block.
+LARGEST = 2**30  # The most rows: their numbers fit s32.
 
 Ints = tuple[int, ...]
 
@@ -173,19 +173,19 @@ def _tables(r: _Ragged, module: Module) -> tuple[Instruction, Instruction, Instr
     like, given = r.dot, r.dot.operands[2]
     shape = Shape.array(dt.S64, given.shape.dims)
     sizes = make(like, "convert", given, shape=shape)
-    ends = _clipped(_running(r, sizes, module), r.rows)
-    starts = _clipped(make(like, "subtract", _running(r, sizes, module), sizes), r.rows)
+    ends = _clipped(_prefix_sums(r, sizes, module), r.rows)
+    starts = _clipped(make(like, "subtract", _prefix_sums(r, sizes, module), sizes), r.rows)
     size = make(like, "subtract", ends, starts)
     more = make(like, "add", size, _all(like, r.block - 1, shape))
     blocks = make(like, "divide", more, _all(like, r.block, shape))
     ends, starts, blocks = (
         make(like, "convert", x, shape=Shape.array(dt.S32, shape.dims))
-        for x in (ends, starts, _running(r, blocks, module))
+        for x in (ends, starts, _prefix_sums(r, blocks, module))
     )
     return starts, ends, blocks
 
 
-def _running(r: _Ragged, x: Instruction, module: Module) -> Instruction:
+def _prefix_sums(r: _Ragged, x: Instruction, module: Module) -> Instruction:
     """Sums up to each group."""
     zero = make_constant(r.dot, Literal.of(np.array(0, np.int64), Shape.array(dt.S64, ())))
     others = (WindowDim(1),) * (x.shape.rank - 1)

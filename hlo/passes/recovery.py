@@ -25,7 +25,8 @@ from hlo.ir.module import Module
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import Fixpoint, Step, Steps
 
-MOST_TEXT_ELEMENTS = 1 << 22  # of constants in a reproducer's text; larger ones are elided
+# Elements of constants in a reproducer's text; larger constants are elided.
+MOST_TEXT_ELEMENTS = 1 << 22
 
 
 class Recovered(Struct, frozen=True):

@@ -33,19 +33,19 @@ from hlo.ops.table import attribute
 from hlo.passes.liveness import awaited
 from hlo.passes.loop_making import new_computation, parameter
 
-_PART = 16 * 1024  # elements that one part reduces at least
-_PARTS = 64  # parts that are enough
-_RESULTS = 2 * 1024  # with so many results there is parallelism without parts
-_TALL_BYTES = 1 << 22  # that a reduction over columns reads where parts of its rows are worth it
+_PART = 16 * 1024  # Elements that one part reduces at least.
+_PARTS = 64  # So many parts are enough.
+_RESULTS = 2 * 1024  # With so many results there is parallelism without parts.
+_TALL_BYTES = 1 << 22  # A reduction over columns that reads so much is worth parts of its rows.
 _TALL_PARTS = 16
-_TALL_ROWS = 128  # of a part at least
-_NARROW = 64  # columns are one unit, whatever is made of their reductions
-_NARROW_SIZE = 1 << 18  # elements from which a second thread gains more than waking it takes
-_LEADING = 16  # kept indices before the rows with which there is parallelism without parts
+_TALL_ROWS = 128  # The fewest rows of such a part.
+_NARROW = 64  # So few columns are one unit, whatever is made of their reductions.
+_NARROW_SIZE = 1 << 18  # Elements from which a second thread gains more than waking it takes.
+_LEADING = 16  # With so many indices kept before the rows there is parallelism without parts.
 _FEW_COLUMNS = 32
-_ABREAST = 512  # elements of rows side by side
-_FEWEST_ABREAST = 8  # rows
-_MOST_SEARCHED = 64  # instructions before and after a reduction
+_ABREAST = 512  # The most elements of rows side by side.
+_FEWEST_ABREAST = 8  # The fewest rows side by side.
+_MOST_SEARCHED = 64  # Instructions before and after a reduction that are looked at.
 Made = dict[Hashable, Instruction]  # what the parts of several reductions read
 
 

@@ -73,9 +73,9 @@ def rewrite(
 
 class Limits(Struct):
     """inexact: also rules that are not exact. fuel: rewrites left, None for no limit. only,
-    without:
-    names of rules to use alone, or to leave out. heard: told of each rewrite, before it is made,
-    with what is replaced and by what."""
+    without: names of rules to use alone, or to leave out. heard: told of each rewrite, before it is
+    made, with what is replaced and by what.
+    """
 
     inexact: bool = False
     fuel: int | None = None
@@ -218,7 +218,7 @@ def _replace(
     work: dict[Instruction, None],
     kept: frozenset[Instruction],
 ) -> None:
-    users = [u for u in old.users if not is_wide(u)]  # those are looked at once a round
+    users = [u for u in old.users if not is_wide(u)]  # Wide users are looked at once a round.
     computation.replace_uses(old, new)
     _requeue(work, (*users, new, *new.operands))
     dead = [old]

@@ -29,7 +29,8 @@ from hlo.ops.table import OPS, evaluation_keywords
 from hlo.passes.liveness import awaited
 from hlo.passes.rewriting import is_pinned
 
-MOST_BYTES = COMMON.first_cache.bytes  # of a table: the old one and the new one stay near
+# The largest table: the old one and the new one stay in the cache.
+MOST_BYTES = COMMON.first_cache.bytes
 _KEYS = {dt.F16: dt.S16, dt.BF16: dt.S16, dt.F32: dt.S32, dt.F64: dt.S64}
 
 Lookups = dict[Instruction, Instruction]  # what is computed from one look-up alone, and which

@@ -33,8 +33,8 @@ from hlo.ops.effects import has_effect
 from hlo.ops.table import Trait, has_trait, opcodes
 from hlo.passes.liveness import awaited
 
-# Worth nothing by themselves: they cost no memory traffic inside a kernel. They move with a user,
-# or with an operand that is work.
+# Ops that are not worth moving by themselves, as they cost no memory traffic inside a kernel. They
+# move with a user, or with an operand that is work.
 FOLLOWING = opcodes(Trait.FREE | Trait.REPEATS | Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS)
 FOLLOWING |= opcodes(Trait.SAME_PLACE | Trait.PADS) | {"iota"} | {"convert"}
 

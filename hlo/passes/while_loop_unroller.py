@@ -20,10 +20,10 @@ from hlo.ops.table import Trait, opcodes
 from hlo.passes.liveness import awaited
 
 MOST_TRIPS = 8
-MOST_OPS = 512  # of all iterations together
-# Of the largest array: smaller ones stay in the first level of cache.
+MOST_OPS = 512  # The most ops of all iterations together.
+# The least size of the largest array: smaller ones stay in the first level of cache.
 FEWEST_BYTES = COMMON.first_cache.bytes
-_SMALL = 64  # elements of arrays that may be taken apart and put together
+_SMALL = 64  # Elements of arrays that may be taken apart and put together.
 
 _MOVES = opcodes(Trait.REGROUPS | Trait.PERMUTES | Trait.CUTS | Trait.JOINS) | {"copy"}
 _PLAIN = opcodes(Trait.ELEMENTWISE | Trait.REPEATS) | {"iota"}

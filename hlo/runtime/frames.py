@@ -13,7 +13,7 @@ from hlo.once import lock
 from hlo.runtime.guard import GuardedMemory
 
 ALIGNMENT = 64
-NUMBER_SLOT = 1  # of the header: what a host call is told
+NUMBER_SLOT = 1  # Where a table has its frame's number, which host calls are given.
 POISON = 0xFF  # every float type's NaN, every integer's -1
 
 

@@ -22,7 +22,7 @@ from hlo.ir.shape import Shape, stored
 from hlo.once import lock
 from hlo.runtime.frames import FramePool
 
-MOST_TRIES = 8  # of a call whose frame another thread may take first
+MOST_TRIES = 8  # Tries of a call, as another thread may take its frame first.
 MOST_FRAMES = 64  # idle ones that the native functions keep; further calls at once use others
 Native = Callable[..., object]
 

@@ -118,6 +118,6 @@ def test_fused_kernels_agree_with_the_interpreter(seed: int) -> None:
     dce(module)
     verify(module)
     for instruction in module.entry.instructions:
-        if family_of(instruction) is KernelFamily.STAGED and instruction.opcode != "constant":
+        if family_of(instruction) is KernelFamily.LOOPS and instruction.opcode != "constant":
             found = check(instruction, seed, splits=1 + seed % 4)
             assert found == "", f"{instruction.name}: {found}\n{program.module()}"

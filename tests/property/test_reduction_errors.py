@@ -14,7 +14,7 @@ import pytest
 from benchmarks.error_cases import Case, Shape
 from benchmarks.error_reductions import MADE_OF_SUMS as MADE
 from benchmarks.error_reductions import products, reduce, rows_case, windows
-from benchmarks.error_running import running
+from benchmarks.error_scans import running
 from benchmarks.errors import errors_of
 from hlo import driver
 from hlo.tools.jax_engine import run_in_child

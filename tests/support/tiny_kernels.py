@@ -116,7 +116,7 @@ def update(instruction: Instruction, target: Target) -> Kernel | None:
     return Kernel(made, 1, declarations=declared, must_alias=frozenset({(0, 0)}), bytes_moved=8)
 
 
-FAMILIES = {KernelFamily.STAGED: (elementwise, update)}
+FAMILIES = {KernelFamily.LOOPS: (elementwise, update)}
 
 
 def planned(text: str) -> BufferPlan:

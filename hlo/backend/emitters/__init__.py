@@ -1,1 +1,1 @@
-"""Emitters: the third reading of an op, as lane code."""
+"""Emitters: an op's code on lanes, which is its third reading beside `infer` and `evaluate`."""

@@ -73,7 +73,7 @@ def inlined(
     rounds: bool = True,
 ) -> tuple[Lanes, ...]:
     """The results of a scalar computation applied to lanes: `values` gives its parameters."""
-    frames = [(root, values, [root])]  # of computations in computations
+    frames = [(root, values, [root])]  # One for each computation that is entered.
     while True:
         root, values, order = frames[-1]
         if not order:

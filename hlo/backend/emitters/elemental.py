@@ -64,9 +64,9 @@ class Elemental:
         self.results: dict[int, Memory] = {}  # what is written, by the entry in the table
         self.guards: tuple[Condition, ...] = ()
         self.saved: dict[Instruction, Saved] = {}
-        self.scratch_slot = 0  # the table's entry of the thread's scratch memory,
-        self.scratch_bytes = 0  # of which the kernel needs so much, and the part at hand
-        self.scratch_used = 0  # so much until now (kernels/thread_memory.py)
+        self.scratch_slot = 0  # The table's entry of the thread's scratch memory.
+        self.scratch_bytes = 0  # How much of it the kernel needs.
+        self.scratch_used = 0  # What the nest at hand has taken (kernels/thread_memory.py).
         self.storage_use = StorageUse()
         # a reduction's elements are being evaluated: what it asks is no stage
         self.is_reducing = False

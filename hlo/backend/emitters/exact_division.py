@@ -33,9 +33,11 @@ _Y_RANGE = {"float": (-24, 30), "double": (-60, 60)}
 _X_RANGE = {"float": (-70, 90), "double": (-800, 800)}
 _INTEGER = {"float": "i32", "double": "i64"}
 _NUMPY: dict[str, Callable[[float], np.floating]] = {"float": np.float32, "double": np.float64}
-_NAMES = ("f32", "f64", "f16")  # bf16 has a shorter way (uniform_division.py)
-MANY = 4096  # elements; for fewer the code is not worth its compilation
-MANY_DOUBLES = 512  # whose vectors are half as long, and whose divisions take half as long again
+# Types that are divided so; bf16 has a shorter way (uniform_division.py).
+_NAMES = ("f32", "f64", "f16")
+MANY = 4096  # For fewer elements the code is not worth its compilation.
+# The same of f64: vectors are half as long, and a division takes half as long again.
+MANY_DOUBLES = 512
 
 
 class Divisor(Struct, frozen=True):

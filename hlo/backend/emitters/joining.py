@@ -15,8 +15,8 @@ from hlo.backend.lanes.types import Lanes, parts
 from hlo.ir.dtype import PRED, DType
 from hlo.ops.identities import identity
 
-Accumulators = list[Lanes]  # of one result element: one per reduced array
-_LEAST_VECTOR = 4  # lanes below which a maximum takes more instructions, not fewer
+Accumulators = list[Lanes]  # What one result element has so far, one for each reduced array.
+_LEAST_VECTOR = 4  # In fewer lanes a maximum takes more instructions, not fewer.
 
 
 class Joining(Struct):

@@ -1,6 +1,6 @@
 """Lookup tables: a chain of ops from a float of 8 or 16 bits to a float is looked up by its code.
 
-    code of the root = table[code of the source]: all that is between rests on these two alone
+    code of the root = table[code of the source], as all between depends on the source alone
 
 The table is filled when the executable is made (ir/filling.py), by the chain itself, so that
 the bits are those of the ops. Sixteen entries take 9 cycles of the load ports (normally distributed
@@ -28,7 +28,7 @@ from hlo.backend.loops.expression import Chain, Expression
 from hlo.ir.dtype import DType
 
 _WORD_BYTES = 4
-_EXTRA = 4  # entries behind the last: of short ones a word is read
+_EXTRA = 4  # Entries behind the last one: of short entries a whole word is read.
 
 
 def looked_up(nest: Nest, expression: Expression, chain: Chain, xs: Sequence[Lanes]) -> list[Lanes]:

@@ -1,4 +1,4 @@
-"""The third reading of the structural ops: by opcode, what makes lanes at indices.
+"""The emitters of structural ops: by opcode, what makes lanes at indices.
 
 Ops that only move elements need none: their index maps say it all (hlo/indexing/maps.py). Those
 that act element by element stand in emitters/table.py.

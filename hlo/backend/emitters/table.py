@@ -1,4 +1,4 @@
-"""The third reading of the elementwise ops: by opcode, what makes lanes of the result.
+"""The emitters of elementwise ops: by opcode, what makes lanes of the result.
 
 An op is a function of each kind of number that it takes, or one that sees all (specials.py).
 """
@@ -44,7 +44,7 @@ class ByKind(Struct, frozen=True):
     half: str = ""
 
 
-# Of doubles that hold f32 numbers.
+# expm1 of doubles that hold f32 numbers.
 _SHORT_EXPM1 = partial(complex_functions.expm1, exactly=False)
 _SHORT_LOGISTIC = partial(complex_functions.logistic, exactly=False)
 

@@ -14,7 +14,7 @@ from hlo.backend.lanes.types import Lanes
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
-FAR = 2.0**100  # beyond this, or below its inverse, 1/y may be subnormal or infinite
+FAR = 2.0**100  # Beyond this, or below its inverse, 1/y may be subnormal or infinite.
 SHIFT = 2.0**64
 
 

@@ -134,7 +134,8 @@ def _bits(elemental: Elemental, lanes: Lanes, dtype: DType) -> Value:
     assert isinstance(lanes, Value), "complex elements are not regrouped"
     w, machine = elemental.nest.w, elemental.nest.target
     unsigned = DTYPES.get(f"u{dtype.bits}")
-    if dtype.is_float and unsigned is not None:  # as lanes of one width, so that NaNs keep theirs
+    # Read as an integer of its width, so that NaNs keep their bits.
+    if dtype.is_float and unsigned is not None:
         read = elementwise.emit("bitcast-convert", w, machine, [lanes], [dtype], unsigned)
         assert isinstance(read, Value), "integers"
         return read

@@ -11,14 +11,14 @@ from hlo.backend.entry.layouts import Row
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.words import NULL, Field, Word
 
-BLOCK_BYTES = 32 * 1024  # results from this size on come from the free list
+BLOCK_BYTES = 32 * 1024  # Results from this size on come from the free list.
 HEADER_BYTES = 64
 CLASSES = 256
-POOL_BYTES = 1 << 30  # that the list holds at most
+POOL_BYTES = 1 << 30  # The most that the free list holds.
 NDARRAY = "hlo_ndarray"
-NEW_FLAGS = 0x501  # of new arrays: contiguous in C's order, aligned, writeable
+NEW_FLAGS = 0x501  # NumPy's flags of new arrays: contiguous in C's order, aligned, writeable.
 
-# A block's header: the next one in its list, its class, its size without the header.
+# A block's header: the next block in its list, its size class, its size without the header.
 NEXT, CLASS, SIZE = Field(0, "ptr"), Field(8), Field(16)
 
 BLOCK_NEW = prototype("ptr", "hlo_block_new", "i64")

@@ -2,8 +2,8 @@
 
     functions of a module --hidden--> the same, the constant orders of its permutations loaded
 
-Where it sees the order of a permutation of bytes, it writes a shuffle, for which code
-generation then finds two or three instructions (LLVM 22, InstCombine).
+Where it sees the order of a permutation of bytes, it writes a shuffle instead of the one
+instruction, and code generation then takes two or three for it (LLVM 22, InstCombine).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from hlo.backend.ir.values import Value
 from hlo.backend.isa.avx512 import BYTE_PERMUTATION
 
 D = TypeVar("D", bound=Definition)
-_ORDER = "externally_initialized constant <64 x i8>"  # of whose bytes no pass is certain
+# A constant of whose bytes no pass is certain.
+_ORDER = "externally_initialized constant <64 x i8>"
 
 
 def hide(module: Definitions) -> list[Data]:

@@ -25,13 +25,14 @@ from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, Unit, prototy
 from hlo.backend.ir.words import NULL, Word
 from hlo.backend.planning.slots import SLOT_HOST_LOOPS, SLOT_THREADS
 
-ALIGNMENT = 64  # of the arena, and of constants
-# What the function gives: all went well, an address is null, the arena is not aligned, arrays have
-# sizes that the program does not allow.
+ALIGNMENT = 64  # Of the arena and of constants, in bytes.
+# What the function returns: all went well, an address is null, the arena is not aligned, arrays
+# have sizes that the program does not allow.
 FINE, NO_ADDRESS, NOT_ALIGNED, NOT_ALLOWED = 0, 1, 2, 3
-# Who runs parallel loops: nobody, threads of the object's own, a function of the caller's.
+# Who runs parallel loops: the caller's thread alone, threads of the object's own, a function of the
+# caller's.
 NONE, PTHREADS, CALLBACK = "none", "pthreads", "callback"
-STRAIGHT_ROWS = 8  # that are written one by one; longer tables are walked
+STRAIGHT_ROWS = 8  # So many rows are written one by one; longer tables are walked.
 _ROW = f"[{Relocation.words} x i64]"
 _ENTRY = prototype("i32", ENTRY, "ptr")
 

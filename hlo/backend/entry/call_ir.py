@@ -23,13 +23,14 @@ from hlo.backend.ir.control import Join
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
 from hlo.backend.ir.words import NULL, Word
 
-# Flags: let other Python threads run; the result is a tuple; an argument is given away; the run
-# may be stopped, which lets other threads run too.
+# Flags of the call record: other Python threads may run meanwhile; the result is a tuple; an
+# argument is given away; the run may be stopped, which lets other threads run too.
 RELEASES, TUPLE, GIVES, WATCHED = 1, 2, 4, 8
-# A call's own list of addresses and numbers, two words for each argument and each result: longer
-# ones lie in a block of the free list, for a thread's stack may be small.
+# Words of a call's list of addresses and numbers, two for each argument and each result, that lie
+# on the stack. Longer lists lie in a block of the free list, for a thread's stack may be small.
 STACK_WORDS = 256
-PLAIN, WRITEABLE = 0x101, 0x400  # flags of arrays: contiguous in C's order and aligned
+# NumPy's flags of arrays: contiguous in C's order and aligned; writeable.
+PLAIN, WRITEABLE = 0x101, 0x400
 
 PYTHON_SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New",
@@ -37,7 +38,8 @@ PYTHON_SYMBOLS = (
     "PyErr_NoMemory", "PyLong_AsLongLongAndOverflow", "PyLong_FromLong",
 )  # fmt: skip
 LIBRARY_SYMBOLS = ("posix_memalign", "free", "syscall", "memcpy")
-NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}  # places in NumPy's C API table
+# Places in the table of NumPy's C API.
+NUMPY_SYMBOLS = {"hlo_new_from_descr": 94, "hlo_set_base": 282}
 
 CALL = prototype("ptr", "hlo_call", "ptr", "ptr", "i64")
 PUSH_FRAME = prototype("void", "hlo_push_frame", "ptr", "ptr")

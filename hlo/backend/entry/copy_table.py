@@ -15,8 +15,8 @@ from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
 from hlo.backend.ir.words import Field, Word
 from hlo.backend.planning.program import CopyStep, Step
 
-LEAST_COPIES = 64  # that are a loop
-TABLE = ".rows"  # how a table's symbol ends
+LEAST_COPIES = 64  # So many copies in a row are a loop.
+TABLE = ".rows"  # How a table's symbol ends.
 _ROW = "[3 x i64]"
 
 

@@ -18,7 +18,7 @@ from hlo.backend.ir.records import GetElementPtr, Instruction, Line, Load, names
 from hlo.backend.ir.values import Value, vector_of
 
 MOST_PIECES = 4
-_ELEMENTWISE = ", align 1"  # how kernels read and write arrays
+_ELEMENTWISE = ", align 1"  # How the records end by which kernels read and write arrays.
 _SCALARS = ("float", "double", "half")
 
 

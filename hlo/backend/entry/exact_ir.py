@@ -19,13 +19,14 @@ from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.words import Word
 
 _SINGLES = ("fmaf", "floorf", "ceilf", "truncf", "roundevenf", "roundf")
-NAMES = (*_SINGLES, *(name[:-1] for name in _SINGLES))  # of f32, then of f64
+NAMES = (*_SINGLES, *(name[:-1] for name in _SINGLES))  # The functions of f32, then those of f64.
 
-# Of f64: bits of the fraction, the exponent's codes, that of 2^0 in the last place.
+# Of f64: bits of the fraction, the greatest code of the exponent, and the code for which the last
+# place of the fraction is 1.
 _FRACTION, _CODES, _BIAS = 52, 2047, 1075
-_LEAST = -1022  # the exponent below which numbers are subnormal
-_ROOM = 20  # bits that a product of two fractions leaves of 126
-_ADDEND_ROOM = 73  # bits that one fraction leaves of them
+_LEAST = -1022  # Numbers of lower exponents are subnormal.
+_ROOM = 20  # Bits of 126 that a product of two fractions leaves.
+_ADDEND_ROOM = 73  # Bits of 126 that one fraction leaves.
 _WIDE = "i128"
 _LEADING_ZEROS = prototype(_WIDE, "llvm.ctlz.i128", _WIDE, "i1")
 

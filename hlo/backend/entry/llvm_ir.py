@@ -62,10 +62,11 @@ from hlo.backend.planning.slots import (
 
 TimedStep = KernelStep | CopyStep | HostStep
 _CYCLES = prototype("i64", "llvm.readcyclecounter")
-INLINED_LINES = 4000  # of short loops in one program
-LEAST_CUT, MOST_CUT = 150, 400  # of a kernel that may stay whole; 400 are 11 ms
-LONG_SHARE, PIECE_SHARE = 140, 60  # per cent of a processor's: what is cut, and into which pieces
-GLUE_LINES = 24  # of an entry that is no module of its own
+INLINED_LINES = 4000  # The most lines of short loops in one program.
+LEAST_CUT, MOST_CUT = 150, 400  # Lines of a kernel that may stay whole; 400 take 11 ms.
+# In per cent of a processor's share of the lines: longer kernels are cut, into pieces so long.
+LONG_SHARE, PIECE_SHARE = 140, 60
+GLUE_LINES = 24  # Lines of an entry that is no module of its own.
 
 
 def emit(
@@ -78,8 +79,8 @@ def emit(
 ) -> tuple[IrModule, ...]:
     """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros.
 
-    workers: for so many are kernels cut and grouped; None: as many as there are processors.
-    hands_frame: whoever runs a parallel loop gets the frame, of runs that nobody stops too.
+    workers: processors that kernels are cut and grouped for; None: those that there are.
+    hands_frame: whoever runs a parallel loop gets the frame, even if the run cannot be stopped.
     externs: host steps by number that are functions of C.
     """
     program = with_polls(program)

@@ -43,15 +43,15 @@ from hlo.backend.planning.program import (
 from hlo.backend.planning.slots import HEADER_SLOTS
 
 MOST_STEPS = 48
-MOST_LINES = 1600  # of all inlined kernels together
-MOST_US = 0.6  # an iteration's work beside its calls; longer ones gain nothing
-CONSTANT_BYTES = 64  # constants up to this size are written into the text
+MOST_LINES = 1600  # The most lines of all inlined kernels together.
+MOST_US = 0.6  # The longest work of an iteration beside its calls: longer ones gain nothing.
+CONSTANT_BYTES = 64  # Constants up to this size are written into the text.
 COPY_BYTES = 1024
-LOCAL_BYTES = 16 * 1024  # of temporaries, which go on the stack
-FUEL = 1000 * POLL_NS  # picoseconds of a loop's trips between two questions
-VECTOR_TRIPS = 8  # that LLVM may run at once, of which the estimates know nothing
-MOST_SLOTS = 1024  # of the kernels' addresses, which go there too
-MODULE_LINES = 240  # of loops that share a module: 300 are 15 ms
+LOCAL_BYTES = 16 * 1024  # The most bytes of temporaries, which go on the stack.
+FUEL = 1000 * POLL_NS  # Picoseconds of a loop's trips between two questions.
+VECTOR_TRIPS = 8  # Trips that LLVM may run at once, of which the estimates know nothing.
+MOST_SLOTS = 1024  # The most addresses of kernels, which go on the stack too.
+MODULE_LINES = 240  # Lines of loops that share a module: 300 take 15 ms.
 
 
 def nested(steps: Sequence[Step]) -> Iterator[Step]:
@@ -150,7 +150,8 @@ class LoopFunction(Struct):
     used: dict[int, None] = field(default_factory=dict)
     _addresses: dict[int, Word] = field(default_factory=dict)
     _rows: dict[tuple[int, int], Word] = field(default_factory=dict)
-    _slots: dict[int, int] = field(default_factory=dict)  # of the allocations that are parameters
+    # Slots of the allocations that are parameters.
+    _slots: dict[int, int] = field(default_factory=dict)
     _constants: dict[int, bytes] = field(default_factory=dict)
     p: Procedure = field(default_factory=lambda: Procedure.begun(()))
     _fuel: Word | None = None

@@ -23,8 +23,8 @@ CREW_BYTES = 64
 THREADS = prototype("i64", "hlo_threads", "i64")
 _GROW = prototype("void", "hlo_grow", "i64")
 _MUTEX, _CONDITION = "hlo_pool_mutex", "hlo_pool_condition"
-_PTHREAD_BYTES = 64  # room for a mutex or a condition of any system
-_SIGNAL_BYTES = 128  # room for a set of signals
+_PTHREAD_BYTES = 64  # Room for a mutex or a condition of any system.
+_SIGNAL_BYTES = 128  # Room for a set of signals.
 
 
 class Crew:

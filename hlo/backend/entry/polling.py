@@ -2,12 +2,12 @@
 
     kernel, the time of what nobody can part --polled--> the kernel with questions in its loops
 
-Works on the records, so for every family alike. A loop's rounds are strip-mined: an inner loop of
-as many as are STRIP_LINES of work, in the form that it had, a question, and the same again. From
-the outermost loop inwards, until what a round takes is short (ROUND_US by the kernel's estimate, or
-STRIP_LINES where all bounds are known). A loop that starts at %begin has a round for every unit.
-Where the answer is yes, the function returns: what the kernel has not computed nobody reads, and
-its callers ask soon themselves.
+It works on records, hence for every family alike. A loop's rounds are strip-mined: an inner loop,
+in the form that the loop had, of as many rounds as are STRIP_LINES of work, then a question, and
+the same again. This begins with the outermost loops and goes inwards until a round is short
+(ROUND_US by the kernel's estimate, or STRIP_LINES where all bounds are known). A loop that starts
+at %begin has a round for every unit. Where the answer is yes, the function returns: what the kernel
+has not computed nobody reads, and its callers ask soon themselves.
 
 Of the loops in our code, those of `Nest.loop` and of contractions count and are tested at their
 ends; those of `repeat_while` are tested at their heads; all others are short (mathematics).
@@ -45,11 +45,11 @@ from hlo.backend.isa.amx import configuration, holds_tiles, released
 from hlo.backend.isa.assembly import InlineAssembly
 from hlo.backend.planning.program import KernelStep, Program
 
-ROUND_US = 2 * watch_ir.PIECE_US  # of a loop's round that needs no question inside
-STRIP_LINES = 1 << 16  # run between two questions: 10 to 30 us
-MOST_ROUNDS = 1 << 20  # of a strip
-UNKNOWN_ROUNDS = 64  # assumed of a loop inside whose bounds come at run time
-ASSEMBLY_LINES = 64  # run for each that is written: it loops
+ROUND_US = 2 * watch_ir.PIECE_US  # Rounds of a loop up to this need no question inside.
+STRIP_LINES = 1 << 16  # Lines that run between two questions: 10 to 30 us.
+MOST_ROUNDS = 1 << 20  # The most rounds of a strip.
+UNKNOWN_ROUNDS = 64  # Rounds that an inner loop is taken to have whose bounds come at run time.
+ASSEMBLY_LINES = 64  # Lines that each line of assembly counts as: it loops.
 _TESTS = ("icmp sle", "icmp slt", "icmp ule", "icmp ult")
 
 

@@ -1,4 +1,4 @@
-"""The thread pool as LLVM IR: parallel loops without Python (design B of docs/measurements.md 8).
+"""The thread pool as LLVM IR: parallel loops without Python (docs/measurements.md 5).
 
     hlo_parallel(kernel, row, stride, units, chunks, threads, ends, piece, run)   run a kernel's
                                                                       units in chunks
@@ -34,10 +34,11 @@ from hlo.backend.isa.generic import Isa
 from hlo.backend.isa.select import base_of
 from hlo.machine import COMMON
 
-CHUNK_BITS = 16  # of the ticket, for each of its ends
+CHUNK_BITS = 16  # Bits of the ticket for each of its ends.
 ONE_AT_END, CHUNKS_MASK, ENDS_MASK = 1 << CHUNK_BITS, (1 << CHUNK_BITS) - 1, (1 << 32) - 1
-CLOSED = 0x7FFF7FFF  # more of both than any number of chunks
-# Pauses before a worker sleeps, about 50 us: the process has one pool for all that it runs.
+CLOSED = 0x7FFF7FFF  # Marks a closed word: at both ends more than any number of chunks.
+# Pauses before a worker sleeps, about 50 us on every machine: a process has one pool for all that
+# it runs.
 SPINS = 50 * COMMON.rates.pauses
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, ALL_WAITERS = 128, 129, (1 << 31) - 1
 FUTEX_SYSCALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}

@@ -23,13 +23,15 @@ from hlo.backend.ir.words import NULL, Field, Word
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.isa.select import base_of
 
-# Why a run stops. A host call that failed: its status is 1, and its error is known to the frame.
+# Why a run stops: a host call failed, whose error the frame knows; Python raised; time is over; the
+# interpreter exits.
 FAILED, RAISED, LATE, EXITING = 1, 2, 3, 4
-LOOK_NS = 50_000_000  # between two looks of the main thread at signals
-POLL_NS = 10_000  # of estimated work between two looks at the clock
+LOOK_NS = 50_000_000  # Between two looks of the main thread at signals.
+POLL_NS = 10_000  # Estimated work between two looks at the clock.
 NEVER = 2**63 - 1
 CLOCK = 6  # Linux: CLOCK_MONOTONIC_COARSE, which costs a few ns; macOS: CLOCK_MONOTONIC
-WAITED_US, WAITS = 1000, 100  # for runs to leave native code at exit
+# How long, and how often, an exit waits for runs to leave native code.
+WAITED_US, WAITS = 1000, 100
 
 STATE = "hlo_run_state"
 STATE_BYTES = 64

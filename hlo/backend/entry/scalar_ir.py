@@ -15,12 +15,12 @@ from hlo.backend.ir.words import NULL, Word
 from hlo.ir import dtype as types
 from hlo.ir.dtype import DType
 
-# Kinds of types that take Python numbers here; the others (0) take them in Python.
+# Kinds of types for which native code takes Python numbers; for the others (kind 0) Python does.
 SIGNED, UNSIGNED, PRED, DOUBLE, SINGLE, BFLOAT = range(1, 7)
 SYMBOLS = {"hlo_float": float, "hlo_int": int, "hlo_bool": bool, "hlo_true": True}
 _KINDS = {types.PRED: PRED, types.F64: DOUBLE, types.F32: SINGLE, types.BF16: BFLOAT}
 _WHOLE = (types.S8, types.S16, types.S32, types.S64, types.U8, types.U16, types.U32, types.U64)
-_MOST_EXACT = 1 << 53  # whole numbers up to it are doubles
+_MOST_EXACT = 1 << 53  # Every whole number up to this is a double.
 
 SCALAR = prototype("ptr", "hlo_scalar", "ptr", "ptr", "ptr", "ptr")
 _AS_LONG = prototype("i64", "PyLong_AsLongLongAndOverflow", "ptr", "ptr")

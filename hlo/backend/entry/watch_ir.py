@@ -15,12 +15,13 @@ from hlo.backend.ir.procedure import Procedure
 from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import CallStep, KernelStep, LoopStep
 
-POLL_US = 50.0  # of work between two questions in a list of steps
-PIECE_US = 250.0  # of work in a piece of a step's units
-PACKING_SHARE = 1000  # times what a piece packs first that it computes
-LONGEST_PIECE_US = 20_000.0  # of those that pack: the loops of longer ones ask themselves
-SHORT_LOOP_US = 100.0  # a loop of known length that is no longer asks nothing
-# It touches nothing that a loop keeps in registers.
+POLL_US = 50.0  # Work between two questions in a list of steps.
+PIECE_US = 250.0  # Work in a piece of a step's units.
+PACKING_SHARE = 1000  # A piece computes so many times as long as it packs before.
+# The longest piece of kernels that pack: the loops of longer ones ask themselves.
+LONGEST_PIECE_US = 20_000.0
+SHORT_LOOP_US = 100.0  # A loop of known length that takes no longer asks nothing.
+# The call between steps, declared so that LLVM keeps what loops have in registers.
 POLLS = f"{POLL_STEP.declaration} nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
 
 

@@ -1,6 +1,7 @@
 """Called functions: parts of kernels that are functions of their own, compiled once for all.
 
-LLVM's time grows faster than a function, so what is long, or the same in many kernels, is called.
+LLVM's time grows faster than the length of a function, so that what is long, or the same in many
+kernels, is called.
 """
 
 from __future__ import annotations

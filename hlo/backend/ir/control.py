@@ -118,7 +118,8 @@ def void(_: object) -> None:
 
 
 class Join:
-    """A block that several ways lead to, as a label of C's `goto`, and the values that they bring.
+    """A block that several branches lead to, like a label of C's `goto`, and the values that they
+    bring.
 
     types: of the values; they are words once the block has begun (`here`).
     """

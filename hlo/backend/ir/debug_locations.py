@@ -10,9 +10,9 @@ from __future__ import annotations
 from hlo.backend.ir.writer import Writer
 from hlo.ir.instruction import Instruction
 
-FIRST = 9000  # numbers of metadata; kernels' own are small
+FIRST = 9000  # The first number of metadata: those of the kernels themselves are smaller.
 SUBPROGRAM = f"!{FIRST}"
-NOWHERE = "hlo"  # the file of lines that come from no instruction
+NOWHERE = "hlo"  # The file name of lines that come from no instruction.
 UNIT = f"""!llvm.module.flags = !{{!{FIRST + 1}}}
 !llvm.dbg.cu = !{{!{FIRST + 2}}}
 {SUBPROGRAM} = distinct !DISubprogram(name: "kernel", scope: !{FIRST + 3}, file: !{FIRST + 3}, \

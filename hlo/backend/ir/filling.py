@@ -20,7 +20,7 @@ from hlo.backend.ir.functions import Data, Function
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.ir.writer import Value, Writer
 
-TABLE = Value("%table", "ptr")  # the parameter of what fills one
+TABLE = Value("%table", "ptr")  # The parameter of a function that fills a table.
 
 _DECLARED = re.compile(r"@(?P<table>[\w.$-]+) = external constant (?P<type>\[[^]]*\])")
 

@@ -18,7 +18,8 @@ from hlo.backend.ir.records import Line, renamed, symbols_of
 from hlo.backend.ir.values import Value
 
 _T = TypeVar("_T")
-PARAMETERS = (Value("%buffers", "ptr"), Value("%begin", "i64"), Value("%end", "i64"))  # a kernel's
+# The parameters of every kernel.
+PARAMETERS = (Value("%buffers", "ptr"), Value("%begin", "i64"), Value("%end", "i64"))
 BUFFERS, BEGIN, END = PARAMETERS
 
 

@@ -8,11 +8,11 @@ from hlo.backend.ir.procedure import prototype
 from hlo.machine import Machine
 
 ENTRY = "hlo_entry"
-FILL = "hlo_fill"  # fills the tables, where a program has any: hlo/backend/ir/filling.py
-# The pool's loop, and what wakes it: hlo/backend/entry/pool_ir.py
+FILL = "hlo_fill"  # The symbol that fills the tables of a program, if it has any (filling.py).
+# The pool's parallel loop, and what wakes its workers: hlo/backend/entry/pool_ir.py.
 PARALLEL = prototype("void", "hlo_parallel", "ptr", "ptr", *["i64"] * 6, "ptr")
 WAKE = prototype("void", "hlo_wake")
-LAPACK = "hlo_lapack_"  # begins the symbols of LAPACK's routines
+LAPACK = "hlo_lapack_"  # How the symbols of LAPACK's routines begin.
 
 
 class IrModule(Struct, frozen=True):

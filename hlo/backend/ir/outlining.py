@@ -2,9 +2,9 @@
 
     kernels by name, lines --outline--> kernels that call their loops, and those loops as kernels
 
-LLVM's time follows a function's lines, and one function keeps one processor busy. A loop goes where
-a call costs next to nothing beside its work, and so does a part of very many lines without a
-branch. What an outlined function uses from outside become its parameters, what is used of it
+LLVM's time follows a function's lines, and one function keeps one processor busy. A loop becomes a
+function where a call costs next to nothing beside its work, and so does a part of very many lines
+without a branch. What an outlined function uses from outside are its parameters, what is used of it
 afterwards is returned. No value changes: our text allows LLVM to combine no two operations that
 round.
 """
@@ -37,15 +37,16 @@ from hlo.backend.ir.records import (
 )
 from hlo.backend.ir.values import Value, poison
 
-LEAST_LINES = 60  # of a loop that is worth a function, about 2 ms
-# Lines run in one call, which costs about 30, and what it makes LLVM spill; half of it where the
-# kernel would take too long otherwise.
+LEAST_LINES = 60  # Lines of a loop that is worth a function: they take about 2 ms.
+# Lines that one call has to run to be worth it: a call costs about 30 of them, and what it makes
+# LLVM spill. Half as many do where the kernel would take too long to compile otherwise.
 LEAST_WORK = 1500
-MOST_RUN = 400  # lines without a branch that stay together, about 12 ms
-UNKNOWN_ROUNDS = 4  # of a loop whose bounds come at run time
-MOST_VECTORS, MOST_VALUES, MOST_RESULTS = 8, 20, 6  # that a call passes, that it gives back
-_SLACK = 1.15  # a kernel so much longer than wanted stays whole
-_WHOLE = 0.75  # a loop that is so much of its function is not outlined
+MOST_RUN = 400  # Lines without a branch that stay together: they take about 12 ms.
+UNKNOWN_ROUNDS = 4  # Rounds that a loop is taken to have whose bounds come at run time.
+# The most vectors and values that a call passes, and values that it returns.
+MOST_VECTORS, MOST_VALUES, MOST_RESULTS = 8, 20, 6
+_SLACK = 1.15  # A kernel that is longer than wanted by no more than this factor stays whole.
+_WHOLE = 0.75  # A loop that is so much of its function is not outlined.
 
 
 def outline(kernels: dict[str, Kernel], lines: int, longest: int = 0) -> dict[str, Kernel]:
@@ -143,8 +144,8 @@ class _Function(Struct, eq=False):
     source: Function
     records: Sequence[Line]
     loops: list[_Loop]
-    labels: dict[int, str]  # of the records that are labels
-    position: dict[str, int]  # of each value
+    labels: dict[int, str]  # The labels by the number of their record.
+    position: dict[str, int]  # The record that defines each value.
     _first: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
 
@@ -182,7 +183,7 @@ class _Function(Struct, eq=False):
         """The loops to outline, so that about `wanted` lines are left of the function."""
         left, found = self.source.length + 1, []
         outermost = set(map(id, self.loops))
-        count = itertools.count()  # of equal ones the first goes first
+        count = itertools.count()  # Of equal loops the first goes first.
         candidates: list[tuple[int, int, _Loop]] = []
 
         def add(loops: list[_Loop]) -> None:
@@ -329,7 +330,7 @@ def _loops(records: Sequence[Line], labels: dict[int, str]) -> list[_Loop]:
         elif label.startswith("done"):
             back = _latched(records[number - 1])
             if not back:
-                continue  # where the ways of a branch meet
+                continue  # The paths of a branch meet here.
             start = begun.pop(back, None)
             if start is None:
                 return []

@@ -6,7 +6,7 @@ A mathematical function takes LLVM as long as a kernel: compiled once it is no p
 that calls it, and processors share the work. Short ones stay, and so does data.
 
 LLVM's middle-end, which sees the kernels of short loops, copies a function that is called once to
-its place; one that is called more often it leaves, and what it does to that one is in vain.
+its place; one that is called more often stays, and what the middle-end does to it is wasted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hlo.backend.ir.definitions import digest_of, symbol_of
 from hlo.backend.ir.functions import Data, Definition, Function
 from hlo.backend.ir.kernel import Kernel
 
-LEAST_LINES = 24  # of a function that is worth a symbol of its own
-OFTEN = 2  # calls of a function that LLVM leaves where it is
-PURE = "nounwind willreturn memory(none)"  # a function of values alone
+LEAST_LINES = 24  # Lines of a function that is worth a symbol of its own.
+OFTEN = 2  # A function that is called so often LLVM does not copy into its callers.
+PURE = "nounwind willreturn memory(none)"  # What LLVM is told of a function of its arguments alone.
 
 
 def shared(kernels: dict[str, Kernel]) -> dict[str, Kernel]:

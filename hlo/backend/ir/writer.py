@@ -257,8 +257,8 @@ class Writer(Struct):
         return self.pure(Instruction, a.type, "select", condition, a, b)
 
     def cast(self, opcode: str, a: Value, type: str) -> Value:
-        """`opcode`: zext, sext, trunc, fpext, fptrunc, bitcast, sitofp, ...;
-        identity when equal.
+        """`opcode`: zext, sext, trunc, fpext, fptrunc, bitcast, sitofp, ...; the value itself if it
+        has the type already.
         """
         return a if a.type == type else self.pure(Cast, type, opcode, a)
 

@@ -1,9 +1,9 @@
-"""Carried sums: what a scan hands from block to block, a float sum in twice the digits.
+"""Carried sums: what scans and streams hand from block to block, a float sum in twice the digits.
 
     s = a + x;  what s lacks: (a - (s - (s - a))) + (x - (s - a))      (Knuth's two-sum, exact)
 
-A long chain of additions then loses as little as one. Only the first addition is waited for by the
-next block. Other reductions carry their value alone.
+A long chain of additions then loses as little as one. The next block waits for the first addition
+only. Other reducers carry their value alone.
 """
 
 from __future__ import annotations

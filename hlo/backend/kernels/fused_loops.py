@@ -1,4 +1,4 @@
-"""Fused loops: every kernel that is not a contraction, sort or scatter.
+"""Fused loops: the loop kernels, which compute all that has no other kernel family.
 
     instruction (a fusion, or one op) --fused_kernel--> Kernel
 

@@ -21,7 +21,8 @@ from hlo.backend.loops.schedule import Plan
 from hlo.ir.instruction import Instruction
 from hlo.ops.movement import DimensionsAttributes
 
-TABLE = "hlo.joined"  # of all operands: bytes of a row, and bytes before them in the result's
+# The symbol of a table: of each operand, bytes of a row, and bytes before them in the result's row.
+TABLE = "hlo.joined"
 MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
 
 

@@ -33,8 +33,8 @@ from hlo.indexing.affine import Atom, Expr, Index
 from hlo.indexing.queries import result_dims
 from hlo.ir.instruction import Instruction
 
-Row = list[Expr]  # values of the loops that are open, the outermost first
-Limits = tuple[Value, Value]  # of a loop, known at run time
+Row = list[Expr]  # Values of the loops that are open, the outermost first.
+Limits = tuple[Value, Value]  # The limits of a loop, known at run time.
 
 
 def lower(elemental: Elemental, schedule: NestSchedule, low: Value, high: Value) -> None:

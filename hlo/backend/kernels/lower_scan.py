@@ -1,10 +1,10 @@
 """Lower a scan: one walk of its schedule that writes its code and decides nothing.
 
-    ScanSchedule --lower_scan--> a loop over units, in it one along the dimension (in blocks: two)
+    ScanSchedule --lower_scan--> a loop over units, in it one along the dimension (two for blocks)
 
     acc = f(acc, x_i);  out_i = acc, in blocks f(base, acc), base being what precedes the block
 
-Here every lane has a reduction of its own; those that go along lanes are lower_scan_row.py's.
+Here every lane has a scan of its own; scans along lanes are lower_scan_row.py's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hlo.backend.loops.schedule import Axis, Direction, Tail
 from hlo.indexing import affine
 from hlo.indexing.affine import Expr, Index
 
-LineIndex = tuple[Expr, Expr]  # of a reduction: its positions before and after the dimension
+LineIndex = tuple[Expr, Expr]  # A scan's positions before and after the dimension.
 
 
 def lower_scan(elemental: Elemental, schedule: ScanSchedule, output: Output) -> None:
@@ -56,7 +56,7 @@ class _Lowering:
         self.reducer = reducer_of(schedule.instruction)
 
     def emit(self, unit: Expr) -> None:
-        """Reductions along the dimension, side by side."""
+        """A unit's scans, side by side."""
         elemental, nest, along = self.elemental, self.elemental.nest, self.schedule.along
         lines = self._lines(unit)
         lanes, count = self.schedule.parallel[-1].lanes, len(lines)
@@ -70,10 +70,10 @@ class _Lowering:
             lambda i, acc: self._steps(lines, i, _apart(acc, count), [None] * count),
         )  # fmt: skip
 
-    # --where the reductions are ------------------------------------------------------------------
+    # -- where the scans are ---------------------------------------------------------------------
 
     def _lines(self, unit: Expr) -> list[LineIndex]:
-        """Of a unit's reductions; past the end the last one is made again."""
+        """Those of a unit's scans; past the end the last one is made again."""
         nest, lines = self.elemental.nest, self.schedule.lines
         if lines.step == 1:
             return [self._line(unit)]
@@ -139,7 +139,7 @@ class _Lowering:
         accs: list[Lanes],
         bases: Sequence[Lanes | None],
     ) -> list[Value]:
-        """One step of each reduction."""
+        """One step of each scan."""
         axis = self.schedule.along
         along = self.elemental.nest.variable(counter, 0, axis.extent - 1)
         if axis.direction is Direction.REVERSE:
@@ -162,6 +162,6 @@ class _Lowering:
 
 
 def _apart(values: list[Value], count: int) -> list[Lanes]:
-    """The values of `count` lines side by side, each reduction's own."""
+    """The values of `count` scans side by side, each one's own."""
     each = len(values) // count
     return [joined(values[n : n + each]) for n in range(0, len(values), each)]

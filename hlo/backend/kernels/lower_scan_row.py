@@ -1,4 +1,4 @@
-"""Lower a scan along rows of memory: vectors of neighbours, reduced inside the register.
+"""Lower a scan along rows of memory: vectors of neighbours, scanned inside the register.
 
     s = f(s moved by 1, s), by 2, by 4, ..: lane i holds f(x_0 .. x_i);  out = f(base, f(before, s))
 
@@ -30,7 +30,7 @@ from hlo.indexing.affine import Expr, Index
 
 
 class RowScan:
-    """Writes the reduction of one row, the schedule's lanes being along it."""
+    """Writes the scan of one row, the schedule's lanes being along it."""
 
     def __init__(self, elemental: Elemental, schedule: ScanSchedule, output: Output) -> None:
         self.elemental = elemental
@@ -72,8 +72,7 @@ class RowScan:
         return indices[::-1] if self.is_reverse else indices
 
     def _rest(self, whole: int, length: int) -> list[Expr]:
-        """What is left after `whole` elements, in the reduction's order; the last vector may be
-        cut."""
+        """The vectors after `whole` elements, in the scan's order; the last one may be cut."""
         nest, lanes = self.elemental.nest, self.lanes
         if not self.is_reverse:
             return [fixed(nest, n, lanes, length) for n in range(whole, length, lanes)]

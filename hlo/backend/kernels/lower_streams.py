@@ -1,5 +1,4 @@
-"""Reductions over columns that walk through memory row by row: the loops of
-loops/choose_streams.py."""
+"""Lower streams: reductions over columns that walk memory row by row (loops/choose_streams.py)."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ class Stream(Struct, eq=False):
     index: Index
     space: Space
     partial: list[Memory]
-    total: list[Memory]  # the partial results' own where there is one block of rows only
-    surplus: list[Memory]  # of a total in twice the digits
+    total: list[Memory]  # The partial results' own memory where there is one block of rows only.
+    surplus: list[Memory]  # What totals in twice the digits are too large by.
     start: Expr
     is_touched: bool = False
     is_filled: bool = False

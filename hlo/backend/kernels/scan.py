@@ -3,7 +3,7 @@
     reduce-window --choose_scan--> ScanSchedule --lower_scan--> Kernel
 
 out[.., i, ..] = f(.. f(f(z, x_0), x_1) .., x_i): a window as long as the dimension, padded before
-(or after it: the reduction runs from the end, for reducers whose order is free). How it runs is
+it (or after it: the scan runs from the end, for reducers whose order is free). How it runs is
 chosen before any code is written (loops/choose_scan.py). Other windows are left to fused loops
 (None).
 """

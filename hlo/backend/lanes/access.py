@@ -151,7 +151,7 @@ def _addresses(nest: Nest, base: Value, offsets: Value, element: str) -> Value:
     return nest.w.offset("getelementptr", base, offsets, element)
 
 
-_NARROW = {"i8": 2, "i16": 1}  # how many bits of an index say where in a word it lies
+_NARROW = {"i8": 2, "i16": 1}  # How many bits of an index say where in a word an element lies.
 
 
 def _gather_narrow(

@@ -14,9 +14,9 @@ from msgspec import Struct
 from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.lanes.nest import Nest
 
-_CHUNKS = 4  # beyond, a gather touches fewer bytes than it takes instructions
-_NARROW_CHUNKS = 8  # of bytes and of pairs of them: a gather takes several steps for each
-_FEWEST = 4  # lanes
+_CHUNKS = 4  # For more chunks a gather touches fewer bytes than it takes instructions.
+_NARROW_CHUNKS = 8  # The same of bytes and pairs of them: a gather takes several steps for each.
+_FEWEST = 4  # The fewest lanes that are read so.
 
 
 class Stretch(Struct, frozen=True):

@@ -22,11 +22,12 @@ from hlo.backend.loops.vectors import MOST_LANES
 from hlo.indexing.affine import Atom, Expr, Variable, stride
 from hlo.ir.dtype import DType
 
-_RUN_BYTES = 16  # of a row that are loaded at a time
-_FEWEST_COLUMNS = 4  # that are worth turning: fewer are gathered
+_RUN_BYTES = 16  # Bytes of a row that are loaded at a time.
+_FEWEST_COLUMNS = 4  # Fewer columns are not worth turning and are gathered.
 _FEWEST_LANES = 8
-_FEW_CHUNKS, _LONG_RUN = 2, 8  # of a stretch of narrow elements, and of a row: what to choose
-_WORD_BYTES = 4  # of elements that are turned together, where they are narrower
+# Of a stretch of narrow elements, and of a row: the limits between the two ways.
+_FEW_CHUNKS, _LONG_RUN = 2, 8
+_WORD_BYTES = 4  # Narrower elements are turned so many bytes at a time.
 
 
 def is_square(positions: Sequence[Expr]) -> bool:

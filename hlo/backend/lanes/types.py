@@ -18,7 +18,7 @@ from hlo.ir.dtype import DType
 
 Lanes = Value | tuple[Value, Value]
 
-BF16_CODE = "code of bf16"  # what is noted of lanes whose code is known
+BF16_CODE = "code of bf16"  # The name under which the code of bf16 lanes is noted beside them.
 
 _FLOATS = {"f32": "float", "f64": "double"}
 
@@ -165,7 +165,7 @@ def rounded(
 
 def _rounded_bf16(w: Writer, target: Target, value: Value, *, has_short_nans: bool) -> Value:
     """An instruction, where one does it as the mode says (x86's flushes subnormal numbers:
-    docs/measurements.md 6), else integer arithmetic. A NaN of bf16 has no bits below, so that the
+    docs/measurements.md 4), else integer arithmetic. A NaN of bf16 has no bits below, so that the
     carry leaves it alone.
     """
     isa = target.isa

@@ -18,7 +18,7 @@ from hlo.runtime.frames import FrameLayout
 from hlo.runtime.native_calls import FastCall, Native, Signature
 from hlo.runtime.stops import raise_stopped
 
-RELEASE_US = 2.0  # programs from this estimate on let other Python threads run
+RELEASE_US = 2.0  # Programs from this estimate on let other Python threads run.
 
 
 def fast_call(

@@ -5,8 +5,8 @@ runs.
 
 The key covers all of the module that verification and compilation look at, the options, the machine
 and the sources of this package, so that a changed compiler never finds what the old one made, and
-what is found was verified when it was made. Programs with host steps are not kept
-(those steps are Python), nor are those with large constants.
+what is found was verified when it was made. Programs with host steps, which are Python, are not
+kept, nor are those with large constants.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from hlo.ir.module import Module
 from hlo.once import once
 
 MOST_CONSTANT_BYTES = 16 * 1024 * 1024
-# Folders that compilation does not ask: what a module says, its digest knows.
+# Folders of this package that compilation does not use: what they make of a text is the module,
+# which has a digest of its own.
 UNASKED = frozenset({"cli", "parser", "printer", "tools", "__pycache__"})
-UNREAD = frozenset({"metadata", "statistics", "origin"})  # attributes that nothing looks at
+# Attributes that compilation does not look at.
+UNREAD = frozenset({"metadata", "statistics", "origin"})
 
 
 class CachedProgram(Struct, frozen=True):

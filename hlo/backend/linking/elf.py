@@ -30,14 +30,17 @@ SYMBOL = np.dtype(
      ("size", "<u8")]
 )  # fmt: skip
 RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
-SYMTAB, RELA, NOBITS, UNWIND = 2, 4, 8, 0x70000001  # section types
-WRITE, ALLOC = 1, 2  # section flags
-NOWHERE, FIXED, VARIABLE, ZERO = range(4)  # kinds of sections: ZERO are variables without bytes
-ABSOLUTE_64, PC_32, PLT_32, PC_64 = 1, 2, 4, 24  # relocations
-FROM_GOT = (9, 41, 42)  # a distance to a slot that holds the symbol's address
-STUB = b"\xff\x25\x02\x00\x00\x00\xcc\xcc"  # jmp [rip + 2]; what follows is the address
+SYMTAB, RELA, NOBITS, UNWIND = 2, 4, 8, 0x70000001  # Types of sections.
+WRITE, ALLOC = 1, 2  # Flags of sections.
+NOWHERE, FIXED, VARIABLE, ZERO = range(4)  # Kinds of sections: ZERO has variables without bytes.
+ABSOLUTE_64, PC_32, PLT_32, PC_64 = 1, 2, 4, 24  # Types of relocations.
+# Relocations that are a distance to a slot which holds the symbol's address.
+FROM_GOT = (9, 41, 42)
+# The code is jmp [rip + 2]; what follows is the address.
+STUB = b"\xff\x25\x02\x00\x00\x00\xcc\xcc"
 STUB_BYTES = 16
-# Of Linux's mmap and mprotect. (Loading Python's module of these names takes as long as linking.)
+# Flags of Linux's mmap and mprotect. Importing Python's module that has them takes as long as
+# linking.
 MAY_READ, MAY_WRITE, MAY_RUN, PRIVATE, ANONYMOUS = 1, 2, 4, 2, 0x20
 
 OFFSET = ctypes.c_long
@@ -65,7 +68,7 @@ class Image:
         size = stubs + STUB_BYTES * sum(len(part.globals) for part in parts)
         fixed = -(-size // PAGE) * PAGE  # variables begin on a page of their own
         used = _at_offsets(parts, fixed, VARIABLE)
-        size = _at_offsets(parts, used, ZERO)  # as fresh memory is
+        size = _at_offsets(parts, used, ZERO)  # Fresh memory is zero.
         self._whole = bytearray(used)
         self.base = _mapped(size)
         self._end = weakref.finalize(self, _system().munmap, self.base, size)

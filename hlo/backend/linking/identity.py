@@ -41,7 +41,8 @@ def _processor() -> str:
         with open(FEATURES, encoding="utf-8") as file:
             text = file.read()
         if ":feature:" in text:
-            return f"{os.uname().release} {text}"  # which features are listed, the kernel decides
+            # The kernel's release decides which features are listed.
+            return f"{os.uname().release} {text}"
     except (OSError, ValueError):
         pass
     from llvmlite import binding as llvm

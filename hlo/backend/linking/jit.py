@@ -14,7 +14,7 @@ from hlo.backend.linking import elf
 from hlo.forking import inside
 from hlo.once import lock
 
-# Where LLVM's code may call into: memcpy, fmod, arithmetic on wide integers.
+# Libraries that LLVM's code may call into: for memcpy, fmod, arithmetic on wide integers.
 LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
 _lock = lock()
 _defined: dict[str, int] = {}

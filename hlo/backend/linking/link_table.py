@@ -21,8 +21,9 @@ Pairs = tuple[tuple[int, int], ...]
 
 class LinkTable(Struct, frozen=True):
     """arena: (slot, offset, allocation); allocations: (allocation, bytes); fixed: (slot, number of
-    the constant);
-    arguments, results: (slot, number of the leaf). constants: their arrays, bytes only."""
+    the constant); arguments, results: (slot, number of the leaf). constants: their arrays, bytes
+    only.
+    """
 
     slots: int
     arena_bytes: int

@@ -27,7 +27,7 @@ from hlo.once import lock, once
 from hlo.runtime.stops import Enter
 
 METH_FASTCALL = 0x80
-SIG_BLOCK, SIG_SETMASK, SIGNAL_SET_BYTES = 0, 2, 128  # of Linux, where the pool is
+SIG_BLOCK, SIG_SETMASK, SIGNAL_SET_BYTES = 0, 2, 128  # Numbers of Linux, where the pool is.
 _lock = lock()
 
 

@@ -40,7 +40,7 @@ def link_table(program: Program) -> LinkTable:
             AllocationKind.PASSED,
             AllocationKind.RETURNED,
         ):
-            continue  # the program itself fills it in
+            continue  # The program itself fills it in.
         elif allocation.kind is AllocationKind.CONSTANT:
             slots_of[AllocationKind.CONSTANT].append((slot, held.numbers[number]))
         elif allocation.kind is AllocationKind.DONATED:

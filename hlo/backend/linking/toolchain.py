@@ -38,15 +38,17 @@ HEAVY = (
     "LLVMPY_TargetMachineEmitToMemory",
     "LLVMPY_VerifyModule",
 )
-LINES_FOR_A_THREAD = 50  # of IR, about 2 ms with what each module costs
-# Of IR whose loops LLVM may unroll: in longer modules, that takes a fifth of the time, and their
-# inner loops are kernels that are written out already.
+# Lines of IR, about 2 ms with what each module costs, that are worth a thread.
+LINES_FOR_A_THREAD = 50
+# Lines of a module whose loops LLVM may unroll. In longer ones that takes a fifth of the time, and
+# their inner loops are kernels that are unrolled already.
 MOST_UNROLLED = 300
 
-# Those that no thread uses now, by level, by what they make code for, and whether for a file.
+# Target machines that no thread uses now, by level, by what they make code for, and whether for a
+# file.
 _machines: dict[tuple[int, Machine | None, bool], list[llvm.TargetMachine]] = {}
 _machines_lock = lock()
-_options = list(OPTIONS)  # that LLVM has not been given
+_options = list(OPTIONS)  # Those that LLVM has not been given yet.
 
 
 @once

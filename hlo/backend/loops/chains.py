@@ -3,7 +3,7 @@
     chain_of(expression, root) -> the ops from a source to the root, where looking the root's code
     up by the source's (emitters/lookup_tables.py) is less work than computing it
 
-A source is a value through which every way from the root to what is not constant leads.
+A source is a value through which every path from the root to what is not constant leads.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ops.table import OPS, Trait, has_trait, opcodes
 
-LEAST_ELEMENTS = 1 << 12  # for fewer a table is not worth its memory
-# In vector instructions. Looking up numbers of a few exponents takes as long as computing for 24.
-# Codes spread over a whole table of 16 bits, which the nearest cache does not hold, take as long as
-# 33; where subnormal numbers make arithmetic wait, as among bf16's codes, computing takes longer
-# still.
+LEAST_ELEMENTS = 1 << 12  # For fewer elements a table is not worth its memory.
+# The least costs of a chain that is looked up, in vector instructions. Looking up codes of a few
+# exponents takes as long as 24 of them. Codes that are spread over a whole table of 16 bits, which
+# the nearest cache does not hold, take as long as 33, where computing is not slow itself: subnormal
+# numbers, as many of bf16's codes are, make arithmetic wait.
 LEAST_COST, LEAST_COST_SPREAD = 24, 33
 MOST_MEMBERS = 64
-LANES = 16  # that are looked up at once
+LANES = 16  # Elements that are looked up at once.
 _IN_HALVES = opcodes(Trait.IN_HALVES)
 
 _ROUNDING = {"bf16": 4, "f16": 2}
-_SMALL_ROUNDING = 16  # of 8 bits
+_SMALL_ROUNDING = 16  # Vector instructions of rounding to a float of 8 bits or fewer.
 
 
 def chain_to(expression: Expression, root: Instruction) -> Chain | None:
-    """The chain to an op's result where it is looked up: the machine has to gather quickly, and
-    somebody to fill the table.
+    """The chain to an op's result where it is looked up: where the machine gathers quickly and the
+    target fills tables (ir/filling.py); else None.
     """
     if root not in expression.chains:
         target = expression.target
@@ -43,7 +43,7 @@ def chain_to(expression: Expression, root: Instruction) -> Chain | None:
 
 
 def table_of(expression: Expression, chain: Chain) -> Table:
-    """What a chain is looked up in: an entry for every code of its source, a leaf by its number."""
+    """The table of a chain, as a schedule shows it: an entry for every code of its source."""
     source = chain.source[0]
     name = expression.name(*chain.source)
     return Table(chain.root.name, name, 1 << source.shape.dtype.bits, chain.root.shape.dtype.name)
@@ -126,7 +126,9 @@ def _explored(
 
 
 def _ends(expression: Expression, node: Node, root: Instruction, count: int) -> bool:
-    """Whether no chain goes through a value: it is there, or made in another way, or too wide."""
+    """Whether no chain goes through a value: it is in memory, no elementwise op makes it, or its
+    type is too wide.
+    """
     instruction, path = node
     if path or node in expression.leaves:
         return True
@@ -167,7 +169,7 @@ def _between(
 
 
 def _least_cost(source: DType, members: tuple[Instruction, ...], target: Target) -> int:
-    """Of a chain that is not slower as a table, however spread the codes are."""
+    """The least cost of a chain that is no slower as a table, for codes of such a source."""
     waits = target.mode == "strict" and not all(
         has_trait(m, Trait.STEADY | Trait.EXACT) for m in members
     )
@@ -176,7 +178,7 @@ def _least_cost(source: DType, members: tuple[Instruction, ...], target: Target)
 
 
 def _cost(instruction: Instruction, target: Target) -> int:
-    """Vector instructions for sixteen elements, about."""
+    """About how many vector instructions sixteen elements take."""
     dtype, rounding = instruction.shape.dtype, 0
     if is_in_halves(instruction.opcode, dtype, target):
         return 1

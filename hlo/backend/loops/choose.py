@@ -29,7 +29,8 @@ def schedules_of(
     expression: Expression, outputs: Sequence[Output], lanes: int, said: tuple[int, ...] = ()
 ) -> list[NestSchedule]:
     """How the loops of each of the outputs' domains run. lanes: of a full vector of the kernel;
-    said: the order of the loops, if the text says one (analysis/loop_order.py).
+    said: the order of the loops that the fusion's text asks for, () for none
+    (analysis/loop_order.py).
     """
     return [_chosen(expression, box, lanes, said) for box in domains_of(expression, outputs)]
 

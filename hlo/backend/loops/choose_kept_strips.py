@@ -23,7 +23,7 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 
-_LEFT = Leaf(dt.F32, 0)  # stands for what an earlier stage has left
+_LEFT = Leaf(dt.F32, 0)  # Stands for a value that an earlier stage has left in memory.
 
 
 def choose_strips(expression: Expression, schedule: NestSchedule) -> NestSchedule:

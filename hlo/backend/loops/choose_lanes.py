@@ -17,9 +17,11 @@ from hlo.backend.loops.reductions import UNROLLED, is_short_row
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail
 from hlo.backend.loops.vectors import MOST_LANES, fitting, narrowed
 
-_BLOCK_SIDES = (256, 64)  # elements of a block of squares along and across the operand's rows
-_SHORT_REDUCTION = 16  # elements per row that leave lanes idle, or cost a tree of lanes for little
-_LEAST_STRIPS = 4  # for a few cores, rather than full lines of every row
+# Elements of a block of squares, along the operand's rows and across them.
+_BLOCK_SIDES = (256, 64)
+# Rows up to this length leave lanes idle, or cost a tree of lanes for little.
+_SHORT_REDUCTION = 16
+_LEAST_STRIPS = 4  # Batches are shortened until there are so many, enough for a few cores.
 
 
 def choose_lanes(schedule: NestSchedule) -> NestSchedule:

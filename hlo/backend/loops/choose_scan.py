@@ -1,11 +1,11 @@
-"""Scans: how a reduce-window as long as the dimension that it runs over is made.
+"""Scans: how a reduce-window that is as long as its dimension is computed.
 
     reduce-window, lanes --choose_scan--> ScanSchedule      out_i = f(.. f(f(z, x_0), x_1) .., x_i)
 
-Elements in memory are three extents: before the dimension reduced along, along it, after it. Rows
-of memory are reduced in lanes along themselves; else lanes run over the elements after the
-dimension, or before it where those are few, each with a reduction of its own. Such a step waits for
-the last one and goes to another row of memory, so a unit takes several lines side by side. Does not
+An array's elements have three extents: before the dimension that is scanned, along it, after it.
+A scan along rows of memory takes vectors of a row; else lanes run over the elements after the
+dimension, or before it where those are few, each with a scan of its own. Such a step waits for the
+last one and goes to another row of memory, so a unit takes several scans side by side. Does not
 know: instructions, how code is written.
 """
 
@@ -37,26 +37,32 @@ from hlo.ir.instruction import Instruction
 
 _BEFORE, _ALONG, _AFTER = range(3)  # the loops of the axes
 
-_SUM_BLOCK = 64  # elements that one partial sum takes before it is added to the total
-_SIDE_BY_SIDE = 4  # lines of a unit: 1.2 to 3 times as fast as one by one; 8 slow narrow arrays
-_MANY = 32  # reductions from which they are: fewer are better split over threads one by one
+_SUM_BLOCK = 64  # Elements that one partial sum takes before it is added to the total.
+# Scans of a unit, side by side: 1.2 to 3 times as fast as one by one. Eight of narrow arrays are
+# slower.
+_SIDE_BY_SIDE = 4
+# From so many scans on they are side by side; fewer are better split over threads one by one.
+_MANY = 32
 
-_VECTORS = 4  # of a row that are reduced at a time
-_LONG_VECTORS = 8  # of rows of so many elements, whose sums would else be carried too often:
+_VECTORS = 4  # Vectors of a row that make one block.
+# The same of a sum along rows of more than _LONG elements, which would else be carried too often.
+_LONG_VECTORS = 8
 _LONG = 4096
-_SHORT = 1024  # elements of a row whose blocks are few: one number will do as their base
-# Bytes move within a vector by four instructions, and by hundreds of LLVM's steps.
+_SHORT = 1024  # Rows up to this length have so few blocks that one number will do as their base.
+# Moving bytes within a vector takes four instructions, and LLVM hundreds of steps to find them: so
+# many vectors make a block where vectors have more lanes than this.
 _BYTES_VECTORS, _MOST_LANES = 2, 32
 
 
 class ScanSchedule(Struct, frozen=True):
-    """The axes of a scan: the parallel ones, the outermost first, then that reduced along.
+    """The axes of a scan: the parallel ones, the outermost first, then the one that is scanned.
 
     Their loops are 0, 1, 2 for the elements before, along and after the dimension. Lanes along the
-    last axis are neighbours that one reduction takes together; there is one parallel axis then, the
-    reductions. Else there are two, of which lanes run over the inner one.
-    side_by_side: lines of a unit, over both parallel axes as one. carried: numbers in which the
-    reduction so far is handed from block to block: one, or a float sum and what it is too large by.
+    last axis are neighbours that one scan takes together; the only parallel axis then counts scans.
+    Else there are two parallel axes, and lanes run over the inner one.
+    side_by_side: scans of a unit, over both parallel axes as one. carried: numbers in which the
+    value at a block's end is handed to the next block: 1, or 2 for a float sum and its excess
+    (kernels/carried_sums.py).
     """
 
     instruction: Instruction
@@ -70,7 +76,7 @@ class ScanSchedule(Struct, frozen=True):
 
     @property
     def along(self) -> Axis:
-        """The axis that is reduced along."""
+        """The axis that is scanned."""
         return self.axes[-1]
 
     @property
@@ -81,11 +87,12 @@ class ScanSchedule(Struct, frozen=True):
 
     @property
     def lines(self) -> Axis:
-        """The parallel axes as one. Past its end the last reduction is made again: the same
-        bits."""
+        """The parallel axes as one: a line is a scan. Past the end the last one is made again,
+        which stores the same bits.
+        """
         count = prod(axis.rounds for axis in self.parallel)
         tail = Tail.OVERLAPPING if count % self.side_by_side else Tail.NONE
-        return Axis("reductions", count, Role.PARALLEL, self.side_by_side, tail=tail)
+        return Axis("scans", count, Role.PARALLEL, self.side_by_side, tail=tail)
 
     @property
     def units(self) -> int:
@@ -100,7 +107,7 @@ class ScanSchedule(Struct, frozen=True):
         value, dims = self.instruction.name, self.instruction.shape.dims
         line = f"{reducer_of(self.instruction).name} of the one before and p0"
         many, lanes = self.side_by_side, self.parallel[-1].lanes
-        if many > 1:  # their lanes are in no axis that is shown
+        if many > 1:  # The axis that has their lanes is not shown.
             line += f", in each of {lanes} lanes" * (lanes > 1) + f", {many} side by side"
         at = tuple(axis_name(k) for k, n in enumerate(self.extents) if n > 1)
         body: tuple[Node, ...] = (Fill(value, line), Store("result", leaf, at, value))
@@ -116,10 +123,10 @@ def choose_scan(instruction: Instruction, lanes: int) -> ScanSchedule | None:
     """How a cumulative reduce-window of one array runs; None for all else. lanes: of a full vector
     of the kernel.
     """
-    running = _running(instruction)
-    if running is None:
+    scanned = _scanned(instruction)
+    if scanned is None:
         return None
-    dimension, direction = running
+    dimension, direction = scanned
     dims = instruction.shape.dims
     extents = (prod(dims[:dimension]), dims[dimension], prod(dims[dimension + 1 :]))
     along = Axis(axis_name(_ALONG), extents[_ALONG], Role.SCANNED, direction=direction, loop=_ALONG)
@@ -128,9 +135,9 @@ def choose_scan(instruction: Instruction, lanes: int) -> ScanSchedule | None:
     return _over_lanes(instruction, extents, along, lanes)
 
 
-def _running(instruction: Instruction) -> tuple[int, Direction] | None:
-    """The dimension that is reduced along, and from which end: the window is as long as it, padded
-    before it, or after it for reducers whose order is free.
+def _scanned(instruction: Instruction) -> tuple[int, Direction] | None:
+    """The dimension that is scanned, and from which end: the window is as long as it, and padded
+    before it, or after it for reducers whose order is free. None for other windows.
     """
     window = instruction.get("window")
     x = instruction.operands[0].shape
@@ -153,7 +160,7 @@ def _running(instruction: Instruction) -> tuple[int, Direction] | None:
 
 
 def _carried(instruction: Instruction, reducer: Reducer) -> int:
-    """Numbers of a base to which many blocks are added: each addition of floats loses something."""
+    """How many numbers hold the base to which many blocks are added: additions of floats round."""
     return 2 if reducer.opcodes == ("add",) and instruction.shape.dtype.component.is_float else 1
 
 
@@ -161,11 +168,11 @@ def _carried(instruction: Instruction, reducer: Reducer) -> int:
 
 
 def _fills_lanes(instruction: Instruction, extents: tuple[int, int, int], lanes: int) -> bool:
-    """Whether the reduction goes along rows that fill half a vector, and may be made in any
-    grouping."""
+    """Whether the scan runs along rows that fill half a vector, and elements may be grouped."""
     _, length, after = extents
     component = instruction.shape.dtype.component
-    has_lanes = component.bits >= 8 and not component.is_pred  # i1 and i4 lanes do not shuffle well
+    # Lanes of i1 and i4 do not shuffle well.
+    has_lanes = component.bits >= 8 and not component.is_pred
     is_free = reducer_of(instruction).is_cheap
     return after == 1 and is_free and has_lanes and 2 * length >= lanes > 1
 
@@ -173,7 +180,7 @@ def _fills_lanes(instruction: Instruction, extents: tuple[int, int, int], lanes:
 def _in_lanes(
     instruction: Instruction, extents: tuple[int, int, int], along: Axis, lanes: int
 ) -> ScanSchedule:
-    """A row a unit: so many vectors of neighbours are reduced at a time."""
+    """A unit is a row, of which a block of vectors is scanned at a time."""
     before, length, _ = extents
     reducer = reducer_of(instruction)
     wanted = _LONG_VECTORS if reducer.sums and length > _LONG else _VECTORS
@@ -187,14 +194,14 @@ def _in_lanes(
     return ScanSchedule(instruction, (rows, along), carried=carried)
 
 
-# -- a reduction in each lane ---------------------------------------------------------------------
+# -- a scan in each lane ---------------------------------------------------------------------
 
 
 def _over_lanes(
     instruction: Instruction, extents: tuple[int, int, int], along: Axis, lanes: int
 ) -> ScanSchedule:
-    """Lanes over the elements after the dimension, or before it where those are few; sums that
-    round in blocks, for accuracy.
+    """Lanes over the elements after the dimension, or before it where those are few. Long sums of
+    floats are made in blocks, for accuracy.
     """
     before, length, after = extents
     reducer = reducer_of(instruction)
@@ -215,8 +222,8 @@ def _over_lanes(
 
 
 def _lanes_over(loop: int, extent: int, lanes: int) -> Axis:
-    """The axis of reductions in lanes. The last ones are made again where that fills their vector;
-    of fewer than a vector, those past the end are masked.
+    """The axis that has a scan in each lane. The last ones are made again where that fills their
+    vector; lanes past the end of less than a vector are masked.
     """
     lanes = lanes if extent > 1 else 1
     more = Tail.OVERLAPPING if extent > lanes else Tail.PREDICATED

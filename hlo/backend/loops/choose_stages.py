@@ -1,12 +1,13 @@
-"""Stages: a long chain of elementwise ops as several short loops over one block of elements.
+"""Fission: a long chain of elementwise ops as several short loops over one block of elements.
 
     schedule --choose_stages--> [values kept after the first loop], [after the second], ..
 
 A processor looks some hundred instructions ahead. While one element's chain (a logarithm, then a
 division, then an error function) is longer than that, it waits for results instead of working on
 the next element, however many units it has: 150 cycles a vector where the arithmetic takes 60.
-The loop is parted (loop fission): each stage is a loop of its own over the block, whose iterations
-do not depend on each other; what a later stage needs is kept in a row, in the first level of cache.
+The loop is parted (loop fission): each part is a stage, a loop of its own over the block, whose
+iterations do not depend on each other; what a later stage needs is kept in a row, in the first
+level of cache.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from hlo.ir.instruction import Instruction
 from hlo.machine import Cycles, Machine
 from hlo.ops.table import OPS, Trait, opcodes
 
-_STAGE = 110  # cycles of a chain that one stage may have
-_MOST_KEPT = 6  # rows
+_STAGE = 110  # Cycles of a chain that one stage may have.
+_MOST_KEPT = 6  # Rows that stages may leave in all.
 _MOST_WORK = 10
-_CHEAP = 3  # ops that are done again rather than kept
-_FEWEST = 8  # vectors
-_IN_PLACE = opcodes(Trait.SAME_PLACE) | {"tuple"}  # users at the same index
+_CHEAP = 3  # Ops that a stage does again rather than read what an earlier one kept.
+_FEWEST = 8  # Vectors of a loop that is worth parting into stages.
+# Users that read a value at the index that it is computed at.
+_IN_PLACE = opcodes(Trait.SAME_PLACE) | {"tuple"}
 
 
 Stages = tuple[tuple[Instruction, ...], ...]

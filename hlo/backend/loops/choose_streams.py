@@ -31,21 +31,22 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.machine import COMMON
 
-_ROWS = 8  # side by side: streams that the prefetcher follows
-_UNROLL = 2  # vectors of columns at a time
-# Streams add in another order than other reductions do: no one machine's caches decide. Elements of
-# so many bytes come from memory, which takes longer than their code.
-_MEMORY_BYTES = COMMON.last_cache.bytes
-_NARROW = 8  # vectors: so few columns are read from end to end anyway
+# Streams add in another order than other reductions do, so that COMMON's caches decide, not those
+# of the machine that code is made for.
+_ROWS = 8  # Rows side by side: as many streams as a prefetcher follows.
+_UNROLL = 2  # Vectors of columns at a time.
+_MEMORY_BYTES = COMMON.last_cache.bytes  # Larger arrays come from memory.
+_NARROW = 8  # Rows of so few vectors are read from end to end anyway.
 _FEWEST_ROWS = 32
-# Of the elements of a unit's reductions: fewer do not leave the second cache.
-_FEWEST_BYTES = COMMON.second_cache.bytes // 8
-_PICKED_BYTES = COMMON.last_cache.bytes  # of elements that are picked, slower than to read them
-_ROW_BYTES = COMMON.first_cache.bytes // 2  # of all partial results of a unit
-_PIECE_BYTES = 1 << 11  # of a row that a unit should read at least
+_FEWEST_BYTES = COMMON.second_cache.bytes // 8  # Smaller operands stay in the second cache.
+# Where a reducer picks elements, that takes longer than reading them: streams pay only for arrays
+# that come from memory.
+_PICKED_BYTES = COMMON.last_cache.bytes
+_ROW_BYTES = COMMON.first_cache.bytes // 2  # The most that a unit's partial results take.
+_PIECE_BYTES = 1 << 11  # The least that a unit should read of a row.
 _UNITS = 8
-_WEIGHT = 24  # of an element's code: it is there eight times
-_COLUMN_WEIGHT = 40  # of what is done again for every eight rows
+_WEIGHT = 24  # The most that an element's code may weigh: it is written for each of the rows.
+_COLUMN_WEIGHT = 40  # The most that what is done again for every eight rows may weigh.
 
 
 def choose_streams(expression: Expression, schedule: NestSchedule, lanes: int) -> NestSchedule:
@@ -154,7 +155,7 @@ def _unroll(schedule: NestSchedule) -> int:
 
 
 def _block(schedule: NestSchedule, unroll: int) -> int | None:
-    """Columns of a unit: few enough for the first cache. 0: all; None: no number will do."""
+    """Columns of a unit, few enough for the first cache; 0: all of them; None: no streams."""
     length, step = schedule.domain.extents[-1], schedule.lanes * unroll
     reductions = [reduce for reduce, _ in schedule.domain.trace.reductions]
     kept = [_kept(x.shape.dtype) for r in reductions for x in r.operands[: len(r.operands) // 2]]
@@ -171,7 +172,7 @@ def _block(schedule: NestSchedule, unroll: int) -> int | None:
 
 
 def _kept(dtype: DType) -> DType:
-    """What partial results lie in memory as."""
+    """The type of partial results in memory."""
     return dt.F32 if dtype.is_narrow_float else dtype
 
 

@@ -8,7 +8,7 @@ from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.schedule import Axis, Source, Tail
 from hlo.backend.loops.vectors import MOST_SHORT
 
-_FEW_VECTORS = 4  # of an array that a loop's iterations may hand on in registers
+_FEW_VECTORS = 4  # Vectors of an array that iterations of a loop may hand on in registers.
 
 
 def choose_tail(schedule: NestSchedule) -> NestSchedule:

@@ -14,14 +14,17 @@ from hlo.indexing.affine import Expr, Variable
 from hlo.indexing.queries import result_dims
 from hlo.machine import COMMON
 
-_BLOCK = 4096  # elements of the last dimension that one unit takes
-_MOST_ROWS = 4  # side by side: their partial results share the registers
-_ROWS_WEIGHT = 160  # of the code of rows side by side
-_ROWS_BYTES = 1 << 13  # of an operand's rows side by side: more streams than pages cost more
-_STORED_ROWS_BYTES = 1 << 11  # the same where they are stored side by side too
-# Rows side by side are no streams, which add in another order: no one machine's cycles decide.
+_BLOCK = 4096  # Elements of the last dimension that one unit takes.
+_MOST_ROWS = 4  # Rows side by side: their partial results share the registers.
+_ROWS_WEIGHT = 160  # The most that the code of rows side by side may weigh.
+# The most bytes of an operand's rows side by side, and where their results are stored side by side
+# too: longer rows are streams in more pages than the processor has at hand.
+_ROWS_BYTES = 1 << 13
+_STORED_ROWS_BYTES = 1 << 11
+# Whether rows are side by side or streams decides in which order terms are added, so that COMMON's
+# cycles decide, not those of the machine that code is made for.
 _PER_CYCLE = COMMON.cycles.operations
-_TREE = 10 * COMMON.cycles.latency  # from the last step of a reduction to its result
+_TREE = 10 * COMMON.cycles.latency  # Cycles from the last step of a reduction to its result.
 
 
 def choose_units(schedule: NestSchedule) -> NestSchedule:

@@ -24,8 +24,8 @@ from hlo.backend.loops.trace import Trace, trace
 from hlo.indexing import affine, spaces
 from hlo.indexing.affine import Expr, Index, Variable
 
-_BOXES = 12  # at most so many copies of the code for the sides of seams
-_BOX_OPS = 300  # and at most so many ops in all of them together
+_BOXES = 12  # The most boxes: each has a copy of the code.
+_BOX_OPS = 300  # The most ops in the code of all boxes together.
 
 
 class Domain(Struct, frozen=True, eq=False):
@@ -93,7 +93,7 @@ def looped(
 ) -> tuple[Domain, int]:
     """The domain with its loops; how many elements all reductions keep, 0 if they differ.
 
-    said: the order of loops that the text says, where it does.
+    said: the order of loops that the fusion's text asks for, () for none.
     """
     domain, kept = _ordered(expression, domain, said)
     dims = [domain.dims[d] for d in (domain.order or range(len(domain.dims)))]
@@ -121,7 +121,7 @@ def traced(expression: Expression, domain: Domain, index: Index) -> Trace:
 
 
 def covers(place: Expr, size: int) -> bool:
-    """Whether a position is each of [0, size) once, as the loop variables in it run."""
+    """Whether a position takes each value of [0, size) once while its loop variables run."""
     if not all(isinstance(a, Variable) for a in place.terms) or place.low != 0:
         return False
     count = 1
@@ -183,7 +183,7 @@ def _recut(expression: Expression, box: Domain) -> list[Domain]:
 
 
 def _seen(expression: Expression, domain: Domain) -> tuple[Trace, list[Variable]]:
-    """What is needed at an element of the domain, its place a variable for each dimension."""
+    """What is needed at an element of the domain, and the variables that its index is made of."""
     variables = [
         Variable(f"d{k}", n, n + size - 1)
         for k, (n, size) in enumerate(zip(domain.low, domain.dims, strict=True))
@@ -214,8 +214,9 @@ def _cuts(found: Trace, variables: list[Variable]) -> list[set[int]]:
 
 
 def _ordered(expression: Expression, domain: Domain, said: tuple[int, ...]) -> tuple[Domain, int]:
-    """The dimensions that all reductions keep come first; their number of elements, 0 if they
-    differ."""
+    """The domain with the dimensions that all reductions keep first, and how many elements these
+    have: 0 if reductions keep different ones.
+    """
     variables, found = list(domain.variables), domain.trace
     if len(variables) != len(domain.dims):  # not looked at yet
         variables = [Variable(f"d{k}", 0, n - 1) for k, n in enumerate(domain.dims)]

@@ -23,7 +23,7 @@ from hlo.ir.instruction import Instruction
 
 Path = tuple[int, ...]
 Node = tuple[Instruction, Path]  # a value: an instruction, which element of a tuple
-# What makes no value of its own.
+# Ops that make no value of their own: `source` looks through them.
 _LOOKED_THROUGH = frozenset({
     "get-tuple-element", "tuple", "opt-barrier", "domain", "add-dependency", "fusion", "call",
     "parameter",

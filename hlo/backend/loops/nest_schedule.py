@@ -3,8 +3,8 @@
     Domain --choose_*--> NestSchedule --loop_nest--> LoopNest (its text)      --lower--> code
 
 Every choice is a function that gives a new schedule. What the shapes of kernels are called is what
-their axes are: a strip has axes after its vector, a tile has lanes along an axis that is none, rows
-side by side are the steps of the last axis around the lanes.
+their axes are: a strip has axes inside of its vector axis, a tile has lanes along another axis too,
+rows side by side are the steps of the last axis around the lanes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
-LIGHT = 60  # the weight of an expression of which code may be there several times
-UNITS = 64  # enough parallel units
+LIGHT = 60  # Expressions up to this weight may be written several times.
+UNITS = 64  # Parallel units that are enough for any machine.
 
 
 class Keep(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
     LoopNest --loops_of--> [Opened]: a tree of loops      equal to what a Record has seen
 
-A record is kept where somebody asks for one (--emit=loops, and the tests). Reductions enter it
-while they are made: where they stand follows from where they are asked for.
+A record is kept only for --emit=loops and for tests. Reductions enter it while their code is
+written: where they stand follows from where their value is asked for.
 """
 
 from __future__ import annotations

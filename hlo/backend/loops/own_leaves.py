@@ -1,9 +1,9 @@
-"""Own leaves: arrays of which the thread that runs some of a kernel's units meets that part alone.
+"""Own leaves: arrays of which each unit of a kernel touches a part of its own, in order.
 
-Threads claim the units of what is met again (steps.is_met_again) at a loop's two ends, so that
-a thread gets about the same share of every such loop. Where units go along an array from its begin
-to its end, what an earlier loop wrote of it is in the cache of the thread that reads it, or near
-its edge.
+Threads claim the units of such kernels at both ends (planning/steps.py, is_met_again), so that a
+thread gets about the same share of every such loop. Where units go along an array from its
+beginning to its end, what an earlier loop wrote of it is in the cache of the thread that reads it,
+but near the border between two shares.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hlo.backend.loops.nest_schedule import NestSchedule
 from hlo.backend.loops.outputs import Output
 from hlo.indexing.affine import Expr
 
-_ALL = 0.9  # of an array, from which it is walked along, but for an edge
+_ALL = 0.9  # The least part of an array that counts as all of it: an edge may be left out.
 
 
 def own_leaves(

@@ -32,7 +32,7 @@ def placed(nests: Sequence[LoopNest], seen: Steps) -> tuple[LoopNest, ...]:
     return tuple(found)
 
 
-_HERE = Opened(None, None, 0)  # stands for code that is written without a loop
+_HERE = Opened(None, None, 0)  # Stands for code that is written without a loop.
 
 
 class _Walk(Struct):

@@ -27,7 +27,7 @@ from hlo.backend.loops.schedule import (
     Tree,
 )
 
-_NOTE_COLUMN = 56  # where remarks of a line begin
+_NOTE_COLUMN = 56  # Where the remarks of a line begin.
 
 
 def print_schedule(schedule: LoopSchedule, *, remarks: bool = False) -> list[str]:

@@ -31,18 +31,20 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.table import OPS
 
-BLOCK = 256  # elements that one accumulator takes before it is added to the total
-FEW = 16  # terms of a blocked sum that are added one after the other,
-BLOCKS = 8  # and blocks of them
-UNROLLED = 8  # reductions up to this length are written without a loop,
-SHORT = 16  # and up to this one where each lane reduces a row of its own,
-SHORT_PICKED = 24  # of which it picks elements
+BLOCK = 256  # Elements that one accumulator takes before it is added to the total.
+FEW = 16  # Terms of a blocked sum that are added one after the other.
+BLOCKS = 8  # Blocks of a blocked sum that are added one after the other.
+UNROLLED = 8  # Reductions up to this length are written without a loop.
+SHORT = 16  # The same where each lane reduces a row of its own.
+SHORT_PICKED = 24  # The same where its reducer picks elements (arg-max).
 FEWEST_TURNED = 4
-MOST_ROW_OPS, MOST_ROW_READS = 96, 24  # of such a row
-_CHEAP_UNROLL, _UNROLL = 4, 2  # vectors of partial results that hide the latency of a reduction
-_MOST_SEARCHED = 32  # instructions after a reduction
-_UNROLLED_WINDOW = 32  # windows up to this size are written without a loop
-_UNROLLED_LONG_WINDOW = 4  # those whose reduction is long code
+# Ops and elements of the rows that a lane reduces without a loop.
+MOST_ROW_OPS, MOST_ROW_READS = 96, 24
+# Vectors of partial results that hide the latency of a cheap reducer, and of another one.
+_CHEAP_UNROLL, _UNROLL = 4, 2
+_MOST_SEARCHED = 32  # Instructions after a reduction that are looked at.
+_UNROLLED_WINDOW = 32  # Windows up to this size are written without a loop.
+_UNROLLED_LONG_WINDOW = 4  # The same where the reducer is long code.
 
 
 def reduced_arrays(reduction: Instruction) -> tuple[Instruction, ...]:
@@ -166,7 +168,7 @@ def is_short_row(
 ) -> bool:
     """Whether each lane may reduce a row of so many elements for itself, turned in registers.
 
-    weight: what an element costs, in plain ops; arrays: that have such rows; as far as is known.
+    weight: what an element costs, in plain ops; arrays: how many have such rows. 0: not known.
     """
     most = min(SHORT_PICKED if reduce.shape.is_tuple else SHORT for reduce in reduces)
     if length > UNROLLED and arrays * length > MOST_ROW_READS:

@@ -25,12 +25,12 @@ def axis_name(number: int, first: str = "i") -> str:
 class Role(Enum):
     """What the steps of an axis are for each other."""
 
-    PARALLEL = "parallel"  # split over threads
+    PARALLEL = "parallel"  # Split over threads.
     SERIAL = "serial"
-    VECTOR = "vector"  # over lanes
-    UNROLLED = "unrolled"  # written out
+    VECTOR = "vector"  # Steps are lanes.
+    UNROLLED = "unrolled"  # Written without a loop.
     REDUCED = "reduced"
-    SCANNED = "scanned"  # each step needs the one before
+    SCANNED = "scanned"  # Each step needs the one before.
 
 
 class Tail(Enum):

@@ -18,7 +18,8 @@ from msgspec import Struct
 from hlo.backend.loops.costs import evaluations, flops
 from hlo.backend.loops.nest_schedule import NestSchedule
 
-_MOST_UNEVEN = 0.125  # between a group's share of the numbers and of the work
+# The most by which a group's share of the numbers may differ from that of the work.
+_MOST_UNEVEN = 0.125
 
 
 class Span(Struct, frozen=True):

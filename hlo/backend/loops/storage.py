@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hlo.backend.loops.schedule import Storage
 
-STACK_BYTES = 64 * 1024  # of one function
+STACK_BYTES = 64 * 1024  # The most that one function keeps on its stack.
 ALIGNMENT = 64
 
 

@@ -29,7 +29,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.movement import IotaAttributes
 from hlo.ops.table import OPS, Trait, has_trait
 
-_MOST_OPS = 10  # that one op counts for in a loop's work, in additions
+_MOST_OPS = 10  # The most additions that one op counts for in a loop's work.
 
 
 class Read(Struct, frozen=True):

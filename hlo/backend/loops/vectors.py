@@ -5,9 +5,9 @@ elements of the loop, lanes of a full vector --fitting, narrowed, covering--> la
 
 from __future__ import annotations
 
-_FEWEST = 4  # lanes of a vector of its own kind of register
-MOST_SHORT = 3  # vectors that take the place of a masked one
-MOST_LANES = 16  # of which each loads a row of its own
+_FEWEST = 4  # The fewest lanes of a vector that has a register of its own kind.
+MOST_SHORT = 3  # The most short vectors that take the place of a masked one.
+MOST_LANES = 16  # The most lanes that each load a row of their own.
 
 
 def fitting(length: int, lanes: int) -> int:

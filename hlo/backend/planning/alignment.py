@@ -1,7 +1,8 @@
 """Alignment: which unchanging arrays of a loop are worth being where a cache line begins.
 
-A product reads its factors in whole vectors. Where arrays of NumPy begin, 16 bytes behind a line as
-a rule, every one of them is in two lines; out of the second-level cache that takes twice the time.
+A product reads its factors in whole vectors. Arrays of NumPy begin 16 bytes behind a line as a
+rule, so that every vector of theirs lies in two lines; out of the second-level cache that takes
+twice the time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine
 
-LEAST_TRIPS = 8  # that a copy pays for
+LEAST_TRIPS = 8  # Trips of a loop for which a copy pays.
 
 
 def is_worth_aligning(

@@ -38,7 +38,7 @@ from hlo.ir.module import Module
 from hlo.machine import Rates
 
 MOST_CONSTANT_BYTES = 4096
-MOST_SLOTS = 4096  # of the table, which lies on the stack
+MOST_SLOTS = 4096  # Addresses in the table of a block, which lies on the stack.
 INTRINSICS = (
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     "declare i64 @llvm.umin.i64(i64, i64)",
@@ -73,7 +73,7 @@ def blocked_kernel(instruction: Instruction, target: Target, makers: KernelMaker
 
 
 def _is_plain(step: Step) -> bool:
-    """Whether a block can run the step: a kernel, a copy, or a kernel that a byte holds back."""
+    """Whether a block can run the step: a kernel, a copy, or one that a byte lets run."""
     match step:
         case BranchStep(by_predicate=True, branches=((KernelStep(),), ())):
             return True
@@ -117,7 +117,7 @@ class _BlockLoop:
         self.globals: list[Data] = []
         self.w = Writer()
         self.named = Named(self.w)
-        self.bases: list[Value] = []  # of the buffers
+        self.bases: list[Value] = []  # The addresses of the buffers.
 
     def _part(self, buffer: int, parameter: Instruction, span: Span) -> _BlockSlice:
         if span == WHOLE:

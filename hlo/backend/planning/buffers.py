@@ -11,8 +11,8 @@ operands) keep their allocation; a copy is inserted only where two values would 
 at a time. Called computations are planned once per call site (control_allocations.py), within the
 call budget (routine_allocations.py). An allocation that is not an argument, a result or a constant
 is then given a place in the arena (packing.py).
-Source: the value semantics and the copy rules of docs/control.md 7.
-Does not know: LLVM, addresses, threads.
+Source: the value semantics and the copy rules of docs/control.md 7. Does not know: LLVM, addresses,
+threads.
 """
 
 from __future__ import annotations

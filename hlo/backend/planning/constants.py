@@ -9,7 +9,7 @@ from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.errors import HloError
 from hlo.ir.literal import Literal
 
-SHARED_BYTES = 4096  # constants up to this size are compared
+SHARED_BYTES = 4096  # Constants up to this size are compared, and equal ones are one array.
 
 
 class Constants(Struct, frozen=True, eq=False):
@@ -24,8 +24,9 @@ class Constants(Struct, frozen=True, eq=False):
 
 
 def constants(allocations: tuple[Allocation, ...]) -> Constants:
-    """The arrays of all constant allocations; raises HloError for one that was left out of the
-    text."""
+    """The arrays of all constant allocations; HloError "elided-constant" for one whose value the
+    text leaves out.
+    """
     numbers: dict[int, int] = {}
     arrays: list[np.ndarray] = []
     known: dict[object, int] = {}

@@ -16,8 +16,8 @@ from hlo.backend.planning.value_allocations import Steps, ValueAllocations
 from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 
-LEAST_MOVED = 2048  # bytes of loop state copied by an iteration that are worth a second body
-MOST_DOUBLED = 256  # instructions of a body that is there twice
+LEAST_MOVED = 2048  # An iteration that copies so many bytes of state is worth a second body.
+MOST_DOUBLED = 256  # The most instructions of a body that is planned twice.
 
 
 def body_of(loop: Instruction) -> Computation:

@@ -20,11 +20,11 @@ from hlo.ir.graph import callees_first, calls, clone_module, post_order
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 
-# Steps from an op to an operand that is evaluated inside it. The pass `fusion` makes none so deep:
-# its fusions have fewer members.
+# The most steps from an op to an operand that is evaluated inside it. The pass `fusion` makes no
+# fusion so deep: its fusions have fewer members.
 DEEPEST_PATH = 100
 
-# What a kernel looks through, without a step of its own.
+# Ops that a kernel looks through, without a step of their own.
 _LOOKED_THROUGH = frozenset({
     "get-tuple-element", "tuple", "opt-barrier", "domain", "add-dependency",
     "fusion", "call",
@@ -57,10 +57,10 @@ def _deep(module: Module) -> set[str]:
     is_nested = any(f.computation in bodies for f in fused)
     wide = {c for c in bodies if any(map(is_wide_concatenate, c.instructions))}
     if not is_nested and not wide and all(len(c) <= DEEPEST_PATH for c in bodies):
-        return set()  # no path is longer than what it is in
+        return set()  # No path is longer than its computation.
     for computation in callees_first(module):
         if computation in wide:
-            depths[computation] = DEEPEST_PATH + 1  # and so is what it is in
+            depths[computation] = DEEPEST_PATH + 1  # What holds it is too deep as well.
         elif computation in bodies:
             depths[computation] = _depth(computation, depths)
     return {c.name for c, depth in depths.items() if depth > DEEPEST_PATH}

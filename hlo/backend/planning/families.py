@@ -4,9 +4,9 @@ legality gives another op.
 instruction --kernel_makers--> functions (Instruction, Target) -> kernels or None, in the order
 asked
 
-The table is the cases of one `match`, a row each. Each family is imported when it is first asked
-for, so that a program that sorts nothing does not load the sorting kernels: all of them take as
-long to import as a small program to compile.
+The table is one `match`, a case for each family. A family is imported when it is first asked for,
+so that a program that sorts nothing does not load the sorting kernels: importing all families takes
+as long as compiling a small program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hlo.ops.table import KernelFamily
 def kernel_makers(instruction: Instruction) -> tuple[KernelMaker, ...]:
     """The functions that are asked for a kernel; none for what the reference computes."""
     match own_target(instruction) or family_of(instruction):
-        case KernelFamily.STAGED:
+        case KernelFamily.LOOPS:
             return _fused()
         case KernelFamily.JOINED:
             from hlo.backend.kernels.joined import joined_kernel

@@ -24,7 +24,8 @@ from hlo.ops.convolution import ConvolutionAttributes
 from hlo.ops.table import OPS, KernelFamily
 from hlo.ops.windows import NO_WINDOW, check_places, check_walk
 
-ADDRESSABLE = 1 << 61  # bytes of an arena: with what packing adds, below 2^63
+# The most bytes of an arena: with what packing adds, offsets stay below 2^63.
+ADDRESSABLE = 1 << 61
 _MADE = (AllocationKind.ARENA, AllocationKind.RESULT)
 
 

@@ -2,9 +2,9 @@
 
     Schedule, Target, makers --implementations--> instruction -> KernelSequence | HostCall
 
-Asks the functions of the instruction's family; where all decline (return None or raise
-"unsupported"), that leaves the instruction to the reference's evaluate, called back from the run.
-Instructions that are alike but for names are asked for once.
+The functions of the instruction's family are asked in order. Where all decline (return None or
+raise "unsupported") the instruction is left to the reference's evaluate, called back from the run.
+For instructions that are alike but for names the functions are asked once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def implementations(schedule: Schedule, target: Target, makers: KernelMakers) ->
 def implement(instruction: Instruction, target: Target, makers: KernelMakers) -> Implementation:
     """The first answer of its makers, else a host call.
 
-    So is what would hold too many copies of what it calls.
+    What would hold too many copies of what it calls is a host call too.
     """
     if copied_size(instruction) > MOST_COPIED:
         return HostCall()

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes, value_bytes
 from hlo.analysis.legality import SOURCES, is_forwarding
+from hlo.backend.planning.update_order import Order, Resolve, Source
 from hlo.ir.instruction import Instruction
-
-Source = tuple[Instruction, int]
-Resolve = Callable[[Instruction, int], Source | None]
-Order = tuple[Instruction, ...]
 
 
 def list_order(own: Order, root: Instruction, resolve: Resolve) -> Order:
@@ -96,7 +92,8 @@ def _values(instruction: Instruction, resolve: Resolve) -> list[Source]:
 
 
 def with_late_fills(order: Order) -> Order:
-    """What reads no memory (a broadcast of a constant, an iota) stands right before its first user.
+    """The order with what reads no memory (a broadcast of a constant, an iota) right before its
+    first user.
 
     It frees nothing, so that it never helps to run earlier.
     """

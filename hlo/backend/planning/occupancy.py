@@ -12,7 +12,7 @@ from hlo.backend.planning.allocations import Allocation, AllocationKind, Node
 from hlo.backend.planning.schedule import Source
 from hlo.ir.instruction import Instruction
 
-NOTHING = 0  # the allocation of values without bytes
+NOTHING = 0  # The number of the allocation that values without bytes have.
 
 
 class Scope(Struct, eq=False):
@@ -33,7 +33,8 @@ class Scope(Struct, eq=False):
         return self.last_use.get(source, -1) <= self.position
 
 
-PINNED = Scope({}, position=-2)  # never dead: holds allocations that a condition may not write
+# A scope that never ends: it holds allocations that a condition may not write.
+PINNED = Scope({}, position=-2)
 
 
 class Snapshot(Struct, frozen=True):

@@ -23,10 +23,14 @@ from hlo.backend.planning.allocations import Allocation, AllocationKind
 
 ALIGNMENT = 64
 SMALL = 1024
-FEW = 1024  # allocations of which each is compared with all: less than finding out with which
-CLASS = 4  # bits by which allocations that are in use for longer are looked up apart
-WORTH = 8  # times fewer looks that are worth orders in which offsets do not rise
-MOST_LOOKS = 50_000_000  # comparisons of allocations: what 10,000 in use at once need
+# So few allocations are each compared with all others, which costs less than finding out which it
+# may meet.
+FEW = 1024
+CLASS = 4  # Durations of one class differ by a factor below two to this power.
+# Classes are used where they need so many times fewer comparisons, for offsets do not rise in
+# them.
+WORTH = 8
+MOST_LOOKS = 50_000_000  # The most comparisons of allocations: what 10,000 in use at once need.
 
 
 def pack(allocations: Sequence[Allocation]) -> int:
@@ -149,8 +153,9 @@ def _best_gap(lows: np.ndarray, highs: np.ndarray, size: int, base: int) -> int:
 
 
 def _pack_small(allocations: Sequence[Allocation], base: int) -> int:
-    """A sweep through time; an allocation takes the last freed place of its size, else a new
-    one."""
+    """A sweep through time: an allocation takes the last place of its size that was freed, else a
+    new one.
+    """
     free: dict[int, list[int]] = defaultdict(list)
     ending: list[tuple[int, int, int]] = []
     top = base
@@ -168,11 +173,10 @@ def _pack_small(allocations: Sequence[Allocation], base: int) -> int:
 
 
 def _pack_in_free_ranges(allocations: Iterable[Allocation], base: int) -> int:
-    """A sweep through time; an allocation takes the smallest free range that fits, else what is
-    new.
+    """A sweep through time: an allocation takes the smallest free range that fits, else new memory.
 
-    Its cost is that of finding places in sorted lists. On what the greedy way would pack as well it
-    needs more memory, so that it is only for what that cannot look at.
+    It costs a search in sorted lists for each allocation. It needs more memory than packing by size
+    does, so that it is only for those that there are too many comparisons for.
     """
     free = _FreeRanges()
     ending: list[tuple[int, int, int]] = []

@@ -114,8 +114,8 @@ Step = KernelStep | CopyStep | AlignStep | HostStep | LoopStep | BranchStep | Ca
 
 
 class Program(Struct, frozen=True, eq=False):
-    """table: the allocation of every slot after the header; a negative entry -1-t is thread t's
-    scratch.
+    """table: the allocation of every slot after the header; a negative entry -1-t stands for thread
+    t's scratch memory.
 
     kernels: each distinct one once. hosts: the host steps by number. cost_us: a rough estimate of
     one run; wakes_pool: whether it holds enough parallel work to wake the threads at entry;

@@ -2,9 +2,9 @@
 
     nodes --regions--> runs of nodes; a unit of the loop is a whole kernel
 
-What a kernel with too little work of its own to be split cannot use, the other threads, many of
-them can: the update of every parameter of a model is one. Kernels are not changed, so bits are
-not. Does not know: how long a kernel takes.
+A kernel with too little work to be split leaves all threads but one idle; many of them together
+keep all busy: a model's parameters are updated by one small kernel each. Kernels are not changed,
+hence no bits either. Does not know: how long a kernel takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.planning.allocations import Allocation, AllocationKind, Node, Run
 from hlo.ops.table import KernelFamily
 
-MOST = 64  # kernels of a region: each is compared with the others
+MOST = 64  # The most kernels of a region: each is compared with the others.
 _SIMPLE = frozenset(
     {
         AllocationKind.ARENA,
@@ -98,7 +98,7 @@ def _is_plain(node: Run, allocations: Sequence[Allocation]) -> bool:
     match node.implementation:
         case KernelSequence(calls=(call,)):
             is_staged = (
-                family_of(node.instruction) is KernelFamily.STAGED and not call.kernel.scratch_bytes
+                family_of(node.instruction) is KernelFamily.LOOPS and not call.kernel.scratch_bytes
             )
             return is_staged and all(allocations[n].kind in _SIMPLE for n in node.allocations)
     return False

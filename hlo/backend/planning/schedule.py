@@ -29,8 +29,8 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ops.table import Trait, opcodes
 
-DEEPEST_NESTING = 100  # of loops and branches; calls in calls are not limited
-LARGE_PEAK = 1 << 18  # bytes from which a further order is tried
+DEEPEST_NESTING = 100  # The deepest nesting of loops and branches; calls in calls have no bound.
+LARGE_PEAK = 1 << 18  # From this peak of live bytes on a greedy order is tried too.
 Source = tuple[Instruction, int]  # an instruction that defines a leaf, and the leaf's number
 
 
@@ -171,7 +171,8 @@ def unread(
                     )
                     if source is not None and source[0] is part.parameters[0]
                 }
-                found[body] = found.get(body, invariant[body]) - read  # of each loop
+                # A body may belong to several loops.
+                found[body] = found.get(body, invariant[body]) - read
     return found
 
 

@@ -1,7 +1,7 @@
 """Slots: the first rows of a program's table of addresses, which are not allocations."""
 
-# At the head: the host call's address, what it is called with, the thread
-# count, where a timed program counts.
+# At the head: the address of the host call, what it is called with, the number of threads, and
+# where a timed program counts.
 HEADER_SLOTS = 16
 SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
 # Of a run that can be stopped (hlo/backend/entry/run_ir.py): why it has to stop (0: it goes on),
@@ -9,5 +9,5 @@ SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
 # look at signals, when its time is over, and the main thread's state while it has given up the
 # interpreter's lock.
 SLOT_STOP, SLOT_FUEL, SLOT_NEXT, SLOT_DEADLINE, SLOT_MAIN = 4, 5, 6, 7, 8
-# Who runs the parts of loops, of code that is compiled ahead of time. The rest is spare.
+# Of code that is compiled ahead of time: who runs the parts of loops. The rest is spare.
 SLOT_HOST_LOOPS = 9

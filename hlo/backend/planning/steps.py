@@ -4,7 +4,7 @@
 
 Rows of the table are shared by steps that work on the same allocations, kernels by steps with the
 same text. Here is also decided, for the whole program at once, which kernels are split over
-threads: waking sleeping threads costs more than most programs take (docs/measurements.md 8). Does
+threads: waking sleeping threads costs more than most programs take (docs/measurements.md 5). Does
 not know: LLVM.
 """
 
@@ -36,19 +36,23 @@ from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine, Rates
 
-WAKE = 3.0  # times what waking costs: parallel work from which a program wakes the pool
-# Times what a thread's part in a loop costs:
-SPLIT = 4.0  # a kernel from which it is split
-GAIN = 3.0  # what the split must save where an iteration's bytes stay near one processor
-REGION = 12.0  # small kernels that run at once from which they do
+# A program wakes the pool for so many times as much parallel work as waking it costs.
+WAKE = 3.0
+# The next three are multiples of what a thread's part in a loop costs (Rates.share_us).
+SPLIT = 4.0  # Kernels that take so long are split.
+GAIN = 3.0  # The least that a split saves where an iteration's bytes stay near one processor.
+REGION = 12.0  # Small kernels that take so long together are one region.
 CHUNK = 2.0
-STREAM = 1.4  # times its arithmetic's that the bytes of a stream take
+STREAM = 1.4  # A kernel whose bytes take so many times as long as its arithmetic is a stream.
 CHUNKS_PER_THREAD = 4
-UNEVEN = 1.1  # times the shortest that a loop may take so that late threads do little harm
-ENDLESS_US = 1e15  # the most that a routine is taken to run
-ASSUMED_TRIPS = 16  # of a loop whose end is not known
-WATCH_US = 500.0  # runs from this estimate on, or of no known length, can be stopped
-LONG_COPY_BYTES = 1 << 25  # copied in units on one thread too, so that it can be stopped
+# A loop may take so many times its shortest time, so that late threads do little harm.
+UNEVEN = 1.1
+ENDLESS_US = 1e15  # The longest that a routine is estimated to run.
+ASSUMED_TRIPS = 16  # Trips of a loop whose end is not known.
+# Runs that are estimated to take so long, or have no known length, can be stopped.
+WATCH_US = 500.0
+# Copies from this size on have units on one thread too, to be stoppable between.
+LONG_COPY_BYTES = 1 << 25
 COPY_UNIT_BYTES = 1 << 16
 
 
@@ -288,7 +292,7 @@ class _Steps:
         self.machine = machine
         self.rates = machine.rates
         weights = _weights(plan, machine)
-        self.cost_us = sum(us for us, _ in weights)  # of a run on one core
+        self.cost_us = sum(us for us, _ in weights)  # The time of a run on one core.
         least_us = WAKE * self.rates.wake_us
         apart = sum(us for us, splits in weights if splits) if threads > 1 else 0.0
         found = together(plan, machine) if threads > 1 and self.cost_us >= least_us else []

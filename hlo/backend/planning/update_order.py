@@ -21,12 +21,12 @@ from hlo.ir.computation import Computation
 from hlo.ir.graph import control_predecessors
 from hlo.ir.instruction import Instruction
 
-Source = tuple[Instruction, int]
-Resolve = Callable[[Instruction, int], Source | None]
+Source = tuple[Instruction, int]  # An instruction that defines a leaf, and the leaf's number.
+Resolve = Callable[[Instruction, int], Source | None]  # What defines a leaf; None: nothing does.
 Order = tuple[Instruction, ...]
-Replaced = Iterable[tuple[Source, Source]]  # a value, and what is to be written over it
+Replaced = Iterable[tuple[Source, Source]]  # A value, and what is to be written over it.
 
-LARGEST = 8192  # instructions; longer orders stay as they are
+LARGEST = 8192  # Orders of more instructions stay as they are.
 
 
 def readers_first(order: Order, replaced: Replaced, resolve: Resolve) -> tuple[Order, int]:

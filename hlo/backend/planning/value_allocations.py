@@ -56,7 +56,7 @@ class ValueAllocations:
         return self.updated[instruction]
 
     def _move_all(self, found: list[int], targets: Sequence[int | None], nodes: list[Node]) -> None:
-        """Copies of allocations to their targets, all at once."""
+        """Add the copies of allocations to their targets, as if all were made at once."""
         self.at.tick(None)
         wanted = [
             (source, target, self.at.allocations[target].size)

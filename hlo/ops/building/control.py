@@ -112,7 +112,7 @@ class Control(Contraction):
         *,
         name: str = "",
     ) -> Instruction:
-        """Reductions each window; padding: SAME, VALID, or (low, high) per dimension."""
+        """Reduces each window; padding: SAME, VALID, or (low, high) per dimension."""
         what = "reduce-window"
         arrays = self.operands(what, _several((operands,)))
         starts = self._starts(arrays, init_values)

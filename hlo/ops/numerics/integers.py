@@ -62,8 +62,8 @@ EXPONENT_BITS = 6  # the bits of an integer exponent that XLA:CPU looks at
 def power(x: Array, y: Array) -> Array:
     """x**(y mod 64) modulo 2**bits; a negative y gives 0 unless x is 1 or -1.
 
-    XLA:CPU's answers beyond 0 <= y < 64 (docs/semantics.md 4): only
-    the low six bits of y count, and an unsigned y with its top bit set is a negative one.
+    XLA:CPU's answers beyond 0 <= y < 64 (docs/semantics.md 4): only the low six bits of y count,
+    and an unsigned y with its top bit set is a negative one.
     """
     dtype = dtype_of(x)
     lane = SIGNED_OF_BYTES[x.dtype.itemsize]  # u4 lies in a byte, whose top bit is clear

@@ -13,7 +13,7 @@ import numpy as np
 from hlo.ir import dtype as dt
 from hlo.ops.numerics.representation import SIGNED_OF_BYTES, Array, codes, dtype_of, rounded, widen
 
-CHUNK = 8192  # elements of a series held in the first-level cache at once
+CHUNK = 8192  # Elements of a series that the first-level cache holds at once.
 
 
 def arithmetic(function: Callable[..., Array]) -> Callable[..., Array]:

@@ -112,7 +112,7 @@ def _is_call(instruction: Instruction, target: str) -> bool:
 def static_program(module: Module) -> Padded | None:
     """The program inside; None where sizes are dynamic elsewhere than at its boundary."""
     copy = clone_module(module)
-    copy.attributes = {}  # of another program shape
+    copy.attributes = {}  # The given ones are those of another program shape.
     entry = copy.entry
     flag: Instruction | None = None
     for choice in [i for i in entry.instructions if _is_choice(i)]:

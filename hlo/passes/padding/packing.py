@@ -31,7 +31,7 @@ def reshape(p: Scope, old: Instruction) -> Made:
         sized = [d for d in sources if d in given]
         if not sized:
             continue
-        if not targets:  # beside sizes of 1: another size is the reference's to judge
+        if not targets:  # Only sizes of 1 are left: the reference judges any other size.
             for d in sized:
                 p.agreed(p.number(old, bounds[d]), given[d])
             continue

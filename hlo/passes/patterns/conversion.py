@@ -77,8 +77,8 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 
 def _float_holds(wide: DType, narrow: DType) -> bool:
-    """IEEE-like formats only: the small ones differ in which NaNs,
-    zeros and infinities they have.
+    """Whether a format has all values of another: IEEE-like ones only, as the small formats differ
+    in which NaNs, zeros and infinities they have.
     """
     a, b = wide.float_format, narrow.float_format
     if a is None or b is None or a.nan != "ieee" or b.nan != "ieee":

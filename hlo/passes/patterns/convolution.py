@@ -21,9 +21,9 @@ from hlo.ops.making import make
 from hlo.passes.patterns.matching import is_plain
 from hlo.passes.rewriting import rewrite
 
-LEAST_DEPTH = 128  # products of an output, from which those saved outweigh moving the outputs
-LEAST_PRODUCTS = 1 << 22  # in all: each kernel takes its time to be made
-MOST_PHASES = 4  # kernels that stand for one
+LEAST_DEPTH = 128  # Products of an output from which those saved outweigh moving the outputs.
+LEAST_PRODUCTS = 1 << 22  # Products in all: each kernel takes its time to be made.
+MOST_PHASES = 4  # The most kernels that stand for one.
 
 
 class _Holes(Struct, frozen=True):

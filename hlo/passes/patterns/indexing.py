@@ -46,7 +46,6 @@ def dynamic_slice_at_constants(root: Instruction) -> Instruction | None:
 def slice_of_update(root: Instruction) -> Instruction | None:
     """slice(dynamic-update-slice(x, u, c)) => slice'(u)  where it lies within the update;
     => slice(x)  where it lies beside it; for constant c
-
     """
     (updated,) = root.operands
     x, u, *indices = updated.operands

@@ -162,7 +162,7 @@ def _holds_truth(dtype: DType, p: Instruction) -> bool:
 
 
 EXTREMES = {"GT": "maximum", "LE": "maximum", "LT": "minimum", "GE": "minimum"}
-MOST_READERS = 32  # of a value that an extreme may stand for
+MOST_READERS = 32  # The most readers of a value that an extreme may stand for.
 MIRRORED = {"GT": "LT", "LE": "GE", "LT": "GT", "GE": "LE"}
 
 

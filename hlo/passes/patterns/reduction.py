@@ -62,8 +62,8 @@ def reduce_unit_dims(root: Instruction) -> Instruction | None:
 
 
 def _is_identity(root: Instruction, z: Instruction) -> bool:
-    """Whether f(z, x) has the bits of x for every x. (+0 + -0 is +0:
-    no identity for float sums.)
+    """Whether f(z, x) has the bits of x for every x; +0 is no identity of float sums, as +0 + -0 is
+    +0.
     """
     opcode, dtype = reducer_opcode(root) or "", root.shape.dtype
     found = identity(opcode, dtype)
@@ -115,8 +115,8 @@ def reduce_of_reshape(root: Instruction) -> Instruction | None:
 
 
 def _merged_dimensions(source: Ints, target: Ints, reduced: Ints) -> Ints | None:
-    """Dimensions of source that hold exactly target's reduced ones;
-    kept ones must be equal one to one.
+    """Dimensions of source that hold exactly target's reduced ones; the kept ones have to be equal.
+    None where there are none such.
     """
     found: list[int] = []
     i = j = 0

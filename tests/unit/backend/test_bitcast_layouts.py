@@ -39,7 +39,7 @@ def test_equal_to_the_reference(text: str) -> None:
 @pytest.mark.parametrize("text", [TRANSPOSED, RETYPED])
 def test_other_layouts_are_loops(text: str) -> None:
     module = driver.parse(text)
-    assert family_of(module.entry.root) is KernelFamily.STAGED
+    assert family_of(module.entry.root) is KernelFamily.LOOPS
     assert steps(module) == [KernelStep]
 
 

@@ -20,7 +20,7 @@ def test_table_has_every_opcode_with_both_readings() -> None:
 
 @pytest.mark.parametrize(
     ("opcode", "family"),
-    [("add", KernelFamily.STAGED), ("while", KernelFamily.CONTROL),
+    [("add", KernelFamily.LOOPS), ("while", KernelFamily.CONTROL),
      ("dot", KernelFamily.CONTRACTION), ("tuple", KernelFamily.FREE),
      ("infeed", KernelFamily.HOST), ("bitcast", KernelFamily.FREE)],
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
     lhs -> blocks [tile of 16 rows][step][row][64 bytes of depth]            in scratch, by a unit
     rhs -> blocks [tile of 16 columns][step][depth / group][column][group]   by a kernel before
-    2 x 2 tiles of 16 x 16 sums per round of `step` depths; finished sums leave through the stage
+    2 x 2 tiles of 16 x 16 sums per round of `step` depths; finished sums leave through scratch
 
 A step is 64 bytes of depth; a group (2 bf16 or 4 bytes) fills 32 bits. Sums are f32 or s32, as
 elsewhere; the unit takes subnormal bf16 as zero.
@@ -22,13 +22,13 @@ from hlo.backend.kernels.contraction.axes import Axes, Contraction
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import cut_of
 
-TILE = ROWS  # rows and columns of a tile of sums
+TILE = ROWS  # Rows and columns of a tile of sums.
 STEP_BYTES = ROW_BYTES
 TILE_BYTES = TILE * STEP_BYTES
-LEAST_ROWS = 9  # fewer are bound by memory
+LEAST_ROWS = 9  # Products of fewer rows are bound by memory.
 LEAST_FLOPS = 1 << 19
 UNITS = 16
-BLOCK_STEPS = 128  # whose sums stay in tile registers
+BLOCK_STEPS = 128  # Steps of depth whose sums stay in tile registers.
 
 
 class TilePlan(Struct, frozen=True):

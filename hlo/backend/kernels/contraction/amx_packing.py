@@ -1,4 +1,4 @@
-"""Columns for the matrix units, packed by a kernel before the product (see contraction_amx)."""
+"""Columns for the matrix units, packed by a kernel before the product (amx.py)."""
 
 from __future__ import annotations
 

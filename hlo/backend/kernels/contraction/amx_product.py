@@ -1,4 +1,4 @@
-"""The product on the matrix units: 2 x 2 tiles of sums at a time (see contraction_amx)."""
+"""The product on the matrix units: 2 x 2 tiles of sums at a time (amx.py)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hlo.backend.lanes.masked import below
 from hlo.backend.lanes.transposed import turned_parts
 from hlo.backend.lanes.types import storage_scalar
 
-SQUARE_BYTES = 4 * TILE * TILE * 4  # of 2 x 2 tiles of sums
+SQUARE_BYTES = 4 * TILE * TILE * 4  # Bytes of 2 x 2 tiles of sums.
 
 
-class TileProduct:
+class AmxProduct:
     """The product being written. Tile registers: 0-3 sums, 4 5 rows, 6 7 columns."""
 
     def __init__(self, plan: TilePlan, epilogue: Epilogue | None) -> None:
@@ -185,7 +185,7 @@ class TileProduct:
         )
 
     def _blocks(self, rows: Value, strip: Value) -> None:
-        """Sums of a block of steps after the other, added up where finished ones are staged."""
+        """One block of steps after the other, their sums added up in scratch."""
         w, plan = self.w, self.plan
         count = SQUARE_BYTES // 4 // plan.ring.lanes
         totals = advanced(w, self.scratch, self.totals_at, "i8")

@@ -7,7 +7,7 @@ set aside in scratch meanwhile: the registers are all in use.
 
 As IR the same tile takes LLVM 4 to 6 ms: 28 sums through instruction selection, scheduling and
 register allocation that have nothing to decide. Other rings, targets and forms of factors are left
-to contraction_microkernel.
+to microkernel.py.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from hlo.backend.isa.assembly import Assembly
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import Cut
 
-REACH = 1 << 31  # bytes that a displacement spans
+REACH = 1 << 31  # Bytes that a displacement spans.
 MOST_LOOPS = 3
-UNROLLED = 16  # products of a round of the inner loop, at least
-BEFORE = 2  # of the count that falls with each block: then there is something to set aside
-NEXT_BLOCK, FIRST_ASIDE, SET_ASIDE, ALL_ADDED = 6, 7, 8, 9  # labels; loops have 1 to 3
+UNROLLED = 16  # The least products of a round of the inner loop.
+# Where the count that falls with each block begins; below it there is something to set aside.
+BEFORE = 2
+NEXT_BLOCK, FIRST_ASIDE, SET_ASIDE, ALL_ADDED = 6, 7, 8, 9  # Labels; those of loops are 1 to 3.
 
 
 class DepthLoop(Struct, frozen=True):

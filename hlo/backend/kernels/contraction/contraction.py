@@ -20,7 +20,7 @@ from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.amx import TilePlan, tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
-from hlo.backend.kernels.contraction.amx_product import TileProduct
+from hlo.backend.kernels.contraction.amx_product import AmxProduct
 from hlo.backend.kernels.contraction.axes import (
     Axes,
     Contraction,
@@ -81,7 +81,7 @@ class BufferNumbers(Struct, frozen=True):
 
 
 DOT_BUFFERS = BufferNumbers()
-TOLD_BYTES = 1  # of a look's answer
+TOLD_BYTES = 1  # Bytes of what a look answers (convolution_look.py).
 _LOOK = "look: whether zeros beside the base met what is not finite"
 _REPAIR = "repair: products where they did, with the zeros left out"
 Made = Callable[[], LoopSchedule | Plan]
@@ -119,7 +119,7 @@ def contraction_kernels(
 
 def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
     """buffers: the fusion's operands, the result, temporaries."""
-    # The staged kernels' emitters are loaded only where an expression is fused.
+    # The emitters of expressions are loaded only where one is fused.
     from hlo.backend.kernels.contraction import fused
 
     lhs, rhs = (fused.fusion_number(o) for o in contraction.operands)
@@ -211,7 +211,7 @@ class _Sequence:
         kernel, size = tile_packing_kernel(tiles)
         packed = partial(tile_packing_schedule, tiles)
         blocks = self.add_before(kernel, tiles.c.rhs.buffer, size, packed)
-        product = TileProduct(tiles, self.epilogue)
+        product = AmxProduct(tiles, self.epilogue)
         shown = partial(tile_schedule, product)
         self._call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others)
 

@@ -25,7 +25,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ops.convolution import ConvolutionAttributes
 
 Ints = tuple[int, ...]
-FAR_LARGER = 2  # times the base that a window has to be
+FAR_LARGER = 2  # A window that is so many times as large as the base changes roles with it.
 
 
 class Base(Struct, frozen=True):

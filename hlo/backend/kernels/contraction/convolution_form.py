@@ -33,10 +33,11 @@ from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 from hlo.ops.convolution import ConvolutionAttributes
 
-SUMS = 8  # vectors that are summed side by side
-VECTORS = 2  # of them along the features
+SUMS = 8  # Vectors that are summed side by side.
+VECTORS = 2  # Those of them that lie along the features.
 FEW_IMAGES = 3
-NEAR_BYTES = COMMON.last_cache.bytes  # of a kernel that comes from no farther
+# The largest kernel that stays in the cache which processors share.
+NEAR_BYTES = COMMON.last_cache.bytes
 
 
 class Spatial(Struct, frozen=True):

@@ -1,12 +1,13 @@
-"""Whether a padded convolution has anything to be repaired (convolution_repair), told by a byte.
+"""Look: whether a padded convolution has anything to be repaired (convolution_repair.py), as a
+byte.
 
 The product multiplies the zeros that stand for positions outside of the base, and zero times a
-number that is not finite is NaN. Zero times a number is nothing wrong: where all that met zeros is
-finite, or all of the kernel is NaN, there is nothing to do. Of the two signs that something is, a
-number that is not finite among what met zeros and a NaN among the results, the one that takes less
-to look for is looked for first: factors by a kernel of one unit, which is short beside the product;
-results by the product itself as they leave its registers, for half of them would come from another
-processor's cache later.
+number that is not finite is NaN. Where all that met zeros is finite, or all of the kernel is NaN,
+there is nothing to repair. There is something only if a factor that met zeros has a number that is
+not finite, and if some result is NaN; what takes less to look through is looked through first.
+Factors are by a kernel of one unit, which is short beside the product; results by the product
+itself as they leave its registers, for later half of them would come from another processor's
+cache.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from hlo.backend.kernels.contraction.ring import Parts, Ring, narrowed
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON
 
-CHECK = 3  # vectors of results that are tested in a product while one of the factors is read
-FEW_POSITIONS = 16  # of which the sums take no longer than reading a kernel
-LARGE_BYTES = COMMON.second_cache.bytes // 16  # of a kernel that is read from a far cache
+# Vectors of results that the product tests in the time of reading one vector of a factor.
+CHECK = 3
+# The sums of fewer positions take no longer than reading a kernel that comes from far.
+FEW_POSITIONS = 16
+LARGE_BYTES = COMMON.second_cache.bytes // 16  # Kernels from this size on come from a far cache.
 
 
 def reads_factors_first(form: Form, sides: tuple[int, ...]) -> bool:
@@ -35,7 +38,7 @@ def reads_factors_first(form: Form, sides: tuple[int, ...]) -> bool:
 
 
 def reads_results_alone(form: Form, sides: tuple[int, ...]) -> bool:
-    """Whether to sum again takes no longer than to look through the factors."""
+    """Whether summing again takes no longer than looking through the factors."""
     positions = form.images * prod(form.out[s.out] for s in form.spatial)
     read = sum(form.shapes[side].size_bytes for side in sides)
     return positions < FEW_POSITIONS and read >= LARGE_BYTES

@@ -22,9 +22,10 @@ from hlo.backend.kernels.contraction.ring import Parts, element_address, loaded
 from hlo.backend.lanes.transposed import turned_parts
 from hlo.indexing.affine import row_major_strides
 
-FEWEST = 2  # positions for which a panel of the kernel is made
-FEWEST_READS = 0.5  # of a row of a base's panel: gathering fewer takes less than packing
-LARGEST = 1 << 22  # bytes
+FEWEST = 2  # Positions at the border from which a panel of the kernel is made.
+# Reads of a row of the base from which its panel is made; gathering fewer takes less.
+FEWEST_READS = 0.5
+LARGEST = 1 << 22  # The most bytes of a panel.
 
 
 class Panel(Struct, frozen=True):

@@ -1,9 +1,9 @@
 """What a padded convolution computed as NaN, computed once more without its padding.
 
 Only results whose windows leave the base can have met a zero of the padding: those of them that are
-NaN are summed again (convolution_resum), where there is a base element (docs/semantics.md 11). A
+NaN are summed again (convolution_resum.py), where there is a base element (docs/semantics.md 11). A
 result that is NaN rightly stays NaN. This kernel runs only where there is something to do
-(convolution_look).
+(convolution_look.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Repair:
     def kernel(self) -> Kernel:
         form, w = self.form, self.w
         packed = sum(p.size_bytes for p in self.panels if p)
-        terms = prod(form.shapes[1].dims) // form.features  # of a sum
+        terms = prod(form.shapes[1].dims) // form.features  # How many a sum has.
         return Kernel(
             w.kernel_function(),
             self.border.units,
@@ -60,9 +60,9 @@ class _Repair:
     def write(self) -> None:
         w = self.w
         found = w.alloca("i64", 8)
-        self.waiting = w.alloca("i64", 8)  # how many positions do
-        self.chunk = w.alloca("i64", 8)  # of their features
-        self.packed = w.alloca("i64", 8)  # the chunk that is in the panels
+        self.waiting = w.alloca("i64", 8)  # How many positions wait.
+        self.chunk = w.alloca("i64", 8)  # The chunk of features that they have.
+        self.packed = w.alloca("i64", 8)  # The chunk that is in the panels.
         size = self.form.positions * self.form.entry
         self.entries = w.alloca(f"[{size} x i64]", 8)
         for memory, number in ((self.waiting, 0), (self.chunk, 0), (self.packed, -1)):

@@ -3,7 +3,8 @@
     along   the free set is contiguous: rows of memory to rows of panels
     across  depth is contiguous: squares of 128 bits a side, transposed in registers
 
-For assembly with masks; other forms, types and targets are contraction_packing's loops.
+For instruction sets whose assembly has masks; other forms, types and targets are packing.py's
+loops.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hlo.backend.kernels.contraction.packing import each_vector, pack
 from hlo.backend.kernels.contraction.packing_form import Packing, PanelRange
 from hlo.backend.kernels.contraction.ring import element_address, is_plain
 
-CHUNK = 64  # rows of memory that are met again by the next panel: their pages stay known
+CHUNK = 64  # Rows of memory that the next panel meets again while their pages are known.
 
 
 def is_assembly(packing: Packing) -> bool:

@@ -1,9 +1,9 @@
 """Fused contractions: the expression around a dot or convolution, applied to each finished tile.
 
-    fusion (kind=kOutput) --fused_contraction--> the contraction inside, Epilogue, Places
+    fusion (kind=kOutput), contraction inside --Fused--> Epilogue
 
-The expression is what staged kernels evaluate too (Elemental); the contraction in it stands for the
-sums that are at hand.
+The expression is evaluated as that of loop kernels is (Elemental); the contraction in it stands for
+the sums that are at hand.
 """
 
 from __future__ import annotations
@@ -128,11 +128,11 @@ def _index(w: Writer, lanes: Lanes, columns: int, dims: tuple[int, ...]) -> Inde
         column = w.binary("sub", lanes.index, w.binary("mul", row, w.int(inner)))
     return (
         *affine.delinearized(affine.of(Variable("row", 0, outer - 1, value=row)), dims[:leading]),
-        *affine.delinearized(_running(lanes, column, inner), dims[leading:]),
+        *affine.delinearized(_consecutive(lanes, column, inner), dims[leading:]),
     )
 
 
-def _running(lanes: Lanes, first: Value, size: int) -> Expr:
+def _consecutive(lanes: Lanes, first: Value, size: int) -> Expr:
     """first, first + 1, ... in the lanes."""
     if lanes.count == 1:
         return affine.of(Variable("column", 0, size - 1, value=first))

@@ -36,7 +36,7 @@ from hlo.backend.kernels.contraction.vector_plan import (
 from hlo.backend.lanes.masked import below, first_of
 from hlo.ir.dtype import DType
 
-UNIT_BYTES = 64 << 10  # of the matrix: less is not worth a unit
+UNIT_BYTES = 64 << 10  # The least of the matrix that is worth a unit.
 UNITS = 32
 
 

@@ -22,7 +22,7 @@ from hlo.backend.kernels.contraction.sum_blocks import Cut
 from hlo.ir.dtype import DType
 
 Tile = list[list[Parts]]  # [row][vector]
-UNKNOWN = Value("%depths", "i64")  # a size before there is code
+UNKNOWN = Value("%depths", "i64")  # Stands for a size while there is no code yet.
 
 
 class Factor(Struct, frozen=True):

@@ -22,7 +22,7 @@ from hlo.backend.loops.schedule import (
 FREE = {"lhs": "i", "rhs": "j"}
 DEPTH = axis_name(0, "r")
 SUMS = "sums"
-_RESULT = 2  # its place in a product's table
+_RESULT = 2  # The result's place in a product's table.
 
 
 def cached(name: str, dims: tuple[int, ...], ring: Ring) -> Cache:

@@ -1,5 +1,6 @@
-"""Whether an array has a number that is not finite, or one that is not NaN: looked up a block at a
-time, until there is one."""
+"""Whether an array has a number that is not finite, or one that is not NaN: its blocks are looked
+through until there is one.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, l
 from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 
-SIDE_BY_SIDE = COMMON.cycles.latency  # vectors, as an addition takes as many cycles
-STEPS = 16  # the most in a block
+# Vectors side by side: as many as the cycles that an addition takes.
+SIDE_BY_SIDE = COMMON.cycles.latency
+STEPS = 16  # The most steps of a block.
 
 Look = Callable[[Parts, list[Value]], list[Value]]
 

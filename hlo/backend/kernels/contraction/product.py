@@ -7,7 +7,7 @@
         for depth block: for tile of rows: for panel of columns: microkernel
 
 With one depth block a tile goes straight to the result, unless something is done to its sums
-first; then, and with several blocks, it waits on a stage in scratch. In a depth-first plan the
+first; then, and with several blocks, it waits in scratch (waiting.py). In a depth-first plan the
 depth blocks come outside: each is packed for all the unit's panels (so that long stretches of a
 row-major rhs are read), and all their tiles wait. A tile's own depths are summed in blocks of
 BLOCK (sum_blocks.py), so chains of additions are as long as ProductPlan.sums says.
@@ -334,7 +334,7 @@ class _Product:
             self._finish_rows(tile, start, columns)
 
     def _place_of_tile(self, start: Value, local: Value | None, columns: Columns) -> Value:
-        """Where a tile's sums go: to the stage or straight to the result."""
+        """Where a tile's sums go: to scratch, to wait, or straight to the result."""
         w, c = self.w, self.c
         if not self.is_direct:
             return self.waiting.base if local is None else self.waiting.row(local)
@@ -365,7 +365,7 @@ class _Product:
     # -- the result ------------------------------------------------------------------------------
 
     def _finish_rows(self, tile: Value, start: Value, columns: Columns) -> None:
-        """A tile that waits on the stage, to the result's rows from `start` on, each once: what an
+        """A tile that waits in scratch, to the result's rows from `start` on, each once: what an
         epilogue reads may lie there.
         """
         w, axes, rows = self.w, self.row_axes, self.plan.rows

@@ -20,28 +20,33 @@ from hlo.backend.kernels.contraction.axes import Axes, Axis, Contraction, extent
 from hlo.backend.kernels.contraction.packing_form import Packing, Panels, Source
 from hlo.backend.kernels.contraction.ring import Ring, is_plain
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, Cut, chain_of, cut_of
+from hlo.backend.kernels.contraction.tile_shape import tile_shape
 from hlo.ir.dtype import DType
 from hlo.machine import COMMON, Machine
 
 DEPTH_BLOCK = 1024
-DEPTH_WHOLE = 2048  # depths that are not worth a second block
-PACKED_AGAIN = 0.1  # what it costs to read a factor again, or to pack it, in part by another thread
-PIECE_LINES = 3  # of a row of memory, of which the first and the last are read in part
-READ_AGAIN = 0.03  # bytes of lhs per product that are worth another order
-COPIES_BYTES = 4 * COMMON.last_cache.bytes  # of an rhs that is packed whole for that
-WINDOWS_WHOLE = 4096  # the same for windows that are read where they lie, by few columns
-LEAST_DEPTH = 16  # of a block; packing in squares needs more than one of them
-UNIT_FLOPS = 1 << 20  # work below which splitting does not pay
+DEPTH_WHOLE = 2048  # Depths up to this are not worth a second block.
+WINDOWS_WHOLE = 4096  # The same where few columns meet windows that are read where they lie.
+# The share of a first reading that it costs to read a factor again, or to pack it, where another
+# thread does so in part.
+PACKED_AGAIN = 0.1
+PIECE_LINES = 3  # A row of a group up to so many lines is a piece: its ends are read in part.
+# From so many bytes of lhs that are read again per product on, rows are packed whole.
+READ_AGAIN = 0.03
+COPIES_BYTES = 4 * COMMON.last_cache.bytes  # The largest rhs that is packed whole for that.
+LEAST_DEPTH = 16  # The least depth of a block: packing in squares needs more than one of them.
+UNIT_FLOPS = 1 << 20  # Less work is not worth a unit.
 UNITS = 16
-LARGE_BYTES = COMMON.last_cache.bytes  # of an rhs that is not read in place however few the rows
-NEAR_BYTES = COMMON.first_cache.bytes  # of a factor that is read in place however often
-BLOCK_BYTES = COMMON.second_cache.bytes // 4  # of rhs packed at a time in a depth-first plan
+LARGE_BYTES = COMMON.last_cache.bytes  # An rhs from this size on is packed however few the rows.
+NEAR_BYTES = COMMON.first_cache.bytes  # A factor up to this size is read in place however often.
+# Bytes of rhs that a depth-first plan packs at a time.
+BLOCK_BYTES = COMMON.second_cache.bytes // 4
 DEPTH_FIRST_ROWS = 128
-SPREAD = 4  # places, at least, among which rows of a tile lie without driving each other out
-LEAST_RUN = 4  # depths that lie together, from which rows are copied as they are
-SMALL_ROWS = 4  # of a tile that is little code
-LEAST_ROWS = 12  # of a run, which fill most of a tile
-WIDE = 128  # columns from which a packed lhs is read often enough
+SPREAD = 4  # The fewest sets over which rows of a tile lie without driving each other out.
+LEAST_RUN = 4  # From so many neighbouring depths on rows are copied as they are.
+SMALL_ROWS = 4  # Rows of a tile that is little code.
+LEAST_ROWS = 12  # Rows of a run that fill most of a tile.
+WIDE = 128  # For more columns a packed lhs is read often enough.
 
 
 class Reading(Enum):
@@ -283,7 +288,7 @@ def _in_groups(plan: ProductPlan, machine: Machine) -> ProductPlan:
     plan = replace(plan, lhs=lhs, depth_block=block, depth_first=first, group=1)
     rows, columns = _unit_blocks(plan, machine)
     tile_bytes = plan.lhs_packing.panel_size * plan.ring.scalar_bytes
-    group_bytes = machine.second_cache.bytes // 8  # of tiles that are packed at a time
+    group_bytes = machine.second_cache.bytes // 8  # What the tiles that are packed at a time take.
     group = max(1, min(group_bytes // tile_bytes, -(-plan.rows.count // rows)))
     return replace(plan, row_blocks=rows, column_blocks=columns, group=group)
 
@@ -363,32 +368,6 @@ def _rows_lie(plan: ProductPlan) -> bool:
     source = plan.lhs_packing.source
     along = len(source.depth) == 1 and source.is_depth_contiguous
     return along and len(source.free) <= 1 and is_plain(source.dtype, plan.ring)
-
-
-def tile_shape(m: int, n: int, ring: Ring, *, diagonal: bool = False) -> tuple[int, int]:
-    """Rows and vectors of the register tile that needs the fewest cycles for all of the result."""
-    best: tuple[float, int, int] | None = None
-    for vectors in (1, 2, 3, 4, 6, 8):
-        limit = (ring.registers - ring.parts * vectors - ring.parts) // (ring.parts * vectors)
-        if limit < 1 or (vectors > 1 and (vectors - 1) * ring.lanes >= n):
-            continue
-        limit = min(limit, 14 if vectors == 2 else 24, 4 if diagonal else 24)
-        tiles = -(-m // limit)
-        rows = -(-m // tiles)
-        panels = -(-n // (vectors * ring.lanes))
-        cost = tiles * panels * _cycles(rows, vectors, ring.parts)
-        if best is None or cost < best[0] * 0.999:
-            best = (cost, rows, vectors)
-    assert best is not None, "one vector fits every register file"
-    return best[1], best[2]
-
-
-def _cycles(rows: int, vectors: int, parts: int) -> float:
-    """Cycles of one depth, for machines of all caches; columns come from the second level."""
-    cycles = COMMON.cycles
-    products = rows * vectors * parts * parts / cycles.operations
-    loads = rows * parts / cycles.loads + vectors * parts
-    return max(products, loads, cycles.latency) + 1.0
 
 
 def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:

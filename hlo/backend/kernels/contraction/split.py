@@ -28,12 +28,12 @@ from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
 LONG = 4096
-PART = 1024  # depths of a part, about
-MOST_PARTS = 1 / 8  # of the factors' bytes, that the parts may take
-STREAMS = 8  # parts of a matrix with short rows
+PART = 1024  # About how many depths a part has.
+MOST_PARTS = 1 / 8  # The most that the parts' results may take, as a share of the factors' bytes.
+STREAMS = 8  # Parts of a matrix with short rows.
 LEAST_STREAM = 256
-BLOCK_OF_PARTS = 8  # parts that are added first, and so many blocks of them
-UNIT = 4096  # sums of one unit of the last kernel, about
+BLOCK_OF_PARTS = 8  # Parts that are added first, and blocks of them that are added then.
+UNIT = 4096  # About how many sums a unit of the last kernel makes.
 
 
 def partial_type(ring: Ring) -> DType:

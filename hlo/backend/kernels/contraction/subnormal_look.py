@@ -15,9 +15,9 @@ from hlo.backend.kernels.contraction.ring import element_address
 from hlo.backend.lanes import masked
 from hlo.ir import dtype as dt
 
-LANES = 32  # numbers of a vector
-ROUNDS = 8  # vectors between questions
-CHUNK = 1 << 14  # numbers of a unit
+LANES = 32  # Numbers of a vector of 64 bytes.
+ROUNDS = 8  # Vectors after which it is asked whether there was one.
+CHUNK = 1 << 14  # Numbers that a unit looks at.
 
 
 def subnormal_kernel(c: Contraction, side: str) -> Kernel:

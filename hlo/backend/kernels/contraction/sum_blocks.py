@@ -15,9 +15,9 @@ from math import prod
 
 from msgspec import Struct
 
-BLOCK = 256  # terms of a chain
-FEW = 8  # sums of blocks, and sums of these
-EVEN = 8  # rounds of a block that ends early are a multiple of it, as unrolled loops want them
+BLOCK = 256  # Terms of a chain.
+FEW = 8  # Sums of blocks that are added one after the other, and sums of these.
+EVEN = 8  # Rounds of a block that ends early are a multiple of it, for loops that are unrolled.
 
 
 class Cut(Struct, frozen=True):

@@ -1,13 +1,13 @@
 """The loops of products on matrix units, and of what packs for them, as a schedule has them.
 
-TileProduct --tile_schedule--> LoopSchedule;  TilePlan --tile_packing_schedule--> LoopSchedule
+AmxProduct --tile_schedule--> LoopSchedule;  TilePlan --tile_packing_schedule--> LoopSchedule
 """
 
 from __future__ import annotations
 
 from hlo.backend.kernels.contraction.amx import TILE, TilePlan
 from hlo.backend.kernels.contraction.amx_packing import columns_packing
-from hlo.backend.kernels.contraction.amx_product import TileProduct
+from hlo.backend.kernels.contraction.amx_product import AmxProduct
 from hlo.backend.kernels.contraction.axes import extent
 from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.packing_nest import Share, packing_nodes
@@ -24,10 +24,10 @@ from hlo.backend.loops.schedule import (
     Tail,
 )
 
-SQUARE = 2 * TILE  # rows and columns of sums at a time
+SQUARE = 2 * TILE  # Rows and columns of sums at a time.
 
 
-def tile_schedule(product: TileProduct) -> LoopSchedule:
+def tile_schedule(product: AmxProduct) -> LoopSchedule:
     """The loops of amx_product.py's kernel."""
     plan, c = product.plan, product.c
     rows = _block("i", c.m, plan.row_tiles // 2, plan.row_blocks)
@@ -88,7 +88,7 @@ def _rows(plan: TilePlan, block: Axis) -> Nodes:
     return (Loop(Axis("i", size, Role.SERIAL, of=of), (Loop(steps, (fill,)),)),)
 
 
-def _square(product: TileProduct) -> Nodes:
+def _square(product: AmxProduct) -> Nodes:
     """2 x 2 tiles of sums over all of depth, and their store by rows."""
     plan, c = product.plan, product.c
     reads = ("lhs", f"panels of p{c.rhs.buffer}")

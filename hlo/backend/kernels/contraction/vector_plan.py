@@ -23,12 +23,12 @@ from hlo.backend.kernels.contraction.sum_blocks import (
 from hlo.machine import COMMON
 
 MOST_ROWS = 8
-# A matrix beyond this comes from memory. It decides in which order terms are added, and so does
-# CHUNK: no one machine's caches do.
+# A larger matrix comes from memory. It decides in which order terms are added, and so does CHUNK,
+# so that both ask COMMON's caches.
 STREAMED_BYTES = COMMON.last_cache.bytes
 LEAST_UNITS = 4
-CHUNK = COMMON.first_cache.bytes // 8  # columns whose sums stay in the first cache
-DOTS_BLOCK = 32  # vectors along depth that are added one after the other
+CHUNK = COMMON.first_cache.bytes // 8  # Columns whose sums stay in the first cache.
+DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
 
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:

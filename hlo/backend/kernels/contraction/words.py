@@ -29,10 +29,11 @@ from hlo.indexing.affine import row_major_strides
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
 
-LEAST_ROWS = 6  # fewer rows read the columns too seldom to copy them
+LEAST_ROWS = 6  # Fewer rows read the columns too seldom to copy them.
+# Smaller products take less time than the copies.
 LEAST_DEPTH = 16
 LEAST_FLOPS = 1 << 16
-MOST_COPIES = 2  # of an element that windows share
+MOST_COPIES = 2  # An element that more windows share is not copied for each.
 
 
 Place = tuple[str, int]  # of an axis: a set of a contraction's, the axis's number in it

@@ -21,7 +21,7 @@ from hlo.backend.lanes.types import decoded, storage_scalar
 from hlo.backend.loops.one_nest import around, schedule_of
 from hlo.backend.loops.schedule import Axis, Fill, Loop, LoopSchedule, Role, Tail, axis_name
 
-LANES = 16  # words at a time: a vector of 64 bytes, or what is several
+LANES = 16  # Words at a time: one vector of 64 bytes, or several shorter ones.
 
 
 def words_kernel(words: Words, target: Target) -> Kernel:

@@ -23,13 +23,13 @@ from hlo.ir.shape import Shape
 from hlo.machine import COMMON
 from hlo.ops.linear_algebra import FftAttributes
 
-# Elements of a line: its scratch memory stays in the second-level cache.
+# The most elements of a line whose scratch memory stays in the second-level cache.
 LONGEST = COMMON.second_cache.bytes // 512
 LONGEST_CONVOLUTION = 8192
-MOST_TWIST_BYTES = 1 << 19  # they are constants of the code
+MOST_TWIST_BYTES = 1 << 19  # The most bytes of the twist, which is a constant of the code.
 LEAST_SPLIT = 128
 
-OPERAND, RESULT, BETWEEN, COLUMNS = range(4)  # buffers of the sequence
+OPERAND, RESULT, BETWEEN, COLUMNS = range(4)  # The buffers of the sequence.
 
 
 def fourier_kernels(instruction: Instruction, target: Target) -> KernelSequence | None:

@@ -41,7 +41,7 @@ from hlo.backend.lanes.transposed import transposed
 
 Fetch = Callable[[Value], Parts]
 Put = Callable[[Value, Parts], None]
-_BYTES = tuple(f"\\{byte:02X}" for byte in range(256))  # as LLVM writes them in a constant
+_BYTES = tuple(f"\\{byte:02X}" for byte in range(256))  # Each byte as LLVM writes it in a constant.
 
 
 def lines_kernel(lines: Lines, target: Target) -> Kernel:
@@ -435,7 +435,7 @@ class _Build:
         self._each(1, h // 2 + 1, pair)
 
     def _to_real(self, source: Value, target: Value) -> None:
-        """Real numbers of half a transform, deaf to the parts that symmetry makes zero."""
+        """Real numbers of half a transform; the parts that symmetry makes zero are not read."""
         n, side = self.lines, self.lines.target
         self._load_turned(source, n.source, n.size // 2 + 1)
         if self.folds:

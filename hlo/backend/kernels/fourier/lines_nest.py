@@ -24,7 +24,7 @@ from hlo.backend.loops.schedule import (
     axis_name,
 )
 
-BUFFERS = ("x", "y")  # between which passes go to and fro
+BUFFERS = ("x", "y")  # The buffers between which passes go to and fro.
 ELEMENT = axis_name(0, "r")
 
 

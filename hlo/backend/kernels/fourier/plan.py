@@ -16,7 +16,7 @@ from msgspec import Struct
 from hlo.ir.dtype import DType
 
 LARGEST_FACTOR = 13
-SMOOTH = (2, 3, 5)  # factors of a convolution's length
+SMOOTH = (2, 3, 5)  # The factors of a convolution's length.
 
 
 class Side(Struct, frozen=True):

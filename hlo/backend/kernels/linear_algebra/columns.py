@@ -15,7 +15,7 @@ from hlo.backend.isa.target import Target
 from hlo.backend.lanes.nest import Nest
 from hlo.backend.lanes.transposed import transposed
 
-SQUARE = 8  # rows and columns that are turned at once
+SQUARE = 8  # Rows and columns that are turned at once.
 FROM, TO, IMAGINARY = (Value(f"%{name}", "ptr") for name in ("from", "to", "imaginary"))
 ROWS, COLUMNS, COUNT = (Value(f"%{name}", "i64") for name in ("rows", "columns", "count"))
 

@@ -16,7 +16,7 @@ from hlo.backend.kernels.contraction.ring import Ring
 from hlo.ir.dtype import DType
 from hlo.ir.shape import Shape
 
-GROUP = 64  # rows: what lies above them in a tile's columns is read once for all
+GROUP = 64  # Rows of a group: what lies above them in a tile's columns is read once for all.
 
 
 class Factor(Struct, frozen=True):

@@ -62,7 +62,7 @@ def factor_kernel(factor: Factor, target: Target) -> Kernel | None:
 
 
 Body = Callable[[Value, list[Value]], list[Value]]
-# A part of the work as a function: scratch, the matrix, its result, the pivot that failed.
+# The parameters of a part of the work: scratch, the matrix, its result, the pivot that failed.
 UPPER, SOURCE, TARGET = (Value(f"%{name}", "ptr") for name in ("upper", "source", "target"))
 FAILED = Value("%failed", "i32")
 PARAMETERS = (UPPER, SOURCE, TARGET, FAILED)

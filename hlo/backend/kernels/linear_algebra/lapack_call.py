@@ -33,7 +33,7 @@ from hlo.ops.lapack import Config
 
 MOST_SCRATCH_BYTES = 1 << 28
 ALIGNMENT = 64
-STEPS = 10  # operations per element and row, about: for the cost model
+STEPS = 10  # About how many operations an element and row take, for the cost model.
 LETTERS = {"s": dt.F32, "d": dt.F64, "c": dt.C64, "z": dt.C128}
 NULL = Value("null", "ptr")
 

@@ -1,6 +1,6 @@
 """Numbers of dense factorisations: real or complex vectors, their products, quotients, squares.
 
-Complex vectors are two parts (contraction_ring); in scratch memory each part has a plane of its
+Complex vectors are two parts (contraction/ring.py); in scratch memory each part has a plane of its
 own. Types narrower than f32 are computed in f32 and rounded once, when they are stored.
 """
 

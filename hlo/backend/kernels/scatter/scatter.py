@@ -34,7 +34,7 @@ from hlo.ir.dtype import DType
 from hlo.ir.instruction import Instruction
 from hlo.ops.indexing import ScatterAttributes
 
-_PART = 128  # elements of the innermost window dimension that are worth a unit
+_PART = 128  # Elements of the innermost window dimension that are worth a unit.
 _MOST_PARTS = 16
 
 
@@ -74,7 +74,7 @@ class _Start(Struct, frozen=True):
     stride: int
     limit: int
     component: int | None
-    position: int  # of the batch coordinate among the scatter loops
+    position: int  # Where the batch coordinate stands among the scatter loops.
 
 
 class _ScatterForm(Struct, frozen=True):

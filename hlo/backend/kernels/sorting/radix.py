@@ -17,9 +17,9 @@ from hlo.backend.ir.writer import Value, vector_of
 from hlo.backend.kernels.control import repeat_while, when
 from hlo.backend.lanes.nest import Nest
 
-_INSERTION = 40  # rows up to this length are not worth the counters
-_LONG = 1024  # rows from this length on are worth digits of 11 bits
-_SUMMED = 16  # counters summed together
+_INSERTION = 40  # Rows up to this length are not worth the counters.
+_LONG = 1024  # Rows from this length on are worth digits of 11 bits.
+_SUMMED = 16  # Counters that are summed together.
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys
 
 
@@ -208,8 +208,7 @@ class RadixForm(Struct, frozen=True):
         return [*swapped, *(w.select(differs, s, t) for s, t in zip(source, target, strict=True))]
 
     def _start_places(self, nest: Nest, table: Value) -> None:
-        """Counts become the position of each value's first record: running sums, lanes at a
-        time."""
+        """Counts become the position of each value's first record: prefix sums, lanes at a time."""
         w = nest.w
         type = vector_of("i32", _SUMMED)
 

@@ -1,9 +1,9 @@
 """sort, topk: rows sorted one by one, always stably.
 
-A comparator that is a total order on keys (sort_order.py): each key becomes unsigned integers,
-with the element's position beside them, sorted by radix (sort_radix.py); then every operand is read
-by position. Any other comparator: a merge sort of positions (sort_merge.py). A topk of few
-elements scans the row once (topk_scan.py).
+A comparator that is a total order on keys (order.py): each key becomes unsigned integers, with the
+element's position beside them, sorted by radix (radix.py); then every operand is read by position.
+Any other comparator: a merge sort of positions (merge.py). A topk of few elements goes through the
+row once (topk_scan.py).
 A unit is one row; positions and keys live in the thread's scratch memory.
 """
 
@@ -32,7 +32,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.instruction import Instruction
 from hlo.ops.sorting import SortAttributes, TopKAttributes
 
-_LIMIT = 1 << 31  # positions are 32 bits wide
+_LIMIT = 1 << 31  # Rows are shorter: positions are 32 bits wide.
 
 
 def sort_kernel(instruction: Instruction, target: Target) -> Kernel:

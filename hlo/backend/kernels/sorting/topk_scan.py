@@ -12,7 +12,7 @@ from hlo.backend.ir.writer import Value
 from hlo.backend.kernels.control import repeat_while, when
 from hlo.backend.lanes.nest import Nest
 
-MOST = 32  # longer lists cost more to keep in order than a sort
+MOST = 32  # Keeping longer lists in order costs more than a sort.
 Key = Callable[[Value, int], Value]  # (position, lanes) -> keys of at most 32 bits
 
 

@@ -1,4 +1,4 @@
-"""Running sums in both of their forms: programs for `benchmarks.errors`."""
+"""Scans in both of their forms, as windows and as trees: programs for `benchmarks.errors`."""
 
 from __future__ import annotations
 
