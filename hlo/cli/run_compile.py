@@ -23,6 +23,7 @@ from hlo.tools.writing import check_writable
 
 FORMS = {
     ".o": "object", ".obj": "object", ".a": "library", ".so": "shared", ".dylib": "shared",
+    ".wasm": "shared",
     ".s": "asm", ".ll": "llvm", ".h": "header", ".hpp": "header-cpp",
 }  # fmt: skip
 if TYPE_CHECKING:

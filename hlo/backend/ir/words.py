@@ -8,6 +8,8 @@ Comparisons with operators are signed, those with names are not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hlo.backend.ir.records import Arithmetic, Cast, GetElementPtr, Instruction, Load
@@ -23,12 +25,19 @@ class Field(Struct, frozen=True):
     LLVM.
     """
 
-    offset: int
+    offset: int | Value
     type: str = "i64"
+
+    @staticmethod
+    def of(types: Sequence[str], number: int) -> Field:
+        """A member of a structure of C, of these types: where it is, the target's layout says."""
+        member = f"ptr getelementptr ({{ {', '.join(types)} }}, ptr null, i32 0, i32 {number})"
+        return Field(Value(f"ptrtoint ({member} to i64)", "i64") if number else 0, types[number])
 
     @property
     def word(self) -> int:
         """The same place, counted in words of 8 bytes."""
+        assert isinstance(self.offset, int), "known without a target"
         return self.offset // 8
 
 

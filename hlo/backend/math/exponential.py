@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hlo.backend.math import piece_tables, pieces
+from hlo.backend.math import piece_tables, pieces, rounding
 from hlo.backend.math.scaling import format_of, grown_by_power, has_parts, power_of_two
 from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner, two_sum
 
@@ -68,7 +68,7 @@ def exp(x: Term) -> Term:
     least = fmt.bias - 1 + fmt.mantissa
     small = n < 2.0 - fmt.bias
     y = _scaled(r, small.select(n + least, n), small.select(k + least, k))
-    return small.select(y.to_nearest_integer(), y.bits).real
+    return small.select(rounding.nearest_integer(y), y.bits).real
 
 
 def _scaled(r: Term, n: Term, k: Term) -> Term:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.backend.math import rounding
 from hlo.backend.math.exponential import EXP_F64
 from hlo.backend.math.known_power import known_power
 from hlo.backend.math.scaling import (
@@ -75,9 +76,9 @@ def _of_usable(size: Term, y: Term, magnitude: Callable[[Term], Term]) -> Term:
 
 def _with_cases(x: Term, y: Term, magnitude: Term) -> Term:
     one = x.eq(1.0) | y.eq(0.0) | (x.eq(-1.0) & y.abs().eq(_INF))
-    whole = y.truncated().eq(y)
+    whole = rounding.truncated(y).eq(y)
     half = y * 0.5
-    odd = whole & half.truncated().ne(half)
+    odd = whole & rounding.truncated(half).ne(half)
     signed = odd.select(magnitude.copysign(x), magnitude)
     undefined = (x < 0.0) & (x > -_INF) & ~whole
     result = undefined.select(float("nan"), signed)

@@ -216,18 +216,6 @@ class Term(Struct, frozen=True, eq=False):
     def copysign(self, sign: Term | Number) -> Term:
         return self.call("llvm.copysign", self.of(self._as(sign)))
 
-    def rounded(self) -> Term:
-        """To the nearest integer, ties to even."""
-        return self.call("llvm.roundeven")
-
-    def to_nearest_integer(self) -> Term:
-        """Rounded, ties to even, as integer lanes of the same width, in which it has room."""
-        found = self.target.isa.nearest_integers(self.w, self.value)
-        return self.rounded().to(FLOATS[self.scalar]) if found is None else self.of(found)
-
-    def truncated(self) -> Term:
-        return self.call("llvm.trunc")
-
     def at_most(self, bound: Number) -> Term:
         """min(x, bound) that keeps a NaN."""
         if self._has_extremes(bound):
