@@ -8,8 +8,11 @@ for NEON and flush-to-zero, B4.1.58 for FPSCR).
 
 from __future__ import annotations
 
-from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.generic import FloatMode, Isa
+
+
+_INTEGERS = {"float": "i32", "double": "i64"}
 
 
 class _Status:
@@ -35,6 +38,16 @@ class Arm32(Isa):
     def fuses(self) -> bool:
         """vfma, of scalars and of f32's vectors."""
         return self._has("vfp4")
+
+    def extreme_number(self, w: Writer, x: Value, y: Value, *, is_maximum: bool) -> Value | None:
+        """A comparison and a choice, and of equal numbers the bits of both, which decide between
+        zeros. LLVM 22 has no code for its own maximum of f64 without NEON: it fails an assertion.
+        """
+        bits = vector_of(_INTEGERS[x.scalar_type], x.lanes)
+        both = (w.cast("bitcast", number, bits) for number in (x, y))
+        same = w.cast("bitcast", w.binary("and" if is_maximum else "or", *both), x.type)
+        further = w.compare("fcmp ogt" if is_maximum else "fcmp olt", x, y)
+        return w.select(w.compare("fcmp oeq", x, y), same, w.select(further, x, y))
 
     @property
     def converts_halves(self) -> bool:
