@@ -2,7 +2,7 @@
 
     AheadOfTime ... --WasmHarness--> one module --run(number, arrays)--> arrays
 
-It is linked as `hlo-run compile -o x.wasm` links, and has the methods of the C harness. Behind every
+It is linked as `hlo-run compile -o x.wasm` links, and has the methods of the C harness. Behind each
 array and the arena stand bytes that no call may change, and no call may change its inputs.
 """
 
@@ -59,9 +59,7 @@ class WasmHarness:
         """What the programs gave, and their outputs."""
         return [self._called(number, arrays) for number, arrays in jobs]
 
-    def _called(
-        self, number: int, arrays: Sequence[np.ndarray]
-    ) -> tuple[int, list[np.ndarray]]:
+    def _called(self, number: int, arrays: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
         made, at, places = self.interfaces[number], self.base, []
         contents = [np.ascontiguousarray(a).tobytes() for a in arrays]
         outputs = [leaf.bytes for leaf in made.results]

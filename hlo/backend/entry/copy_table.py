@@ -58,9 +58,7 @@ class TableRow:
 def function(symbol: str, copies: Copies) -> str:
     """The loop, `void @symbol(ptr %frame)`, and its table."""
     count, table = len(copies.steps), f"{symbol}{TABLE}"
-    rows = ", ".join(
-        f"{_ROW} [i64 {c.source}, i64 {c.target}, i64 {c.size}]" for c in copies.steps
-    )
+    rows = ", ".join(f"{_ROW} [i64 {c.source}, i64 {c.target}, i64 {c.size}]" for c in copies.steps)
     unit = Unit()
     unit.define(prototype("void", symbol, "ptr"), partial(_copy_all, table, count))
     data = f"@{table} = internal constant [{count} x {_ROW}] [{rows}]"

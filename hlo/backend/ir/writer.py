@@ -392,8 +392,12 @@ class Writer(Struct):
         """An address from a table of them, which are as wide as the machine's are."""
         return self._defined(Load(self.fresh(), "ptr", "load", (place,), "", self.location))
 
+    def load_constant(self, address: Value, type: str, align: Count) -> Value:
+        """A load of what nobody writes while the function runs, done once in a scope."""
+        return self.pure(Load, type, "load", address, rest=f", align {align}")
+
     def load_constant_address(self, place: Value) -> Value:
-        """The same from a table that nobody writes while the function runs, once in a scope."""
+        """Such a load of an address."""
         return self.pure(Load, "ptr", "load", place)
 
     def copy_bytes(self, target: Value, source: Value, size: Value) -> None:

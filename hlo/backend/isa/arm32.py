@@ -11,7 +11,6 @@ from __future__ import annotations
 from hlo.backend.ir.writer import Value, Writer, vector_of
 from hlo.backend.isa.generic import FloatMode, Isa
 
-
 _INTEGERS = {"float": "i32", "double": "i64"}
 
 

@@ -129,7 +129,7 @@ class Isa:
 
     @property
     def rounds(self) -> bool:
-        """Whether floats are rounded to whole ones, in each of the usual ways, by an instruction."""
+        """Whether an instruction rounds floats to whole ones, in each of the usual ways."""
         return False
 
     @property

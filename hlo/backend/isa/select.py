@@ -14,7 +14,6 @@ from hlo.backend.isa.sse import Sse
 from hlo.backend.isa.wasm import Wasm
 from hlo.machine import Machine
 
-
 _OTHERS: dict[str, type[Isa]] = {"aarch64": Neon, "arm": Arm32, "riscv64": RiscV, "wasm32": Wasm}
 
 

@@ -46,4 +46,4 @@ class Sse(Isa):
 
     def tile_product(self, lhs: DType, rhs: DType) -> TileProduct | None:
         """AMX stands beside the vectors, whatever these are."""
-        return amx.tile_product(self.machine.features, lhs, rhs)
+        return amx.tile_product(self.machine, lhs, rhs)

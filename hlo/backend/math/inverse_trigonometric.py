@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hlo.backend.math.extremes import maximum
-from hlo.backend.math.term import Term, estrin, fmuladd, horner, outlined, residual, subnormal_residual
+from hlo.backend.math.term import (
+    Term,
+    estrin,
+    fmuladd,
+    horner,
+    outlined,
+    residual,
+    subnormal_residual,
+)
 
 _INF = float("inf")
 _P_SHORT = (
