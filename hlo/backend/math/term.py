@@ -361,16 +361,16 @@ def two_product(a: Term, b: Term) -> tuple[Term, Term]:
     return product, rest + a_low * b_low
 
 
-_FORMS = {"float": (np.float32, np.int32), "double": (np.float64, np.int64)}
+_NUMPY, _CODES = {"float": "f4", "double": "f8"}, {"float": "i4", "double": "i8"}
 _LOW_BITS = {"float": 12, "double": 27}  # of a number's code: the other half's, and no more
 
 
 def _halves(x: Term) -> tuple[Term, Term]:
     """x as a sum of two numbers, the first of which has half of its digits."""
     if (number := x.value.number) is not None:
-        form, integer = _FORMS[x.scalar]
-        code = form(number).view(integer) & integer(-(1 << _LOW_BITS[x.scalar]))
-        part = float(code.view(form))
+        codes = np.array([number], _NUMPY[x.scalar]).view(_CODES[x.scalar])
+        codes &= -(1 << _LOW_BITS[x.scalar])
+        part = float(codes.view(_NUMPY[x.scalar])[0])
         return x.const(part), x.const(number - part)
     high = (x.bits & -(1 << _LOW_BITS[x.scalar])).real
     return high, x - high
