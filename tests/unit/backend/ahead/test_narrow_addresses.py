@@ -1,4 +1,4 @@
-"""Addresses of 32 bits: tables, and parallel loops by threads of an object's own and by a host's."""
+"""Addresses of 32 bits: tables, parallel loops by an object's own threads and by a host's."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ add { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT c = f32[] add(a, b) }
 ENTRY e {
-  x = f32[300,400] parameter(0)
-  y = f32[300,400] tanh(x)
-  z = f32[300,400] sqrt(y)
+  x = f32[900,500] parameter(0)
+  y = f32[900,500] tanh(x)
+  z = f32[900,500] exponential(y)
   zero = f32[] constant(0)
-  s = f32[400] reduce(y, zero), dimensions={0}, to_apply=add
-  ROOT r = (f32[400], f32[300,400]) tuple(s, z)
+  s = f32[500] reduce(y, zero), dimensions={0}, to_apply=add
+  ROOT r = (f32[500], f32[900,500]) tuple(s, z)
 }"""
 # Counts how often the host is asked, and compares both ways to call.
 MAIN = """
