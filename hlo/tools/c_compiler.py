@@ -5,7 +5,8 @@
 The system's own compiler comes first, then one for another machine by its usual name, then the
 package `ziglang`, which links for all. Nothing of what is linked is compiled by them. Modules of
 WebAssembly are linked by LLVM's wasm-ld, the system's or that package's: they need no C library,
-and export their functions, their memory and where in it nothing of theirs is (__heap_base).
+and export their functions, their memory, where in it nothing of theirs is (__heap_base), and the
+table by which addresses of functions are called, to which a host adds its own.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _WASM_LINKER = "wasm-ld"
 _SHARED = ("-shared",)
 # What overflows the stack meets the end of memory, not the program's constants.
 _WASM = (
-    "--no-entry", "--export-dynamic", "--export=__heap_base", "--stack-first", "-z",
-    "stack-size=1048576",
+    "--no-entry", "--export-dynamic", "--export=__heap_base", "--export-table",
+    "--growable-table", "--stack-first", "-z", "stack-size=1048576",
 )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def _names(machine: Machine, host: Machine) -> tuple[str, ...]:
     if machine.architecture == host.architecture and machine.system == host.system:
         return NATIVE
     if machine.architecture == "wasm32":
-        return (_WASM_LINKER, f"{_WASM_LINKER}-22", f"{_WASM_LINKER}-14")
+        return (_WASM_LINKER,)
     if machine.system != "linux":
         return ()
     ending = machine.triple.rpartition("-")[2]  # gnu, gnueabihf
@@ -99,5 +100,6 @@ def _linkers(machine: Machine, host: Machine) -> Iterator[Linker]:
     if shared is _WASM:
         yield Linker("ziglang", (*zig, _WASM_LINKER), shared)
     else:
-        triple = machine.triple.replace("-unknown-", "-")
+        words = (word for word in machine.triple.split("-")[1:] if word != "unknown")
+        triple = "-".join((machine.architecture, *words))
         yield Linker("ziglang", (*zig, "cc", "-target", triple), shared)
