@@ -127,6 +127,7 @@ _CORTEX_CACHES = (
 # Other words that triples begin with: Apple's for 64-bit Arm, the versions of the 32-bit one.
 _ALIASES = {"arm64": "aarch64", "armv7": "arm", "armv7a": "arm", "armv7l": "arm"}
 _NARROW = frozenset({"arm", "wasm32"})  # architectures whose addresses have 32 bits
+_FLUSHING = {"arm": frozenset({"neon"})}  # before ARMv8 (DDI 0406, A2.7.4)
 
 
 def _architecture(triple: str) -> str:
@@ -141,7 +142,7 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     vectors; where nobody says, 32 of 64 bytes and on 64-bit Arm (V0 to V31), else 16. caches: the
     nearest first. address_bytes: of an address; where nobody says, 4 or 8 as the architecture has.
     flushing: features whose vectors of floats have no subnormal numbers, in any mode: strict code
-    does without them.
+    does without them; where nobody says, those of the architecture.
     """
 
     name: str
@@ -163,6 +164,8 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             force_setattr(self, "registers", 32 if is_large else 16)
         if not self.address_bytes:
             force_setattr(self, "address_bytes", 4 if self.architecture in _NARROW else 8)
+        if not self.flushing:
+            force_setattr(self, "flushing", _FLUSHING.get(self.architecture, frozenset()))
 
     def has(self, feature: str) -> bool:
         """Whether the instruction set has a feature."""
@@ -282,9 +285,9 @@ _ALL = (
             processors=("sifive-x280", "spacemit-x60")),
     Machine(name="rva23u64", triple=RISCV, features=_RV64GCV | {"rva23u64"}, registers=32,
             caches=_CORTEX_CACHES),
-    Machine(name="armv7-a", triple=ARM32, features=_ARMV7, flushing=frozenset({"neon"}),
+    Machine(name="armv7-a", triple=ARM32, features=_ARMV7,
             caches=_CORTEX_CACHES, processors=("cortex-a8", "cortex-a9")),
-    Machine(name="cortex-a7", triple=ARM32, features=_VFP4, flushing=frozenset({"neon"}),
+    Machine(name="cortex-a7", triple=ARM32, features=_VFP4,
             caches=_CORTEX_CACHES, processors=("cortex-a15", "cortex-a17")),
     Machine(name="wasm32-simd128", triple=WASM, features=_WASM),
 )  # fmt: skip

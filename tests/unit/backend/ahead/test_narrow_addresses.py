@@ -96,5 +96,10 @@ def test_strict_code_does_without_what_flushes() -> None:
     for mode, vectors in (("strict", False), ("fast", True)):
         code = driver.compile_ahead(hlo.parse(text), MACHINE, mode=mode).assembly
         assert ("\tvmul.f32\tq" in code) is vectors
-    described = '{"name": "mine", "triple": "armv7-unknown-linux-gnueabihf", "features": ["neon"]}'
-    assert from_json(described, "mine.json").address_bytes == 4
+
+
+def test_a_description_in_a_file_has_both_by_its_architecture() -> None:
+    text = '{"name": "mine", "triple": "armv7-unknown-linux-gnueabihf", "features": ["neon"]}'
+    machine = from_json(text, "mine.json")
+    assert machine.address_bytes == 4
+    assert machine.in_mode("strict").features == frozenset()
