@@ -63,6 +63,7 @@ class AheadOfTime:
         prefix: str = "",
     ) -> None:
         options.check(machine)
+        machine = machine.in_mode(options.mode)
         self.name = check_name(prefix + (name or identifier(module.name)))
         self.module = module
         self.machine = machine
@@ -164,10 +165,8 @@ class AheadOfTime:
     def ir(self) -> tuple[IrModule, ...]:
         """All modules, with what the machine lacks and the C library would give."""
         copies = self.options.is_freestanding
-        lacking = generation.lacking(self._own_object, copies=copies)
-        if lacking is None:
-            return self._own_ir
-        return (*self._own_ir, replace(lacking, machine=self.machine))
+        lacking = generation.lacking(self._own_object, self.machine, copies=copies)
+        return self._own_ir if lacking is None else (*self._own_ir, lacking)
 
     @cached_property
     def object(self) -> bytes:

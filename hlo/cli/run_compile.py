@@ -23,11 +23,13 @@ from hlo.tools.writing import check_writable
 
 FORMS = {
     ".o": "object", ".obj": "object", ".a": "library", ".so": "shared", ".dylib": "shared",
+    ".wasm": "shared",
     ".s": "asm", ".ll": "llvm", ".h": "header", ".hpp": "header-cpp",
 }  # fmt: skip
 if TYPE_CHECKING:
     from hlo.backend.ahead_of_time import AheadOfTime
 
+_WASM = "wasm32-unknown-unknown"
 TEXTS = ("asm", "llvm", "header", "header-cpp")
 SINGLE = ("object", "asm", "llvm")
 
@@ -89,11 +91,11 @@ def command(
     for path in (output, header, cpp_header, weights):
         if path is not None:
             check_writable(path)
-    target = _target(machine, triple)
+    target = _target(machine, triple or (_WASM if _is_wasm(output) and not machine else None))
     place = "separate" if weights else "embedded"
     how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding)
     made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
-    data = _form(made, form)
+    data = _form(made, form, output)
     for path, texts in (
         (header, [m.header for m in made]),
         (cpp_header, [m.cpp_header for m in made]),
@@ -131,6 +133,11 @@ def _checked_form(
     return form
 
 
+def _is_wasm(output: str) -> bool:
+    """Whether a file is named as a module of WebAssembly, which says the machine too."""
+    return output.endswith(".wasm")
+
+
 def _target(machine: Machine | None, triple: str | None) -> Machine | str:
     """The machine that code is for; HloError where the triple is of another architecture."""
     if triple is None:
@@ -149,7 +156,7 @@ def _read(file: str, fill: int | None) -> Module:
     return module if fill is None else fill_elided(module, fill)
 
 
-def _form(made: Sequence[AheadOfTime], form: str) -> bytes | str:
+def _form(made: Sequence[AheadOfTime], form: str, output: str) -> bytes | str:
     """All that the output file will hold."""
     first = made[0]
     match form:
@@ -168,6 +175,9 @@ def _form(made: Sequence[AheadOfTime], form: str) -> bytes | str:
     if len({m.name for m in made}) < len(made):
         raise HloError("arguments", "library: two functions of one name, expected other ones",
                        help="rename a module")  # fmt: skip
+    if _is_wasm(output) != (first.machine.architecture == "wasm32"):
+        message = f"library: {output} is for {first.machine.architecture}"
+        raise HloError("arguments", f"{message}, expected the ending .wasm for wasm32 alone")
     chosen = linker(first.machine, driver.host_machine())
     say(f"linked by {chosen.name}")
     flags = ("-pthread",) if any(m.options.threads == "pthreads" for m in made) else ()

@@ -26,7 +26,6 @@ from hlo.machine import Machine
 from hlo.passes.padding.boundary import Padded
 from hlo.passes.padding.scope import SIZE
 
-SLOT_BYTES = 8  # of the table of addresses
 MOST_EMBEDDED = 1 << 30  # bytes of constants in an object
 _SEPARATELY = "--weights=FILE, or weights='separate', keeps them apart"
 # Words of C and C++ that no parameter may be called, and the wrapper's own names.
@@ -156,7 +155,7 @@ def interface(
             raise HloError("unsupported", message)
     donated = {} if padded else donated_leaves(module)
     given = tuple(Given(r, a, arguments[a].bytes) for r, a in sorted(donated.items()))
-    table_bytes = _aligned(SLOT_BYTES * table.slots)
+    table_bytes = _aligned(machine.address_bytes * table.slots)
     temporary_bytes = _aligned(table.arena_bytes) + (ALIGNMENT if padded else 0)
     facts = (hlo.__version__, module_digest(module), machine.identity, name, *options.facts)
     return Interface(

@@ -48,7 +48,7 @@ class Options(Struct, frozen=True):
 
     def check(self, machine: Machine) -> None:
         """HloError for a choice that there is not, or an architecture that is not described."""
-        of_triple(machine.triple)  # tables of addresses have 64 bits
+        of_triple(machine.triple)
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 message = f"compile_ahead: {name} is {value!r}, expected one of {known}"

@@ -19,6 +19,9 @@ MODEL = (
 )
 # The model of objects for the system's linker, on every system.
 AHEAD_MODEL = {"reloc": "pic", "codemodel": "small"}
+# WebAssembly has one code for all places; position-independent code there is for libraries that are
+# loaded by others.
+STATIC_MODEL = {"reloc": "static", "codemodel": "small"}
 # RISC-V's small model holds for programs within 2 GiB of address 0, its medium one for such
 # programs anywhere. Floats are passed in registers.
 RISCV_MODEL = {"reloc": "pic", "codemodel": "medium", "abiname": "lp64d"}

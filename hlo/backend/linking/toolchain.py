@@ -26,6 +26,7 @@ from hlo.backend.linking.options import (
     MODEL,
     OPTIONS,
     RISCV_MODEL,
+    STATIC_MODEL,
 )
 from hlo.errors import HloError
 from hlo.forking import inside
@@ -38,6 +39,8 @@ HEAVY = (
     "LLVMPY_TargetMachineEmitToMemory",
     "LLVMPY_VerifyModule",
 )
+# Of architectures that have a model of their own.
+_MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}
 # Lines of IR, about 2 ms with what each module costs, that are worth a thread.
 LINES_FOR_A_THREAD = 50
 # Lines of a module whose loops LLVM may unroll. In longer ones that takes a fifth of the time, and
@@ -155,7 +158,8 @@ def machine(
     else:
         initialise_all()
         triple = _checked_triple(made_for)
-        features = ",".join(f"+{name}" for name in sorted(made_for.features))
+        dropped = (f"-{name}" for name in sorted(made_for.dropped))
+        features = ",".join((*(f"+{name}" for name in sorted(made_for.features)), *dropped))
     with inside():
         with _machines_lock:
             free = _machines.setdefault((level, made_for, is_ahead), [])
@@ -163,8 +167,8 @@ def machine(
         if found is None:
             target = llvm.Target.from_triple(triple)
             model = AHEAD_MODEL if is_ahead else MODEL
-            if made_for is not None and made_for.architecture == "riscv64":
-                model = RISCV_MODEL
+            if made_for is not None:
+                model = _MODELS.get(made_for.architecture, model)
             found = target.create_target_machine(
                 features=features, opt=level, jit=not is_ahead, **model
             )
@@ -199,7 +203,8 @@ def parsed(
     is_checked: verified too, which finds what the parser lets pass. context: that of modules which
     will be one; None: one of its own.
     """
-    ref = llvm.parse_assembly(module.text, context=context or llvm.create_context())
+    text = _layout_text(module.machine) + module.text
+    ref = llvm.parse_assembly(text, context=context or llvm.create_context())
     ref.triple = module.machine.triple if module.machine else llvm.get_process_triple()
     if is_checked:
         ref.verify()
@@ -212,6 +217,14 @@ def parsed(
             builder = llvm.create_pass_builder(target, options)
             builder.getModulePassManager().run(ref, builder)
     return ref
+
+
+def _layout_text(made_for: Machine | None) -> str:
+    """What LLVM has to read first where addresses are not as wide as it takes them to be."""
+    if made_for is None or made_for.address_bytes == 8:
+        return ""
+    with machine(made_for=made_for) as target:
+        return f'target datalayout = "{target.target_data}"\n'
 
 
 def level_of(module: IrModule) -> int:

@@ -69,7 +69,9 @@ def test_a_shared_library(tmp_path: Path) -> None:
         ((AXPY, "-o", "{}/a.o", "--name=int"), 1, "an identifier of C"),
         ((AXPY, "-o", "{}/a.o", "--machine=z80"), 1, "there is no machine z80"),
         ((AXPY, "-o", "{}/a.o", "--header={}/none/a.h"), 1, "cannot be written"),
-        ((AXPY, "-o", "{}/a.o", "--target-triple=wasm32-unknown-unknown"), 1, "described arch"),
+        ((AXPY, "-o", "{}/a.wasm", "--machine=x86-64"), 1, "the ending .wasm for wasm32 alone"),
+        ((AXPY, "-o", "{}/a.so", "--machine=wasm32-simd128"), 1, "the ending .wasm"),
+        ((AXPY, "-o", "{}/a.o", "--target-triple=sparc-unknown-linux"), 1, "described arch"),
         (
             (AXPY, "-o", "{}/a.o", "--target-triple=arm64-apple-ios", "--machine=x86-64"),
             1,
