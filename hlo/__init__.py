@@ -22,6 +22,7 @@ _PUBLIC = {
     "Shape": "hlo.ir.shape",
     "compile": "hlo.driver",
     "compile_ahead": "hlo.driver",
+    "cost": "hlo.tools.cost",
     "diff": "hlo.tools.diff",
     "evaluate": "hlo.driver",
     "evaluate_devices": "hlo.driver",

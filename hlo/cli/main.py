@@ -23,6 +23,7 @@ OPT_COMMANDS = {
     "bisect": "The pass, rewrite or kernel that breaks a program.",
     "check": "Parse and verify files; quiet when clean.",
     "convert": "Write a module in another form: pb, pbtxt, json, StableHLO.",
+    "cost": "Operations, bytes and least time, by instruction or source line.",
     "diff": "What differs between two modules, names aside.",
     "eq": "Compare two modules up to names.",
     "explain": "The manual of an error code, opcode or pass.",
@@ -72,6 +73,8 @@ def _comparing_command(name: str) -> click.Command | None:
     match name:
         case "bisect":
             from hlo.cli.opt_bisect import command
+        case "cost":
+            from hlo.cli.opt_cost import command
         case "diff":
             from hlo.cli.opt_diff import command
         case "eq":

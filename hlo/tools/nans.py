@@ -16,13 +16,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo import driver
-from hlo.attributes.metadata import Metadata
-from hlo.attributes.stack_frames import StackFrames, call_chain
 from hlo.ir.dtype import from_numpy
 from hlo.ir.instruction import Instruction
 from hlo.tools import arrays
 from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case, fits
+from hlo.tools.sources import source_of
 
 KINDS = ("nan", "inf", "denormal")
 HANDED_ON = frozenset({"parameter", "tuple", "get-tuple-element"})
@@ -130,22 +129,6 @@ def _is_denormal(array: np.ndarray) -> np.ndarray:
 
 
 ODD: dict[str, Odd] = {"nan": np.isnan, "inf": np.isinf, "denormal": _is_denormal}
-
-
-def source_of(instruction: Instruction) -> str:
-    """The line of the program that an instruction comes from; else that of the module's text."""
-    metadata = instruction.get("metadata")
-    if isinstance(metadata, Metadata):
-        home = instruction.computation
-        tables = None if home is None or home.module is None else home.module.stack_frames
-        if isinstance(tables, StackFrames) and metadata.stack_frame_id:
-            chain = call_chain(tables, metadata.stack_frame_id)
-            if chain:
-                file, _, at = chain[-1]
-                return f"{file}:{at.line}"
-        if metadata.source_file:
-            return f"{metadata.source_file}:{metadata.source_line}"
-    return f"{instruction.span.source.name}:{instruction.span.line}" if instruction.span else ""
 
 
 def nans(
