@@ -88,6 +88,9 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
               help="Stop a run that takes longer.")  # fmt: skip
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
+@click.option("--check-nans", "checked", is_flag=False, flag_value="first", default=None,
+              type=click.Choice(["first", "all"]),
+              help="Then say which instruction makes NaNs or infinities.")  # fmt: skip
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
 @machine_flags
 @reads_modules
@@ -113,10 +116,15 @@ def command(
     timeout: float | None,
     timed: bool,
     memory: bool,
+    checked: str | None,
     one_device: bool,
     machine: Machine | None,
 ) -> int:
     """Compile and run once."""
+    if checked is not None and engine == "interpreter":
+        raise click.UsageError(
+            "--check-nans probes compiled code: hlo-run nans --engine=interpreter"
+        )
     if max_steps is not None and engine != "interpreter":
         raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
     if outputs:
@@ -145,12 +153,22 @@ def command(
     _print(result, printed)
     if outputs:
         write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
+    if checked is not None and _makes_odd_values(module, values, checked, mode):
+        return 1
     if compare is None:
         return 0
     rival, limits = _rival(compare, program), {"rtol": rtol, "atol": atol, "ulp": ulp}
     report = check.compared(module, values, result, rival, rerun=run, **limits)
     say(report.text)
     return 0 if report.passed else 1
+
+
+def _makes_odd_values(module: Module, values: list[object], checked: str, mode: str) -> bool:
+    """Whether compiled code makes NaNs or infinities, which is told."""
+    from hlo.cli.findings import told  # the whole back end, which a start without it need not load
+    from hlo.tools.cases import Case
+
+    return told(Case(module, tuple(values)), every=checked == "all", mode=mode) != 0
 
 
 def _recorded(program: Program, compare: str | None) -> tuple[list[object], str | None]:
