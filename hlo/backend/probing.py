@@ -30,6 +30,7 @@ from hlo.backend.kernels.probe import (
 from hlo.backend.planning.implementations import Implementation
 from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
+from hlo.once import cached_property, lock
 
 SPARSE = 4  # a result so many times larger than what its kernels move is not looked at each time
 MOST_CAPTURED = 1 << 30  # bytes
@@ -61,7 +62,9 @@ class Probes:
     def __init__(self, compilation: Compilation, kinds: Sequence[str]) -> None:
         self.compilation = compilation
         self.kinds = tuple(kinds)
+        self.lock = lock()
         made = compilation.implementations
+        self.instructions = tuple(made)
         self.numbers = {
             instruction: number
             for number, (instruction, found) in enumerate(made.items())
@@ -168,7 +171,7 @@ class Probes:
 
     # -- records -------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def is_sparse(self) -> np.ndarray:
         """Of each record, whether its result is mostly what it was before."""
         made = self.compilation.implementations
@@ -188,12 +191,15 @@ class Probes:
     def _run(self, arguments: Sequence[object], *, sparse: bool) -> tuple[object, list[Event]]:
         self._forget(sparse=sparse)
         result = self.executable(*arguments)
+        rows, kinds = np.nonzero(self.records[:-1, Word.FIRST : Word.FIRST + len(KINDS)])
         events = [
-            Event(instruction, kind, int(row[Word.FIRST + k]) - 1, int(row[Word.WHEN + k]))
-            for instruction, number in self.numbers.items()
-            for row in (self.records[number],)
-            for k, kind in enumerate(KINDS)
-            if row[Word.FIRST + k]
+            Event(
+                self.instructions[row],
+                KINDS[k],
+                int(self.records[row, Word.FIRST + k]) - 1,
+                int(self.records[row, Word.WHEN + k]),
+            )
+            for row, k in zip(rows.tolist(), kinds.tolist(), strict=True)
         ]
         return result, sorted(events, key=lambda event: event.clock)
 

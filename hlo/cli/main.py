@@ -29,6 +29,7 @@ OPT_COMMANDS = {
     "explain": "The manual of an error code, opcode or pass.",
     "extract": "Some instructions as a module that runs by itself.",
     "fmt": "Reprint files in the standard form.",
+    "graph": "A picture: tree, dot, SVG, or a page with buffers, kernels, times.",
     "list": "The modules of an archive, a log or a folder of dumps.",
     "reduce": "Shrink a module while a property holds.",
     "stats": "Opcodes, types and shapes, counted.",
@@ -81,6 +82,8 @@ def _comparing_command(name: str) -> click.Command | None:
             from hlo.cli.opt_eq import command
         case "extract":
             from hlo.cli.opt_extract import command
+        case "graph":
+            from hlo.cli.opt_graph import command
         case "reduce":
             from hlo.cli.opt_reduce import command
         case "stats":
