@@ -8,6 +8,7 @@ become microseconds by the time that the whole run takes. Every figure is the me
 
 from __future__ import annotations
 
+import html
 import time
 
 import numpy as np
@@ -63,6 +64,9 @@ class Profile(Struct, frozen=True):
                 f" {r.name} {r.opcode} {r.line}"
             )
         return "\n".join(lines) + "\n"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def share(self, row: ProfileRow) -> str:
         """The least time out of main memory over the step's, in %; caches allow more than 100."""

@@ -7,9 +7,12 @@ ours (with a reproducer); 130 interrupted. Subcommands are loaded when they are 
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -114,6 +117,11 @@ def _run_command(name: str) -> click.Command | None:
     return command
 
 
+def _home_of(name: str) -> str:
+    """The command that has a subcommand."""
+    return "hlo-opt" if name in OPT_COMMANDS else "hlo-run"
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called.
 
@@ -135,9 +143,22 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"-h", "--help", "--version"}
+        if args and args[0] not in self._rows:
+            self._check_spelling(ctx, args[0])
         if not args or (args[0] not in self._rows and args[0] not in own):
             args = [self._default, *args] if args else ["--help"]
         return super().parse_args(ctx, args)
+
+    def _check_spelling(self, ctx: click.Context, word: str) -> None:
+        """A usage error for a word that is near to a subcommand and names no file."""
+        if not re.fullmatch(r"[a-z]+", word) or Path(word).exists():
+            return
+        near = difflib.get_close_matches(word, [*OPT_COMMANDS, *RUN_COMMANDS], 1, cutoff=0.7)
+        if near:
+            group = self.name if near[0] in self._rows else _home_of(near[0])
+            raise click.UsageError(
+                f"there is no subcommand or file {word}; did you mean `{group} {near[0]}`?", ctx
+            )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of subcommands, without importing them."""
@@ -183,6 +204,21 @@ def opt(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> None:
     """The command hlo-run."""
     _guarded(_group("hlo-run", RUN_COMMANDS, "run", RUN_HELP), arguments)
+
+
+def both(arguments: Sequence[str] | None = None) -> None:
+    """`python -m hlo opt ..` and `python -m hlo run ..`; a subcommand's own name does as well."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    commands = {"opt": opt, "run": run}
+    if given and given[0] in commands:
+        commands[given[0]](given[1:])
+    elif given and given[0] in RUN_COMMANDS:
+        run(given)
+    elif given and given[0] in OPT_COMMANDS:
+        opt(given)
+    else:
+        say("usage: python -m hlo opt|run ARGUMENTS..., as hlo-opt and hlo-run")
+        sys.exit(2 if given and given[0] not in ("-h", "--help") else 0)
 
 
 def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:

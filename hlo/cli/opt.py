@@ -166,8 +166,8 @@ def command(
             dump.module("input", module)
         problem = None if no_verify else _problem(module)
         if problem is not None:
-            if passes or emit != "hlo":
-                raise problem
+            if passes or emit != "hlo" or output != "-":
+                raise problem  # an invalid module is looked at, not kept
             say(str(problem))
             code = 1
         texts.append(_emitted(module, passes, wanted, options, code_for, manager, dump))

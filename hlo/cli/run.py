@@ -52,7 +52,8 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
         if name is not None and name not in names:
             raise HloError("arguments", f"input {name}: no such parameter, expected {names}")
         at = names.index(name) if name is not None else len(found)
-        found[at] = array
+        shape = parameters[at].shape if at < len(parameters) else None
+        found[at] = arrays.as_written(array, shape) if shape and shape.is_array else array
     if len(found) != len(parameters) or max(found, default=-1) >= len(parameters):
         raise HloError(
             "arguments", f"{len(found)} inputs given, expected {len(parameters)}: {names}"

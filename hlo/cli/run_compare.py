@@ -11,9 +11,10 @@ from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.tools import arrays, check
+from hlo.tools import arrays
 from hlo.tools.bisect import optimised_case
 from hlo.tools.cases import Case
+from hlo.tools.comparing import expected
 from hlo.tools.divergence import Diverged, WrongAlone, diverged, wrong_alone
 from hlo.tools.fill import fill_elided
 from hlo.tools.verdicts import DIFFERENT, EQUAL, LeafVerdict, Verdicts, judged, noise_of
@@ -48,18 +49,8 @@ def command(
         raise click.UsageError("B and --against exclude each other")
     ours = driver.compile(case.module, passes, mode, cache=False)(*case.values)
     second = None if other is None else _second(other)
-    if second is not None:
-        expected = tuple(
-            arrays.leaves(driver.compile(second, passes, mode, cache=False)(*case.values))
-        )
-    elif against == "fast":
-        expected = tuple(
-            arrays.leaves(driver.compile(case.module, mode="fast", cache=False)(*case.values))
-        )
-    else:
-        rival = against or "interpreter"
-        expected = tuple(check.rival_leaves(case.module, list(case.values), rival))
-    verdicts = judged(tuple(arrays.leaves(ours)), expected, noise_of(case))
+    theirs = expected(case, second, against or "interpreter", passes, mode)
+    verdicts = judged(tuple(arrays.leaves(ours)), theirs, noise_of(case))
     found = _where(case, second, passes, mode) if verdicts.verdict == DIFFERENT else None
     tell(as_data(verdicts, found) if as_json else verdict_text(verdicts, found))
     if verdicts.verdict == EQUAL:

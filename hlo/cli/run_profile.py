@@ -23,5 +23,5 @@ def command(file: str, kind: str, seed: int, passes: str, threads: int | None) -
     """Time per step with made-up inputs, joined to HLO instructions and source lines."""
     module = fill_elided(read_module(file), seed)
     values = made_up_inputs(module, kind, seed)
-    tell(driver.profile(module, *values, passes=passes, threads=threads))
+    tell(str(driver.profile(module, *values, passes=passes, threads=threads)))
     return 0

@@ -63,6 +63,8 @@ def with_operands(chosen: Iterable[Instruction], depth: int) -> list[Instruction
     edge = list(found)
     for _ in range(depth):
         edge = [o for i in edge for o in i.operands if o not in found]
+        if not edge:
+            break
         found |= dict.fromkeys(edge)
     return list(found)
 

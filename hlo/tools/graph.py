@@ -71,6 +71,8 @@ def neighbours(centre: Instruction, depth: int) -> dict[Instruction, None]:
         edge = [centre]
         for _ in range(depth):
             edge = [n for i in edge for n in following(i) if n not in found]
+            if not edge:
+                break
             found |= dict.fromkeys(edge)
     return found
 
