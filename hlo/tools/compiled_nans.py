@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.analysis.sources import source_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.probing import Captured, Event, Probes
 from hlo.errors import HloError
@@ -26,7 +27,6 @@ from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case
 from hlo.tools.extract import extracted
 from hlo.tools.nans import ODD, Finding, has_kind, nans
-from hlo.tools.sources import source_of
 
 
 class Probed(Struct, frozen=True):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from hlo.analysis.loop_state import trip_count
+from hlo.analysis.sources import op_name_of, source_of
 from hlo.analysis.work import NOTHING, Work, fused_bytes, work_of
 from hlo.backend.limits import Limits, measured_limits
 from hlo.errors import HloError
@@ -21,7 +22,6 @@ from hlo.ir.graph import callees_first
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.runtime.threads import thread_count
-from hlo.tools.sources import op_name_of, source_of
 
 GROUPS = ("instruction", "opcode", "computation", "source", "op_name")
 AT_LEAST = "at least"

@@ -42,9 +42,9 @@ def formatted(module: Module) -> tuple[str, list[Comment]]:
     """The text of a module that was read from one, and the comments that found no place in it."""
     if module.source is None:
         return str(module), []
+    found = comments(module.source.text)
     module = _as_named(module)
     text = module.to_text(PrintOptions(as_written=True))
-    found = comments(module.source.text)
     if not found:
         return text, []
     kept = _placed(found, _Marks(module))

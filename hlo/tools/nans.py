@@ -16,12 +16,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo import driver
+from hlo.analysis.sources import source_of
 from hlo.ir.dtype import from_numpy
 from hlo.ir.instruction import Instruction
 from hlo.tools import arrays
 from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case, fits
-from hlo.tools.sources import source_of
 
 KINDS = ("nan", "inf", "denormal")
 MOST = 10_000  # findings that are kept

@@ -14,6 +14,7 @@ from importlib import resources
 import msgspec
 from msgspec import Struct
 
+from hlo.analysis.sources import source_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.memory_map import Buffer, memory_map
 from hlo.backend.profile import Profile
@@ -23,7 +24,6 @@ from hlo.ir.graph import callees_first
 from hlo.ir.module import Module
 from hlo.printer.options import PrintOptions
 from hlo.printer.printer import print_module
-from hlo.tools.sources import source_of
 
 PLACE = "/*DATA*/null"
 WIDEST = 400  # characters of a line; longer constants and lists are cut
