@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from hlo import __version__
 from hlo.cli.bug_report import report_bug
@@ -25,6 +26,7 @@ from hlo.errors import HloError
 OPT_COMMANDS = {
     "bisect": "The pass, rewrite or kernel that breaks a program.",
     "check": "Parse and verify files; quiet when clean.",
+    "completion": "A script that makes bash, zsh or fish complete the commands.",
     "convert": "Write a module in another form: pb, pbtxt, json, StableHLO.",
     "cost": "Operations, bytes and least time, by instruction or source line.",
     "diff": "What differs between two modules, names aside.",
@@ -58,6 +60,8 @@ def _opt_command(name: str) -> click.Command | None:
     match name:
         case "check":
             from hlo.cli.opt_check import command
+        case "completion":
+            from hlo.cli.completion import command
         case "convert":
             from hlo.cli.opt_convert import command
         case "explain":
@@ -148,6 +152,19 @@ class LazyGroup(click.Group):
         if not args or (args[0] not in self._rows and args[0] not in own):
             args = [self._default, *args] if args else ["--help"]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Subcommands, and what the default command takes in their place."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in self._rows.items()
+            if name.startswith(incomplete)
+        ]
+        default = _command(self._default)
+        if default is not None and (incomplete.startswith("-") or not found):
+            inside = click.Context(default, parent=ctx, info_name=self._default)
+            found += default.shell_complete(inside, incomplete)
+        return found or [CompletionItem(incomplete, type="file")]
 
     def _check_spelling(self, ctx: click.Context, word: str) -> None:
         """A usage error for a word that is near to a subcommand and names no file."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_modules, wanted_module
 from hlo.cli.terminal import say, tell
 from hlo.tools.checking import Rules, checked
 
 
 @click.command("check")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--syntax", is_flag=True, help="Parse only.")
 @click.option("--lint", is_flag=True, help="Also warn of what a person would want to know.")
 @click.option("--no-lint", "disabled", multiple=True, metavar="CODE", help="Not this warning.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.ir.module import Module
@@ -18,20 +19,24 @@ FORMATS = ("tree", "dot", "svg")
 
 
 @click.command("graph")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=FILE, metavar="FILE")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="tree", show_default=True)
 @click.option("--computation", default=None, metavar="NAME", help="Only this one.")
 @click.option("--around", default=None, metavar="NAME",
               help="Only an instruction, its operands and its users.")  # fmt: skip
 @click.option("--depth", default=2, type=click.IntRange(0), show_default=True,
               help="Of --around, in steps.")  # fmt: skip
-@click.option("--html", "page", default=None, metavar="FILE",
+@click.option("--html", "page", type=FILE, default=None, metavar="FILE",
               help="A report: modules, graph, buffers, kernels, in one page.")  # fmt: skip
 @click.option("--profile", "timed", is_flag=True,
               help="With --html: also times of runs on made-up inputs.")  # fmt: skip
-@click.option("-p", "--passes", default="default", show_default=True, help="With --html.")
+@click.option(
+    "-p", "--passes", type=PASSES, default="default", show_default=True, help="With --html."
+)
 @click.option("--no-compile", is_flag=True, help="With --html: the module as it is, and no more.")
-@click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
+@click.option(
+    "-o", "--output", type=FILE, default="-", metavar="FILE", help="Default: standard output."
+)
 @reads_modules
 def command(
     file: str,

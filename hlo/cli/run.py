@@ -8,6 +8,7 @@ from functools import partial
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SEED, THREADS, TIMEOUT, TOLERANCE
 from hlo.cli.progress import progress_bar
@@ -62,16 +63,16 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 
 
 @click.command("run")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=FILE, metavar="FILE")
 @click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=...")
-@click.option("--inputs", "archive", default=None, metavar="FILE",
+@click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE",
               help="Arrays by name: npz, npy or safetensors.")  # fmt: skip
 @click.option("--random", "kind", is_flag=False, flag_value="normal", default="normal",
               type=click.Choice(KINDS), help="Made-up inputs (the default: normal).")  # fmt: skip
 @click.option("--seed", default=0, type=SEED, show_default=True)
 @click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None, type=SEED,
               metavar="[SEED]", help="Give constant({...}) made-up values.")  # fmt: skip
-@click.option("--outputs", default=None, metavar="FILE.npz", help="Write the results.")
+@click.option("--outputs", type=FILE, default=None, metavar="FILE.npz", help="Write the results.")
 @click.option("--print-outputs", "printed", is_flag=False, flag_value="full", default="summary",
               type=click.Choice(PRINTED), show_default=True)  # fmt: skip
 @click.option("--compare", default=None, metavar="WITH",
@@ -80,7 +81,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--atol", default=None, type=TOLERANCE, help="Passing absolute error, --compare.")
 @click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps, --compare.")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")

@@ -8,6 +8,7 @@ from functools import partial
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SECONDS, SEED, THREADS
 from hlo.cli.reading import read_module, reads_modules
@@ -23,10 +24,10 @@ from hlo.tools.nans import ODD, has_kind
 
 
 @click.command("bench")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--against", default=None, metavar="jax|FILE",
               help="The rival: XLA, or another module of the same arguments.")  # fmt: skip
-@click.option("--inputs", "archive", default=None, metavar="FILE",
+@click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE",
               help="Arrays by name, of all programs: npz, npy or safetensors.")  # fmt: skip
 @click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True)
 @click.option("--seed", default=0, type=SEED, show_default=True)

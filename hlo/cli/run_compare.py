@@ -7,6 +7,7 @@ import msgspec
 
 from hlo import driver
 from hlo.cli.case_flags import takes_case
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
@@ -25,12 +26,12 @@ RIVALS = ("interpreter", "unoptimized", "fast", "jax")
 @click.command("compare")
 @click.option("--against", type=click.Choice(RIVALS), default=None,
               help="Without B: what A's compiled code is compared with (interpreter).")  # fmt: skip
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--allow-undecided", is_flag=True, help="Exit 0 where nothing can be said.")
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @takes_case
-@click.argument("other", metavar="[B]", required=False)
+@click.argument("other", type=FILE, metavar="[B]", required=False)
 @reads_input
 def command(
     case: Case,

@@ -7,6 +7,7 @@ import msgspec
 
 from hlo import driver
 from hlo.cli.case_flags import takes_case
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import THREADS
 from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import tell
@@ -20,9 +21,9 @@ GROUPS = ("step", "opcode", "op_name", "source")
 @click.command("profile")
 @click.option("--by", type=click.Choice(GROUPS), default="step", show_default=True,
               help="source: lines of the program that made the module.")  # fmt: skip
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
-@click.option("--trace", default=None, metavar="FILE",
+@click.option("--trace", type=FILE, default=None, metavar="FILE",
               help="Also a trace of the steps for ui.perfetto.dev.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @takes_case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -109,3 +110,28 @@ ENTRY e { q = f32[] parameter(1)
     assert names == ["%b", "%c", "%b", "%c", "%q", "%p", "%u", "%v", "%b"]
     assert "// the same name" in made.out
     assert call("hlo-opt", "fmt", "-", stdin=made.out.encode()).out == made.out
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "expected"),
+    [
+        ("hlo-opt --list-r", 1, ["plain,--list-rules"]),
+        ("hlo-opt fmt x", 2, ["file,x"]),
+        ("hlo-opt transform -p dce,algs", 3, ["plain,dce,algsimp"]),
+        ("hlo-opt explain log-p", 2, ["plain,log-plus-one"]),
+    ],
+)
+def test_completion(words: str, number: int, expected: list[str]) -> None:
+    asked = {"_HLO_OPT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    done = subprocess.run(
+        [sys.executable, "-m", "hlo", "opt"], capture_output=True, text=True, check=False,
+        env={**os.environ, **asked},
+    )  # fmt: skip
+    assert done.stdout.split() == expected
+
+
+def test_completion_scripts() -> None:
+    for shell in ("zsh", "fish"):
+        made = call("hlo-opt", "completion", shell)
+        assert (made.code, "_HLO_OPT_COMPLETE" in made.out) == (0, True)
+        assert "_HLO_RUN_COMPLETE" in made.out
