@@ -5,9 +5,69 @@ grammar, no NumPy and no LLVM (PEP 562).
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hlo.forking import GATE  # its handlers stand before any thread imports more of this package
+
+if TYPE_CHECKING:  # what checkers see of the names that __getattr__ serves
+    from hlo.driver import (
+        compile as compile,
+    )
+    from hlo.driver import (
+        compile_ahead as compile_ahead,
+    )
+    from hlo.driver import (
+        evaluate as evaluate,
+    )
+    from hlo.driver import (
+        evaluate_devices as evaluate_devices,
+    )
+    from hlo.driver import (
+        lint as lint,
+    )
+    from hlo.driver import (
+        memory as memory,
+    )
+    from hlo.driver import (
+        optimize as optimize,
+    )
+    from hlo.driver import (
+        parse as parse,
+    )
+    from hlo.driver import (
+        profile as profile,
+    )
+    from hlo.driver import (
+        read as read,
+    )
+    from hlo.driver import (
+        verify as verify,
+    )
+    from hlo.driver import (
+        write as write,
+    )
+    from hlo.errors import HloError as HloError
+    from hlo.errors import HloErrors as HloErrors
+    from hlo.formats.jax_program import from_jax as from_jax
+    from hlo.frontend.jit import jit as jit
+    from hlo.interpreter.device import HostChannel as HostChannel
+    from hlo.ir.graph import clone_module as clone_module
+    from hlo.ir.literal import Literal as Literal
+    from hlo.ir.shape import Shape as Shape
+    from hlo.ops.builder import Builder as Builder
+    from hlo.ops.custom_call import register_custom_call as register_custom_call
+    from hlo.parser.parse import parse_shape as parse_shape
+    from hlo.printer.options import PrintOptions as PrintOptions
+    from hlo.printer.printer import print_module as print_module
+    from hlo.runtime.dlpack import to_dlpack as to_dlpack
+    from hlo.runtime.dynamic import Dynamic as Dynamic
+    from hlo.runtime.ffi import register_ffi as register_ffi
+    from hlo.tools.comparing import compare as compare
+    from hlo.tools.comparing import nans as nans
+    from hlo.tools.cost import cost as cost
+    from hlo.tools.diff import diff as diff
+    from hlo.tools.fill import fill_elided as fill_elided
+    from hlo.tools.stats import stats as stats
 
 __version__ = "0.1.0"
 
@@ -20,18 +80,25 @@ _PUBLIC = {
     "Literal": "hlo.ir.literal",
     "PrintOptions": "hlo.printer.options",
     "Shape": "hlo.ir.shape",
+    "clone_module": "hlo.ir.graph",
     "compile": "hlo.driver",
     "compile_ahead": "hlo.driver",
+    "cost": "hlo.tools.cost",
     "diff": "hlo.tools.diff",
     "evaluate": "hlo.driver",
     "evaluate_devices": "hlo.driver",
     "fill_elided": "hlo.tools.fill",
     "from_jax": "hlo.formats.jax_program",
     "jit": "hlo.frontend.jit",
+    "lint": "hlo.driver",
+    "memory": "hlo.driver",
+    "compare": "hlo.tools.comparing",
+    "nans": "hlo.tools.comparing",
     "optimize": "hlo.driver",
     "parse": "hlo.driver",
     "parse_shape": "hlo.parser.parse",
     "print_module": "hlo.printer.printer",
+    "profile": "hlo.driver",
     "read": "hlo.driver",
     "register_ffi": "hlo.runtime.ffi",
     "register_custom_call": "hlo.ops.custom_call",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hlo.backend.ahead_of_time import AheadOfTime
     from hlo.backend.compilation import Compiled
     from hlo.backend.memory_map import MemoryMap
+    from hlo.backend.profile import Profile
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.printer.options import PrintOptions
@@ -287,13 +288,16 @@ def emit_stage(
 
 def profile(
     module: Module, *arguments: object, passes: str = "default", threads: int | None = None
-) -> str:
-    """Where one run's time goes: a table of steps joined to HLO instructions and lines."""
+) -> Profile:
+    """Where one run's time goes: a row for each step, with its HLO instruction and lines.
+
+    arguments: one per entry parameter; str() of the result is a table. Raises HloErrors.
+    """
     from hlo.backend.compilation import Compilation
     from hlo.backend.profile import profile as profiled
 
     verify(module)
-    return str(profiled(Compilation(module, passes=passes, threads=threads), *arguments))
+    return profiled(Compilation(module, passes=passes, threads=threads), *arguments)
 
 
 def memory(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from hlo.ir.computation import Computation
@@ -152,6 +153,35 @@ def counter(loop: Instruction) -> Counter | None:
         and _integer(by) == 1
     )
     return Counter(number, first, last) if first is not None and steps_by_one else None
+
+
+class _TripCount(Struct, frozen=True):
+    """n: in digits, as XLA writes it."""
+
+    n: str = ""
+
+
+class _LoopConfig(Struct, frozen=True):
+    """What of a loop's backend_config is read."""
+
+    known_trip_count: _TripCount = _TripCount()
+
+
+def trip_count(loop: Instruction) -> int | None:
+    """How often a loop's body runs: what its counter says, else what its text does (XLA writes
+    `known_trip_count`); None where neither is there.
+    """
+    known = counter(loop)
+    if known is not None:
+        return known.iterations
+    text = loop.get("backend_config", "")
+    if not isinstance(text, str) or "known_trip_count" not in text:
+        return None
+    try:
+        said = msgspec.json.decode(text, type=_LoopConfig).known_trip_count.n
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 19 else None
 
 
 def _integer(instruction: Instruction) -> int | None:

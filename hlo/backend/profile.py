@@ -8,11 +8,13 @@ become microseconds by the time that the whole run takes. Every figure is the me
 
 from __future__ import annotations
 
+import html
 import time
 
 import numpy as np
 from msgspec import Struct
 
+from hlo.analysis.sources import op_name_of, program_line_of, text_line_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.entry.llvm_ir import TimedStep, emit_timed
 from hlo.backend.limits import Limits, measured_limits
@@ -23,7 +25,10 @@ from hlo.ir.instruction import Instruction
 
 
 class ProfileRow(Struct, frozen=True):
-    """One step. us: all its calls in one run together; bytes_moved, flops: of one call."""
+    """One step. us: all its calls in one run together; bytes_moved, flops: of one call.
+
+    line: of the module's text; source: of the program that made it, op_name what it called it.
+    """
 
     name: str
     opcode: str
@@ -33,6 +38,8 @@ class ProfileRow(Struct, frozen=True):
     us: float
     bytes_moved: int
     flops: int
+    source: str = ""
+    op_name: str = ""
 
     @property
     def gigabytes_per_second(self) -> float:
@@ -64,10 +71,35 @@ class Profile(Struct, frozen=True):
             )
         return "\n".join(lines) + "\n"
 
+    def grouped(self, by: str) -> Profile:
+        """The same with a row for each opcode, source (line of the program) or op_name: times and
+        calls, bytes and operations of all its steps together.
+        """
+        found: dict[str, list[ProfileRow]] = {}
+        for row in self.rows:
+            name = {"opcode": row.opcode, "op_name": row.op_name, "source": row.source}[by]
+            found.setdefault(name or row.line or row.name, []).append(row)
+        rows = [_together(name, rows) for name, rows in found.items()]
+        return Profile(self.us, tuple(sorted(rows, key=lambda row: -row.us)), self.limits)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
     def share(self, row: ProfileRow) -> str:
         """The least time out of main memory over the step's, in %; caches allow more than 100."""
         least = self.limits.seconds(row.bytes_moved * row.calls, row.flops * row.calls) * 1e6
         return f"{100 * least / row.us:4.0f} %" if row.us and least else ""
+
+
+def _together(name: str, rows: list[ProfileRow]) -> ProfileRow:
+    """Steps as one that is called once; what it moves and computes is that of all their calls."""
+    names = ", ".join(dict.fromkeys(row.name for row in rows[:3])) + (", .." if rows[3:] else "")
+    kinds = "+".join(dict.fromkeys(row.opcode for row in rows))
+    moved = round(sum(row.bytes_moved * row.calls for row in rows))
+    flops = round(sum(row.flops * row.calls for row in rows))
+    us = sum(row.us for row in rows)
+    return ProfileRow(name, kinds, names, "group", 1.0, us, moved, flops, rows[0].source,
+                      rows[0].op_name)  # fmt: skip
 
 
 def profile(compilation: Compilation, *arguments: object, repeats: int = 20) -> Profile:
@@ -108,15 +140,26 @@ def _row(program: Program, step: TimedStep, us: float, calls: float) -> ProfileR
     match step:
         case KernelStep(instruction=instruction):
             kernel = program.kernels[step.kernel]
-            place = (instruction.name, instruction.opcode, _line(instruction))
-            return ProfileRow(*place, "kernel", calls, us, kernel.bytes_moved, kernel.flops)
+            place = (instruction.name, instruction.opcode, text_line_of(instruction))
+            moved, flops = kernel.bytes_moved, kernel.flops
+            origin = _origin(instruction)
+            return ProfileRow(*place, "kernel", calls, us, moved, flops, *origin)
         case HostStep(instruction=instruction):
-            place = (instruction.name, instruction.opcode, _line(instruction))
-            return ProfileRow(*place, "host", calls, us, 0, 0)
+            place = (instruction.name, instruction.opcode, text_line_of(instruction))
+            return ProfileRow(*place, "host", calls, us, 0, 0, *_origin(instruction))
         case CopyStep():
             return ProfileRow("-", "copy", "", "copy", calls, us, 2 * step.size, 0)
 
 
-def _line(instruction: Instruction) -> str:
-    span = instruction.span
-    return "" if span is None else f"{span.source.name}:{span.line}"
+def _origin(instruction: Instruction) -> tuple[str, str]:
+    """The program's line and its name; of a fusion that says none, those of what it ends with."""
+    waiting = [instruction]
+    while waiting:
+        found = waiting.pop()
+        origin = (program_line_of(found), op_name_of(found))
+        if any(origin):
+            return origin
+        waiting += [c.root for c in found.called_computations() if found.opcode == "fusion"]
+        if found is not instruction and len(found.operands) > 0:
+            waiting.append(found.operands[0])
+    return "", ""

@@ -8,6 +8,7 @@ from functools import wraps
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE
 from hlo.cli.numbers import SEED, TIMEOUT, TOLERANCE
 from hlo.cli.reading import read_module
 from hlo.cli.run import given_arguments
@@ -22,7 +23,8 @@ Option = Callable[[Command], Command]
 JOBS = click.IntRange(1, 64)
 INPUT_FLAGS = (
     click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=..."),
-    click.option("--inputs", "archive", default=None, metavar="FILE.npz", help="Arrays by name."),
+    click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE.npz",
+                 help="Arrays by name."),
     click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True,
                  help="Made-up inputs."),
     click.option("--seed", default=0, type=SEED, show_default=True),
@@ -88,4 +90,4 @@ def takes_case(command: Command) -> Command:
         values = given_arguments(module, inputs, archive, kind, seed)
         return command(case=Case(module, tuple(values)), **fields)
 
-    return click.argument("file", metavar="FILE")(flags(INPUT_FLAGS)(called))
+    return click.argument("file", type=FILE, metavar="FILE")(flags(INPUT_FLAGS)(called))

@@ -7,11 +7,15 @@ ours (with a reproducer); 130 interrupted. Subcommands are loaded when they are 
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from hlo import __version__
 from hlo.cli.bug_report import report_bug
@@ -22,12 +26,15 @@ from hlo.errors import HloError
 OPT_COMMANDS = {
     "bisect": "The pass, rewrite or kernel that breaks a program.",
     "check": "Parse and verify files; quiet when clean.",
+    "completion": "A script that makes bash, zsh or fish complete the commands.",
     "convert": "Write a module in another form: pb, pbtxt, json, StableHLO.",
+    "cost": "Operations, bytes and least time, by instruction or source line.",
     "diff": "What differs between two modules, names aside.",
     "eq": "Compare two modules up to names.",
     "explain": "The manual of an error code, opcode or pass.",
     "extract": "Some instructions as a module that runs by itself.",
     "fmt": "Reprint files in the standard form.",
+    "graph": "A picture: tree, dot, SVG, or a page with buffers, kernels, times.",
     "list": "The modules of an archive, a log or a folder of dumps.",
     "reduce": "Shrink a module while a property holds.",
     "stats": "Opcodes, types and shapes, counted.",
@@ -53,6 +60,8 @@ def _opt_command(name: str) -> click.Command | None:
     match name:
         case "check":
             from hlo.cli.opt_check import command
+        case "completion":
+            from hlo.cli.completion import command
         case "convert":
             from hlo.cli.opt_convert import command
         case "explain":
@@ -72,12 +81,16 @@ def _comparing_command(name: str) -> click.Command | None:
     match name:
         case "bisect":
             from hlo.cli.opt_bisect import command
+        case "cost":
+            from hlo.cli.opt_cost import command
         case "diff":
             from hlo.cli.opt_diff import command
         case "eq":
             from hlo.cli.opt_eq import command
         case "extract":
             from hlo.cli.opt_extract import command
+        case "graph":
+            from hlo.cli.opt_graph import command
         case "reduce":
             from hlo.cli.opt_reduce import command
         case "stats":
@@ -108,6 +121,11 @@ def _run_command(name: str) -> click.Command | None:
     return command
 
 
+def _home_of(name: str) -> str:
+    """The command that has a subcommand."""
+    return "hlo-opt" if name in OPT_COMMANDS else "hlo-run"
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called.
 
@@ -129,9 +147,35 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"-h", "--help", "--version"}
+        if args and args[0] not in self._rows:
+            self._check_spelling(ctx, args[0])
         if not args or (args[0] not in self._rows and args[0] not in own):
             args = [self._default, *args] if args else ["--help"]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Subcommands, and what the default command takes in their place."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in self._rows.items()
+            if name.startswith(incomplete)
+        ]
+        default = _command(self._default)
+        if default is not None and (incomplete.startswith("-") or not found):
+            inside = click.Context(default, parent=ctx, info_name=self._default)
+            found += default.shell_complete(inside, incomplete)
+        return found or [CompletionItem(incomplete, type="file")]
+
+    def _check_spelling(self, ctx: click.Context, word: str) -> None:
+        """A usage error for a word that is near to a subcommand and names no file."""
+        if not re.fullmatch(r"[a-z]+", word) or Path(word).exists():
+            return
+        near = difflib.get_close_matches(word, [*OPT_COMMANDS, *RUN_COMMANDS], 1, cutoff=0.7)
+        if near:
+            group = self.name if near[0] in self._rows else _home_of(near[0])
+            raise click.UsageError(
+                f"there is no subcommand or file {word}; did you mean `{group} {near[0]}`?", ctx
+            )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of subcommands, without importing them."""
@@ -177,6 +221,21 @@ def opt(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> None:
     """The command hlo-run."""
     _guarded(_group("hlo-run", RUN_COMMANDS, "run", RUN_HELP), arguments)
+
+
+def both(arguments: Sequence[str] | None = None) -> None:
+    """`python -m hlo opt ..` and `python -m hlo run ..`; a subcommand's own name does as well."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    commands = {"opt": opt, "run": run}
+    if given and given[0] in commands:
+        commands[given[0]](given[1:])
+    elif given and given[0] in RUN_COMMANDS:
+        run(given)
+    elif given and given[0] in OPT_COMMANDS:
+        opt(given)
+    else:
+        say("usage: python -m hlo opt|run ARGUMENTS..., as hlo-opt and hlo-run")
+        sys.exit(2 if given and given[0] not in ("-h", "--help") else 0)
 
 
 def _guarded(command: click.Command, arguments: Sequence[str] | None) -> None:

@@ -32,3 +32,4 @@ class Amount(click.FloatRange):
 TOLERANCE = Amount()
 SECONDS = Amount(86_400.0)
 TIMEOUT = Amount(86_400.0, above_zero=True)
+RATE = Amount(above_zero=True)

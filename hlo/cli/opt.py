@@ -6,6 +6,7 @@ import click
 from msgspec import Struct
 
 from hlo import driver
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
 from hlo.cli.reading import read_module, reads_modules
@@ -95,9 +96,13 @@ def machine_list() -> str:
 
 
 @click.command("transform")
-@click.argument("files", nargs=-1, metavar="FILE...")
-@click.option("-p", "--passes", default=None, help="Passes, groups and pipelines: a,b{opt=1}.")
-@click.option("--pipeline-file", default=None, help="A text file that holds the pipeline.")
+@click.argument("files", nargs=-1, type=FILE, metavar="FILE...")
+@click.option(
+    "-p", "--passes", type=PASSES, default=None, help="Passes, groups and pipelines: a,b{opt=1}."
+)
+@click.option(
+    "--pipeline-file", type=FILE, default=None, help="A text file that holds the pipeline."
+)
 @click.option("--emit", type=click.Choice(STAGES), default="hlo", show_default=True)
 @click.option(
     "--kernel",
@@ -114,10 +119,14 @@ def machine_list() -> str:
 @click.option("--print-changed", is_flag=False, flag_value="full", default=None,
               type=click.Choice(["full", "diff"]), help="Print after changes.")  # fmt: skip
 @click.option("--time-passes", is_flag=True, help="A table of passes on stderr.")
-@click.option("--dump-to", default=None, metavar="DIR", help="Numbered files, one per stage.")
+@click.option(
+    "--dump-to", type=FILE, default=None, metavar="DIR", help="Numbered files, one per stage."
+)
 @click.option("--no-verify", is_flag=True, help="Do not verify before and between passes.")
 @click.option("--mode", type=click.Choice(["strict", "fast"]), default="strict")
-@click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
+@click.option(
+    "-o", "--output", type=FILE, default="-", metavar="FILE", help="Default: standard output."
+)
 @machine_flags
 @reads_modules
 def command(
@@ -166,8 +175,8 @@ def command(
             dump.module("input", module)
         problem = None if no_verify else _problem(module)
         if problem is not None:
-            if passes or emit != "hlo":
-                raise problem
+            if passes or emit != "hlo" or output != "-":
+                raise problem  # an invalid module is looked at, not kept
             say(str(problem))
             code = 1
         texts.append(_emitted(module, passes, wanted, options, code_for, manager, dump))

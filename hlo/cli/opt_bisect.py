@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from hlo.cli.case_flags import TRIAL_FLAGS, flags, takes_case, takes_tolerance
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import SECONDS
 from hlo.cli.opt_reduce import reduce_case
 from hlo.cli.reading import reads_input
@@ -38,9 +39,11 @@ RIVALS = ("interpreter", "unoptimized", "jax")
               help="It ends with 0 when given the file of a bad module.")  # fmt: skip
 @click.option("--interesting-exit", default=0, type=click.IntRange(0, 255), show_default=True,
               metavar="N", help="The script's code that says so.")  # fmt: skip
-@click.option("-p", "--passes", default=None, help="Default: what compile runs in --mode.")
+@click.option(
+    "-p", "--passes", type=PASSES, default=None, help="Default: what compile runs in --mode."
+)
 @click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
-@click.option("-o", "--output", default=None, metavar="FILE",
+@click.option("-o", "--output", type=FILE, default=None, metavar="FILE",
               help="Reduce what is found, and write it here (- is stdout).")  # fmt: skip
 @click.option("--seconds", default=None, type=SECONDS, help="Stop reducing after so long.")
 @click.option("--json", "as_json", is_flag=True, help="What is found as JSON on stdout.")

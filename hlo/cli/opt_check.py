@@ -4,38 +4,48 @@ from __future__ import annotations
 
 import click
 
-from hlo import driver
-from hlo.cli.reading import read_module, reads_modules
+from hlo.cli.completing import FILE
+from hlo.cli.reading import reads_modules, wanted_module
 from hlo.cli.terminal import say, tell
-from hlo.errors import HloError
+from hlo.tools.checking import Rules, checked
 
 
 @click.command("check")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--syntax", is_flag=True, help="Parse only.")
 @click.option("--lint", is_flag=True, help="Also warn of what a person would want to know.")
 @click.option("--no-lint", "disabled", multiple=True, metavar="CODE", help="Not this warning.")
+@click.option("-j", "--jobs", default=1, type=click.IntRange(1, 64), show_default=True,
+              help="Files that are read at a time.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
 @reads_modules
 def command(
-    files: tuple[str, ...], syntax: bool, lint: bool, disabled: tuple[str, ...], verbose: bool
+    files: tuple[str, ...],
+    syntax: bool,
+    lint: bool,
+    disabled: tuple[str, ...],
+    jobs: int,
+    verbose: bool,
 ) -> int:
-    """Parse and verify; exit 1 when any file fails."""
-    bad = 0
-    for file in files:
-        try:
-            module = read_module(file)
-            if not syntax:
-                driver.verify(module)
-            if lint:
-                for warning in driver.lint(module, disabled):
-                    say(str(warning))
-        except HloError as error:
-            bad += 1
-            say(str(error))
-            if verbose:
-                tell(f"{file}: {len(getattr(error, 'errors', [error]))} errors")
-        else:
-            if verbose:
-                tell(f"{file}: ok")
+    """Parse and verify all modules of all files; exit 1 when any fails.
+
+    Quiet when clean; of several files it says at the end how many are not.
+    """
+    rules = Rules(wanted_module(), syntax, lint, disabled)
+    bad = errors = modules = 0
+    for found in checked(files, rules, jobs):
+        for message in (*found.warnings, *found.messages):
+            say(message)
+        bad += bool(found.errors)
+        errors += found.errors
+        modules += found.modules
+        if verbose:
+            tell(f"{found.path}: {_counted(found.errors, 'error') if found.errors else 'ok'}")
+    if (bad or verbose) and (len(files) > 1 or modules > 1):
+        held = _counted(modules, "module")
+        say(f"{_counted(len(files), 'file')}, {held}: {_counted(errors, 'error')} in {bad} of them")
     return 1 if bad else 0
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

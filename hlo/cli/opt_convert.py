@@ -8,6 +8,7 @@ import sys
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE
 from hlo.cli.reading import read_program, reads_modules
 from hlo.formats.writing import FORMS, SUFFIXES, TEXTS
 from hlo.tools.files import write_bytes, write_text
@@ -16,10 +17,12 @@ from hlo.tools.writing import check_writable
 
 
 @click.command("convert")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=FILE, metavar="FILE")
 @click.option("--to", "form", type=click.Choice(list(FORMS)), default=None,
               help="The form; default: what the suffix of --output says, else text.")  # fmt: skip
-@click.option("-o", "--output", default="-", metavar="FILE", help="Default: standard output.")
+@click.option(
+    "-o", "--output", type=FILE, default="-", metavar="FILE", help="Default: standard output."
+)
 @click.option("--fill-elided", "fill", is_flag=True, help="Give constant({...}) made-up values.")
 @reads_modules
 def command(file: str, form: str | None, output: str, fill: bool) -> int:

@@ -7,6 +7,7 @@ import html
 import click
 import msgspec
 
+from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import has_colours, tell, tell_rows
 from hlo.tools.diff import CHANGED, ONLY_A, ONLY_B, Difference, Row, diff
@@ -17,12 +18,14 @@ WIDEST = 160  # of a line of text; --json has all of it
 
 
 @click.command("diff")
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", type=FILE, metavar="A")
+@click.argument("second", type=FILE, metavar="B")
 @click.option("--metadata", is_flag=True, help="Also where only metadata differs.")
 @click.option("--lines", default=40, type=click.IntRange(1), show_default=True,
               help="At most so many rows.")  # fmt: skip
-@click.option("--html", "page", default=None, metavar="FILE", help="A page, side by side.")
+@click.option(
+    "--html", "page", type=FILE, default=None, metavar="FILE", help="A page, side by side."
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
               show_default=True)  # fmt: skip

@@ -8,6 +8,7 @@ import inspect
 import click
 
 from hlo import ops  # noqa: F401  # fills the op table
+from hlo.cli.completing import TOPIC
 from hlo.cli.terminal import tell
 from hlo.error_codes import CODES
 from hlo.errors import HloError
@@ -19,13 +20,12 @@ from hlo.passes.rewriting import RULES
 
 
 @click.command("explain")
-@click.argument("topic", metavar="CODE|OPCODE|PASS|RULE")
+@click.argument("topic", type=TOPIC, metavar="CODE|OPCODE|PASS|RULE")
 def command(topic: str) -> int:
     """What an error code, an opcode, a pass or a rewrite rule means."""
     found = list(_pages(topic))
     if not found:
-        known = [*CODES, *OPS, *CATALOGUE, *RULES]
-        near = difflib.get_close_matches(topic, known, 3)
+        near = difflib.get_close_matches(topic, topics(), 3)
         raise HloError(
             "unknown-name",
             f"explain: there is no code, opcode, pass or rule {topic}",
@@ -33,6 +33,11 @@ def command(topic: str) -> int:
         )
     tell("\n".join(found))
     return 0
+
+
+def topics() -> list[str]:
+    """All names that have a page."""
+    return [*CODES, *OPS, *CATALOGUE, *RULES]
 
 
 def _pages(topic: str) -> list[str]:

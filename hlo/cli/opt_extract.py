@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 import click
 
 from hlo.cli.case_flags import takes_case
+from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say
 from hlo.errors import HloError
@@ -23,7 +24,7 @@ from hlo.tools.writing import check_writable
               help="An instruction; * stands for anything.")  # fmt: skip
 @click.option("--depth", default=0, type=click.IntRange(0), show_default=True,
               help="And what it is computed from, so many steps back.")  # fmt: skip
-@click.option("-o", "--output", default="-", metavar="FILE",
+@click.option("-o", "--output", type=FILE, default="-", metavar="FILE",
               help="FILE.npz beside it has the values that its inputs had.")  # fmt: skip
 @takes_case
 @reads_input

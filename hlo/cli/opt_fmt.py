@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
@@ -15,7 +16,7 @@ from hlo.tools.format import formatted
 
 
 @click.command("fmt")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the files.")
 @click.option("--check", is_flag=True, help="Only say which files would change; exit 1 if any.")
 @reads_input

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
@@ -11,7 +12,7 @@ from hlo.formats.reading import AFTER, BEFORE, Candidate, candidates, pairs
 
 
 @click.command("list")
-@click.argument("path", metavar="PATH")
+@click.argument("path", type=FILE, metavar="PATH")
 @reads_input
 def command(path: str) -> int:
     """One line a module: its name, for --module, and its form; then what belongs together."""

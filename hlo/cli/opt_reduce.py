@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from hlo.cli.case_flags import TRIAL_FLAGS, flags, takes_case, takes_tolerance
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import SECONDS, Amount
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say
@@ -32,12 +33,12 @@ from hlo.tools.writing import check_writable
 @click.option("--crash", is_flag=True, help="The process dies, or fails with a bug of ours.")
 @click.option("--slower-than-jax", "slower", default=None, type=Amount(above_zero=True),
               metavar="FACTOR", help="A call takes so many times as long as XLA's.")  # fmt: skip
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--seconds", default=None, type=SECONDS, help="Stop after so long.")
 @click.option("--journal", default="", metavar="FILE",
               help="Keep what is known; the same command goes on from there.")  # fmt: skip
-@click.option("-o", "--output", default="-", metavar="FILE",
+@click.option("-o", "--output", type=FILE, default="-", metavar="FILE",
               help="Written at each step, FILE.npz beside it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The outcome as JSON on stdout.")
 @flags(TRIAL_FLAGS)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 import msgspec
 
+from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
 from hlo.tools.stats import Counts, Stats, stats
 
 
 @click.command("stats")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--most", default=10, type=click.IntRange(1), show_default=True,
               help="Rows of each table; --json has all.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data, a list of modules.")

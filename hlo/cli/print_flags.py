@@ -18,7 +18,7 @@ FORMS: dict[str, Callable[[], PrintOptions]] = {
     "fingerprint": PrintOptions.fingerprint,
 }
 NUMBERS = {"print_operand_index_annotation_interval": INTERVAL, "indent_amount": INDENT}
-INTERNAL = frozenset({"reads_back", "is_in_nested_computation"})
+INTERNAL = frozenset({"reads_back", "is_in_nested_computation", "as_written"})
 
 Command = Callable[..., int]
 

@@ -46,6 +46,11 @@ def _wanting(name: str | None) -> Iterator[None]:
         _wanted.reset(token)
 
 
+def wanted_module() -> str | None:
+    """What --module says, within a command that has it."""
+    return _wanted.get()
+
+
 def _choose(ctx: click.Context, param: click.Parameter, name: str | None) -> None:
     del param
     ctx.with_resource(_wanting(name))

@@ -8,6 +8,7 @@ from functools import partial
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SEED, THREADS, TIMEOUT, TOLERANCE
 from hlo.cli.progress import progress_bar
@@ -52,7 +53,8 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
         if name is not None and name not in names:
             raise HloError("arguments", f"input {name}: no such parameter, expected {names}")
         at = names.index(name) if name is not None else len(found)
-        found[at] = array
+        shape = parameters[at].shape if at < len(parameters) else None
+        found[at] = arrays.as_written(array, shape) if shape and shape.is_array else array
     if len(found) != len(parameters) or max(found, default=-1) >= len(parameters):
         raise HloError(
             "arguments", f"{len(found)} inputs given, expected {len(parameters)}: {names}"
@@ -61,16 +63,16 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 
 
 @click.command("run")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=FILE, metavar="FILE")
 @click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=...")
-@click.option("--inputs", "archive", default=None, metavar="FILE",
+@click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE",
               help="Arrays by name: npz, npy or safetensors.")  # fmt: skip
 @click.option("--random", "kind", is_flag=False, flag_value="normal", default="normal",
               type=click.Choice(KINDS), help="Made-up inputs (the default: normal).")  # fmt: skip
 @click.option("--seed", default=0, type=SEED, show_default=True)
 @click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None, type=SEED,
               metavar="[SEED]", help="Give constant({...}) made-up values.")  # fmt: skip
-@click.option("--outputs", default=None, metavar="FILE.npz", help="Write the results.")
+@click.option("--outputs", type=FILE, default=None, metavar="FILE.npz", help="Write the results.")
 @click.option("--print-outputs", "printed", is_flag=False, flag_value="full", default="summary",
               type=click.Choice(PRINTED), show_default=True)  # fmt: skip
 @click.option("--compare", default=None, metavar="WITH",
@@ -79,7 +81,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--atol", default=None, type=TOLERANCE, help="Passing absolute error, --compare.")
 @click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps, --compare.")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
@@ -88,6 +90,9 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
               help="Stop a run that takes longer.")  # fmt: skip
 @click.option("--time", "timed", is_flag=True, help="Compile and call times on stderr.")
 @click.option("--memory", is_flag=True, help="Peak memory by buffer on stderr.")
+@click.option("--check-nans", "checked", is_flag=False, flag_value="first", default=None,
+              type=click.Choice(["first", "all"]),
+              help="Then say which instruction makes NaNs or infinities.")  # fmt: skip
 @click.option("--one-device", is_flag=True, help="Drop sharding annotations first.")
 @machine_flags
 @reads_modules
@@ -113,10 +118,15 @@ def command(
     timeout: float | None,
     timed: bool,
     memory: bool,
+    checked: str | None,
     one_device: bool,
     machine: Machine | None,
 ) -> int:
     """Compile and run once."""
+    if checked is not None and engine == "interpreter":
+        raise click.UsageError(
+            "--check-nans probes compiled code: hlo-run nans --engine=interpreter"
+        )
     if max_steps is not None and engine != "interpreter":
         raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
     if outputs:
@@ -145,12 +155,22 @@ def command(
     _print(result, printed)
     if outputs:
         write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
+    if checked is not None and _makes_odd_values(module, values, checked, mode):
+        return 1
     if compare is None:
         return 0
     rival, limits = _rival(compare, program), {"rtol": rtol, "atol": atol, "ulp": ulp}
     report = check.compared(module, values, result, rival, rerun=run, **limits)
     say(report.text)
     return 0 if report.passed else 1
+
+
+def _makes_odd_values(module: Module, values: list[object], checked: str, mode: str) -> bool:
+    """Whether compiled code makes NaNs or infinities, which is told."""
+    from hlo.cli.findings import told  # the whole back end, which a start without it need not load
+    from hlo.tools.cases import Case
+
+    return told(Case(module, tuple(values)), every=checked == "all", mode=mode) != 0
 
 
 def _recorded(program: Program, compare: str | None) -> tuple[list[object], str | None]:

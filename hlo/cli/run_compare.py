@@ -7,13 +7,15 @@ import msgspec
 
 from hlo import driver
 from hlo.cli.case_flags import takes_case
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.tools import arrays, check
+from hlo.tools import arrays
 from hlo.tools.bisect import optimised_case
 from hlo.tools.cases import Case
+from hlo.tools.comparing import expected
 from hlo.tools.divergence import Diverged, WrongAlone, diverged, wrong_alone
 from hlo.tools.fill import fill_elided
 from hlo.tools.verdicts import DIFFERENT, EQUAL, LeafVerdict, Verdicts, judged, noise_of
@@ -24,12 +26,12 @@ RIVALS = ("interpreter", "unoptimized", "fast", "jax")
 @click.command("compare")
 @click.option("--against", type=click.Choice(RIVALS), default=None,
               help="Without B: what A's compiled code is compared with (interpreter).")  # fmt: skip
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--allow-undecided", is_flag=True, help="Exit 0 where nothing can be said.")
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @takes_case
-@click.argument("other", metavar="[B]", required=False)
+@click.argument("other", type=FILE, metavar="[B]", required=False)
 @reads_input
 def command(
     case: Case,
@@ -48,18 +50,8 @@ def command(
         raise click.UsageError("B and --against exclude each other")
     ours = driver.compile(case.module, passes, mode, cache=False)(*case.values)
     second = None if other is None else _second(other)
-    if second is not None:
-        expected = tuple(
-            arrays.leaves(driver.compile(second, passes, mode, cache=False)(*case.values))
-        )
-    elif against == "fast":
-        expected = tuple(
-            arrays.leaves(driver.compile(case.module, mode="fast", cache=False)(*case.values))
-        )
-    else:
-        rival = against or "interpreter"
-        expected = tuple(check.rival_leaves(case.module, list(case.values), rival))
-    verdicts = judged(tuple(arrays.leaves(ours)), expected, noise_of(case))
+    theirs = expected(case, second, against or "interpreter", passes, mode)
+    verdicts = judged(tuple(arrays.leaves(ours)), theirs, noise_of(case))
     found = _where(case, second, passes, mode) if verdicts.verdict == DIFFERENT else None
     tell(as_data(verdicts, found) if as_json else verdict_text(verdicts, found))
     if verdicts.verdict == EQUAL:

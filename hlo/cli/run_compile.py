@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from hlo import driver
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say
@@ -35,8 +36,8 @@ SINGLE = ("object", "asm", "llvm")
 
 
 @click.command("compile")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("-o", "--output", default="-", metavar="FILE",
+@click.argument("files", type=FILE, metavar="FILE...", nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, default="-", metavar="FILE",
               help="Its ending says the form: .o .a .so .s .ll .h; - is the header.")  # fmt: skip
 @click.option("--emit", default=None, type=click.Choice(sorted({*FORMS.values()})),
               help="The form, whatever the ending.")  # fmt: skip
@@ -44,7 +45,7 @@ SINGLE = ("object", "asm", "llvm")
 @click.option("--cpp-header", default=None, metavar="FILE.hpp", help="Write a class for C++ too.")
 @click.option("--name", default=None, help="Of the function in C; by default the module's.")
 @click.option("--prefix", default="", help="What the names of all functions begin with.")
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default="none", show_default=True,
               type=click.Choice(("none", "pthreads", "callback")),

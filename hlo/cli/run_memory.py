@@ -7,6 +7,7 @@ import json
 import click
 
 from hlo import driver
+from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import THREADS
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
@@ -14,8 +15,8 @@ from hlo.tools.fill import fill_elided
 
 
 @click.command("memory")
-@click.argument("file", metavar="FILE")
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.argument("file", type=FILE, metavar="FILE")
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")

@@ -1,27 +1,44 @@
-"""hlo-run profile FILE: where a run's time goes, step by step."""
+"""hlo-run profile FILE: where a run's time goes, by step, opcode, op_name or source line."""
 
 from __future__ import annotations
 
 import click
+import msgspec
 
 from hlo import driver
-from hlo.cli.numbers import SEED, THREADS
-from hlo.cli.reading import read_module, reads_modules
+from hlo.cli.case_flags import takes_case
+from hlo.cli.completing import FILE, PASSES
+from hlo.cli.numbers import THREADS
+from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import tell
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import KINDS, made_up_inputs
+from hlo.tools.cases import Case
+from hlo.tools.files import write_text
+from hlo.tools.writing import check_writable
+
+GROUPS = ("step", "opcode", "op_name", "source")
 
 
 @click.command("profile")
-@click.argument("file", metavar="FILE")
-@click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True)
-@click.option("--seed", default=0, type=SEED, show_default=True)
-@click.option("-p", "--passes", default="default", show_default=True)
+@click.option("--by", type=click.Choice(GROUPS), default="step", show_default=True,
+              help="source: lines of the program that made the module.")  # fmt: skip
+@click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
+@click.option("--trace", type=FILE, default=None, metavar="FILE",
+              help="Also a trace of the steps for ui.perfetto.dev.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as data.")
+@takes_case
 @reads_modules
-def command(file: str, kind: str, seed: int, passes: str, threads: int | None) -> int:
-    """Time per step with made-up inputs, joined to HLO instructions and source lines."""
-    module = fill_elided(read_module(file), seed)
-    values = made_up_inputs(module, kind, seed)
-    tell(driver.profile(module, *values, passes=passes, threads=threads))
+def command(
+    case: Case, by: str, passes: str, threads: int | None, trace: str | None, as_json: bool
+) -> int:
+    """Time per step, joined to HLO instructions and source lines; medians of 20 runs."""
+    if trace is not None:
+        check_writable(trace)
+    found = driver.profile(case.module, *case.values, passes=passes, threads=threads)
+    if trace is not None:
+        from hlo.tools.trace import trace_text  # loads the back end, which a help does without
+
+        write_text(trace, trace_text(case.module.name, found))
+    shown = found if by == "step" else found.grouped(by)
+    tell(msgspec.json.format(msgspec.json.encode(shown)).decode() if as_json else str(shown))
     return 0

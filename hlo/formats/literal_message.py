@@ -16,8 +16,8 @@ from hlo.formats.shape_message import shape_message, shape_text
 from hlo.ir.dtype import DType
 from hlo.ir.literal import Literal
 from hlo.ir.shape import Shape, stored
-from hlo.memory import numpy_problem
 from hlo.parser.parse import parse_shape
+from hlo.process_memory import numpy_problem
 
 ELIDED = "a constant({...}) has no value, expected one: --fill-elided, hlo.fill_elided"
 

@@ -22,9 +22,9 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import ProgramShape, Shape
-from hlo.memory import LARGE, available_bytes, memory_error, numpy_problem
 from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.table import OPS, Trait, evaluation_keywords
+from hlo.process_memory import LARGE, available_bytes, memory_error, numpy_problem
 
 
 class Step(Struct):

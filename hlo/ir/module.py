@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from hlo.ir.instruction import NO_ATTRIBUTES, Attributes
 
 if TYPE_CHECKING:
     from hlo.source import Source
+
+FEW_LINES, MOST_LINES = 40, 2000  # that a notebook shows unfolded, and at all
 
 
 class Module:
@@ -107,6 +110,28 @@ class Module:
     @property
     def is_scheduled(self) -> bool:
         return bool(self.attributes.get("is_scheduled", False))
+
+    def clone(self) -> Module:
+        """A deep copy that shares only values (shapes, literals, attributes)."""
+        copy: Module = hlo.clone_module(self)  # it stands above, as the printer does
+        return copy
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Module:
+        return self.clone()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Its text, which reads back; places in the text are then those of this one."""
+        return hlo.parse, (self.to_text(), f"{self.name}.hlo")
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the text, folded where it is long, and cut where it is very long."""
+        lines = self.to_text().rstrip().split("\n")
+        text = html.escape("\n".join(lines[:MOST_LINES]))
+        rest = f"\n... {len(lines) - MOST_LINES} lines more" if len(lines) > MOST_LINES else ""
+        unfolded = " open" if len(lines) <= FEW_LINES else ""
+        count = sum(len(c) for c in self.computations)
+        head = f"{html.escape(self.name)}: {count:,} instructions"
+        return f"<details{unfolded}><summary>{head}</summary><pre>{text}{rest}</pre></details>"
 
     def to_text(self, options: object | None = None) -> str:
         """The module's text; `options` is a PrintOptions, by default one whose text reads back."""

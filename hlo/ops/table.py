@@ -66,6 +66,7 @@ class Trait(Flag):
     IN_HALVES = auto()  # an instruction on f16 gives what f32 rounded to f16 is
     IEEE = auto()  # one instruction: a NaN that it gives is an operand's, or the default one
     STEADY = auto()  # subnormal numbers do not keep it waiting
+    TRANSCENDENTAL = auto()  # a function that no few multiplications and additions are: exp, sqrt
 
     # What verification asks.
     CARRIES = auto()  # an asynchronous value may pass through on its way from start to done

@@ -16,7 +16,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.instruction_attributes import INSTRUCTION_ATTRS
 from hlo.ops.table import OPS
 from hlo.parser.kinds import PAYLOADS, async_parts, is_async
-from hlo.parser.wording import near
+from hlo.parser.wording import near_opcode
 
 # Makes the computation that a sugared start calls, of (opcode, result, operands, attributes).
 Wrap = Callable[[str, Shape, tuple[Instruction, ...], dict[str, object]], Computation]
@@ -28,7 +28,7 @@ _THREAD = "async_execution_thread"
 def unknown_opcode(opcode: str) -> Violation:
     """The fault of a word that names no operation."""
     return Violation(
-        "unknown-opcode", "opcode", f"{opcode} unknown", "an opcode", help=near(opcode, OPS)
+        "unknown-opcode", "opcode", f"{opcode} unknown", "an opcode", help=near_opcode(opcode)
     )
 
 

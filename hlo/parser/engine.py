@@ -12,13 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hlo.ops.table import OPS
 from hlo.parser.grammar import marker
 from hlo.parser.kinds import HEADER, PAYLOADS, attribute_kind, attribute_kinds, is_opcode
 from hlo.parser.lark_machine import Action, Callbacks, Reduction, UnexpectedToken, action, stacks
 from hlo.parser.lexer import END, Lexer, Token
 from hlo.parser.tables import tables
-from hlo.parser.wording import described, misread, near, no_shape, reserved, spelled
+from hlo.parser.wording import (
+    described,
+    meant,
+    misread,
+    near,
+    near_opcode,
+    no_shape,
+    reserved,
+    spelled,
+)
 
 DEEPEST = 2000  # entries of the machine's stack: several per level of nesting
 
@@ -130,6 +138,8 @@ class Machine:
         if mistaken and before is not None:
             return Fault("syntax", mistaken, before.start_pos, before.end_pos, help=help)
         help = misread(before, token)
+        if not help:
+            help = meant(self.text, token, in_operands=head is not None and "COMMA" in row)
         if not help and "NAME" in row:
             help = reserved(token)
         return Fault("syntax", message, token.start_pos, token.end_pos, help=help)
@@ -149,7 +159,7 @@ def _is_marker(value: object) -> bool:
 
 def _unknown_opcode(opcode: str, place: tuple[int, int]) -> Fault:
     message = f"{opcode} unknown, expected an opcode"
-    return Fault("unknown-opcode", message, *place, help=near(opcode, OPS))
+    return Fault("unknown-opcode", message, *place, help=near_opcode(opcode))
 
 
 class _Bound(dict[object, Action]):

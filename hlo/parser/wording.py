@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from hlo.ir.dtype import DTYPES
 from hlo.ir.names import sanitised
+from hlo.ops.foreign_names import NEAREST
+from hlo.ops.table import OPS
 from hlo.parser.kinds import is_opcode
 from hlo.parser.lexer import END, Token
 from hlo.parser.tables import tables
@@ -55,6 +58,12 @@ def spelled(token: Token) -> str:
     return f"'{value}'"
 
 
+def near_opcode(word: str) -> str:
+    """The opcode that a word means, or those that it is near to."""
+    foreign = NEAREST.get(word)
+    return f"did you mean {foreign!r}?" if foreign else near(word, OPS)
+
+
 def near(word: str, words: Iterable[str]) -> str:
     """A suggestion, where one is close; up to three, in order, where several are equally so."""
     import difflib  # for faults alone
@@ -85,6 +94,41 @@ def misread(before: Token | None, token: Token) -> str:
     if before.type == "TYPE" and token.type != "LSQB":
         return reserved(before)
     return ""
+
+
+_WORD_BEFORE = re.compile(r"([\w.\-%]+)[ \t]*$")
+_OPENED = re.compile(r"(?m)^[ \t]*(?:ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?:\([^\n]*->[^\n]*)?\{")
+
+
+def meant(text: str, token: Token, *, in_operands: bool) -> str:
+    """A suggestion for what is written so in other languages, or is only half written."""
+    before = _WORD_BEFORE.search(text, max(0, token.start_pos - 80), token.start_pos)
+    word = before[1] if before else ""
+    if word != "HloModule" and word.lower() == "hlomodule":
+        return "did you mean 'HloModule'?"
+    if token.value == "#":
+        return "a comment is /* .. */, or // to the end of the line"
+    if token.type == "ERROR" and token.value == '"':
+        return "the string that begins here has no end"
+    if "stablehlo." in text or "func.func" in text:
+        return "StableHLO is read as a whole: module { func.func @main(..) { .. } }"
+    if in_operands and word and token.type in ("IDENT", "NAME"):
+        return f"operands are separated by commas: {word}, {token.value}"
+    return _unclosed(text, token)
+
+
+def _unclosed(text: str, token: Token) -> str:
+    """Where the computation began that has no end before a token that belongs to none."""
+    is_outside = token.type in (END, "ENTRY") or _OPENED.match(text, _line_start(text, token))
+    opened = list(_OPENED.finditer(text, 0, token.start_pos))
+    if not is_outside or not opened or opened[-1].start() == _line_start(text, token):
+        return ""
+    last = opened[-1]
+    return f"the {{ of {last[1]} in line {text.count(chr(10), 0, last.end()) + 1} has no }}"
+
+
+def _line_start(text: str, token: Token) -> int:
+    return text.rfind("\n", 0, token.start_pos) + 1
 
 
 def no_shape(before: Token | None, token: Token) -> tuple[str, str]:

@@ -71,7 +71,11 @@ class ModulePrinter:
         """A computation at top level, without the blank line behind it."""
         place = PrintContext(self.options.indent_amount, self.options.print_frontend_attributes)
         head = "" if self.options.is_in_nested_computation else self.naming.head(computation)
-        order = printed_instructions(computation, self._fusions, scheduled=self.module.is_scheduled)
+        if self.options.as_written:
+            order = printed_instructions(computation, set(), scheduled=True)
+        else:
+            scheduled = self.module.is_scheduled
+            order = printed_instructions(computation, self._fusions, scheduled=scheduled)
         if self.options.print_subcomputation_bodies:
             self._prepare_bodies(order, place.deeper())
         return self._braces(computation, order, place, head)

@@ -19,8 +19,10 @@ class Naming:
     def __init__(self, module: Module, options: PrintOptions) -> None:
         self._options = options
         self._sign = "%" if options.print_percent else ""
-        renamed = ({}, {}) if has_unique_names(module) else fresh_names(module)
-        self._instructions, self._computations = renamed
+        self._instructions: Names = {}
+        self._computations: dict[Computation, str] = {}
+        if not options.as_written and not has_unique_names(module):
+            self._instructions, self._computations = fresh_names(module)
 
     def shown(self, name: str) -> str:
         """Without ids a name ends at its first dot."""

@@ -40,6 +40,7 @@ class PrintOptions(Struct, frozen=True):
     is_in_nested_computation: bool = False
     indent_amount: int = 0
     reads_back: bool = True
+    as_written: bool = False  # names and order as they are, which XLA's forms make unique and sort
 
     @staticmethod
     def xla_default() -> PrintOptions:

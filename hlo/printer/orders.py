@@ -13,6 +13,8 @@ from hlo.printer.options import PrintOptions
 
 def printed_computations(module: Module, options: PrintOptions) -> list[Computation]:
     """All computations of the module, wrappers of asynchronous instructions included."""
+    if options.as_written:
+        return list(module.computations)
     if options.reads_back:
         return callees_first(module)
     if options.canonicalize_computations:

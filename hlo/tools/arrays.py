@@ -36,7 +36,7 @@ def load_arrays(path: str) -> dict[str, np.ndarray]:
     """Arrays by name, of an npz or safetensors file; one of an npy file is called 0."""
     data = read_bytes(path)
     if data.startswith(np.lib.format.MAGIC_PREFIX):
-        return {"0": load_npy(path)}
+        return {"0": load_npy(path, data)}
     if is_safetensors(data):
         return safetensors(data, path)
     return load_npz(path, data)
@@ -54,16 +54,20 @@ def load_npz(path: str, data: bytes | None = None) -> dict[str, np.ndarray]:
         raise _unreadable(path, "npz", error) from None
 
 
-def load_npy(path: str) -> np.ndarray:
-    """The array of an npy file."""
-    data = io.BytesIO(read_bytes(path))
+def load_npy(path: str, data: bytes | None = None) -> np.ndarray:
+    """The array of an npy file, in this machine's order of bytes."""
     try:
-        loaded = np.load(data, allow_pickle=False)
+        loaded = np.load(io.BytesIO(read_bytes(path) if data is None else data), allow_pickle=False)
     except Exception as error:  # NumPy's, and of the Python that reads the header
         raise _unreadable(path, "npy", error) from None
     if not isinstance(loaded, np.ndarray):
         raise HloError("file", f"{path} is an npz archive, expected an npy file: use --inputs")
-    return loaded
+    return native(loaded)
+
+
+def native(array: np.ndarray) -> np.ndarray:
+    """The same values in this machine's order of bytes."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _unreadable(path: str, kind: str, error: Exception) -> HloError:
@@ -77,7 +81,7 @@ def _unreadable(path: str, kind: str, error: Exception) -> HloError:
 def _restored(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
     plain, colon, dtype = name.partition(":")
     if not colon:
-        return name, array
+        return name, native(array)
     try:
         known = from_numpy(named_dtype(dtype))
     except TypeError:
@@ -88,12 +92,12 @@ def _restored(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def arguments_from_npz(module: Module, arrays: dict[str, np.ndarray]) -> list[object]:
-    """One value per entry parameter: leaves by its name, or as 0, 1, ..; in0, in1, ..; arg_0, .."""
+    """One value per entry parameter: leaves by its name, or as 0, in0, arg_0, arr_0, .."""
     count = 0
     values: list[object] = []
     for parameter in module.entry.parameters:
         if parameter.name in arrays and parameter.shape.is_array:
-            values.append(arrays[parameter.name])
+            values.append(as_written(arrays[parameter.name], parameter.shape))
             count += 1
             continue
         value, count = _nested(parameter, parameter.shape, arrays, count)
@@ -112,9 +116,9 @@ def _nested(
         return tuple(elements), count
     if not shape.is_array:
         return None, count
-    for name in (str(count), f"in{count}", f"arg_{count}", f"arg{count}"):
+    for name in (str(count), f"in{count}", f"arg_{count}", f"arg{count}", f"arr_{count}"):
         if name in arrays:
-            return _as_written(arrays[name], shape), count + 1
+            return as_written(arrays[name], shape), count + 1
     raise HloError(
         "arguments",
         f"inputs: there is no array for parameter {parameter.name} ({shape}), expected one named "
@@ -122,7 +126,7 @@ def _nested(
     )
 
 
-def _as_written(array: np.ndarray, shape: Shape) -> np.ndarray:
+def as_written(array: np.ndarray, shape: Shape) -> np.ndarray:
     """Bits of a type NumPy cannot store come back to it: npy files hold bf16 as V2 or uint16."""
     target = shape.dtype.numpy
     assert target is not None, "an array shape"
@@ -209,7 +213,7 @@ def _numbers(words: list[str], shape: Shape) -> np.ndarray:
 
 
 def summary(value: object) -> str:
-    """One line a leaf: shape, least, greatest, mean, how many NaNs."""
+    """One line a leaf: shape, least, greatest and mean of what is finite, NaNs and infinities."""
     return "\n".join(f"output {i}: {describe(array)}" for i, array in enumerate(leaves(value)))
 
 
@@ -226,10 +230,12 @@ def describe(array: np.ndarray) -> str:
     with np.errstate(all="ignore"):
         finite = wide[np.isfinite(wide)]
         if finite.size == 0:
-            return f"{text} no finite value, {nans} NaN"
+            return f"{text} no finite value, NaN {nans}  inf {wide.size - nans}"
         low, high, mean = finite.min(), finite.max(), finite.mean()
+    infinite = int(np.isinf(wide).sum())
+    more = f"  inf {infinite}" if infinite else ""
     prefix = "|x| " if array.dtype.kind == "c" else ""
-    return f"{text} {prefix}min {low:.6g}  max {high:.6g}  mean {mean:.6g}  NaN {nans}"
+    return f"{text} {prefix}min {low:.6g}  max {high:.6g}  mean {mean:.6g}  NaN {nans}{more}"
 
 
 def full_text(array: np.ndarray) -> str:

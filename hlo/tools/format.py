@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from hlo.ir.module import Module
 from hlo.parser.comments import Comment, comments
 from hlo.parser.lexer import END, Lexer, Token
+from hlo.printer.options import PrintOptions
 
 # What a printed line is: ("header",), ("head", computation), ("end", computation), or an
 # instruction ("in", computation, name); ("file end",) stands behind the last line.
@@ -26,6 +27,8 @@ HEADER: Anchor = ("header",)
 FILE_END: Anchor = ("file end",)
 _HEAD = re.compile(r"(?:ENTRY )?%?([^\s({]+) .*\{$")
 _INSTRUCTION = re.compile(r"  (?:ROOT )?%?([^\s=]+) = ")
+
+_NAME = re.compile(r"(?:ROOT\s+)?%?([^\s=,(){}]+)\s*=")
 
 
 class _Kept(Struct):
@@ -37,15 +40,32 @@ class _Kept(Struct):
 
 def formatted(module: Module) -> tuple[str, list[Comment]]:
     """The text of a module that was read from one, and the comments that found no place in it."""
-    text = str(module)
     if module.source is None:
-        return text, []
+        return str(module), []
     found = comments(module.source.text)
+    module = _as_named(module)
+    text = module.to_text(PrintOptions(as_written=True))
     if not found:
         return text, []
     kept = _placed(found, _Marks(module))
     lines = list(_with_comments(text, kept))
     return "\n".join(lines), [c for k in kept.values() for c in (*k.over, *k.behind)]
+
+
+def _as_named(module: Module) -> Module:
+    """A copy whose instructions have the names of the text: reading makes them unique in the whole
+    module, where the language asks for that within a computation only.
+    """
+    named = module.clone()
+    for computation in named.computations:
+        for instruction in computation.instructions:
+            source = instruction.source
+            match = None if source is None else _NAME.match(source.text, instruction.start)
+            instruction.name = match[1] if match else instruction.name
+        names = [i.name for i in computation.instructions]
+        if len(set(names)) != len(names):  # of instructions that reading has made
+            return module
+    return named
 
 
 class _Marks:

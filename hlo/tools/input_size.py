@@ -33,6 +33,11 @@ def limited(most: int | None) -> Iterator[None]:
         _most.reset(token)
 
 
+def most_bytes() -> int | None:
+    """The limit that is in force; None: any size."""
+    return _most.get()
+
+
 def check_size(size: int, name: str) -> None:
     """HloError "limit" where an input has more bytes than allowed."""
     most = _most.get()

@@ -16,8 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo import driver
-from hlo.attributes.metadata import Metadata
-from hlo.attributes.stack_frames import StackFrames, call_chain
+from hlo.analysis.sources import source_of
 from hlo.ir.dtype import from_numpy
 from hlo.ir.instruction import Instruction
 from hlo.tools import arrays
@@ -25,8 +24,8 @@ from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case, fits
 
 KINDS = ("nan", "inf", "denormal")
-HANDED_ON = frozenset({"parameter", "tuple", "get-tuple-element"})
 MOST = 10_000  # findings that are kept
+ARGUMENT = -1  # the number of what an argument has, where that is no finding
 
 Odd = Callable[[np.ndarray], np.ndarray]
 
@@ -58,6 +57,7 @@ class _Watch(Struct):
     """What a run has shown so far."""
 
     kinds: dict[str, Odd]
+    are_arguments_made: bool = True
     findings: list[Finding] = field(default_factory=list)
     latest: dict[Instruction, object] = field(default_factory=dict)
     times: Counter[Instruction] = field(default_factory=Counter)
@@ -72,9 +72,11 @@ class _Watch(Struct):
         leaves = list(arrays.leaves(value)) if is_array else []
         for array in leaves:
             for kind, odd in self.kinds.items():
-                if (kind, id(array)) in self.origins or not _has(array, odd):
+                if (kind, id(array)) in self.origins or not has_kind(array, odd):
                     continue
                 before = self._before(kind, instruction)
+                if instruction.opcode == "parameter" and not self.are_arguments_made:
+                    before = before or frozenset({ARGUMENT})
                 if not before and len(self.findings) < MOST:
                     before = frozenset({len(self.findings)})
                     self.findings.append(self._finding(kind, odd, instruction, array, number))
@@ -116,7 +118,8 @@ def _at(value: object, shape: tuple[int, ...], index: tuple[int, ...]) -> str:
     return str(value[()]) if value.ndim == 0 else arrays.describe(value)
 
 
-def _has(array: np.ndarray, odd: Odd) -> bool:
+def has_kind(array: np.ndarray, odd: Odd) -> bool:
+    """Whether a float or complex array has an element of a kind (one of ODD)."""
     dtype = from_numpy(array.dtype)
     return dtype is not None and (dtype.is_float or dtype.is_complex) and bool(odd(array).any())
 
@@ -132,30 +135,19 @@ def _is_denormal(array: np.ndarray) -> np.ndarray:
 ODD: dict[str, Odd] = {"nan": np.isnan, "inf": np.isinf, "denormal": _is_denormal}
 
 
-def source_of(instruction: Instruction) -> str:
-    """The line of the program that an instruction comes from; else that of the module's text."""
-    metadata = instruction.get("metadata")
-    if isinstance(metadata, Metadata):
-        home = instruction.computation
-        tables = None if home is None or home.module is None else home.module.stack_frames
-        if isinstance(tables, StackFrames) and metadata.stack_frame_id:
-            chain = call_chain(tables, metadata.stack_frame_id)
-            if chain:
-                file, _, at = chain[-1]
-                return f"{file}:{at.line}"
-        if metadata.source_file:
-            return f"{metadata.source_file}:{metadata.source_line}"
-    return f"{instruction.span.source.name}:{instruction.span.line}" if instruction.span else ""
-
-
 def nans(
-    case: Case, kinds: tuple[str, ...] = ("nan", "inf"), *, timeout: float | None = None
+    case: Case,
+    kinds: tuple[str, ...] = ("nan", "inf"),
+    *,
+    timeout: float | None = None,
+    arguments: bool = True,
 ) -> list[Finding]:
     """What a run of the reference makes, in its order: kinds of nan, inf, denormal.
 
-    `outputs` of a finding are the leaves of the result that it reaches.
+    `outputs` of a finding are the leaves of the result that it reaches. arguments: whether what an
+    argument has is a finding too.
     """
-    watch = _Watch({kind: ODD[kind] for kind in kinds})
+    watch = _Watch({kind: ODD[kind] for kind in kinds}, arguments)
     with np.errstate(all="ignore"):
         driver.evaluate(case.module, *case.values, timeout=timeout, watch=watch)
     reached: dict[int, list[int]] = {}

@@ -187,6 +187,12 @@ def _told(call: Callable[[], object]) -> object:
         return f"{type(error).__name__}: {error}"
 
 
+def _limits() -> object:
+    from hlo.backend.limits import Limits
+
+    return Limits(1, 1e10, 1e10, 1e11)
+
+
 CASES: dict[str, Callable[[], object]] = {
     "Builder": _builder,
     "Dynamic": lambda: _of("Dynamic", _array(), {0: 8}),
@@ -198,6 +204,13 @@ CASES: dict[str, Callable[[], object]] = {
     "Shape": _shape,
     "compile": _compiled,
     "compile-again": lambda: _compiled(threads=2, cache=False),
+    "cost": lambda: _hlo().cost(_parsed(), _limits()),
+    "clone_module": lambda: str(_hlo().clone_module(_parsed())),
+    "compare": lambda: _hlo().compare(_parsed(), *_array()).verdict,
+    "lint": lambda: _hlo().lint(_parsed()),
+    "memory": lambda: _hlo().memory(_parsed()).peak_bytes,
+    "nans": lambda: _hlo().nans(_parsed(), *_array()),
+    "profile": lambda: len(_hlo().profile(_parsed(), *_array()).rows) > 0,
     "diff": lambda: __import__("hlo").diff(_parsed(), _parsed()),
     "evaluate": _evaluated,
     "evaluate_devices": _devices,

@@ -71,6 +71,11 @@ class Oracle:
         answer = self._ask(("message", text))
         return answer if answer is None else answer[0]
 
+    def cost(self, text: str) -> tuple[int, int, int] | None:
+        """Operations, transcendentals and bytes by XLA's cost analysis; None as above."""
+        answer = self._ask(("cost", text))
+        return answer if answer is None else answer[0]
+
     def run_devices(
         self, text: str, arguments: list[list[Any]], replicas: int, partitions: int
     ) -> list[list[Any]] | str | None:
@@ -169,6 +174,12 @@ def _text_of(module: Any, form: str, options: dict[str, object]) -> str:
 def _of_module(module: Any, request: Any) -> Any:
     if request[0] == "message":
         return module.as_serialized_hlo_module_proto()
+    if request[0] == "cost":
+        from jax.extend.backend import get_backend
+        from jaxlib import _jax
+
+        found = _jax.hlo_module_cost_analysis(get_backend("cpu"), module)
+        return tuple(int(found.get(k, 0)) for k in ("flops", "transcendentals", "bytes accessed"))
     if request[0] == "forms":
         return {form: _text_of(module, form, {}) for form in FORMS}
     return _text_of(module, request[2], request[3])

@@ -29,7 +29,7 @@ READERS = {
     "hlo/backend/linking/identity.py": "the system's list of features",
     "hlo/backend/isa/arm_features.py": "the system's list of features",
     "hlo/runtime/threads.py": "the system's limit of processors",
-    "hlo/memory.py": "the system's limits of memory",
+    "hlo/process_memory.py": "the system's limits of memory",
     "hlo/parser/grammar.py": "this package's grammar, for its developers",
 }
 

@@ -19,10 +19,10 @@ from hlo.errors import HloError, Violation
 from hlo.interpreter.run import located
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
-from hlo.memory import LARGE, machine_bytes, memory_error, numpy_problem
 from hlo.ops.convolution import ConvolutionAttributes
 from hlo.ops.table import OPS, KernelFamily
 from hlo.ops.windows import NO_WINDOW, check_places, check_walk
+from hlo.process_memory import LARGE, machine_bytes, memory_error, numpy_problem
 
 # The most bytes of an arena: with what packing adds, offsets stay below 2^63.
 ADDRESSABLE = 1 << 61

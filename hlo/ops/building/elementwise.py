@@ -16,16 +16,10 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.shape import Shape
 from hlo.ops.building.caller import error
 from hlo.ops.building.instruction_builder import InstructionBuilder, Operand
+from hlo.ops.foreign_names import ALIASES
 from hlo.ops.shape_rules import braces, text
 from hlo.ops.table import OPS, Trait
 
-ALIASES = {
-    "neg": "negate", "exp": "exponential", "expm1": "exponential-minus-one",
-    "log1p": "log-plus-one",
-    "cos": "cosine", "sin": "sine", "sub": "subtract", "mul": "multiply", "div": "divide",
-    "rem": "remainder", "max": "maximum", "min": "minimum", "pow": "power",
-    "clz": "count-leading-zeros", "population_count": "popcnt", "round": "round-nearest-afz",
-}  # fmt: skip
 _SCALARS = frozenset({"clamp", "select"})  # three operands: only scalars are broadcast
 
 

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
+from msgspec.structs import replace
 
 import hlo
 from hlo.tools.cases import case_of
+from hlo.tools.compiled_nans import compiled_nans
 from hlo.tools.extract import with_operands
 from hlo.tools.nans import nans
 from tests.support.command import call
@@ -91,6 +94,93 @@ def test_masks_are_discarded_and_denormals_are_looked_for_on_request() -> None:
     (small,) = nans(case, ("denormal",))
     assert small.index == (0,)
     assert "multiply" in small.instruction
+
+
+def test_compiled_code_says_the_same() -> None:
+    """Inside of a fusion, by iteration, with the same bits; what a kernel discards it has not."""
+    case = case_of(hlo.parse(scan("l")), [START])
+    probed = compiled_nans(case)
+    (first,) = probed.findings
+    (expected,) = nans(case)
+    assert probed.is_same
+    assert first == replace(expected, number=0, instruction=first.instruction)
+    assert first.instruction.startswith("%l = f32[4]{0} log(")
+    assert compiled_nans(case_of(hlo.parse(scan("m")), [START])).findings == ()
+
+
+WIDE = """HloModule wide
+ENTRY e {
+  x = TYPE[4099] parameter(0)
+  y = TYPE[4099] multiply(x, x)
+  c = TYPE[4099,3] broadcast(y), dimensions={0}
+  t = TYPE[3,4099] transpose(c), dimensions={1,0}
+  ROOT r = (TYPE[4099], TYPE[3,4099]) tuple(y, t)
+}"""
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64", "c64", "c128"])
+def test_elements_of_every_probed_type(name: str) -> None:
+    """The last element, which no whole vector holds; kinds that are not asked for are not found."""
+    module = hlo.parse(WIDE.replace("TYPE", name))
+    dtype = module.entry.parameters[0].shape.dtype.numpy
+    x = np.ones(4099, np.float64).astype(dtype)
+    x[-1] = 2.0 ** {"f16": 12, "f64": 800, "c128": 800}.get(name, 100)
+    probed = compiled_nans(case_of(module, [x]), ("inf",))
+    assert [(f.kind, f.index) for f in probed.findings] == [("inf", (4098,))]
+    assert compiled_nans(case_of(module, [x]), ("denormal",)).findings == ()
+    x[-1] = 2.0 ** {"f16": -10, "f64": -520, "c128": -520}.get(name, -65)
+    if name[0] != "c":
+        (small,) = compiled_nans(case_of(module, [x]), ("denormal",)).findings
+        assert (small.kind, small.index) == ("denormal", (4098,))
+
+
+UPDATES = """HloModule updates
+body {
+  s = (s32[], f32[600,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[600,8] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  z = s32[] constant(0)
+  f = f32[] convert(i)
+  h = f32[] constant(333)
+  d = f32[] subtract(h, f)
+  l = f32[] log(d)
+  row = f32[1,8] broadcast(l), dimensions={}
+  b = f32[600,8] dynamic-update-slice(a, row, i, z)
+  ROOT r = (s32[], f32[600,8]) tuple(j, b)
+}
+condition {
+  s = (s32[], f32[600,8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(600)
+  ROOT less = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  a = f32[600,8] parameter(0)
+  z = s32[] constant(0)
+  s = (s32[], f32[600,8]) tuple(z, a)
+  w = (s32[], f32[600,8]) while(s), condition=condition, body=body
+  ROOT v = f32[600,8] get-tuple-element(w), index=1
+}"""
+
+
+def test_a_row_at_a_time() -> None:
+    """Large results are looked at seldom until something is found, then in each run."""
+    case = case_of(hlo.parse(UPDATES), [np.zeros((600, 8), np.float32)])
+    first, second = compiled_nans(case).findings
+    assert (first.kind, first.iteration, first.operands) == ("inf", 333, ("%d = 0.0",))
+    assert (second.kind, second.iteration, second.operands) == ("nan", 334, ("%d = -1.0",))
+
+
+def test_check_nans_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text(scan("l"))
+    words = [str(tmp_path / "m.hlo"), "--check-nans", "--print-outputs=none"]
+    outcome = call("hlo-run", *words, "--input=f32[4]=-1 0.125 -1 -1")
+    assert outcome.code == 1
+    assert outcome.out.startswith("first nan   %l = f32[4]{0} log(")
+    fine = call("hlo-run", *words, "--input=f32[4]=-1 -1 -1 -3")
+    assert (fine.code, fine.out) == (0, "nothing found\n")
 
 
 def test_the_command(tmp_path: Path) -> None:

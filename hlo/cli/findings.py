@@ -1,0 +1,62 @@
+"""Findings of NaNs and infinities as text, and those of compiled code, which probes find."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hlo.cli.terminal import say, tell
+from hlo.tools.cases import Case
+from hlo.tools.compiled_nans import compiled_nans
+from hlo.tools.nans import KINDS, Finding
+
+MOST_SHOWN = 20
+MOST_UNPROBED = 5
+
+
+def told(
+    case: Case,
+    kinds: tuple[str, ...] = KINDS[:2],
+    *,
+    every: bool,
+    mode: str,
+    threads: int | None = None,
+    as_json: bool = False,
+) -> int:
+    """Print what compiled code makes; 1 where that is anything."""
+    probed = compiled_nans(case, kinds, mode=mode, threads=threads)
+    found = [f for f in probed.findings if every or not f.is_discarded]
+    if as_json:
+        tell(msgspec.json.format(msgspec.json.encode(found)).decode())
+    else:
+        tell(findings_text(found))
+    if not probed.is_same:
+        say("note: the probed run's outputs have other bits than the unprobed one's")
+    if probed.unprobed:
+        shown = ", ".join(f"%{name}" for name in probed.unprobed[:MOST_UNPROBED])
+        say(f"note: without a probe, by type or because the reference runs them: {shown}")
+    return 1 if found else 0
+
+
+def findings_text(found: list[Finding]) -> str:
+    """A block for each finding: the instruction, its line, element, operands, where it goes."""
+    if not found:
+        return "nothing found"
+    rows = []
+    for finding in found[:MOST_SHOWN]:
+        rows += _block("first" if finding is found[0] else "then", finding)
+    if len(found) > MOST_SHOWN:
+        rows.append(f"... and {len(found) - MOST_SHOWN} more (--json has all)")
+    return "\n".join(rows)
+
+
+def _block(head: str, finding: Finding) -> list[str]:
+    where = "{" + ",".join(map(str, finding.index)) + "}"
+    loop = f"   iteration {finding.iteration} of {finding.loop}" if finding.loop else ""
+    outputs = ", ".join(f"output {{{n}}}" for n in finding.outputs) or "no output"
+    more = f", {finding.count} elements" if finding.count > 1 else ""
+    return [
+        f"{head} {finding.kind}   {finding.instruction}   {finding.source}".rstrip(),
+        f"    element {where} is {finding.value}{more}{loop}",
+        *(f"    {operand}" for operand in finding.operands),
+        f"    reaches {outputs}",
+    ]
