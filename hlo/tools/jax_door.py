@@ -17,10 +17,10 @@ import numpy as np
 
 from hlo.errors import HloError
 from hlo.once import once
+from hlo.runtime.native_calls import Foreign
 
 SUPPORTED = ((0, 7), (0, 10))  # the least and the greatest minor release
 EXTRA = "pip install 'hlo[jax]'"
-CPU = 1  # the CPU's number in DLPack
 # Where a private name is found: in the first of these modules that has it.
 INDEX_MAPS: dict[str, tuple[str, ...]] = {
     "hlo_module_from_text": ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"),
@@ -34,7 +34,8 @@ INDEX_MAPS: dict[str, tuple[str, ...]] = {
     "trace_context": ("jax._src.config",),
     "Tracer": ("jax.core",),
     "ArrayImpl": ("jax._src.array",),
-    "dlpack_managed_tensor_to_buffer": ("jaxlib._jax", "jaxlib.xla_extension"),
+    "batched_device_put": ("jaxlib._jax", "jaxlib.xla_client", "jaxlib.xla_extension"),
+    "collect_garbage": ("jaxlib._jax", "jaxlib.xla_client", "jaxlib.xla_extension"),
     "_lapack": ("jaxlib.lapack",),
     "enable_x64": ("jax._src.config",),
 }
@@ -110,24 +111,30 @@ def single_device(value: Any) -> bool:
 
 
 @once
-def leaf_tree() -> Any:
-    """The tree of a value that is a leaf itself."""
-    return jax().tree_util.tree_structure(0)
+def array_type() -> Foreign:
+    """jax arrays, as native calls know them."""
+    return Foreign(private("ArrayImpl"), "aval", "dtype", "weak_type")
+
+
+def placing(
+    dims: tuple[int, ...], dtype: np.dtype, *, is_weak: bool
+) -> Callable[[np.ndarray], Any]:
+    """What makes jax arrays of one type over the memory of NumPy arrays, which it keeps alive.
+
+    Memory that begins no line of 64 bytes is copied. It goes around what the public ways ask of
+    types and devices in each call: 3 us for 17 and more (docs/jax.md).
+    """
+    device = jax().local_devices(backend="cpu")[0]
+    aval = jax().core.ShapedArray(dims, dtype, weak_type=is_weak)
+    sharding = jax().sharding.SingleDeviceSharding(device)
+    put, devices = private("batched_device_put"), [device]
+    return lambda array: put(aval, sharding, [array], devices, False)
 
 
 @once
-def importer() -> Callable[[Any], Any]:
-    """A function from a DLPack capsule of the CPU's to a jax array over its memory.
-
-    It goes around what the public one asks of devices in each call, where this release lets it.
-    """
-    device = jax().local_devices(backend="cpu")[0]
-    convert = private("dlpack_managed_tensor_to_buffer")
-    given = _importing_arguments(convert, device)
-    if given is None:
-        from_dlpack = jax().dlpack.from_dlpack
-        return lambda capsule: from_dlpack(_Offered(capsule))
-    return lambda capsule: convert(capsule, *given)
+def forget_deleted() -> Callable[[], object]:
+    """What ends the references of deleted jax arrays, which else are ended some time later."""
+    return private("collect_garbage")
 
 
 def ffi_handlers() -> dict[str, Any]:
@@ -138,36 +145,6 @@ def ffi_handlers() -> dict[str, Any]:
 def key_kind(dtype: Any) -> Any:
     """Which random numbers the keys of an element type are for."""
     return dtype._impl
-
-
-def weakly_typed(array: Any) -> Any:
-    """The same jax array with a weak type."""
-    aval = array.aval.update(weak_type=True)
-    return private("ArrayImpl")(aval, array.sharding, [array], committed=False)
-
-
-def _importing_arguments(convert: Any, device: Any) -> tuple[object, ...] | None:
-    """What stands behind the capsule: it has changed between releases."""
-    for rest in ((None, None, CPU), (None, None), (None,)):
-        try:
-            convert(np.zeros(16, np.float32).__dlpack__(), device, *rest)
-        except TypeError:
-            continue
-        return (device, *rest)
-    return None
-
-
-class _Offered:
-    """A capsule as the object that gave it."""
-
-    def __init__(self, capsule: object) -> None:
-        self._capsule = capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CPU, 0
-
-    def __dlpack__(self, **keywords: object) -> object:
-        return self._capsule
 
 
 def _told(what: str, call: Callable[[], Any]) -> Any:

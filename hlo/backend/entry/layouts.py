@@ -14,7 +14,8 @@ class Record:
     """The call record. frames: a stack of idle frames' addresses, their number first. slow: the
     Python callable for what is not as expected. waker: 0, or what to call early, before arguments
     are checked: threads take their time to wake. stopped: the Python callable that raises what a
-    run ends with that stopped for another reason than an exception.
+    run ends with that stopped for another reason than an exception. foreign: 0, or of which other
+    library arrays are taken.
     """
 
     nargs = Field(0)
@@ -31,7 +32,21 @@ class Record:
     results = Field(88, "ptr")
     waker = Field(96, "ptr")
     stopped = Field(104, "ptr")
-    words = 14
+    foreign = Field(112, "ptr")
+    words = 15
+
+
+class Foreign:
+    """Arrays of another library (foreign_ir): their type; names of attributes: the description,
+    and in it the element type, NumPy's, and whether it is weak; the object False.
+    """
+
+    type = Field(0, "ptr")
+    description = Field(8, "ptr")
+    dtype = Field(16, "ptr")
+    weak = Field(24, "ptr")
+    false = Field(32, "ptr")
+    words = 5
 
 
 class Row:
@@ -74,6 +89,15 @@ class Array:
     sizes = Field(32, "ptr")
     dtype = Field(56, "ptr")
     flags = Field(64, "i32")
+
+
+class Buffer:
+    """A view of Python's buffer protocol."""
+
+    data = Field(0, "ptr")
+    rank = Field(36, "i32")
+    sizes = Field(48, "ptr")
+    words = 10
 
 
 class Frame:
