@@ -6,7 +6,7 @@ protocol, a result becomes one over its memory where that begins a line of 64 by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ def _of_jax(value: Any) -> Any:
     return value
 
 
-def seen(leaves: list[Any]) -> list[Any] | None:
+def seen(leaves: Sequence[Any]) -> list[Any] | None:
     """Leaves of which the jax arrays are NumPy's over their memory; None where one's type is weak,
     or it lies elsewhere.
     """

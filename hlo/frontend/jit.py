@@ -21,12 +21,15 @@ from hlo import driver
 from hlo.errors import HloError
 from hlo.formats.jax_program import is_jitted, lowered
 from hlo.frontend.statics import Statics, statics_of
-from hlo.frontend.variant import DECLINED, Variant
+from hlo.frontend.variant import DECLINED, NUMBERS, Variant
 from hlo.once import lock
 from hlo.ops.custom_call import leave_callbacks
 from hlo.tools import jax_door
 
 RESULTS = ("numpy", "jax")
+# No settings of JAX are None.
+_Direct = tuple[object, Callable[..., Any], Callable[[Any], Any] | None]
+_NO_DIRECT: _Direct = (None, lambda *leaves: None, None)
 Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None
 
@@ -97,15 +100,18 @@ class Jitted:
         self._tracer = jax_door.private("Tracer")
         self._array = jax_door.private("ArrayImpl")
         # The last variant's way in for arguments that are leaves, and the settings that it is for.
-        self._direct: tuple[object, Callable[..., Any]] = (None, self._positional)
+        self._direct = _NO_DIRECT
         self._last: tuple[_Key, Variant] | None = None
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """f's results."""
-        known, direct = self._direct
+        known, native, finish = self._direct
         if keywords or self._context() != known:
             return self._called(arguments, keywords)
-        return direct(*arguments)
+        made = native(*arguments)
+        if made is None:
+            return self._called(arguments, keywords)
+        return made if finish is None else finish(made)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """As a method: the instance is the first argument."""
@@ -119,29 +125,26 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forget all variants."""
         with self._lock:
-            self._direct, self._last = (None, self._positional), None
+            self._direct, self._last = _NO_DIRECT, None
             self._variants.clear()
-
-    def _positional(self, *arguments: Any) -> Any:
-        return self._called(arguments, {})
 
     def _called(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The call where arguments are trees, or no plain arrays."""
         key, leaves = self._key(arguments, keywords)
-        last = self._last
+        given, last = leaves, self._last
         if last is not None and last[0] == key:
-            made = last[1].tried(leaves)
+            made, given = last[1].tried(leaves)
             if made is not DECLINED:
                 return made
         variant = self._variant(key, leaves, arguments, keywords)
         if variant is None:
             return self._jitted(*arguments, **keywords)
-        made = variant(leaves)
+        made = variant(given)
         if last is None or last[1] is not variant:
             direct = None
             if not keywords and _are_leaves(arguments, leaves):
-                direct = variant.direct(self._positional)
-            self._direct = (None, self._positional) if direct is None else (key.context, direct)
+                direct = variant.direct()
+            self._direct = _NO_DIRECT if direct is None else (key.context, *direct)
             self._last = key, variant
         return made
 
@@ -178,7 +181,7 @@ class Jitted:
             return leaf.dtype, leaf.shape
         if kind is self._array:
             return leaf.aval  # type: ignore[no-any-return]  # hashed by type, shape, weakness
-        if kind in (int, float, bool, complex):
+        if kind in NUMBERS:
             return cast(Hashable, kind)
         if isinstance(leaf, self._tracer):
             return cast(Hashable, self._tracer)
@@ -192,7 +195,7 @@ class Jitted:
     ) -> Variant:
         lowering = lowered(self._jitted.trace(*arguments, **keywords))
         executable = driver.compile(lowering.module, **self._compiling)
-        made = Variant(lowering, executable, as_jax=self._as_jax, count=len(leaves))
+        made = Variant(lowering, executable, leaves, as_jax=self._as_jax)
         if lowering.callbacks:
             weakref.finalize(made, leave_callbacks, lowering.callbacks)
         return made

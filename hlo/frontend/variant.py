@@ -10,19 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from hlo.formats.jax_program import Lowering
 from hlo.frontend.arrays import numpy_leaf, result_maker, seen
 from hlo.frontend.ownership import enter, is_own, lent
 from hlo.tools import jax_door
 
 Native = Callable[..., Any]
+NUMBERS = (int, float, bool, complex)  # Python's, whose types are weak
 DECLINED = object()  # what is no result
 
 
 class Variant:
     """Called with the leaves of all arguments that are not static."""
 
-    def __init__(self, lowering: Lowering, executable: Any, *, as_jax: bool, count: int) -> None:
+    def __init__(
+        self, lowering: Lowering, executable: Any, leaves: Sequence[Any], *, as_jax: bool
+    ) -> None:
         self.executable = executable
         self._lowering = lowering
         self._as_jax = as_jax
@@ -39,8 +44,11 @@ class Variant:
         ]
         self._is_tuple = shape.is_tuple
         self._unflatten = lowering.tree.unflatten
-        has_all = lowering.kept == tuple(range(count))
+        has_all = lowering.kept == tuple(range(len(leaves)))
         self._native = self._alone(_declined, ()) if has_all and not lowering.tokens else None
+        kinds = [type(leaf) for leaf in leaves]
+        rows = enumerate(zip(kinds, self._types, strict=True)) if self._native else ()
+        self._numbers = [(k, kind, dtype) for k, (kind, dtype) in rows if kind in NUMBERS]
         self._giving: Native | None = None
         if self._native is not None and self._donated:
             places = tuple(k + len(self._before) for k in self._donated)
@@ -81,62 +89,64 @@ class Variant:
 
     # -- the fast way --------------------------------------------------------------------------
 
-    def tried(self, leaves: list[Any]) -> Any:
-        """The function's results; DECLINED for leaves that are no plain arrays of these types."""
-        if self._native is None:
-            return DECLINED
+    def tried(self, leaves: list[Any]) -> tuple[Any, list[Any]]:
+        """The function's results, or DECLINED for leaves that are no plain arrays of these types;
+        and the leaves, of which those that were given away are now their memory.
+        """
         native, given = self._native, leaves
+        if native is None or (self._donated and self._giving is None):
+            return DECLINED, leaves
         if self._donated:
-            if self._giving is None:
-                return DECLINED
             memory = lent([leaves[k] for k in self._donated])
             if memory is None:
-                return DECLINED
-            native = self._giving if memory.is_free else native
+                return DECLINED, leaves
+            native = self._giving if memory.is_free and self._giving is not None else native
             given = list(leaves)
             for k, array in zip(self._donated, memory.memories, strict=True):
                 given[k] = array
-        made = native(*self._before, *given)
-        if made is None:
-            viewed = seen(given)
+        values = given if not self._numbers else self._numbered(given)
+        made = None if values is None else native(*self._before, *values)
+        if made is None and values is not None:
+            viewed = seen(values)
             made = None if viewed is None else native(*self._before, *viewed)
-            if made is None:
-                return DECLINED
-        return self._finished(made if self._is_tuple else (made,))
+        if made is None:
+            return DECLINED, given
+        return self._finished(made if self._is_tuple else (made,)), given
 
-    def direct(self, otherwise: Native) -> Native | None:
-        """The same as one function of the leaves, where nothing is donated or held.
+    def _numbered(self, leaves: list[Any]) -> list[Any] | None:
+        """The leaves with arrays for Python's numbers; None where one is no such number."""
+        found = list(leaves)
+        for k, kind, dtype in self._numbers:
+            if type(leaves[k]) is not kind:
+                return None
+            found[k] = np.asarray(leaves[k], dtype)
+        return found
 
-        otherwise: what it calls for leaves that it declines. None where there is no fast way.
+    def direct(self) -> tuple[Native, Callable[[Any], Any] | None] | None:
+        """The fast way for arguments that are leaves, where nothing is donated or held.
+
+        A function that gives the executable's result, or None for leaves that it declines, and what
+        makes the function's of it, if it is not the same. None where there is no such way.
         """
-        if self._native is None or self._before or self._donated:
+        is_more = self._before or self._donated or self._numbers
+        native = None if is_more else self._alone(self._viewing, ())
+        if native is None or self._native is None:
             return None
-        if self._gives_leaves():
-            return self._alone(self._viewing(otherwise), ())
-        native, finish = self._native, self._finish()
+        return native, None if self._gives_leaves() else self._finish()
 
-        def call(*leaves: Any) -> Any:
-            made = native(*leaves)
-            return otherwise(*leaves) if made is None else finish(made)
-
-        return call
-
-    def _viewing(self, otherwise: Native) -> Native:
-        """What takes jax arrays of a program that is too long to keep Python's lock."""
-        native = self._native
-        assert native is not None, "asked for where there is one"
-
-        def call(*leaves: Any) -> Any:
-            viewed = seen(list(leaves))
-            made = None if viewed is None else native(*viewed)
-            return otherwise(*leaves) if made is None else made
-
-        return call
+    def _viewing(self, *leaves: Any) -> Any:
+        """The way of jax arrays into a program that is too long to keep Python's lock."""
+        viewed = seen(leaves)
+        return None if viewed is None or self._native is None else self._native(*viewed)
 
     def _alone(self, declining: Native, given: tuple[int, ...]) -> Native | None:
         """The executable's native function; a program with sizes of the run has none."""
         own = getattr(self.executable, "native", None)
-        made: Native | None = None if own is None else own(declining, jax_door.array_type(), given)
+        made: Native | None = (
+            None
+            if own is None
+            else own(declining, jax_door.array_type(as_results=self._as_jax), given)
+        )
         return made
 
     def _finish(self) -> Callable[[Any], Any]:

@@ -32,13 +32,15 @@ class Foreign(Struct, frozen=True):
 
     type: theirs; description: the name of the attribute that describes one, in which `dtype` and
     `weak` name NumPy's element type and whether that is weak. Only strong types are taken, and no
-    numbers of Python's, which are weak.
+    numbers of Python's, which are weak. is_aligned: every result begins a line of 64 bytes, as
+    that library wants it that is to share the memory.
     """
 
     type: type
     description: str
     dtype: str
     weak: str
+    is_aligned: bool = False
 
 
 class FastCall(Struct, frozen=True):

@@ -110,10 +110,9 @@ def single_device(value: Any) -> bool:
     return len(devices) == 1 and next(iter(devices)).platform == "cpu"
 
 
-@once
-def array_type() -> Foreign:
-    """jax arrays, as native calls know them."""
-    return Foreign(private("ArrayImpl"), "aval", "dtype", "weak_type")
+def array_type(*, as_results: bool) -> Foreign:
+    """jax arrays, as native calls know them. as_results: results are to become such, too."""
+    return Foreign(private("ArrayImpl"), "aval", "dtype", "weak_type", is_aligned=as_results)
 
 
 def placing(
@@ -134,7 +133,8 @@ def placing(
 @once
 def forget_deleted() -> Callable[[], object]:
     """What ends the references of deleted jax arrays, which else are ended some time later."""
-    return private("collect_garbage")
+    made: Callable[[], object] = private("collect_garbage")
+    return made
 
 
 def ffi_handlers() -> dict[str, Any]:

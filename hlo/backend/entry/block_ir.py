@@ -11,9 +11,10 @@ from hlo.backend.entry.layouts import Row
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.words import NULL, Field, Word
 
-BLOCK_BYTES = 32 * 1024  # results from this size on come from the free list
+BLOCK_BYTES = 32 * 1024  # results from this size on come from the free list, or all that have any
 HEADER_BYTES = 64
 CLASSES = 256
+LINE = 64  # the least block
 POOL_BYTES = 1 << 30  # that the list holds at most
 NDARRAY = "hlo_ndarray"
 NEW_FLAGS = 0x501  # of new arrays: contiguous in C's order, aligned, writeable
@@ -107,10 +108,10 @@ def _new_result(p: Procedure, row: Word) -> None:
     array_type, dtype = p.symbol(NDARRAY), row.load(Row.dtype)
     rank = row.load(Row.rank).to("i32")
     sizes, bytes = row.load(Row.sizes), row.load(Row.bytes)
-    with p.when(bytes.below(BLOCK_BYTES)):
+    with p.when(bytes.below(row.load(Row.blocks_from))):
         p.call(INCREF, dtype)
         p.ret(p.call(_NEW_ARRAY, array_type, dtype, rank, sizes, NULL, NULL, 0, NULL))
-    data = p.call(BLOCK_NEW, bytes)
+    data = p.call(BLOCK_NEW, bytes.below(LINE).select(p.word(LINE), bytes))
     with p.when(data.eq(NULL)):
         p.call(_NO_MEMORY)
         p.ret(NULL)

@@ -51,8 +51,9 @@ class Foreign:
 
 class Row:
     """An argument or a result in the call record. Of an argument: the kind of number and the type
-    of NumPy's scalars that are taken (scalar_ir); of a result, in the place of the kind: the number
-    of the argument in whose memory it is, plus one. given: whether that memory is given away.
+    of NumPy's scalars that are taken (scalar_ir); of a result, in their places: the number of the
+    argument in whose memory it is, plus one, and from how many bytes on it gets a block of the free
+    list (block_ir). given: whether that memory is given away.
     """
 
     dtype = Field(0, "ptr")
@@ -62,6 +63,7 @@ class Row:
     kind = Field(32)
     partner = Field(32)
     scalar = Field(40, "ptr")
+    blocks_from = Field(40)
     given = Field(48)
     words = 7
 

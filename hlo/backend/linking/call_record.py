@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.entry import call_ir, scalar_ir
+from hlo.backend.entry import block_ir, call_ir, scalar_ir
 from hlo.backend.entry.layouts import Record, Row
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
@@ -41,6 +41,7 @@ def fast_call(
     arguments, results = shape_rows(parameters), shape_rows(outputs)
     for row, shape in zip(arguments.words, parameters, strict=False):
         row[Row.kind.word : Row.given.word] = number_words(shape)
+    results.words[:, Row.blocks_from.word] = block_ir.BLOCK_BYTES
     for result, argument in signature.donated.items():
         results.words[result, Row.partner.word] = argument + 1
     flags = call_ir.RELEASES if watched or cost_us >= RELEASE_US else 0
@@ -63,13 +64,17 @@ def fast_call(
     ) -> Native:
         own = record.copy().view(KeptRecord)
         sources, targets = arguments, results
-        known = None if foreign is None else foreign_words(foreign)
-        if known is not None:
+        known = None
+        if foreign is not None:
+            known = foreign_words(foreign)
             sources = arguments.copy()
             sources.words[:, Row.kind.word] = 0
             own[Record.foreign.word] = known.ctypes.data if takes_foreign else 0
+            targets = results.copy()
+            if foreign.is_aligned:
+                targets.words[:, Row.blocks_from.word] = 1
         if given:
-            sources, targets = sources.copy(), results.copy()
+            sources, targets = sources.copy(), targets.copy()
             sources.words[list(given), Row.given.word] = 1
             taken = [r for r, a in signature.donated.items() if a in given]
             targets.words[taken, Row.given.word] = 1

@@ -129,6 +129,7 @@ def test_results_as_jax_arrays_share_memory() -> None:
     again = f(made["r"])
     np.testing.assert_array_equal(again["r"], 4 * V)
     assert f(jnp.asarray(V))["r"].dtype == np.float32
+    assert again["r"].unsafe_buffer_pointer() % 64 == 0
     weak = hlo.jit(lambda a: a * 2, results="jax")(3.0)
     assert weak.weak_type
     assert (weak + jnp.ones((), jnp.bfloat16)).dtype == jnp.bfloat16
@@ -167,6 +168,24 @@ def test_donated_arrays_lend_their_memory_where_it_is_ours() -> None:
     x = jnp.asarray(V) + 0
     np.testing.assert_array_equal(f(x), 2 * V)
     assert x.is_deleted()
+
+
+def test_donated_jax_arrays_are_reused_in_place_and_deleted() -> None:
+    f = hlo.jit(lambda s, x: ({k: v + x for k, v in s.items()}, x), donate_argnums=0, results="jax")
+    state = {"a": jnp.zeros(20_000), "b": jnp.zeros((30, 1000))}
+    state, _ = f(state, 1.0)
+    first, addresses = state, {k: v.unsafe_buffer_pointer() for k, v in state.items()}
+    state, _ = f(state, 1.0)
+    assert {k: v.unsafe_buffer_pointer() for k, v in state.items()} == addresses
+    assert first["a"].is_deleted()
+    view = np.asarray(state["a"])
+    other, _ = f(state, 1.0)  # somebody looks at it, who must not see it change
+    assert (view[0], float(other["a"][0])) == (2, 3)
+    assert other["a"].unsafe_buffer_pointer() != addresses["a"]
+    last, _ = f(other, np.float32(1))  # another type, found after the arrays were given away
+    np.testing.assert_array_equal(last["a"], np.full(20_000, 4, np.float32))
+    with pytest.raises(RuntimeError, match="deleted"):
+        f(other, np.float32(1))
 
 
 def test_closed_over_values_and_threads() -> None:
