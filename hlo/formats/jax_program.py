@@ -125,7 +125,7 @@ def _lowering(made: Any, tree: Any, outputs: Sequence[Any], donated: Sequence[bo
     if said["num_devices"] != 1:
         raise _several(said["num_devices"])
     module = module_of(_message(made.compiler_ir(dialect="hlo")), str(inner._name))
-    _enter_handlers(module)
+    enter_handlers(module)
     kept = tuple(sorted(said["kept_var_idx"]))
     constants = tuple(np.asarray(c) for c in getattr(inner, "const_args", ()))
     kept = tuple(k - len(constants) for k in kept if k >= len(constants))
@@ -142,7 +142,7 @@ def _lowering(made: Any, tree: Any, outputs: Sequence[Any], donated: Sequence[bo
     )
 
 
-def _enter_handlers(module: Module) -> None:
+def enter_handlers(module: Module) -> None:
     """Enter the handlers that JAX knows for targets of which we have no function."""
     targets = {
         str(i.get("custom_call_target"))
