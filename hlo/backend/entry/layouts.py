@@ -102,6 +102,39 @@ class Buffer:
     words = 10
 
 
+class Handler:
+    """A call of a handler of XLA's FFI (handler_ir). entry: the native function that makes it;
+    template: the call frame with all that it points at and that changes; pointers: pairs of places
+    in it, where a pointer is and what it points at; copies: what results begin with, triples of the
+    rows of result and operand and their bytes; buffers: pairs of a place in the template and the
+    row of an address. stages: functions or null. wait: a future's error, when it is there. failed:
+    takes an error.
+    """
+
+    entry = Field(0, "ptr")
+    template = Field(8, "ptr")
+    bytes = Field(16)
+    pointers = Field(24, "ptr")
+    pointer_count = Field(32)
+    copies = Field(40, "ptr")
+    copy_count = Field(48)
+    buffers = Field(56, "ptr")
+    buffer_count = Field(64)
+    stages = (Field(72, "ptr"), Field(80, "ptr"), Field(88, "ptr"))
+    wait = Field(96, "ptr")
+    failed = Field(104, "ptr")
+    words = 14
+
+
+class CallFrame:
+    """XLA's call frame (c_api.h): the stage, how many arguments and results, the future."""
+
+    stage = Field(32, "i32")
+    arguments = Field(56)
+    results = Field(96)
+    future = Field(168, "ptr")
+
+
 class Frame:
     """The header of a frame's table (slots.py)."""
 

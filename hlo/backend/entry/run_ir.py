@@ -23,8 +23,9 @@ from hlo.backend.ir.words import NULL, Field, Word
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.isa.select import base_of
 
-# Why a run stops. A host call that failed: its status is 1, and its error is known to the frame.
-FAILED, RAISED, LATE, EXITING = 1, 2, 3, 4
+# Why a run stops. A host call that failed: its status is 1, and its error is known to the frame; a
+# handler of XLA's FFI that failed: its error is known to hlo/runtime/stops.py.
+FAILED, RAISED, LATE, EXITING, HANDLER = 1, 2, 3, 4, 5
 LOOK_NS = 50_000_000  # between two looks of the main thread at signals
 POLL_NS = 10_000  # of estimated work between two looks at the clock
 NEVER = 2**63 - 1

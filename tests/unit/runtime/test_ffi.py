@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import hlo
 from hlo.errors import HloError
+from hlo.runtime.ffi import Handlers
 from hlo.runtime.ffi_attributes import ffi_attributes
 from tests.support import with_jax
 
@@ -57,6 +59,57 @@ def test_a_handler_that_waits_for_the_thread_pool(library: Any) -> None:
     text = 'HloModule m\nENTRY e { ROOT r = s32[] custom-call(), custom_call_target="T" }'
     module = hlo.parse(text.replace('"T"', '"hlo_test_waiting"'))
     assert hlo.compile(module)() == 8
+
+
+def compiled(target: str, call: str, handler: Any) -> Any:
+    hlo.register_ffi(target, handler)
+    body = call.replace("TARGET", f'custom_call_target="{target}"')
+    text = "HloModule m\nENTRY e { " + body + " }"
+    return hlo.compile(hlo.parse(text))
+
+
+def test_compiled_code_calls_handlers_itself(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of several threads at once; no Python of ours stands between."""
+    monkeypatch.setattr(Handlers, "__call__", None)
+    hlo.register_ffi("hlo_test_scaled", library.scaled)
+    made = hlo.compile(hlo.parse(TEXT.replace("SHAPE", "f32[2,3]")))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda k: made(V + np.float32(k)), range(200)))
+    for k, result in enumerate(found):
+        np.testing.assert_array_equal(result, 2 * (V + k) + 7)
+
+
+def test_stages_come_in_order(library: Any) -> None:
+    bundle = dict.fromkeys(("instantiate", "prepare", "initialize", "execute"), library.staged)
+    made = compiled("hlo_test_staged", "ROOT r = s32[] custom-call(), TARGET", bundle)
+    assert [made(), made()] == [1234, 234]  # instantiated once
+
+
+def test_results_in_the_memory_of_operands(library: Any) -> None:
+    call = "x = f32[3] parameter(0) c = f32[3] custom-call(x), TARGET, "
+    call += "output_to_operand_aliasing={{}: (0, {})} ROOT r = f32[3] add(c, x)"
+    made = compiled("hlo_test_tripled", call, library.tripled)
+    np.testing.assert_array_equal(made(V[1]), 4 * V[1])
+
+
+@pytest.mark.parametrize("order", ["{1,0}", "{0,1}"])
+def test_memory_lies_as_the_layout_says(library: Any, order: str) -> None:
+    call = "x = f32[2,3] parameter(0) ROOT r = f32[6] custom-call(x), TARGET, "
+    made = compiled(
+        "hlo_test_lies",
+        call + f"operand_layout_constraints={{f32[2,3]{order}}}",
+        library.as_it_lies,
+    )
+    np.testing.assert_array_equal(made(V), (V.T if order == "{0,1}" else V).ravel())
+
+
+def test_futures_are_waited_for(library: Any) -> None:
+    made = compiled("hlo_test_later", "ROOT r = s32[] custom-call(), TARGET", library.later)
+    assert [made() for _ in range(20)] == [7] * 20
+    call = "x = s32[] parameter(0) ROOT r = s32[] custom-call(x), TARGET"
+    broken = compiled("hlo_test_later", call, library.later)
+    with pytest.raises(HloError, match="hlo_test_later: broken promise"):
+        broken(np.int32(0))
 
 
 @pytest.mark.filterwarnings("ignore")
