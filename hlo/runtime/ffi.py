@@ -199,12 +199,12 @@ class Handlers:
         shapes = list(instruction.shape.leaves())
         made = [_room(s) for s in shapes]
         for result, operand in shared_leaves(instruction).items():
-            made[result] = kept[operand] = kept[operand].copy()
+            made[result] = kept[operand] = kept[operand].copy(order="K")
         attributes = ffi_attributes(call.backend_config)
         for stage in STAGES[1:]:
             if stage in self._stages:
                 self._enter(stage, kept, made, attributes, context)
-        arrays = iter([None if a is None else np.ascontiguousarray(a) for a in made])
+        arrays = iter([None if a is None else np.asarray(a, order="C") for a in made])
         return nested(arrays, instruction.shape.without_layout())
 
     def _instantiated(self, config: str) -> int:
@@ -283,7 +283,7 @@ def shared_leaves(instruction: Instruction) -> dict[int, int]:
 def _laid_out(array: np.ndarray | None, order: tuple[int, ...]) -> Any:
     """The array in memory of that order, under its own dimensions."""
     if array is None or not order:
-        return None if array is None else np.ascontiguousarray(array)
+        return None if array is None else np.asarray(array, order="C")
     inverse = [order.index(d) for d in range(len(order))]
     return np.ascontiguousarray(array.transpose(order)).transpose(inverse)
 

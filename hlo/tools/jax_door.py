@@ -21,6 +21,9 @@ from hlo.runtime.native_calls import Foreign
 
 SUPPORTED = ((0, 7), (0, 10))  # the least and the greatest minor release
 EXTRA = "pip install 'hlo[jax]'"
+HANDLER_MODULES = ("jaxlib.lapack", "jaxlib.cpu_sparse")
+TYPED = 1  # the version of XLA's custom calls that are the FFI
+BREAKPOINTS = ("jax._src.debugger.core", "_breakpoint_callback")  # module, name
 # Where a private name is found: in the first of these modules that has it.
 INDEX_MAPS: dict[str, tuple[str, ...]] = {
     "hlo_module_from_text": ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"),
@@ -138,8 +141,48 @@ def forget_deleted() -> Callable[[], object]:
 
 
 def ffi_handlers() -> dict[str, Any]:
-    """The CPU's handlers of XLA's FFI that JAX has registered, by target: capsules by stage."""
-    return dict(private("custom_call_targets")("cpu"))
+    """The CPU's handlers of XLA's FFI that JAX has, by target: capsules, or dicts of them by stage.
+
+    Those of jaxlib's own modules are there before JAX asks for them; LAPACK's routines, which they
+    call, have to be found first.
+    """
+    found: dict[str, Any] = {}
+    for name in HANDLER_MODULES:
+        module = public(name)
+        library = getattr(module, "_lapack", None)
+        if library is not None:
+            library.initialize()
+        rows = module.registrations().get("cpu", ())
+        found |= {target: handler for target, handler, version in rows if version == TYPED}
+    return found | dict(private("custom_call_targets")("cpu"))
+
+
+def is_breakpoint(callback: object) -> bool:
+    """Whether a function that a lowering carries is that of jax.debug.breakpoint: it is a local
+    one, in what the function holds.
+    """
+    waiting, seen = [callback], set()
+    while waiting:
+        function = waiting.pop()
+        if getattr(function, "__module__", "") == BREAKPOINTS[0] and BREAKPOINTS[1] in getattr(
+            function, "__qualname__", ""
+        ):
+            return True
+        seen.add(id(function))
+        held = [*(getattr(function, "__closure__", None) or ()), *getattr(function, "args", ())]
+        held += getattr(function, "__dict__", {}).values()
+        held += [getattr(function, name, None) for name in getattr(function, "__slots__", ())]
+        values = [getattr(function, "func", None), *(_content(thing) for thing in held)]
+        waiting += [v for v in values if callable(v) and id(v) not in seen]
+    return False
+
+
+def _content(thing: Any) -> Any:
+    """What a cell of a closure holds; the thing itself where it is none."""
+    try:
+        return thing.cell_contents if hasattr(thing, "cell_contents") else thing
+    except ValueError:  # an empty cell
+        return None
 
 
 def key_kind(dtype: Any) -> Any:

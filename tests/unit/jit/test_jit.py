@@ -241,6 +241,20 @@ def test_errors_of_callbacks_are_the_users() -> None:
         f(V)
 
 
+def test_breakpoints_are_dropped() -> None:
+    def f(a: Any) -> Any:
+        jax.debug.breakpoint()
+        b = jax.debug.breakpoint(token=a * 2)
+        jax.debug.breakpoint(ordered=True)
+        return b + 1
+
+    compiled = hlo.jit(f)
+    with pytest.warns(UserWarning, match="breakpoint is dropped"):
+        np.testing.assert_array_equal(compiled(V), V * 2 + 1)
+    module = hlo.from_jax(lambda a: (jax.debug.breakpoint(), a)[1], V)
+    assert "custom-call" not in str(hlo.optimize(module))
+
+
 def test_callbacks_of_a_text_are_given_to_compile() -> None:
     f = jax.jit(lambda a: jax.pure_callback(np.sin, a, a) + jax.pure_callback(np.cos, a, a))
     module = hlo.parse(f.lower(V).compiler_ir("hlo").as_hlo_text())

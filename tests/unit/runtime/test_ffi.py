@@ -14,8 +14,10 @@ import pytest
 
 import hlo
 from hlo.errors import HloError
+from hlo.ops.custom_call import TARGETS
 from hlo.runtime.ffi import Handlers
 from hlo.runtime.ffi_attributes import ffi_attributes
+from hlo.tools import jax_door
 from tests.support import with_jax
 
 SOURCE = Path(__file__).parents[2] / "support" / "ffi_handlers.c"
@@ -146,3 +148,31 @@ def test_what_is_no_handler() -> None:
         hlo.register_ffi("x", "handler")
     with pytest.raises(HloError, match="stages"):
         hlo.register_ffi("x", {"prepare": 1})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_handlers_of_jax_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own product with a sparse matrix, which we have in Python alone, and its LAPACK."""
+    if not with_jax.available():
+        pytest.skip("needs jax")
+    known = jax_door.ffi_handlers()
+    sparse = jax_door.public("jax.experimental.sparse")
+    matrix = np.array([[0, 2, 0], [1, 0, 3]], np.float32)
+    csr = sparse.CSR.fromdense(matrix)
+    product = sparse.csr_matmat
+
+    def f(b: Any) -> Any:
+        return product(csr, b)
+
+    monkeypatch.delitem(TARGETS, "cpu_csr_sparse_dense_ffi", raising=False)
+    b = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_array_equal(hlo.jit(f)(b), matrix @ b)
+    square = np.array([[4, 2], [2, 3]], np.float32)
+    hlo.register_ffi("hlo_test_potrf", known["lapack_spotrf_ffi"])
+    call = "x = f32[2,2] parameter(0) ROOT r = (f32[2,2]{0,1}, s32[]) custom-call(x), TARGET, "
+    call += "operand_layout_constraints={f32[2,2]{0,1}}, output_to_operand_aliasing={{0}: (0, {})},"
+    text = call.replace("TARGET", 'custom_call_target="hlo_test_potrf"')
+    config = " api_version=API_VERSION_TYPED_FFI, backend_config={uplo = 76 : ui8}"
+    factor, info = hlo.compile(hlo.parse("HloModule m\nENTRY e { " + text + config + " }"))(square)
+    np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(square), rtol=1e-6)
+    assert info == 0
