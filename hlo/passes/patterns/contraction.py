@@ -44,3 +44,29 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
             operands = [x.operands[0], x] if side == "lhs" else [x, x.operands[0]]
         return make(root, "dot", *operands, shape=root.shape, **attributes)
     return None
+
+
+@rewrite("transpose", operand="dot")
+def transpose_of_dot(root: Instruction) -> Instruction | None:
+    """transpose(dot(x, y), p) => dot(y, x)
+    where p exchanges the free dims of x with those of y, and nobody else reads the dot
+    """
+    (dot,) = root.operands
+    if len(dot.users) != 1 or not is_plain(dot.shape):
+        return None
+    x, y = dot.operands
+    batch = len(_dims(dot, "lhs_batch_dims"))
+    middle = x.shape.rank - len(_dims(dot, "lhs_contracting_dims"))  # where those of y begin
+    exchanged = (*range(batch), *range(middle, dot.shape.rank), *range(batch, middle))
+    if ints(root, "dimensions") != exchanged or not is_plain(root.shape.without_layout()):
+        return None
+    attributes = dict(dot.attributes)
+    for kind in ("contracting", "batch"):
+        for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
+            attributes.pop(f"{side}_{kind}_dims", None)
+            found = _dims(dot, f"{other}_{kind}_dims")
+            if found or kind == "contracting":
+                attributes[f"{side}_{kind}_dims"] = found
+    if "operand_precision" in attributes:
+        attributes["operand_precision"] = tuple(reversed(dot.attributes["operand_precision"]))
+    return make(root, "dot", y, x, shape=root.shape, **attributes)
