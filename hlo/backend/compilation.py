@@ -23,7 +23,7 @@ from hlo.backend.ir.ir_module import IrModule
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import compilation_cache, toolchain
 from hlo.backend.linking import compile as code
-from hlo.backend.linking.installing import link, result_shape
+from hlo.backend.linking.installing import HandlerRecords, link, result_shape
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.padded import PaddedExecutable
@@ -32,7 +32,7 @@ from hlo.backend.planning.buffers import assign
 from hlo.backend.planning.families import kernel_makers
 from hlo.backend.planning.fitting import check_arrays, check_fits, check_host_arrays, check_windows
 from hlo.backend.planning.implementations import Implementations, KernelMakers, implementations
-from hlo.backend.planning.program import Program
+from hlo.backend.planning.program import HostStep, Program
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
 from hlo.backend.planning.steps import program_of
@@ -198,9 +198,11 @@ class Compilation:
         self, objects: Sequence[bytes], counters: np.ndarray | None = None
     ) -> Executable | PaddedExecutable:
         """Object code of the program in this process. counters: a timed program's."""
-        host = HostCalls(self.program) if self.program.hosts else None
+        hosts = self.program.hosts
+        host = None if all(step.is_handler for step in hosts) else HostCalls(self.program)
+        handlers = _handler_records(hosts) if any(step.is_handler for step in hosts) else None
         result = result_shape(self.module if self.padded is None else self.static)
-        made = link(self.static, self.link_table, objects, host, counters, result)
+        made = link(self.static, self.link_table, objects, host, counters, result, handlers)
         if self.padded is None:
             return made
         return PaddedExecutable(clone_module(self.module), self.padded, made)
@@ -212,3 +214,9 @@ class Compilation:
         """
         if isinstance(self.executable, Executable) and not (self.left_out or self.program.hosts):
             compilation_cache.store(key, self.link_table, self.objects)
+
+
+def _handler_records(hosts: Sequence[HostStep]) -> HandlerRecords:
+    from hlo.backend.linking.handler_record import handler_records  # few programs have handlers
+
+    return handler_records(hosts)

@@ -11,10 +11,18 @@ from collections.abc import Callable, Sequence
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
+from hlo.ir.shape import Shape
 from hlo.ops.custom_call import CALLBACKS, enter_callback
 from hlo.runtime.ffi_attributes import ffi_attributes
 
 Function = Callable[..., object]
+
+
+def dropped(*operands: object) -> object:
+    """In the place of a function that is not called: its call gives its first operands on, and is
+    no effect that has to be.
+    """
+    return operands
 
 
 def enter_callbacks(
@@ -33,10 +41,12 @@ def enter_callbacks(
                 continue
             number = _number(instruction, len(functions))
             if number not in entered:
-                is_single = gives_tuples and not instruction.shape.is_tuple
-                called = functions[number]
-                entered[number] = enter_callback(_single(called) if is_single else called)
+                entered[number] = enter_callback(
+                    _called(functions[number], instruction.shape, gives_tuples=gives_tuples)
+                )
             given = {**instruction.attributes, "custom_call_target": entered[number]}
+            if functions[number] is dropped:
+                given["custom_call_has_side_effect"] = False
             computation.set_attributes(instruction, given)
     return tuple(entered.values())
 
@@ -53,8 +63,13 @@ def _number(instruction: Instruction, count: int) -> int:
     return int(index)
 
 
-def _single(function: Function) -> Function:
-    """A function that gives a tuple of one, as one that gives it alone."""
+def _called(function: Function, shape: Shape, *, gives_tuples: bool) -> Function:
+    """A function as its call wants it: with a tuple for a tuple, an array for an array."""
+    if function is dropped:
+        count = len(shape.elements)
+        return (lambda *o: o[:count]) if shape.is_tuple else (lambda *o: o[0])
+    if not gives_tuples or shape.is_tuple:
+        return function
 
     def call(*operands: object) -> object:
         made = function(*operands)

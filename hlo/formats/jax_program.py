@@ -7,6 +7,7 @@ Everything private that this asks of JAX's objects stands here and in hlo/tools/
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.errors import HloError
-from hlo.formats.callbacks import enter_callbacks
+from hlo.formats.callbacks import dropped, enter_callbacks
 from hlo.formats.message import Message
 from hlo.formats.module_text import module_of
 from hlo.formats.stablehlo import message_of_mlir
@@ -125,7 +126,7 @@ def _lowering(made: Any, tree: Any, outputs: Sequence[Any], donated: Sequence[bo
     if said["num_devices"] != 1:
         raise _several(said["num_devices"])
     module = module_of(_message(made.compiler_ir(dialect="hlo")), str(inner._name))
-    _enter_handlers(module)
+    enter_handlers(module)
     kept = tuple(sorted(said["kept_var_idx"]))
     constants = tuple(np.asarray(c) for c in getattr(inner, "const_args", ()))
     kept = tuple(k - len(constants) for k in kept if k >= len(constants))
@@ -137,12 +138,21 @@ def _lowering(made: Any, tree: Any, outputs: Sequence[Any], donated: Sequence[bo
         frozenset(k for k in kept if k < len(donated) and donated[k]),
         tuple(Result(o.dtype, bool(getattr(o, "weak_type", False))) for o in outputs),
         tree,
-        enter_callbacks(module, said["host_callbacks"], gives_tuples=True),
+        enter_callbacks(module, _without_breakpoints(said["host_callbacks"]), gives_tuples=True),
         (made, said["keepalive"]),
     )
 
 
-def _enter_handlers(module: Module) -> None:
+def _without_breakpoints(callbacks: Sequence[Any]) -> list[Any]:
+    """The functions, but for those of jax.debug.breakpoint, which looks for its caller's frames."""
+    kept = [dropped if jax_door.is_breakpoint(function) else function for function in callbacks]
+    if dropped in kept:
+        what = "jax.debug.breakpoint is dropped: the debugger has no frames of compiled code"
+        warnings.warn(what, stacklevel=2)
+    return kept
+
+
+def enter_handlers(module: Module) -> None:
     """Enter the handlers that JAX knows for targets of which we have no function."""
     targets = {
         str(i.get("custom_call_target"))

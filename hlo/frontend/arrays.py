@@ -1,19 +1,18 @@
 """Arrays on their way in and out of a jitted function: NumPy's, JAX's, keys, numbers.
 
 Memory is shared wherever element type and alignment allow: a jax array is seen by the buffer
-protocol, a result becomes one by DLPack.
+protocol, a result becomes one over its memory where that begins a line of 64 bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hlo.errors import HloError
 from hlo.formats.jax_program import Result
-from hlo.runtime.dlpack import CODES, to_dlpack
 from hlo.tools import jax_door
 
 
@@ -40,33 +39,30 @@ def _of_jax(value: Any) -> Any:
     return value
 
 
-def jax_array(array: np.ndarray) -> Any:
-    """A result as a jax array over its memory."""
-    if array.dtype.isbuiltin == 1:
-        return jax_door.importer()(array.__dlpack__())
-    if array.dtype.name in CODES:
-        return jax_door.importer()(to_dlpack(array).__dlpack__())
-    return jax_door.jax().numpy.asarray(array)  # fewer bits than 8, which DLPack has not
+def seen(leaves: Sequence[Any]) -> list[Any] | None:
+    """Leaves of which the jax arrays are NumPy's over their memory; None where one's type is weak,
+    or it lies elsewhere.
+    """
+    kind = jax_door.private("ArrayImpl")
+    found = list(leaves)
+    for n, leaf in enumerate(leaves):
+        if type(leaf) is kind:
+            if leaf.weak_type or not jax_door.single_device(leaf):
+                return None
+            found[n] = np.asarray(leaf)
+    return found
 
 
-def result_maker(result: Result, *, as_jax: bool) -> Callable[[Any], Any] | None:
+def result_maker(
+    result: Result, dims: tuple[int, ...], *, as_jax: bool
+) -> Callable[[Any], Any] | None:
     """What makes of a result's array what the function gives; None where it is the array itself."""
     jax = jax_door.jax()
     if jax.dtypes.issubdtype(result.dtype, jax.dtypes.prng_key):
         kind = jax_door.key_kind(result.dtype)
-        return lambda array: jax.random.wrap_key_data(jax_array(array), impl=kind)
+        return lambda array: jax.random.wrap_key_data(jax.numpy.asarray(array), impl=kind)
     if result.dtype == jax.dtypes.float0:
         return lambda array: np.zeros(array.shape, jax.dtypes.float0)
     if not as_jax:
         return None
-    if result.is_weak:
-        return lambda array: jax_door.weakly_typed(jax_array(array))
-    return _direct(np.dtype(result.dtype))
-
-
-def _direct(dtype: np.dtype) -> Callable[[np.ndarray], Any]:
-    """The same as `jax_array` for one type, with what that asks of the type asked before."""
-    if dtype.isbuiltin != 1:
-        return jax_array
-    convert = jax_door.importer()
-    return lambda array: convert(array.__dlpack__())
+    return jax_door.placing(dims, np.dtype(result.dtype), is_weak=result.is_weak)

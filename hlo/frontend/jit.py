@@ -3,8 +3,9 @@
     arguments --leaves, types--> a variant of the cache, or traced, lowered, compiled
               --executable--> result leaves --the function's tree--> results
 
-The last variant is tried first, by its native function alone, which checks types and shapes itself:
-a call with plain arrays is then one native call. What it declines goes the long way.
+The last variant is tried first, under the same settings of JAX: its native function checks types
+and shapes itself, so that a call with plain arrays is one native call, and one with trees is that
+between taking them apart and putting them together. What it declines goes the long way.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,12 +21,15 @@ from hlo import driver
 from hlo.errors import HloError
 from hlo.formats.jax_program import is_jitted, lowered
 from hlo.frontend.statics import Statics, statics_of
-from hlo.frontend.variant import Variant
+from hlo.frontend.variant import DECLINED, NUMBERS, Variant
 from hlo.once import lock
 from hlo.ops.custom_call import leave_callbacks
 from hlo.tools import jax_door
 
 RESULTS = ("numpy", "jax")
+# No settings of JAX are None.
+_Direct = tuple[object, Callable[..., Any], Callable[[Any], Any] | None]
+_NO_DIRECT: _Direct = (None, lambda *leaves: None, None)
 Names = str | Sequence[str] | None
 Numbers = int | Sequence[int] | None
 
@@ -95,11 +99,19 @@ class Jitted:
         self._context = jax_door.private("trace_context")
         self._tracer = jax_door.private("Tracer")
         self._array = jax_door.private("ArrayImpl")
-        self._fast: Callable[..., Any] = self._called
+        # The last variant's way in for arguments that are leaves, and the settings that it is for.
+        self._direct = _NO_DIRECT
+        self._last: tuple[_Key, Variant] | None = None
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """f's results."""
-        return self._called(*arguments, **keywords) if keywords else self._fast(*arguments)
+        known, native, finish = self._direct
+        if keywords or self._context() != known:
+            return self._called(arguments, keywords)
+        made = native(*arguments)
+        if made is None:
+            return self._called(arguments, keywords)
+        return made if finish is None else finish(made)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """As a method: the instance is the first argument."""
@@ -107,48 +119,60 @@ class Jitted:
 
     def compiled_for(self, *arguments: Any, **keywords: Any) -> Any:
         """The executable for arguments, or for their shapes (jax.ShapeDtypeStruct); not run."""
-        return self._variant(arguments, keywords)[0].executable
+        key, leaves = self._key(arguments, keywords)
+        return self._variant(key, leaves, arguments, keywords).executable
 
     def clear_cache(self) -> None:
         """Forget all variants."""
         with self._lock:
-            self._fast = self._called
+            self._direct, self._last = _NO_DIRECT, None
             self._variants.clear()
 
-    def _called(self, *arguments: Any, **keywords: Any) -> Any:
-        """The call by the long way."""
-        variant, leaves = self._variant(arguments, keywords)
+    def _called(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The call where arguments are trees, or no plain arrays."""
+        key, leaves = self._key(arguments, keywords)
+        given, last = leaves, self._last
+        if last is not None and last[0] == key:
+            made, given = last[1].tried(leaves)
+            if made is not DECLINED:
+                return made
+        variant = self._variant(key, leaves, arguments, keywords)
         if variant is None:
             return self._jitted(*arguments, **keywords)
-        made = variant(leaves)
-        if not keywords and _are_leaves(arguments, leaves):
-            native = variant.native(self._called)
-            if native is not None:
-                self._fast = native
+        made = variant(given)
+        if last is None or last[1] is not variant:
+            direct = None
+            if not keywords and _are_leaves(arguments, leaves):
+                direct = variant.direct()
+            self._direct = _NO_DIRECT if direct is None else (key.context, *direct)
+            self._last = key, variant
         return made
 
-    def _variant(
-        self, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> tuple[Any, list[Any]]:
-        """The variant for arguments, None where one is a tracer, and their leaves."""
+    def _key(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[_Key, list[Any]]:
+        """What a variant is for beside the types of leaves, and the leaves."""
         static: Hashable = ()
         dynamic: tuple[Any, Any] = (arguments, keywords)
         if self._statics is not None:
             static, dynamic = self._statics.parted(arguments, keywords)
         leaves, tree = self._flatten(dynamic)
+        return _Key(tree, static, self._context()), leaves
+
+    def _variant(
+        self, key: _Key, leaves: list[Any], arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """The variant for arguments, None where one is a tracer."""
         types = tuple([self._type(leaf) for leaf in leaves])
         if self._tracer in types:
-            return None, leaves
-        context = self._context()
-        key = (types, tree, static, context)
-        found = self._variants.get(key)
+            return None
+        whole = types, key
+        found = self._variants.get(whole)
         if found is None:
             with self._lock:
-                found = self._variants.get(key)
+                found = self._variants.get(whole)
                 if found is None:
-                    found = self._made(arguments, keywords, context, leaves)
-                    self._variants[key] = found
-        return found, leaves
+                    found = self._made(arguments, keywords, leaves)
+                    self._variants[whole] = found
+        return found
 
     def _type(self, leaf: Any) -> Hashable:
         """What a program is made for: element type and shape; that of a number is weak."""
@@ -157,7 +181,7 @@ class Jitted:
             return leaf.dtype, leaf.shape
         if kind is self._array:
             return leaf.aval  # type: ignore[no-any-return]  # hashed by type, shape, weakness
-        if kind in (int, float, bool, complex):
+        if kind in NUMBERS:
             return cast(Hashable, kind)
         if isinstance(leaf, self._tracer):
             return cast(Hashable, self._tracer)
@@ -167,25 +191,26 @@ class Jitted:
         return cast(Hashable, kind)
 
     def _made(
-        self,
-        arguments: tuple[Any, ...],
-        keywords: dict[str, Any],
-        context: object,
-        leaves: list[Any],
+        self, arguments: tuple[Any, ...], keywords: dict[str, Any], leaves: list[Any]
     ) -> Variant:
         lowering = lowered(self._jitted.trace(*arguments, **keywords))
         executable = driver.compile(lowering.module, **self._compiling)
-        made = Variant(lowering, executable, context, as_jax=self._as_jax, count=len(leaves))
+        made = Variant(lowering, executable, leaves, as_jax=self._as_jax)
         if lowering.callbacks:
             weakref.finalize(made, leave_callbacks, lowering.callbacks)
         return made
 
 
+class _Key(NamedTuple):
+    """The tree of the arguments, static values, and the settings of JAX."""
+
+    tree: Any
+    static: Hashable
+    context: object
+
+
 def _are_leaves(arguments: Sequence[Any], leaves: Sequence[Any]) -> bool:
-    """Whether each argument is one array of NumPy or JAX of a strong type."""
+    """Whether each argument is a leaf that stays where it is."""
     if len(arguments) != len(leaves):
         return False
-    return all(
-        a is leaf and hasattr(a, "dtype") and not getattr(a, "weak_type", False)
-        for a, leaf in zip(arguments, leaves, strict=True)
-    )
+    return all(a is leaf for a, leaf in zip(arguments, leaves, strict=True))

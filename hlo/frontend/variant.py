@@ -1,47 +1,58 @@
 """Variant: a jitted function for arguments of certain types, as an executable with its convention.
 
 leaves of the arguments --kept, cast--> parameters --executable--> result leaves --tree--> results
+
+`tried` is the fast way: one native call, which checks types and shapes itself.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hlo.formats.jax_program import Lowering
-from hlo.frontend.arrays import numpy_leaf, result_maker
+from hlo.frontend.arrays import numpy_leaf, result_maker, seen
+from hlo.frontend.ownership import enter, is_own, lent
 from hlo.tools import jax_door
 
 Native = Callable[..., Any]
-as_numpy = np.asarray
-# Arrays that a variant has returned, by identity: memory of ours, which may be given away.
-_OWN: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+NUMBERS = (int, float, bool, complex)  # Python's, whose types are weak
+DECLINED = object()  # what is no result
 
 
 class Variant:
     """Called with the leaves of all arguments that are not static."""
 
     def __init__(
-        self, lowering: Lowering, executable: Any, context: object, *, as_jax: bool, count: int
+        self, lowering: Lowering, executable: Any, leaves: Sequence[Any], *, as_jax: bool
     ) -> None:
         self.executable = executable
-        self.context = context  # the settings of JAX under which it was traced
         self._lowering = lowering
-        self._count = count  # of the arguments' leaves
-        self._array_type = (jax_door.private("ArrayImpl"),) * count
-        self._donates = bool(lowering.donated)
+        self._as_jax = as_jax
+        self._donated = tuple(sorted(lowering.donated))
         parameters = lowering.module.entry.parameters
         first = lowering.tokens + len(lowering.constants)
         self._types = [p.shape.dtype.numpy for p in parameters[first:]]
         self._before = (None,) * lowering.tokens + lowering.constants
-        self._makers = [result_maker(r, as_jax=as_jax) for r in lowering.results]
-        self._is_plain = not any(self._makers)
         shape = lowering.module.entry.root.shape
+        shapes = (shape.elements if shape.is_tuple else (shape,))[lowering.tokens :]
+        self._makers = [
+            result_maker(r, s.dims, as_jax=as_jax)
+            for r, s in zip(lowering.results, shapes, strict=True)
+        ]
         self._is_tuple = shape.is_tuple
         self._unflatten = lowering.tree.unflatten
+        has_all = lowering.kept == tuple(range(len(leaves)))
+        self._native = self._alone(_declined, ()) if has_all and not lowering.tokens else None
+        kinds = [type(leaf) for leaf in leaves]
+        rows = enumerate(zip(kinds, self._types, strict=True)) if self._native else ()
+        self._numbers = [(k, kind, dtype) for k, (kind, dtype) in rows if kind in NUMBERS]
+        self._giving: Native | None = None
+        if self._native is not None and self._donated:
+            places = tuple(k + len(self._before) for k in self._donated)
+            self._giving = self._alone(_declined, places)
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """The function's results."""
@@ -54,80 +65,102 @@ class Variant:
 
     def _run(self, values: list[Any], leaves: Sequence[Any]) -> Any:
         """The executable's results; what it donates is memory that a variant has made."""
-        if not self._donates:
+        if not self._donated:
             return self.executable(*values)
         given = []
         first = len(self._before)
         for place, k in enumerate(self._lowering.kept):
-            if k in self._lowering.donated and _OWN.get(id(leaves[k])) is leaves[k]:
+            if k in self._lowering.donated and is_own(leaves[k]):
                 given.append(first + place)
         made = self.executable(*values, donate=given)
-        for k in self._lowering.donated:
+        for k in self._donated:
             if hasattr(leaves[k], "delete"):
                 leaves[k].delete()  # as JAX does
         return made
 
-    def _finished(self, results: Sequence[Any]) -> Any:
+    def _finished(self, arrays: Sequence[Any]) -> Any:
         """Result leaves in the form and the tree of the function's results."""
-        if not self._is_plain:
-            pairs = zip(self._makers, results, strict=True)
-            results = [array if make is None else make(array) for make, array in pairs]
-        if self._donates:
-            for array in results:
-                if type(array) is np.ndarray:
-                    _OWN[id(array)] = array
+        pairs = zip(self._makers, arrays, strict=True)
+        results = [array if make is None else make(array) for make, array in pairs]
+        if self._donated:
+            for result, array in zip(results, arrays, strict=True):
+                enter(result, array)
         return self._unflatten(results)
 
-    def native(self, declining: Native) -> Native | None:
-        """A function of the plain leaves that makes the whole call, where there can be one.
+    # -- the fast way --------------------------------------------------------------------------
 
-        declining: what it calls for arguments that it does not take.
+    def tried(self, leaves: list[Any]) -> tuple[Any, list[Any]]:
+        """The function's results, or DECLINED for leaves that are no plain arrays of these types;
+        and the leaves, of which those that were given away are now their memory.
         """
-        lowering = self._lowering
-        is_whole = not self._before and lowering.kept == tuple(range(self._count))
-        if not is_whole or self._donates:
+        native, given = self._native, leaves
+        if native is None or (self._donated and self._giving is None):
+            return DECLINED, leaves
+        if self._donated:
+            memory = lent([leaves[k] for k in self._donated])
+            if memory is None:
+                return DECLINED, leaves
+            native = self._giving if memory.is_free and self._giving is not None else native
+            given = list(leaves)
+            for k, array in zip(self._donated, memory.memories, strict=True):
+                given[k] = array
+        values = given if not self._numbers else self._numbered(given)
+        made = None if values is None else native(*self._before, *values)
+        if made is None and values is not None:
+            viewed = seen(values)
+            made = None if viewed is None else native(*self._before, *viewed)
+        if made is None:
+            return DECLINED, given
+        return self._finished(made if self._is_tuple else (made,)), given
+
+    def _numbered(self, leaves: list[Any]) -> list[Any] | None:
+        """The leaves with arrays for Python's numbers; None where one is no such number."""
+        found = list(leaves)
+        for k, kind, dtype in self._numbers:
+            if type(leaves[k]) is not kind:
+                return None
+            found[k] = np.asarray(leaves[k], dtype)
+        return found
+
+    def direct(self) -> tuple[Native, Callable[[Any], Any] | None] | None:
+        """The fast way for arguments that are leaves, where nothing is donated or held.
+
+        A function that gives the executable's result, or None for leaves that it declines, and what
+        makes the function's of it, if it is not the same. None where there is no such way.
+        """
+        is_more = self._before or self._donated or self._numbers
+        native = None if is_more else self._alone(self._viewing, ())
+        if native is None or self._native is None:
             return None
-        own = getattr(self.executable, "native", None)  # a program with sizes of the run has none
-        native: Native | None = None if own is None else own(_declined)
-        return None if native is None else self._guarded(native, declining)
+        return native, None if self._gives_leaves() else self._finish()
 
-    def _guarded(self, native: Native, declining: Native) -> Native:
-        """The native function for arrays alone: it would take numbers, which are of weak types."""
-        arrays, array_type = (np.ndarray,) * self._count, self._array_type
-        context, known = jax_door.private("trace_context"), self.context
-        finish = self._finish()
+    def _viewing(self, *leaves: Any) -> Any:
+        """The way of jax arrays into a program that is too long to keep Python's lock."""
+        viewed = seen(leaves)
+        return None if viewed is None or self._native is None else self._native(*viewed)
 
-        def call(*arguments: Any) -> Any:
-            kinds = tuple(map(type, arguments))
-            if context() != known:
-                return declining(*arguments)
-            if kinds == arrays:
-                made = native(*arguments)
-            elif kinds != array_type or True in [a.weak_type for a in arguments]:
-                return declining(*arguments)
-            else:
-                made = native(*[as_numpy(a) for a in arguments])
-            if made is None:
-                return declining(*arguments)
-            return made if finish is None else finish(made)
+    def _alone(self, declining: Native, given: tuple[int, ...]) -> Native | None:
+        """The executable's native function; a program with sizes of the run has none."""
+        own = getattr(self.executable, "native", None)
+        made: Native | None = (
+            None
+            if own is None
+            else own(declining, jax_door.array_type(as_results=self._as_jax), given)
+        )
+        return made
 
-        return call
-
-    def _finish(self) -> Callable[[Any], Any] | None:
-        """What makes the function's results of the executable's; None where they are the same."""
-        if self._gives_leaves():
-            return None
+    def _finish(self) -> Callable[[Any], Any]:
+        """What makes the function's results of the executable's."""
         if self._is_tuple:
             return self._finished
         maker, unflatten = self._makers[0], self._unflatten
-        if maker is None:
-            return lambda made: unflatten((made,))
-        is_leaf = self._lowering.tree == jax_door.leaf_tree()
-        return maker if is_leaf else lambda made: self._finished((made,))
+        if maker is not None and unflatten([0]) == 0:
+            return maker
+        return lambda made: self._finished((made,))
 
     def _gives_leaves(self) -> bool:
         """Whether the executable's result is the function's: a leaf, or a tuple of leaves."""
-        if not self._is_plain:
+        if any(self._makers):
             return False
         count = len(self._lowering.results)
         tree = self._unflatten(range(count))

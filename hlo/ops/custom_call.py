@@ -60,12 +60,26 @@ def register_custom_call(name: str, function: Callable[..., object]) -> None:
 
     TARGETS[name] = target
     REGISTERED.add(name)
+    HANDLERS.discard(name)
 
 
 def own_target(instruction: Instruction) -> str:
     """The target of a custom call that is no function of the user's; "" of any other op."""
     target = instruction.attributes.get("custom_call_target")
     return target if isinstance(target, str) and target not in REGISTERED else ""
+
+
+HANDLERS: set[str] = set()  # names of targets that are handlers of XLA's FFI, which are C functions
+
+
+def is_handled(instruction: Instruction) -> bool:
+    """Whether native code calls an instruction's handlers: its operands and results lie by rows."""
+    if instruction.get("custom_call_target") not in HANDLERS:
+        return False
+    given = CustomCallAttributes.of(instruction.attributes).operand_layout_constraints or ()
+    shapes = (*given, instruction.shape)
+    leaves = (leaf for shape in shapes for leaf in shape.leaves() if leaf.is_array)
+    return all(leaf.layout is None or leaf.layout.is_default_order for leaf in leaves)
 
 
 _numbers = count()

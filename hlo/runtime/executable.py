@@ -24,6 +24,7 @@ from hlo.runtime.guard import GuardedMemory
 from hlo.runtime.memory import MemoryReport
 from hlo.runtime.native_calls import (
     FastCall,
+    Foreign,
     NativeCalls,
     Signature,
     checking,
@@ -128,14 +129,21 @@ class Executable:
         with limited(seconds, self._stops.limit):
             return self(*arguments, donate=donate)
 
-    def native(self, declining: Callable[..., object]) -> Callable[..., object] | None:
+    def native(
+        self,
+        declining: Callable[..., object],
+        foreign: Foreign | None = None,
+        given: Collection[int] = _NONE,
+    ) -> Callable[..., object] | None:
         """The native function alone, which takes plain leaves and gives a flat result's leaves.
 
-        It calls `declining` for arguments that it does not take. None where a call is more than it.
+        foreign: other arrays that it takes, then of strong types only. given: numbers of arguments
+        that it gives away. It calls `declining` for arguments that it does not take. None where a
+        call is more than it.
         """
         if self._native is None or self.memory.run_bytes > LARGE:
             return None
-        return self._native.alone(declining)
+        return self._native.alone(declining, foreign, given)
 
     def run_devices(
         self, arguments: Sequence[Sequence[object]], *, timeout: float | None = None

@@ -4,7 +4,9 @@
 
 A handler is asked for its version of the interface first. It is called once to instantiate and then
 to prepare, initialise and execute, as far as it has these stages. A task that it gives to the
-thread pool gets a thread of its own, so one that waits for others waits for no place.
+thread pool gets a thread of its own, so one that waits for others waits for no place. A future that
+it leaves is waited for. Compiled code calls it natively (hlo/backend/entry/handler_ir.py); the
+reference, and layouts that are not by rows, go through here.
 Source: xla/ffi/api/c_api.h of jaxlib, major version 0, minor versions 1 to 3.
 """
 
@@ -14,15 +16,18 @@ import ctypes
 import itertools
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.once import lock, once
-from hlo.ops.custom_call import TARGETS, CustomCall
+from hlo.ops.custom_call import HANDLERS, REGISTERED, TARGETS, CustomCall
 from hlo.runtime.ffi_attributes import ffi_attributes
+from hlo.runtime.ffi_calls import Template, frame_template
 from hlo.runtime.ffi_frames import (
     EXECUTE,
     STAGES,
@@ -33,9 +38,16 @@ from hlo.runtime.ffi_frames import (
     call_frame,
     interface,
 )
+from hlo.runtime.futures import Futures
+from hlo.runtime.native_calls import flattened, nested
+from hlo.runtime.stops import fail
 
 MAJOR = 0
 Handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(CallFrame))
+
+
+Wait = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+Failed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Context:
@@ -52,6 +64,7 @@ class Interface:
     def __init__(self) -> None:
         self.errors: dict[int, str] = {}
         self.contexts: dict[int, Context] = {}
+        self.futures = Futures()
         self._numbers = itertools.count(1)
         self._types: dict[bytes, int] = {}
         self._lock = lock()
@@ -67,6 +80,15 @@ class Interface:
         handle = self.number()
         self.errors[handle] = message
         return handle
+
+    def message(self, handle: int) -> str:
+        """What an error says, which then is forgotten."""
+        return self.errors.pop(handle, "an error that it did not make")
+
+    def awaited(self, handle: int) -> int:
+        """The error of a future once it is there, or 0."""
+        error = self.futures.awaited(handle)
+        return self.error("a future that it did not make") if error is None else error
 
     def type_number(self, name: bytes) -> int:
         """The number of a type that handlers register by name."""
@@ -86,6 +108,17 @@ def _interface() -> Interface:
     return Interface()
 
 
+@once
+def waiting() -> Any:
+    """The function of C that waits for a future: its error, or null."""
+    return Wait(lambda handle: _interface().awaited(handle or 0))
+
+
+def failing(handlers: Handlers) -> Any:
+    """The function of C that takes the error of one of these handlers, for the end of the run."""
+    return Failed(lambda handle: fail(handlers.failure(handle or 0)))
+
+
 def register_ffi(name: str, handler: object) -> None:
     """Let `custom_call_target="name"` call a handler of XLA's FFI.
 
@@ -97,9 +130,10 @@ def register_ffi(name: str, handler: object) -> None:
     if "execute" not in stages or not set(stages) <= {*STAGES, "state"}:
         expected = "execute, and instantiate, prepare, initialize where it has them"
         raise HloError("arguments", f"register_ffi: stages {list(stages)}, expected {expected}")
-    TARGETS[name] = _Target(
-        name, {s: Handler(_address(h)) for s, h in stages.items() if s in STAGES}
-    )
+    known = {s: Handler(_address(h)) for s, h in stages.items() if s in STAGES}
+    TARGETS[name] = Handlers(name, known)
+    HANDLERS.add(name)
+    REGISTERED.discard(name)
 
 
 def _address(handler: Any) -> int:
@@ -117,13 +151,13 @@ def _address(handler: Any) -> int:
     return int(pointer(handler, name(handler)))
 
 
-class _Target:
-    """What a custom call of a handler evaluates to."""
+class Handlers:
+    """The handlers of a target, by stage: what its custom calls evaluate to."""
 
     def __init__(self, name: str, stages: dict[str, Any]) -> None:
         self._name, self._stages = name, stages
         self._lock = lock()
-        self._contexts: dict[str, tuple[int, Context]] = {}  # by attributes, instantiated
+        self._contexts: dict[str, int] = {}  # by attributes, instantiated
         self._check_version()
 
     def _check_version(self) -> None:
@@ -141,32 +175,58 @@ class _Target:
             found = f"{self._name}: a handler of FFI version {major}.x"
             raise HloError("unsupported", f"{found}, expected {MAJOR}.x")
 
+    def addresses(self) -> list[int]:
+        """The functions of the stages of a call, 0 where there is none."""
+        found = [self._stages.get(stage) for stage in STAGES[1:]]
+        return [0 if f is None else ctypes.cast(f, ctypes.c_void_p).value or 0 for f in found]
+
+    def template(self, instruction: Instruction) -> Template | None:
+        """The frame of an instruction's calls; None where it is too large. It is instantiated."""
+        config = str(instruction.get("backend_config", ""))
+        context = self._instantiated(config)
+        operands = [leaf for o in instruction.operands for leaf in o.shape.leaves()]
+        results = list(instruction.shape.leaves())
+        shared = shared_leaves(instruction)
+        api = _interface().api
+        return frame_template(api, operands, results, ffi_attributes(config), context, shared)
+
     def __call__(self, *operands: object, call: CustomCall) -> object:
-        handle, _ = self._instantiated(call.backend_config)
-        is_tuple = call.shape.is_tuple
-        shapes = call.shape.elements if is_tuple else (call.shape,)
-        results = [np.empty(s.dims, s.dtype.numpy) if s.is_array else None for s in shapes]
-        values = [None if o is None else np.ascontiguousarray(o) for o in operands]
+        """The results, of arrays laid out as the instruction says."""
+        instruction = call.context.instruction
+        context = self._instantiated(call.backend_config)
+        parts = list(flattened(operands))
+        kept = [_laid_out(a, m) for a, m in zip(parts, operand_orders(instruction), strict=True)]
+        shapes = list(instruction.shape.leaves())
+        made = [_room(s) for s in shapes]
+        for result, operand in shared_leaves(instruction).items():
+            made[result] = kept[operand] = kept[operand].copy(order="K")
+        attributes = ffi_attributes(call.backend_config)
         for stage in STAGES[1:]:
             if stage in self._stages:
-                self._enter(stage, values, results, call.backend_config, handle)
-        return tuple(results) if is_tuple else results[0]
+                self._enter(stage, kept, made, attributes, context)
+        arrays = iter([None if a is None else np.asarray(a, order="C") for a in made])
+        return nested(arrays, instruction.shape.without_layout())
 
-    def _instantiated(self, config: str) -> tuple[int, Context]:
+    def _instantiated(self, config: str) -> int:
         """The context of calls with these attributes, in which the handler's state lives."""
         with self._lock:
             found = self._contexts.get(config)
             if found is None:
                 owner = _interface()
-                found = owner.number(), Context()
-                owner.contexts[found[0]] = found[1]
+                found = owner.number()
+                owner.contexts[found] = Context()
                 if "instantiate" in self._stages:
-                    self._enter("instantiate", [], [], config, found[0])
+                    self._enter("instantiate", [], [], ffi_attributes(config), found)
                 self._contexts[config] = found
         return found
 
     def _enter(
-        self, stage: str, values: list[Any], results: list[Any], config: str, handle: int
+        self,
+        stage: str,
+        values: list[Any],
+        results: list[Any],
+        attributes: dict[str, Any],
+        context: int,
     ) -> None:
         is_run = stage == EXECUTE
         frame, kept = call_frame(
@@ -174,13 +234,62 @@ class _Target:
             STAGES.index(stage),
             values if is_run else [],
             results if is_run else [],
-            ffi_attributes(config),
-            handle,
+            attributes,
+            context,
         )
         self._checked(self._stages[stage](ctypes.byref(frame)))
+        if frame.future:
+            self._checked(_interface().awaited(frame.future))
         del kept  # what the frame points at
 
     def _checked(self, handle: int | None) -> None:
         if handle:
-            message = _interface().errors.pop(handle, "an error that it did not make")
-            raise HloError("arguments", f"{self._name}: {message}")
+            raise self.failure(handle)
+
+    def failure(self, handle: int) -> HloError:
+        """The error of a handler."""
+        return HloError("arguments", f"{self._name}: {_interface().message(handle)}")
+
+
+def handlers_of(instruction: Instruction) -> Handlers:
+    """The handlers of a custom call that has some."""
+    found = TARGETS[str(instruction["custom_call_target"])]
+    assert isinstance(found, Handlers), "the target of a handler"
+    return found
+
+
+def operand_orders(instruction: Instruction) -> list[tuple[int, ...]]:
+    """Of every operand leaf: which dimensions its memory has from the slowest, () for 0, 1, ..."""
+    given: Any = instruction.get("operand_layout_constraints")
+    shapes: Sequence[Shape] = given or [o.shape for o in instruction.operands]
+    return [_order(leaf) if given else () for shape in shapes for leaf in shape.leaves()]
+
+
+def _order(leaf: Shape) -> tuple[int, ...]:
+    if not leaf.is_array or leaf.layout is None or leaf.layout.is_default_order:
+        return ()
+    return tuple(leaf.layout.minor_to_major[::-1])
+
+
+def shared_leaves(instruction: Instruction) -> dict[int, int]:
+    """Result leaf -> operand leaf of the pairs that the instruction wants in one memory."""
+    aliases: Any = instruction.get("output_to_operand_aliasing") or ()
+    firsts = [0]
+    for operand in instruction.operands:
+        firsts.append(firsts[-1] + len(list(operand.shape.leaves())))
+    return {(alias.output[0] if alias.output else 0): firsts[alias.operand] for alias in aliases}
+
+
+def _laid_out(array: np.ndarray | None, order: tuple[int, ...]) -> Any:
+    """The array in memory of that order, under its own dimensions."""
+    if array is None or not order:
+        return None if array is None else np.asarray(array, order="C")
+    inverse = [order.index(d) for d in range(len(order))]
+    return np.ascontiguousarray(array.transpose(order)).transpose(inverse)
+
+
+def _room(leaf: Shape) -> Any:
+    """Memory for a result, in its layout's order."""
+    if not leaf.is_array:
+        return None
+    return _laid_out(np.empty(leaf.dims, leaf.dtype.numpy), _order(leaf))

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from hlo.runtime.futures import Futures
+
 STAGES = ("instantiate", "prepare", "initialize", "execute")  # by their numbers
 EXECUTE = "execute"
 BUFFER = 1
@@ -199,6 +201,7 @@ class Owner(Protocol):
 
     errors: dict[int, str]
     contexts: dict[int, Any]
+    futures: Futures
 
     def number(self) -> int: ...
     def error(self, message: str) -> int: ...
@@ -221,6 +224,8 @@ _FREED = _struct(("context", P), ("size", SIZE), ("data", P))
 _TASK = _struct(("context", P), ("task", ctypes.CFUNCTYPE(None, P)), ("data", P))
 _THREADS = _struct(("context", P), ("count", ctypes.POINTER(I64)))
 _NUMBER = _struct(("context", P), ("number", I64))
+_FUTURE = _struct(("future", P))
+_SETTLED = _struct(("future", P), ("error", P))
 _ORDINAL = _struct(("context", P), ("number", ctypes.c_int32))
 
 
@@ -255,7 +260,8 @@ _GIVEN: dict[str, type[ctypes.Structure]] = {
     "error_create": _CREATE, "error_message": _MESSAGE, "error_destroy": _MESSAGE,
     "type_register": _TYPE, "state_set": _STATE, "state_get": _STATE, "memory_allocate": _MEMORY,
     "memory_free": _FREED, "pool_schedule": _TASK, "pool_threads": _THREADS, "run_id": _NUMBER,
-    "device_ordinal": _ORDINAL,
+    "device_ordinal": _ORDINAL, "future_create": _FUTURE, "future_available": _FUTURE,
+    "future_error": _SETTLED,
 }  # fmt: skip
 
 
@@ -322,6 +328,20 @@ class _Answers:
     def pool_threads(self, given: Any) -> int:
         given.count[0] = self._owner.threads()
         return 0
+
+    def future_create(self, given: Any) -> int:
+        handle = self._owner.number()
+        self._owner.futures.create(handle)
+        given.future = handle
+        return 0
+
+    def future_available(self, given: Any) -> int:
+        is_known = self._owner.futures.settle(given.future)
+        return 0 if is_known else self._owner.error("no such future")
+
+    def future_error(self, given: Any) -> int:
+        is_known = self._owner.futures.settle(given.future, given.error or 0)
+        return 0 if is_known else self._owner.error("no such future")
 
     def run_id(self, given: Any) -> int:
         given.number = self._owner.number()

@@ -27,13 +27,29 @@ MOST_FRAMES = 64  # idle ones that the native functions keep; further calls at o
 Native = Callable[..., object]
 
 
-class FastCall(Struct, frozen=True):
-    """make: a native function from (what it calls for what it declines, the address of its stack of
-    frames, the numbers of the argument leaves that are given away). push: puts a frame's address on
-    a stack of frames, in one step beside the calls of other threads.
+class Foreign(Struct, frozen=True):
+    """Arrays of another library, which a native function takes beside NumPy's.
+
+    type: theirs; description: the name of the attribute that describes one, in which `dtype` and
+    `weak` name NumPy's element type and whether that is weak. Only strong types are taken, and no
+    numbers of Python's, which are weak. is_aligned: every result begins a line of 64 bytes, as
+    that library wants it that is to share the memory.
     """
 
-    make: Callable[[Native, int, frozenset[int]], Native]
+    type: type
+    description: str
+    dtype: str
+    weak: str
+    is_aligned: bool = False
+
+
+class FastCall(Struct, frozen=True):
+    """make: a native function from (what it calls for what it declines, the address of its stack of
+    frames, the numbers of the argument leaves that are given away, other arrays). push: puts a
+    frame's address on a stack of frames, in one step beside the calls of other threads.
+    """
+
+    make: Callable[[Native, int, frozenset[int], Foreign | None], Native]
     push: Callable[[int, int], object]
 
 
@@ -101,9 +117,17 @@ class NativeCalls:
         self._giving: dict[tuple[int, ...], Native | None] = {}
         self.call = self._structured if self._form else self._made(self._converted)
 
-    def alone(self, declining: Native) -> Native | None:
-        """A native function with its own way out; None where tuples stand around the leaves."""
-        return None if self._form or self._has_tuples else self._made(declining)
+    def alone(
+        self, declining: Native, foreign: Foreign | None, given: Collection[int] = ()
+    ) -> Native | None:
+        """A native function with its own way out; None where tuples stand around the leaves, or
+        the arguments of the numbers `given` cannot be given away.
+        """
+        if self._form or self._has_tuples:
+            return None
+        if given and not self._signature.takes_memory_as_it_is():
+            return None
+        return self._made(declining, frozenset(given), foreign)
 
     def giving(self, arguments: Sequence[object], donate: Collection[int]) -> object:
         """A call that gives the arguments of these numbers away; None if it is declined."""
@@ -134,8 +158,13 @@ class NativeCalls:
         native = self._giving[key] = self._made(_declined, signature.given_leaves(key))
         return native
 
-    def _made(self, declining: Native, given: frozenset[int] = frozenset()) -> Native:
-        return self._fast.make(declining, self._address, given)
+    def _made(
+        self,
+        declining: Native,
+        given: frozenset[int] = frozenset(),
+        foreign: Foreign | None = None,
+    ) -> Native:
+        return self._fast.make(declining, self._address, given, foreign)
 
     def _push(self) -> None:
         """One more idle frame, where there is none and not too many are in use."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from hlo.errors import HloError
 
-LATE, EXITING = 3, 4  # of run_ir
+LATE, EXITING, HANDLER = 3, 4, 5  # of run_ir
 LONGEST_S = 1e9  # more is for ever, and more than the clock holds in nanoseconds
 
 
@@ -53,9 +53,15 @@ class Deadline(Struct, frozen=True):
 
 class _Limits(threading.local):
     seconds: float = 0.0  # of the run that has one
+    failure: HloError | None = None  # of the handler that ended this thread's run
 
 
 _limits = _Limits()
+
+
+def fail(error: HloError) -> None:
+    """Why this thread's run stops: a handler that it called failed."""
+    _limits.failure = error
 
 
 def checked_timeout(timeout: object) -> float:
@@ -97,5 +103,9 @@ def raise_stopped(why: int) -> NoReturn:
     """
     if why == LATE:
         raise late(_limits.seconds)
+    if why == HANDLER:
+        failure, _limits.failure = _limits.failure, None
+        assert failure is not None, "a handler that fails says why"
+        raise failure
     assert why == EXITING, f"a run stops for a known reason, not {why}"
     raise SystemExit

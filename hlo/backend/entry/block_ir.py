@@ -11,9 +11,11 @@ from hlo.backend.entry.layouts import Row
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.words import NULL, Field, Word
 
-BLOCK_BYTES = 32 * 1024  # Results from this size on come from the free list.
+# Results from this size on come from the free list, or all that have any bytes.
+BLOCK_BYTES = 32 * 1024
 HEADER_BYTES = 64
 CLASSES = 256
+LINE = 64  # The least block.
 POOL_BYTES = 1 << 30  # The most that the free list holds.
 NDARRAY = "hlo_ndarray"
 NEW_FLAGS = 0x501  # NumPy's flags of new arrays: contiguous in C's order, aligned, writeable.
@@ -107,10 +109,10 @@ def _new_result(p: Procedure, row: Word) -> None:
     array_type, dtype = p.symbol(NDARRAY), row.load(Row.dtype)
     rank = row.load(Row.rank).to("i32")
     sizes, bytes = row.load(Row.sizes), row.load(Row.bytes)
-    with p.when(bytes.below(BLOCK_BYTES)):
+    with p.when(bytes.below(row.load(Row.blocks_from))):
         p.call(INCREF, dtype)
         p.ret(p.call(_NEW_ARRAY, array_type, dtype, rank, sizes, NULL, NULL, 0, NULL))
-    data = p.call(BLOCK_NEW, bytes)
+    data = p.call(BLOCK_NEW, bytes.below(LINE).select(p.word(LINE), bytes))
     with p.when(data.eq(NULL)):
         p.call(_NO_MEMORY)
         p.ret(NULL)

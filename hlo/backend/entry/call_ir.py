@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hlo.backend.entry import block_ir, run_ir, scalar_ir
+from hlo.backend.entry import block_ir, foreign_ir, run_ir, scalar_ir
 from hlo.backend.entry.block_ir import BLOCK_FREE, BLOCK_NEW, DECREF, INCREF, NDARRAY, NEW_RESULT
-from hlo.backend.entry.layouts import Array, Object, Record, Relocation, Row
+from hlo.backend.entry.foreign_ir import FOREIGN
+from hlo.backend.entry.layouts import Array, Foreign, Object, Record, Relocation, Row
 from hlo.backend.entry.run_ir import RESTORE_THREAD, SAVE_THREAD
 from hlo.backend.entry.scalar_ir import SCALAR
 from hlo.backend.ir.control import Join
@@ -36,6 +37,7 @@ PYTHON_SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread", "PyTuple_New",
     "PyTuple_SetItem", "PyObject_Vectorcall", "PyCapsule_New", "PyCapsule_GetPointer",
     "PyErr_NoMemory", "PyLong_AsLongLongAndOverflow", "PyLong_FromLong",
+    *foreign_ir.PYTHON_SYMBOLS,
 )  # fmt: skip
 LIBRARY_SYMBOLS = ("posix_memalign", "free", "syscall", "memcpy")
 # Places in the table of NumPy's C API.
@@ -56,6 +58,7 @@ def text() -> str:
     unit = Unit()
     block_ir.define(unit)
     scalar_ir.define(unit)
+    foreign_ir.define(unit)
     unit.define(PUSH_FRAME, _push_frame)
     unit.define(_STOPPED, _stopped, attributes="noinline cold")
     unit.define(CALL, _call)
@@ -94,8 +97,8 @@ def _stopped(p: Procedure, record: Word, results: Word, why: Word) -> None:
 
 
 class _Lists(Struct):
-    """What a call works on. n, outs: how many arguments and results; rows: of the arguments in the
-    record; data, addresses: where the bytes of arguments and of results are; numbers: the bytes of
+    """What a call works on. n, outs: how many arguments and results; rows, foreign: of the record;
+    data, addresses: where the bytes of arguments and of results are; numbers: the bytes of
     arguments that are numbers; results: the arrays.
     """
 
@@ -103,6 +106,7 @@ class _Lists(Struct):
     n: Word
     outs: Word
     rows: Word
+    foreign: Word
     data: Word
     numbers: Word
     results: Word
@@ -127,12 +131,14 @@ def _call(p: Procedure, self: Word, args: Word, nargs: Word) -> None:
     (data,) = has_room.here(room)
     numbers = data.item("ptr", n)
     results = numbers.item("ptr", n)
-    lists = _Lists(args, n, outs, rows, data, numbers, results, results.item("ptr", outs))
+    addresses = results.item("ptr", outs)
+    known = rows, record.load(Record.foreign)
+    lists = _Lists(args, n, outs, *known, data, numbers, results, addresses)
 
     waker = record.load(Record.waker)
     with p.when(waker.ne(NULL)):
         p.call_address("void", waker)
-    _check_arguments(p, lists, decline)
+    _check_arguments(p, lists, frames, decline)
     with p.when((mode & GIVES).ne(0)):
         _check_given(p, lists, decline)
     _make_results(p, lists, record.load(Record.results), leave)
@@ -163,8 +169,11 @@ def _call(p: Procedure, self: Word, args: Word, nargs: Word) -> None:
     p.ret(p.call(_VECTORCALL, record.load(Record.slow), args, nargs, NULL))
 
 
-def _check_arguments(p: Procedure, lists: _Lists, decline: Join) -> None:
-    """Where the bytes of each argument are, if it is what its row says."""
+def _check_arguments(p: Procedure, lists: _Lists, frames: Word, decline: Join) -> None:
+    """Where the bytes of each argument are, if it is what its row says.
+
+    Another library's arrays may let other threads run, which may take the frames.
+    """
     with p.counted(lists.n) as i:
         array, accept = p.join(), p.join()
         argument = lists.args.get("ptr", i)
@@ -172,6 +181,14 @@ def _check_arguments(p: Procedure, lists: _Lists, decline: Join) -> None:
         is_array = type.eq(p.symbol(NDARRAY))
         row, place = lists.rows.item(_ROW, i), lists.data.item("ptr", i)
         array.go_if(is_array)
+        other = p.join()
+        other.go_if(lists.foreign.eq(NULL))
+        other.go_unless(lists.foreign.load(Foreign.type).eq(type))
+        own = p.call(FOREIGN, argument, row, lists.foreign)
+        place.put(own)
+        accept.go_if(own.ne(NULL))
+        decline.go()
+        other.here()
         number = p.call(SCALAR, argument, type, row, lists.numbers.item("i64", i))
         place.put(number)
         accept.go_if(number.ne(NULL))
@@ -188,6 +205,7 @@ def _check_arguments(p: Procedure, lists: _Lists, decline: Join) -> None:
         with p.counted(rank) as d:
             decline.go_unless(sizes.get("i64", d).eq(expected.get("i64", d)))
         accept.here()
+    decline.go_if(frames.get("i64").eq(0))
 
 
 def _check_given(p: Procedure, lists: _Lists, decline: Join) -> None:

@@ -14,7 +14,8 @@ class Record:
     """The call record. frames: a stack of idle frames' addresses, their number first. slow: the
     Python callable for what is not as expected. waker: 0, or what to call early, before arguments
     are checked: threads take their time to wake. stopped: the Python callable that raises what a
-    run ends with that stopped for another reason than an exception.
+    run ends with that stopped for another reason than an exception. foreign: 0, or of which other
+    library arrays are taken.
     """
 
     nargs = Field(0)
@@ -31,13 +32,28 @@ class Record:
     results = Field(88, "ptr")
     waker = Field(96, "ptr")
     stopped = Field(104, "ptr")
-    words = 14
+    foreign = Field(112, "ptr")
+    words = 15
+
+
+class Foreign:
+    """Arrays of another library (foreign_ir): their type; names of attributes: the description,
+    and in it the element type, NumPy's, and whether it is weak; the object False.
+    """
+
+    type = Field(0, "ptr")
+    description = Field(8, "ptr")
+    dtype = Field(16, "ptr")
+    weak = Field(24, "ptr")
+    false = Field(32, "ptr")
+    words = 5
 
 
 class Row:
     """An argument or a result in the call record. Of an argument: the kind of number and the type
-    of NumPy's scalars that are taken (scalar_ir); of a result, in the place of the kind: the number
-    of the argument in whose memory it is, plus one. given: whether that memory is given away.
+    of NumPy's scalars that are taken (scalar_ir); of a result, in their places: the number of the
+    argument in whose memory it is, plus one, and from how many bytes on it gets a block of the free
+    list (block_ir). given: whether that memory is given away.
     """
 
     dtype = Field(0, "ptr")
@@ -47,6 +63,7 @@ class Row:
     kind = Field(32)
     partner = Field(32)
     scalar = Field(40, "ptr")
+    blocks_from = Field(40)
     given = Field(48)
     words = 7
 
@@ -74,6 +91,48 @@ class Array:
     sizes = Field(32, "ptr")
     dtype = Field(56, "ptr")
     flags = Field(64, "i32")
+
+
+class Buffer:
+    """A view of Python's buffer protocol."""
+
+    data = Field(0, "ptr")
+    rank = Field(36, "i32")
+    sizes = Field(48, "ptr")
+    words = 10
+
+
+class Handler:
+    """A call of a handler of XLA's FFI (handler_ir). entry: the native function that makes it;
+    template: the call frame with all that it points at and that changes; pointers: pairs of places
+    in it, where a pointer is and what it points at; copies: what results begin with, triples of the
+    rows of result and operand and their bytes; buffers: pairs of a place in the template and the
+    row of an address. stages: functions or null. wait: a future's error, when it is there. failed:
+    takes an error.
+    """
+
+    entry = Field(0, "ptr")
+    template = Field(8, "ptr")
+    bytes = Field(16)
+    pointers = Field(24, "ptr")
+    pointer_count = Field(32)
+    copies = Field(40, "ptr")
+    copy_count = Field(48)
+    buffers = Field(56, "ptr")
+    buffer_count = Field(64)
+    stages = (Field(72, "ptr"), Field(80, "ptr"), Field(88, "ptr"))
+    wait = Field(96, "ptr")
+    failed = Field(104, "ptr")
+    words = 14
+
+
+class CallFrame:
+    """XLA's call frame (c_api.h): the stage, how many arguments and results, the future."""
+
+    stage = Field(32, "i32")
+    arguments = Field(56)
+    results = Field(96)
+    future = Field(168, "ptr")
 
 
 class Frame:

@@ -16,7 +16,14 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import copy_table, flushing, region_ir, table_ir, watch_ir
+from hlo.backend.entry import (
+    copy_table,
+    flushing,
+    handler_ir,
+    region_ir,
+    table_ir,
+    watch_ir,
+)
 from hlo.backend.entry.aligning import aligned_address
 from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
@@ -56,6 +63,7 @@ from hlo.backend.planning.program import (
 from hlo.backend.planning.slots import (
     SLOT_COUNTERS,
     SLOT_FRAME,
+    SLOT_HANDLERS,
     SLOT_HOST,
 )
 
@@ -444,15 +452,16 @@ class _Entry:
             watch_ir.ask_after_call(function.p, function.frame, step)
 
     def _host(self, function: _Function, step: HostStep) -> None:
-        extern = self.externs.get(step.number)
+        extern, row, p = self.externs.get(step.number), function.slot(step.slot), function.p
         if extern is not None:
-            row, results = function.slot(step.slot), function.slot(step.slot + extern.operands)
             called = prototype("i32", extern.symbol, "ptr", "ptr")
-            self._leave(function, function.p.call(called, row, results), (step,))
-            return
-        host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
-        number = function.p.word(step.number)
-        self._leave(function, function.p.call_address("i32", host, context, number), (step,))
+            status = p.call(called, row, function.slot(step.slot + extern.operands))
+        elif step.is_handler:
+            status = handler_ir.called(p, function.held(SLOT_HANDLERS), step.number, row)
+        else:
+            host, context = function.held(SLOT_HOST), function.held(SLOT_FRAME)
+            status = p.call_address("i32", host, context, p.word(step.number))
+        self._leave(function, status, (step,))
 
     def _loop(self, function: _Function, step: LoopStep) -> None:
         if self._inlined(function, step):

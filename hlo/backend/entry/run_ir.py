@@ -23,9 +23,10 @@ from hlo.backend.ir.words import NULL, Field, Word
 from hlo.backend.isa.generic import FloatMode
 from hlo.backend.isa.select import base_of
 
-# Why a run stops: a host call failed, whose error the frame knows; Python raised; time is over; the
-# interpreter exits.
-FAILED, RAISED, LATE, EXITING = 1, 2, 3, 4
+# Why a run stops: a host call failed, whose status is 1 and whose error the frame knows; Python
+# raised; time is over; the interpreter exits; a handler of XLA's FFI failed, whose error
+# hlo/runtime/stops.py knows.
+FAILED, RAISED, LATE, EXITING, HANDLER = 1, 2, 3, 4, 5
 LOOK_NS = 50_000_000  # Between two looks of the main thread at signals.
 POLL_NS = 10_000  # Estimated work between two looks at the clock.
 NEVER = 2**63 - 1

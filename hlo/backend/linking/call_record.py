@@ -10,12 +10,12 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.entry import call_ir, scalar_ir
+from hlo.backend.entry import block_ir, call_ir, scalar_ir
 from hlo.backend.entry.layouts import Record, Row
 from hlo.backend.linking.native import NativeCall
 from hlo.ir.shape import Shape, stored
 from hlo.runtime.frames import FrameLayout
-from hlo.runtime.native_calls import FastCall, Native, Signature
+from hlo.runtime.native_calls import FastCall, Foreign, Native, Signature
 from hlo.runtime.stops import raise_stopped
 
 RELEASE_US = 2.0  # Programs from this estimate on let other Python threads run.
@@ -41,12 +41,14 @@ def fast_call(
     arguments, results = shape_rows(parameters), shape_rows(outputs)
     for row, shape in zip(arguments.words, parameters, strict=False):
         row[Row.kind.word : Row.given.word] = number_words(shape)
+    results.words[:, Row.blocks_from.word] = block_ir.BLOCK_BYTES
     for result, argument in signature.donated.items():
         results.words[result, Row.partner.word] = argument + 1
     flags = call_ir.RELEASES if watched or cost_us >= RELEASE_US else 0
     flags |= call_ir.WATCHED if watched else 0
     flags |= call_ir.TUPLE if signature.result.is_tuple else 0
     record = np.zeros(Record.words, np.int64)
+    takes_foreign = not flags & call_ir.RELEASES
     record[Record.nargs.word] = len(parameters)
     record[Record.nresults.word] = len(outputs)
     record[Record.entry.word] = entry
@@ -57,11 +59,22 @@ def fast_call(
     record[Record.result_slots.word] = layout.results.ctypes.data
     record[Record.result_count.word] = len(layout.results)
 
-    def made(slow: Callable[..., object], frames: int, given: frozenset[int]) -> Native:
+    def made(
+        slow: Callable[..., object], frames: int, given: frozenset[int], foreign: Foreign | None
+    ) -> Native:
         own = record.copy().view(KeptRecord)
         sources, targets = arguments, results
+        known = None
+        if foreign is not None:
+            known = foreign_words(foreign)
+            sources = arguments.copy()
+            sources.words[:, Row.kind.word] = 0
+            own[Record.foreign.word] = known.ctypes.data if takes_foreign else 0
+            targets = results.copy()
+            if foreign.is_aligned:
+                targets.words[:, Row.blocks_from.word] = 1
         if given:
-            sources, targets = arguments.copy(), results.copy()
+            sources, targets = sources.copy(), targets.copy()
             sources.words[list(given), Row.given.word] = 1
             taken = [r for r, a in signature.donated.items() if a in given]
             targets.words[taken, Row.given.word] = 1
@@ -70,10 +83,16 @@ def fast_call(
         own[Record.flags.word] = flags | (call_ir.GIVES if given else 0)
         own[Record.arguments.word] = sources.words.ctypes.data
         own[Record.results.word] = targets.words.ctypes.data
-        own.kept = (slow, sources, targets, layout)
+        own.kept = (slow, sources, targets, layout, known, foreign)
         return native.function(own)
 
     return FastCall(made, native.push_frame)
+
+
+def foreign_words(foreign: Foreign) -> np.ndarray:
+    """What the record says of another library's arrays; the objects must live as long."""
+    objects = (foreign.type, foreign.description, foreign.dtype, foreign.weak, False)
+    return np.array([id(thing) for thing in objects], np.int64)
 
 
 def number_words(shape: Shape) -> tuple[int, int]:

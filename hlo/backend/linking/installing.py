@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from hlo.backend.ir.ir_module import ENTRY, FILL
 from hlo.backend.linking import call_record as linking
@@ -25,6 +26,15 @@ from hlo.ops.custom_call import REGISTERED
 from hlo.runtime.executable import Executable, Host
 from hlo.runtime.native_calls import Signature
 from hlo.runtime.threads import thread_count
+
+
+class HandlerRecords(Struct, frozen=True):
+    """What the code calls handlers of XLA's FFI by. table: the records' addresses by host step, 0
+    where Python runs it. keeps: what they point at.
+    """
+
+    table: np.ndarray
+    keeps: object
 
 
 def program_key(
@@ -55,8 +65,11 @@ def link(
     host: Host | None = None,
     counters: np.ndarray | None = None,
     result: Shape | None = None,
+    handlers: HandlerRecords | None = None,
 ) -> Executable:
     """The executable: code in this process, constants, memory. counters: a timed program's.
+
+    host: for steps in Python; handlers: of XLA's FFI, which the code calls.
 
     result: the shape and layouts of what callers get; the header's if not given.
     """
@@ -70,7 +83,7 @@ def link(
     code = Code(bodies)
     code.run_once(FILL)
     entry = code.address(ENTRY)
-    layout = table.frame_layout(counters)
+    layout = table.frame_layout(counters, 0 if handlers is None else handlers.table.ctypes.data)
     call = native.native_call()
     fast = None
     if call is not None:
@@ -86,7 +99,7 @@ def link(
         host=host,
         fast_call=fast,
         stops=native.runs().enter if table.watched else None,
-        keeps=(code, table, counters),
+        keeps=(code, table, counters, handlers),
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from hlo.backend.planning.slots import HEADER_SLOTS, SLOT_COUNTERS, SLOT_THREADS
+from hlo.backend.planning.slots import HEADER_SLOTS, SLOT_COUNTERS, SLOT_HANDLERS, SLOT_THREADS
 from hlo.runtime.frames import FrameLayout
 from hlo.runtime.memory import MemoryReport
 
@@ -39,12 +39,15 @@ class LinkTable(Struct, frozen=True):
     memory: MemoryReport
     constants: tuple[np.ndarray, ...]
 
-    def frame_layout(self, counters: np.ndarray | None = None) -> FrameLayout:
-        """What every slot holds, with the addresses of this process. counters: a timed entry's."""
+    def frame_layout(self, counters: np.ndarray | None = None, handlers: int = 0) -> FrameLayout:
+        """What every slot holds, with the addresses of this process. counters: a timed entry's;
+        handlers: where the records of handlers are.
+        """
         starts = [c.__array_interface__["data"][0] for c in self.constants]
         head = [0] * HEADER_SLOTS
         head[SLOT_THREADS] = self.threads
         head[SLOT_COUNTERS] = 0 if counters is None else counters.ctypes.data
+        head[SLOT_HANDLERS] = handlers
         return FrameLayout(
             self.slots,
             self.arena_bytes,

@@ -67,10 +67,10 @@ def native_call() -> NativeCall | None:
         return None
     runs()
     for name in call_ir.PYTHON_SYMBOLS:
-        define_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+        define_symbol(name, address_of(getattr(ctypes.pythonapi, name)))
     library = ctypes.CDLL(None)
     for name in call_ir.LIBRARY_SYMBOLS:
-        define_symbol(name, _address(getattr(library, name)))
+        define_symbol(name, address_of(getattr(library, name)))
     table = _numpy_table()
     for name, place in call_ir.NUMPY_SYMBOLS.items():
         define_symbol(name, table[place])
@@ -78,7 +78,7 @@ def native_call() -> NativeCall | None:
     for name, known in scalar_ir.SYMBOLS.items():
         define_symbol(name, id(known))
     symbols = (call_ir.CALL.symbol, call_ir.PUSH_FRAME.symbol)
-    return NativeCall(_code("call", lambda: IrModule(call_ir.text(), symbols)))
+    return NativeCall(shared_code("call", lambda: IrModule(call_ir.text(), symbols)))
 
 
 class Runs:
@@ -87,11 +87,11 @@ class Runs:
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
         for name in run_ir.SYMBOLS:
-            define_symbol(name, _address(getattr(library, name)))
+            define_symbol(name, address_of(getattr(library, name)))
         for name in run_ir.PYTHON_SYMBOLS:
-            define_symbol(name, _address(getattr(ctypes.pythonapi, name)))
+            define_symbol(name, address_of(getattr(ctypes.pythonapi, name)))
         symbols = (run_ir.ENTER.symbol,)
-        self._code = _code("run", lambda: IrModule(run_ir.text(processor()), symbols))
+        self._code = shared_code("run", lambda: IrModule(run_ir.text(processor()), symbols))
         for function in (run_ir.ENTER, run_ir.POLL, run_ir.POLL_STEP, run_ir.PIECES):
             define_symbol(function.symbol, self._code.address(function.symbol))
         self._state = self._code.address(run_ir.STATE)
@@ -123,12 +123,13 @@ def runs() -> Runs:
     return Runs()
 
 
-def _code(name: str, made: Callable[[], IrModule]) -> Code:
+def shared_code(name: str, made: Callable[[], IrModule]) -> Code:
     """One of the modules that all executables share."""
     return Code([own_object(name, made)]).keep_forever()
 
 
-def _address(function: object) -> int:
+def address_of(function: object) -> int:
+    """Where a function of ctypes is."""
     pointer = ctypes.cast(function, ctypes.c_void_p)  # type: ignore[arg-type]  # a C function
     return pointer.value or 0
 
@@ -186,8 +187,10 @@ class Pool:
     def __init__(self) -> None:
         runs()
         library = ctypes.CDLL(None)
-        define_symbol("syscall", _address(library.syscall))
-        self._code = _code("pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL.symbol,)))
+        define_symbol("syscall", address_of(library.syscall))
+        self._code = shared_code(
+            "pool", lambda: IrModule(pool_ir.text(processor()), (PARALLEL.symbol,))
+        )
         for function in (PARALLEL, WAKE):
             define_symbol(function.symbol, self._code.address(function.symbol))
         self.waker = self._code.address(WAKE.symbol)

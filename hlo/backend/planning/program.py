@@ -65,12 +65,16 @@ class AlignStep(Struct, frozen=True):
 
 
 class HostStep(Struct, frozen=True, eq=False):
-    """Evaluate an instruction in Python on the arrays of a row: operand leaves, result leaves."""
+    """Evaluate an instruction in Python on the arrays of a row: operand leaves, result leaves.
+
+    is_handler: it is a custom call of a handler of XLA's FFI, which native code calls.
+    """
 
     number: int
     slot: int
     instruction: Instruction
     us: float
+    is_handler: bool = False
 
 
 class LoopStep(Struct, frozen=True, eq=False):

@@ -9,5 +9,7 @@ SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
 # look at signals, when its time is over, and the main thread's state while it has given up the
 # interpreter's lock.
 SLOT_STOP, SLOT_FUEL, SLOT_NEXT, SLOT_DEADLINE, SLOT_MAIN = 4, 5, 6, 7, 8
-# Of code that is compiled ahead of time: who runs the parts of loops. The rest is spare.
+# Who runs the parts of loops, of code that is compiled ahead of time.
 SLOT_HOST_LOOPS = 9
+# The calls of handlers, by the number of the host step. The rest is spare.
+SLOT_HANDLERS = 10

@@ -35,6 +35,7 @@ from hlo.backend.planning.regions import ParallelRegion, regions
 from hlo.backend.planning.slots import HEADER_SLOTS
 from hlo.ir.instruction import Instruction
 from hlo.machine import Machine, Rates
+from hlo.ops.custom_call import is_handled
 
 # A program wakes the pool for so many times as much parallel work as waking it costs.
 WAKE = 3.0
@@ -335,8 +336,10 @@ class _Steps:
         for node in nodes:
             match node:
                 case Run(implementation=HostCall()):
-                    slot, us = self._row(node.allocations), self.rates.host_call_us
-                    host = HostStep(len(self.hosts), slot, node.instruction, us)
+                    is_handler = is_handled(node.instruction)
+                    us = self.rates.call_us if is_handler else self.rates.host_call_us
+                    number, slot = len(self.hosts), self._row(node.allocations)
+                    host = HostStep(number, slot, node.instruction, us, is_handler)
                     self.hosts.append(host)
                     self.may_fail = True
                     steps.append(host)

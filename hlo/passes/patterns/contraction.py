@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlo.ir.instruction import Instruction
+from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.passes.patterns.matching import ints, is_plain, splat
 from hlo.passes.rewriting import rewrite
@@ -44,3 +45,56 @@ def dot_of_transpose(root: Instruction) -> Instruction | None:
             operands = [x.operands[0], x] if side == "lhs" else [x, x.operands[0]]
         return make(root, "dot", *operands, shape=root.shape, **attributes)
     return None
+
+
+@rewrite("dot")
+def product_of_columns(root: Instruction) -> Instruction | None:
+    """dot(x, y) => x * y, each broadcast  where every contracted dim is 1"""
+    x, y = root.operands
+    contracted = [x.shape.dims[d] for d in _dims(root, "lhs_contracting_dims")]
+    if any(size != 1 for size in contracted) or not is_plain(root.shape):
+        return None
+    if x.shape.dtype != root.shape.dtype or y.shape.dtype != root.shape.dtype:
+        return None
+    batch = len(_dims(root, "lhs_batch_dims"))
+    middle = x.shape.rank - len(contracted)
+    spread = []
+    for side, operand, first in (("lhs", x, batch), ("rhs", y, middle)):
+        gone, shared = (_dims(root, f"{side}_{kind}_dims") for kind in ("contracting", "batch"))
+        kept = [d for d in range(operand.shape.rank) if d not in gone]
+        free = [d for d in kept if d not in shared]
+        places = [shared.index(d) if d in shared else first + free.index(d) for d in kept]
+        if places != sorted(places) or not is_plain(operand.shape):
+            return None
+        dims = tuple(operand.shape.dims[d] for d in kept)
+        row = make(root, "reshape", operand, shape=Shape.array(root.shape.dtype, dims))
+        spread.append((row, tuple(places)))
+    wide = [make(root, "broadcast", r, shape=root.shape, dimensions=p) for r, p in spread]
+    return make(root, "multiply", *wide, shape=root.shape)
+
+
+@rewrite("transpose", operand="dot")
+def transpose_of_dot(root: Instruction) -> Instruction | None:
+    """transpose(dot(x, y), p) => dot(y, x)
+    where p exchanges the free dims of x with those of y, and nobody else reads the dot
+    """
+    (dot,) = root.operands
+    if len(dot.users) != 1 or not is_plain(dot.shape):
+        return None
+    x, y = dot.operands
+    batch = len(_dims(dot, "lhs_batch_dims"))
+    middle = x.shape.rank - len(_dims(dot, "lhs_contracting_dims"))  # where those of y begin
+    exchanged = (*range(batch), *range(middle, dot.shape.rank), *range(batch, middle))
+    if ints(root, "dimensions") != exchanged or not is_plain(root.shape.without_layout()):
+        return None
+    attributes = dict(dot.attributes)
+    for kind in ("contracting", "batch"):
+        for side, other in (("lhs", "rhs"), ("rhs", "lhs")):
+            attributes.pop(f"{side}_{kind}_dims", None)
+            found = _dims(dot, f"{other}_{kind}_dims")
+            if found or kind == "contracting":
+                attributes[f"{side}_{kind}_dims"] = found
+    precision = attributes.get("operand_precision")
+    if isinstance(precision, tuple):
+        attributes["operand_precision"] = precision[::-1]
+    return make(root, "dot", y, x, shape=root.shape, **attributes)

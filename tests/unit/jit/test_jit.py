@@ -56,7 +56,7 @@ def test_the_second_call_is_native() -> None:
     f = hlo.jit(add)
     first, second = f(ONE, ONE), f(ONE, ONE)
     assert (first, second) == (2, 2)
-    assert f._fast is not f._called
+    assert type(f._direct[1]).__name__ == "builtin_function_or_method"
 
 
 @pytest.mark.parametrize("second", [2, 2.5, True, np.float32(3), np.int8(3), np.float64(2)])
@@ -129,6 +129,7 @@ def test_results_as_jax_arrays_share_memory() -> None:
     again = f(made["r"])
     np.testing.assert_array_equal(again["r"], 4 * V)
     assert f(jnp.asarray(V))["r"].dtype == np.float32
+    assert again["r"].unsafe_buffer_pointer() % 64 == 0
     weak = hlo.jit(lambda a: a * 2, results="jax")(3.0)
     assert weak.weak_type
     assert (weak + jnp.ones((), jnp.bfloat16)).dtype == jnp.bfloat16
@@ -167,6 +168,24 @@ def test_donated_arrays_lend_their_memory_where_it_is_ours() -> None:
     x = jnp.asarray(V) + 0
     np.testing.assert_array_equal(f(x), 2 * V)
     assert x.is_deleted()
+
+
+def test_donated_jax_arrays_are_reused_in_place_and_deleted() -> None:
+    f = hlo.jit(lambda s, x: ({k: v + x for k, v in s.items()}, x), donate_argnums=0, results="jax")
+    state = {"a": jnp.zeros(20_000), "b": jnp.zeros((30, 1000))}
+    state, _ = f(state, 1.0)
+    first, addresses = state, {k: v.unsafe_buffer_pointer() for k, v in state.items()}
+    state, _ = f(state, 1.0)
+    assert {k: v.unsafe_buffer_pointer() for k, v in state.items()} == addresses
+    assert first["a"].is_deleted()
+    view = np.asarray(state["a"])
+    other, _ = f(state, 1.0)  # somebody looks at it, who must not see it change
+    assert (view[0], float(other["a"][0])) == (2, 3)
+    assert other["a"].unsafe_buffer_pointer() != addresses["a"]
+    last, _ = f(other, np.float32(1))  # another type, found after the arrays were given away
+    np.testing.assert_array_equal(last["a"], np.full(20_000, 4, np.float32))
+    with pytest.raises(RuntimeError, match="deleted"):
+        f(other, np.float32(1))
 
 
 def test_closed_over_values_and_threads() -> None:
@@ -222,9 +241,26 @@ def test_errors_of_callbacks_are_the_users() -> None:
         f(V)
 
 
+def test_breakpoints_are_dropped() -> None:
+    def f(a: Any) -> Any:
+        jax.debug.breakpoint()
+        b = jax.debug.breakpoint(token=a * 2)
+        jax.debug.breakpoint(ordered=True)
+        return b + 1
+
+    compiled = hlo.jit(f)
+    with pytest.warns(UserWarning, match="breakpoint is dropped"):
+        np.testing.assert_array_equal(compiled(V), V * 2 + 1)
+    module = hlo.from_jax(lambda a: (jax.debug.breakpoint(), a)[1], V)
+    assert "custom-call" not in str(hlo.optimize(module))
+
+
 def test_callbacks_of_a_text_are_given_to_compile() -> None:
     f = jax.jit(lambda a: jax.pure_callback(np.sin, a, a) + jax.pure_callback(np.cos, a, a))
-    module = hlo.parse(f.lower(V).compiler_ir("hlo").as_hlo_text())
+    text = f.lower(V).compiler_ir("hlo").as_hlo_text()
+    if "index" not in text:
+        pytest.skip("the text of this release says no numbers")
+    module = hlo.parse(text)
     with pytest.raises(HloError, match="traced the program"):
         hlo.compile(module)
     made = hlo.compile(module, callbacks=[lambda a: a * 2, lambda a: a + 1])
