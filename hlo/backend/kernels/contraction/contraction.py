@@ -239,7 +239,7 @@ class _Sequence:
         self.temporaries.append(TOLD_BYTES)
         self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
         for side, factor in (("lhs", c.lhs), ("rhs", c.rhs)):
-            shown = partial(Plan, (f"look: whether {side} has subnormal numbers",))
+            shown = partial(Plan, ("look: whether a factor has subnormal numbers",))
             self._call(subnormal_kernel(c, side), shown, factor.buffer, told)
         add()
         fast, sums = len(self.calls), self.sums

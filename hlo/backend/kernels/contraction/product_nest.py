@@ -211,6 +211,8 @@ class _Loops:
     def _sums(self, name: str) -> Reduction:
         plan, ring = self.plan, self.ring
         form = f"{self.addition} of products"
+        if ring.dot is not None:
+            form += f" of {ring.dot.group} {ring.dot.element.name}"
         results = plan.rows.step * plan.vectors
         reads = tuple(dict.fromkeys(self._source(side, packed=side) for side in FREE))
         axes = tuple(self._depths())
