@@ -28,8 +28,8 @@ from hlo.backend.kernels.contraction.ring import Ring
 from hlo.indexing.affine import row_major_strides
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
+from hlo.machine import COMMON
 
-LEAST_ROWS = 6  # Fewer rows read the columns too seldom to copy them.
 # Smaller products take less time than the copies.
 LEAST_DEPTH = 16
 LEAST_FLOPS = 1 << 16
@@ -79,15 +79,30 @@ class Worded(Struct, frozen=True):
 def in_words(c: Contraction, ring: Ring) -> Worded | None:
     """The contraction on words; None where no instruction, or no order of elements, serves."""
     dot = _dot_product(c, ring)
-    if dot is None or c.is_diagonal or c.m < LEAST_ROWS or c.n < ring.lanes:
+    if dot is None or c.is_diagonal or c.n < ring.lanes:
         return None
     if not c.depth or c.depth[-1].size < LEAST_DEPTH or c.flops < LEAST_FLOPS:
         return None
     (lhs, left), (rhs, right) = _words(c, "lhs", dot), _words(c, "rhs", dot)
-    if lhs is None or rhs is None:
+    if lhs is None or rhs is None or not _pays(c, dot, [lhs, rhs]):
         return None
     ring = replace(ring, dot=dot)
     return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
+
+
+def _pays(c: Contraction, dot: DotProduct, factors: list[Words]) -> bool:
+    """Whether copies take less time than dot products save, on machines of all caches: a product
+    and its sum are one instruction for floats, two for integers, and a share of one for words.
+    """
+    rates = COMMON.rates
+    copies = [f for f in factors if f.is_copied]
+    read = sum(prod(f.sizes) * dot.group * f.source.dtype.item_bytes for f in copies)
+    moved = read + sum(f.size_bytes for f in copies)
+    is_near = moved <= COMMON.last_cache.bytes
+    copying_us = moved / (rates.cached_bytes if is_near else rates.memory_bytes)
+    instructions = 2 if dot.element.is_integral else 1
+    saved_us = c.flops * (instructions - 1 / dot.group) / rates.contracted_ops
+    return saved_us > copying_us
 
 
 def _dot_product(c: Contraction, ring: Ring) -> DotProduct | None:
