@@ -171,7 +171,7 @@ def test_a_sample_on_other_machines_agrees(machine: str, tmp_path: Path) -> None
 @pytest.mark.skipif(LOAD is None, reason="the suite is not there")
 @pytest.mark.parametrize("machine", OTHERS)
 def test_conformance_on_other_machines_agrees(machine: str, tmp_path: Path) -> None:
-    """`pytest -m slow tests/differential/test_ahead_of_time.py`: up to two minutes for each machine."""
+    """`pytest -m slow tests/differential/test_ahead_of_time.py`: two minutes for each machine."""
     check_verdicts(machine, list(suite()), tmp_path)
 
 
