@@ -140,9 +140,10 @@ def suite(step: int = 1) -> Iterator[tuple[str, Module]]:
 @needs_gcc
 @needs_v3
 @pytest.mark.skipif(LOAD is None, reason="the suite is not there")
-def test_conformance_gives_the_bits_of_this_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [SAMPLE, pytest.param(1, marks=pytest.mark.slow)])
+def test_conformance_gives_the_bits_of_this_process(step: int, tmp_path: Path) -> None:
     assert LOAD is not None
-    made, refused = compiled(list(suite()), MACHINE.name)
+    made, refused = compiled(list(suite(step)), MACHINE.name)
     assert len(refused) <= 10, refused
     harness = Harness(tmp_path, made)
     assert undefined(list(tmp_path.glob("*.o"))) <= allowed(MACHINE.architecture)
@@ -170,7 +171,7 @@ def test_a_sample_on_other_machines_agrees(machine: str, tmp_path: Path) -> None
 @pytest.mark.skipif(LOAD is None, reason="the suite is not there")
 @pytest.mark.parametrize("machine", OTHERS)
 def test_conformance_on_other_machines_agrees(machine: str, tmp_path: Path) -> None:
-    """`pytest -m slow tests/differential/test_ahead_of_time.py`: a minute for each machine."""
+    """`pytest -m slow tests/differential/test_ahead_of_time.py`: two minutes for each machine."""
     check_verdicts(machine, list(suite()), tmp_path)
 
 
