@@ -180,7 +180,7 @@ def _tell_of(compiled: Compiled, seconds: float | None, *, memory: bool) -> None
 
 def _makes_odd_values(module: Module, values: list[object], checked: str, mode: str) -> bool:
     """Whether compiled code makes NaNs or infinities, which is told."""
-    from hlo.cli.findings import told  # the whole back end, which a start without it need not load
+    from hlo.cli.findings import told  # what a start without the flag need not load
     from hlo.tools.cases import Case
 
     return told(Case(module, tuple(values)), every=checked == "all", mode=mode) != 0
