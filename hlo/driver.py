@@ -67,6 +67,16 @@ def read_program(path: str, wanted: str | None = None) -> Program:
     return chosen(candidates(path, data), path, wanted).read()
 
 
+def readers(path: str) -> list[Callable[[], Module]]:
+    """For each module in a path, what reads it; a file that holds one is read as `read` does."""
+    from hlo.formats.reading import candidates
+
+    found = candidates(path)
+    if len(found) < 2:
+        return [lambda: read(path)]
+    return [lambda c=c: c.read().module for c in found]  # type: ignore[misc]  # bound now
+
+
 def write(module: Module, form: str) -> bytes:
     """A module in one of the forms of hlo/formats/writing.py: text, pb, pbtxt, json, stablehlo."""
     from hlo.formats.writing import written

@@ -47,7 +47,7 @@ class Topic(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from hlo.cli.opt_explain import topics  # for completion alone: it is the command's own file
+        from hlo.cli.topics import topics  # for completion alone: it loads all tables
 
         del ctx, param
         return [CompletionItem(name) for name in topics() if name.startswith(incomplete)]

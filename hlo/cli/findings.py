@@ -6,7 +6,6 @@ import msgspec
 
 from hlo.cli.terminal import say, tell
 from hlo.tools.cases import Case
-from hlo.tools.compiled_nans import compiled_nans
 from hlo.tools.nans import KINDS, Finding
 
 MOST_SHOWN = 20
@@ -23,6 +22,8 @@ def told(
     as_json: bool = False,
 ) -> int:
     """Print what compiled code makes; 1 where that is anything."""
+    from hlo.tools.compiled_nans import compiled_nans  # the whole back end: a help does without
+
     probed = compiled_nans(case, kinds, mode=mode, threads=threads)
     found = [f for f in probed.findings if every or not f.is_discarded]
     if as_json:

@@ -17,11 +17,12 @@ from hlo.machine import NAMED, Machine
 from hlo.ops.listing import op_table
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
 from hlo.passes.manager import Manager
-from hlo.passes.rewriting import RULES
+from hlo.passes.pipeline import canonical_name
+from hlo.passes.rewriting import RULES, counted_rules
 from hlo.printer.options import PrintOptions
 from hlo.tools.dump import Dump
 from hlo.tools.files import read_text, write_text
-from hlo.tools.pass_report import timing_table, watch_changes
+from hlo.tools.pass_report import print_after, rule_table, timing_table, watch_changes
 from hlo.tools.writing import check_writable
 
 
@@ -118,7 +119,9 @@ def machine_list() -> str:
 @click.option("--list-machines", "listed", flag_value="machines", help="Machines of --machine.")
 @click.option("--print-changed", is_flag=False, flag_value="full", default=None,
               type=click.Choice(["full", "diff"]), help="Print after changes.")  # fmt: skip
-@click.option("--time-passes", is_flag=True, help="A table of passes on stderr.")
+@click.option("--print-after", "printed_after", multiple=True, type=PASSES, metavar="PASS",
+              help="Print the module after each run of a pass; may be repeated.")  # fmt: skip
+@click.option("--time-passes", is_flag=True, help="Tables of passes and rules on stderr.")
 @click.option(
     "--dump-to", type=FILE, default=None, metavar="DIR", help="Numbered files, one per stage."
 )
@@ -139,6 +142,7 @@ def command(
     form: str,
     listed: str | None,
     print_changed: str | None,
+    printed_after: tuple[str, ...],
     time_passes: bool,
     dump_to: str | None,
     no_verify: bool,
@@ -158,12 +162,12 @@ def command(
     check_writable(output)
     if pipeline_file is not None:
         passes = _pipeline_text(pipeline_file)
+    hits = click.get_current_context().with_resource(counted_rules())
     manager = Manager(verify=None if no_verify else driver.verify)
     dump = Dump(dump_to) if dump_to else None
     if dump:
         manager.after.append(dump.after_pass)
-    if print_changed:
-        watch_changes(manager, lambda s: say(s, nl=False), diff=print_changed == "diff")
+    _print_between(manager, print_changed, printed_after)
     code_for: CodeFor = (mode, machine)
     code, texts = 0, []
     for file in files:
@@ -182,8 +186,25 @@ def command(
         texts.append(_emitted(module, passes, wanted, options, code_for, manager, dump))
     write_text(output, "\n".join(texts))
     if time_passes:
-        say(timing_table(manager.runs), nl=False)
+        say(timing_table(manager.runs) + rule_table(hits), nl=False)
     return code
+
+
+def _print_between(manager: Manager, changed: str | None, printed_after: tuple[str, ...]) -> None:
+    """Have modules printed while passes run, on stderr."""
+    if changed:
+        watch_changes(manager, lambda s: say(s, nl=False), diff=changed == "diff")
+    if printed_after:
+        print_after(manager, _pass_names(printed_after), lambda s: say(s, nl=False))
+
+
+def _pass_names(given: tuple[str, ...]) -> frozenset[str]:
+    """The passes' own names; a usage error for one that is none."""
+    found = {name: canonical_name(name) for name in given}
+    for name, known in found.items():
+        if known is None:
+            raise click.UsageError(f"--print-after: {name} is no pass; --list-passes shows all")
+    return frozenset(name for name in found.values() if name is not None)
 
 
 def _wanted(emit: str, kernel: str | None, *, remarks: bool) -> Wanted:

@@ -10,6 +10,7 @@ import click
 from hlo import ops  # noqa: F401  # fills the op table
 from hlo.cli.completing import TOPIC
 from hlo.cli.terminal import tell
+from hlo.cli.topics import topics
 from hlo.error_codes import CODES
 from hlo.errors import HloError
 from hlo.ops.listing import explain_op
@@ -33,11 +34,6 @@ def command(topic: str) -> int:
         )
     tell("\n".join(found))
     return 0
-
-
-def topics() -> list[str]:
-    """All names that have a page."""
-    return [*CODES, *OPS, *CATALOGUE, *RULES]
 
 
 def _pages(topic: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from hlo.tools.files import write_npz
 from hlo.tools.fill import fill_elided
 from hlo.tools.inputs import KINDS, made_up_inputs
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.backend.compilation import Compiled
 
 RECORDED = "recorded"  # what --compare calls the result that a snapshot holds
 ENGINES = ("compiled", "interpreter")
@@ -123,12 +127,7 @@ def command(
     machine: Machine | None,
 ) -> int:
     """Compile and run once."""
-    if checked is not None and engine == "interpreter":
-        raise click.UsageError(
-            "--check-nans probes compiled code: hlo-run nans --engine=interpreter"
-        )
-    if max_steps is not None and engine != "interpreter":
-        raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
+    _check_usage(engine, checked, max_steps)
     if outputs:
         check_writable(outputs)
     program = read_program(file)
@@ -145,10 +144,7 @@ def command(
         asked = (passes, mode, threads, not no_cache)
         compiled = driver.compile(module, *asked, machine=machine)
         run = compiled if timeout is None else partial(compiled, timeout=timeout)
-        if timed:
-            say(f"compile {bench.duration(time.perf_counter() - start)}")
-        if memory:
-            say(compiled.memory_report(), nl=False)
+        _tell_of(compiled, time.perf_counter() - start if timed else None, memory=memory)
     result = run(*values)
     if timed:
         say(_call_time(run, values))
@@ -165,9 +161,26 @@ def command(
     return 0 if report.passed else 1
 
 
+def _check_usage(engine: str, checked: str | None, max_steps: int | None) -> None:
+    """Flags of one engine with the other are a usage error."""
+    if checked is not None and engine == "interpreter":
+        help = "hlo-run nans --engine=interpreter looks at the reference"
+        raise click.UsageError(f"--check-nans probes compiled code; {help}")
+    if max_steps is not None and engine != "interpreter":
+        raise click.UsageError("--max-steps counts the steps of --engine=interpreter")
+
+
+def _tell_of(compiled: Compiled, seconds: float | None, *, memory: bool) -> None:
+    """How long compiling took, and the memory that a run takes, where they are asked for."""
+    if seconds is not None:
+        say(f"compile {bench.duration(seconds)}")
+    if memory:
+        say(compiled.memory_report(), nl=False)
+
+
 def _makes_odd_values(module: Module, values: list[object], checked: str, mode: str) -> bool:
     """Whether compiled code makes NaNs or infinities, which is told."""
-    from hlo.cli.findings import told  # the whole back end, which a start without it need not load
+    from hlo.cli.findings import told  # what a start without the flag need not load
     from hlo.tools.cases import Case
 
     return told(Case(module, tuple(values)), every=checked == "all", mode=mode) != 0

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
 from msgspec import Struct
@@ -116,7 +118,24 @@ def apply_rules(module: Module, limits: Limits | None = None) -> Counter[str]:
     reaches = reach_states(module) if hits else reaches
     for computation in looked_at:
         settle(computation, key, reaches[computation])
+    heard = _heard.get()
+    if heard is not None:
+        heard.update(hits)
     return hits
+
+
+_heard: ContextVar[Counter[str] | None] = ContextVar("_heard", default=None)
+
+
+@contextmanager
+def counted_rules() -> Iterator[Counter[str]]:
+    """Counts how often each rule fires within this, in all passes that apply rules."""
+    hits: Counter[str] = Counter()
+    token = _heard.set(hits)
+    try:
+        yield hits
+    finally:
+        _heard.reset(token)
 
 
 def _fixed_point(

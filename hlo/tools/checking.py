@@ -5,7 +5,7 @@ paths --a process for each of `jobs`--> what was found of each, in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from hlo import driver
 from hlo.errors import HloError
-from hlo.formats.reading import candidates
 from hlo.ir.module import Module
 from hlo.tools.input_size import limited, most_bytes
 
@@ -71,16 +70,11 @@ def _checked(path: str, *, rules: Rules, most: int | None) -> Checked:
         return Checked(path, modules, errors, tuple(messages), tuple(warnings))
 
 
-def _modules(path: str, wanted: str | None) -> Iterator[partial[Module]]:
+def _modules(path: str, wanted: str | None) -> list[Callable[[], Module]]:
     """A reader for each module of a path."""
     if wanted is not None or path == "-":
-        yield partial(driver.read, path, wanted)
-        return
-    found = candidates(path)
-    if len(found) < 2:
-        yield partial(driver.read, path)
-    for candidate in found if len(found) > 1 else ():
-        yield partial(lambda c: c.read().module, candidate)
+        return [partial(driver.read, path, wanted)]
+    return driver.readers(path)
 
 
 def _warnings(module: Module, rules: Rules) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable
 
 from hlo.ir.module import Module
@@ -37,6 +38,26 @@ def _diff(before: str, after: str) -> str:
         before.splitlines(keepends=True), after.splitlines(keepends=True), "before", "after", n=1
     )
     return "".join(rows)
+
+
+def print_after(manager: Manager, names: frozenset[str], write: Callable[[str], None]) -> None:
+    """Print the module after each run of the passes of these names, changed or not."""
+
+    def after(module: Module, run: PassRun) -> None:
+        if run.step.name in names:
+            write(f"; after {run.step}\n")
+            write(print_module(module, PrintOptions()))
+
+    manager.after.append(after)
+
+
+def rule_table(hits: Counter[str]) -> str:
+    """How often each rewrite rule fired, the most frequent first; "" where none did."""
+    if not hits:
+        return ""
+    ranked = sorted(hits.items(), key=lambda item: (-item[1], item[0]))
+    rows = [f"{f'{hits.total():,} rewrites by {len(hits)} rules':<34}{'times':>6}"]
+    return "\n".join([*rows, *(f"  {name:<32}{count:>6,}" for name, count in ranked)]) + "\n"
 
 
 def timing_table(runs: list[PassRun]) -> str:

@@ -27,6 +27,9 @@ LIMIT = 650  # of Python's frames, and levels of the deep programs
 
 # Why it ends: the first function of each cycle, and how many are in it where there are several.
 ALLOWED = {
+    "once: of the default command, which has no subcommands": """
+        cli.main.LazyGroup.shell_complete
+    """,
     "a call for each level of a tuple, which Shape.tuple bounds by 120, an origin by 200": """
         attributes.literal_text.literal_text attributes.literal_text.typed_literal_text
         attributes.origin._tuples attributes.sharding.sharding_text backend.host._nothing
@@ -34,7 +37,7 @@ ALLOWED = {
         backend.loops.outputs._leaf_paths.walk backend.kernels.fused_loops._paths
         backend.linking.compilation_cache._literal
         backend.linking.compilation_cache.module_digest.written
-        backend.padded._filled backend.padded._value
+        backend.padded._filled backend.padded._value backend.probing._read.value
         analysis.leaves._Counted.__init__*2 backend.planning.result_order._ordered
         backend.planning.result_order._stored_tree interpreter.device.fresh
         interpreter.run._is_large interpreter.run.literal_value

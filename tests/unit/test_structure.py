@@ -17,7 +17,7 @@ FILES = sorted((ROOT / "hlo").rglob("*.py"))
 LAYERS = (
     ("source", "garbage", "once", "forking"),
     ("errors", "error_codes"),
-    ("memory", "cache"),
+    ("process_memory", "cache"),
     ("ir",),
     ("machine",),
     ("attributes",),
@@ -32,6 +32,7 @@ LAYERS = (
     ("driver",),
     ("frontend",),
     ("cli",),
+    ("__main__",),
 )
 RANK = {room: i for i, rooms in enumerate(LAYERS) for room in rooms}
 # The same for the rooms of the back end; its files beside them stand above all of them.
