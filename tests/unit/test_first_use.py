@@ -22,7 +22,7 @@ CHANGES = {
 }  # fmt: skip
 # Module-level values that functions change, each with the reason why threads may do so at once.
 CHANGED = {
-    "frontend/variant.py _OWN": "a weak dict, each entry by the object that it is for",
+    "frontend/ownership.py _returned": "each entry by the array that it is for, which it ends with",
     "cache.py _refused": "folders that a warning named; at worst twice",
     "cache.py _writes": "a count that says when to look at the folder",
     "backend/linking/compile.py _memory": "under a lock",
@@ -34,6 +34,7 @@ CHANGED = {
     "analysis/leaves.py _known": "checked after it is found; the same whoever counts",
     "garbage.py _pending": "a count that says when to collect",
     "once.py _locks": "a set of weak references",
+    "ops/custom_call.py HANDLERS": "the user's, one entry at a time",
     "ops/custom_call.py REGISTERED": "the user's, one entry at a time",
     "ops/custom_call.py TARGETS": "the user's, one entry at a time",
     "ops/table.py OPS": "entered while modules are imported",

@@ -127,7 +127,7 @@ ALLOWED = {
         parser.lines._nested parser.pieces._bracketed passes.cse._attribute_key
         passes.patterns.movement._steps_along
         printer.module_printer.ModulePrinter._own*3
-        backend.loops_text._inner frontend.jit.Jitted._called frontend.jit.jit
+        backend.loops_text._inner frontend.jit.jit
     """,
     "a call for each dictionary among the attributes of an FFI call, bounded by 16": """
         runtime.ffi_attributes._Reader._value*2 runtime.ffi_frames._attribute*2
