@@ -15,7 +15,7 @@ from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.machine import Machine, of_triple
+from hlo.machine import NAMED, Machine, named, of_triple
 from hlo.tools.c_compiler import linker, shared_library
 from hlo.tools.files import write_bytes, write_text
 from hlo.tools.fill import fill_elided
@@ -28,6 +28,7 @@ FORMS = {
 if TYPE_CHECKING:
     from hlo.backend.ahead_of_time import AheadOfTime
 
+_LEVEL = "x86-64-"  # before the levels' short names
 TEXTS = ("asm", "llvm", "header", "header-cpp")
 SINGLE = ("object", "asm", "llvm")
 
@@ -58,6 +59,9 @@ SINGLE = ("object", "asm", "llvm")
               type=click.IntRange(0), metavar="[SEED]",
               help="Give constant({...}) made-up values.")  # fmt: skip
 @click.option("--sizes", is_flag=True, help="What each symbol takes, on stderr.")
+@click.option("--multiversion", default=None, metavar="A,B,..",
+              help="Code for several machines of x86-64 (v2,v3,v4: its levels): calls run what the "
+              "processor has.")  # fmt: skip
 @click.option("--target-triple", "triple", default=None, metavar="TRIPLE",
               help="LLVM's triple: the system and the form of files.")  # fmt: skip
 @machine_flags
@@ -79,6 +83,7 @@ def command(
     freestanding: bool,
     fill: int | None,
     sizes: bool,
+    multiversion: str | None,
     triple: str | None,
     machine: Machine | None,
 ) -> int:
@@ -89,7 +94,11 @@ def command(
     for path in (output, header, cpp_header, weights):
         if path is not None:
             check_writable(path)
-    target = _target(machine, triple)
+    if multiversion is not None and machine is not None:
+        raise click.UsageError(
+            "--multiversion names the machines, expected no other flag that does"
+        )
+    target = _levels(multiversion, triple) if multiversion is not None else _target(machine, triple)
     place = "separate" if weights else "embedded"
     how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding)
     made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
@@ -132,16 +141,27 @@ def _checked_form(
 
 
 def _target(machine: Machine | None, triple: str | None) -> Machine | str:
-    """The machine that code is for; HloError where the triple is of another architecture."""
-    if triple is None:
-        return machine or driver.AHEAD_TARGET
-    least = of_triple(triple)
+    """The machine that code is for."""
     if machine is None:
-        return least
+        return driver.AHEAD_TARGET if triple is None else of_triple(triple)
+    return _target_of(machine, triple)
+
+
+def _target_of(machine: Machine, triple: str | None) -> Machine:
+    """A machine with another triple; HloError where that is of another architecture."""
+    if triple is None:
+        return machine
+    least = of_triple(triple)
     if machine.architecture != least.architecture:
         message = f"{machine.name} is {machine.architecture}, expected {least.architecture}"
         raise HloError("machine", f"{message}, as {triple} is")
     return replace(machine, triple=triple)
+
+
+def _levels(text: str, triple: str | None) -> list[Machine]:
+    """The machines that an object chooses from."""
+    names = [f"{_LEVEL}{name}" if f"{_LEVEL}{name}" in NAMED else name for name in text.split(",")]
+    return [_target_of(named(name), triple) for name in names]
 
 
 def _read(file: str, fill: int | None) -> Module:

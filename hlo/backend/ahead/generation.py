@@ -1,18 +1,22 @@
 """Generation: a program's modules of IR as one object file, assembly or IR text.
 
-    IrModules, exported names, Machine --joined--> one module of LLVM --> bytes, texts
+    Parts, exported names, Machine --joined--> one module of LLVM --> bytes, texts
 
-All but the exported names is the object's own, so that programs with equal kernels can be linked
+Parts for several machines are functions of one module, each with the features that it may use. All
+but the exported names is the object's own, so that programs with equal kernels can be linked
 together. Constants are put into the object's bytes: LLVM never reads them as text.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.entry import copying_ir, exact_ir
 from hlo.backend.entry.c_call_ir import ALIGNMENT
@@ -22,6 +26,21 @@ from hlo.backend.linking import toolchain
 from hlo.machine import Machine
 
 T = TypeVar("T")
+_HEADS = re.compile(r"^(define [^@\n]*@([\w.$-]+)\(.*) \{$", re.MULTILINE)
+
+
+class Part(Struct, frozen=True):
+    """Modules that know each other by symbols, and what others may know of them. label: behind the
+    names of what is its own; features: those that its functions may use beside the machine's.
+    """
+
+    modules: tuple[IrModule, ...]
+    exported: tuple[str, ...]
+    label: str = ""
+    features: str = ""
+
+
+_OTHER_FORMS = ("macosx", "darwin", "ios", "windows")  # systems whose objects are not of ELF
 FORTRAN = "fortran"  # LAPACK's routines have the names that compilers of Fortran give them
 TEXT_BYTES = 4096  # constants up to this size stand in the IR, and are seen in all of its forms
 _MARK_BYTES = 32
@@ -33,18 +52,18 @@ def constants_text(data: bytes) -> str:
         return ""
     if len(data) <= TEXT_BYTES:
         body = "".join(f"\\{byte:02X}" for byte in data)
-        return f'internal constant [{len(data)} x i8] c"{body}", align {ALIGNMENT}'
+        return f'constant [{len(data)} x i8] c"{body}", align {ALIGNMENT}'
     mark = "".join(f"\\{byte:02X}" for byte in _mark(data))
     rest = len(data) - _MARK_BYTES
     kind = f"<{{ [{_MARK_BYTES} x i8], [{rest} x i8] }}>"
     value = f'<{{ [{_MARK_BYTES} x i8] c"{mark}", [{rest} x i8] zeroinitializer }}>'
     # Nothing is reduced: these are not the bytes that the program will have.
-    return f"internal externally_initialized constant {kind} {value}, align {ALIGNMENT}"
+    return f"externally_initialized constant {kind} {value}, align {ALIGNMENT}"
 
 
-def object_code(modules: Sequence[IrModule], exported: Sequence[str], machine: Machine) -> bytes:
+def object_code(parts: Sequence[Part], exported: Sequence[str], machine: Machine) -> bytes:
     """The object file, without the bytes of long constants."""
-    return _joined(modules, exported, machine, lambda target, ref: bytes(target.emit_object(ref)))
+    return _joined(parts, exported, machine, lambda target, ref: bytes(target.emit_object(ref)))
 
 
 def placed(body: bytes, constants: bytes) -> bytes:
@@ -71,14 +90,14 @@ def lacking(body: bytes, *, copies: bool) -> IrModule | None:
     return IrModule(unit.text(), tuple(found)) if found else None
 
 
-def assembly(modules: Sequence[IrModule], exported: Sequence[str], machine: Machine) -> str:
+def assembly(parts: Sequence[Part], exported: Sequence[str], machine: Machine) -> str:
     """The target's assembly text."""
-    return _joined(modules, exported, machine, lambda target, ref: str(target.emit_assembly(ref)))
+    return _joined(parts, exported, machine, lambda target, ref: str(target.emit_assembly(ref)))
 
 
-def llvm_text(modules: Sequence[IrModule], exported: Sequence[str], machine: Machine) -> str:
+def llvm_text(parts: Sequence[Part], exported: Sequence[str], machine: Machine) -> str:
     """The IR, behind the middle-end where it is used."""
-    return _joined(modules, exported, machine, lambda _, ref: str(ref))
+    return _joined(parts, exported, machine, lambda _, ref: str(ref))
 
 
 def _mark(data: bytes) -> bytes:
@@ -87,22 +106,46 @@ def _mark(data: bytes) -> bytes:
 
 
 def _joined(
-    modules: Sequence[IrModule],
+    parts: Sequence[Part],
     exported: Sequence[str],
     machine: Machine,
     use: Callable[[llvm.TargetMachine, llvm.ModuleRef], T],
 ) -> T:
-    """What `use` makes of all modules as one, with a target machine."""
+    """What `use` makes of all parts as one module, with a target machine."""
     with toolchain.machine(made_for=machine, is_ahead=True) as target:
         context = llvm.create_context()
-        first, *others = (toolchain.parsed(m, is_checked=False, context=context) for m in modules)
+        first, *others = (_part(part, machine, context) for part in parts)
         for other in others:
             first.link_in(other)
         _own(first, frozenset(exported))
         return use(target, first)
 
 
-def _own(ref: llvm.ModuleRef, exported: frozenset[str]) -> None:
+def _part(part: Part, machine: Machine, context: llvm.ContextRef) -> llvm.ModuleRef:
+    """A part as one module."""
+    texts = [replace(m, text=_placed(m.text, part, machine)) for m in part.modules]
+    first, *others = (toolchain.parsed(m, is_checked=False, context=context) for m in texts)
+    for other in others:
+        first.link_in(other)
+    _own(first, frozenset(part.exported), part.label)
+    return first
+
+
+def _placed(text: str, part: Part, machine: Machine) -> str:
+    """A module's text: each function with its features, and in a section of its own where linkers
+    may drop sections."""
+    label = f".{part.label}" if part.label else ""
+    section = f' section ".text.\\2{label}"' if _has_elf(machine) else ""
+    features = f' "target-features"="{part.features}"' if part.features else ""
+    return _HEADS.sub(rf"\1{features}{section} {{", text)
+
+
+def _has_elf(machine: Machine) -> bool:
+    """Whether objects are of the form that has a section for each function."""
+    return machine.system not in _OTHER_FORMS and not machine.architecture.startswith("wasm")
+
+
+def _own(ref: llvm.ModuleRef, exported: frozenset[str], label: str = "") -> None:
     """What is defined is known inside only, and throws nothing: there is nothing to unwind."""
     for value in (*ref.functions, *ref.global_variables):
         if value.is_declaration:
@@ -111,5 +154,7 @@ def _own(ref: llvm.ModuleRef, exported: frozenset[str]) -> None:
             continue
         if value.name not in exported and value.linkage is llvm.Linkage.external:
             value.linkage = llvm.Linkage.internal
+            if label:
+                value.name = f"{value.name}.{label}"
         if value.is_function:
             value.add_function_attribute("nounwind")

@@ -18,6 +18,7 @@ from hlo.backend.entry.c_call_ir import (
     CALLBACK,
     FINE,
     NO_ADDRESS,
+    NO_MACHINE,
     NONE,
     NOT_ALIGNED,
     NOT_ALLOWED,
@@ -29,6 +30,7 @@ ERRORS = {
     NO_ADDRESS: ("NO_ADDRESS", "an input, an output or the arena is a null pointer"),
     NOT_ALIGNED: ("NOT_ALIGNED", f"the arena is not aligned to {ALIGNMENT} bytes"),
     NOT_ALLOWED: ("NOT_ALLOWED", "arrays have sizes at which the program has no result"),
+    NO_MACHINE: ("NO_MACHINE", "the processor is none of the machines that there is code for"),
 }
 
 
@@ -57,6 +59,10 @@ int NAME_parallel(const void *const *inputs, void *const *outputs, void *arena,
                   const struct hlo_parallel_for *host);
 """,
 }
+_SEVERAL = (
+    "   The first call asks what the processor has; calls run the code for the last of these",
+    "   that it has all of. The answer is one word, hlo_processor, for all objects of a library.",
+)
 _PLACES = {True: "/* in the object */", False: "/* an input */"}
 _CALLED = """
 /* A custom call, defined by whoever links: addresses of the operands' and the results' arrays. It
@@ -130,7 +136,8 @@ class {name} {{
 def _about(made: Interface) -> str:
     rows = [
         f"/* {made.name}: the HLO module {_comment(made.module)}, compiled ahead of time by hlo "
-        f"{hlo.__version__} for {made.machine}.",
+        f"{hlo.__version__} for {', '.join(made.machines)}.",
+        *(_SEVERAL if len(made.machines) > 1 else ()),
         "",
         "   Arrays are row-major, in the sizes that their comments give, and begin where their",
         "   elements may. No output overlaps another array, unless a comment says that it may be",
@@ -146,6 +153,7 @@ def _constants(made: Interface) -> Iterator[str]:
     yield f'#define {prefix}_MODULE "{_quoted(made.module)}"'
     yield f'#define {prefix}_VERSION "{hlo.__version__}"'
     yield f'#define {prefix}_HASH "{made.digest}"'
+    yield f'#define {prefix}_MACHINES "{",".join(map(_quoted, made.machines))}"'
     yield f"#define {prefix}_INPUTS {len(made.arguments)}"
     yield f"#define {prefix}_OUTPUTS {len(made.results)}"
     yield f"#define {prefix}_THREADS {made.threads}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hlo.backend.ahead.generation import FORTRAN
 from hlo.backend.entry import own_threads_ir
 from hlo.backend.entry.c_call_ir import CALLBACK, NONE, PTHREADS
+from hlo.backend.isa import processor
 from hlo.errors import HloError
-from hlo.machine import Machine, of_triple
+from hlo.machine import NAMED, Machine, of_triple
 
 MOST_THREADS = 8  # that loops are planned for where nobody says
+LEAST = "x86-64"  # what may run before it is known which of several machines this is
 EMBEDDED, SEPARATE = "embedded", "separate"  # weights: in the object, or an input of each call
 _CHOICES = {
     "threads": (NONE, PTHREADS, CALLBACK),
@@ -46,9 +50,12 @@ class Options(Struct, frozen=True):
         library = str(self.is_freestanding)
         return (self.passes, self.mode, self.threads, threads, self.lapack, self.weights, library)
 
-    def check(self, machine: Machine) -> None:
+    def check(self, machines: Sequence[Machine]) -> None:
         """HloError for a choice that there is not, or an architecture that is not described."""
+        machine = machines[0]
         of_triple(machine.triple)  # tables of addresses have 64 bits
+        if len(machines) > 1:
+            _check_several(machines)
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 message = f"compile_ahead: {name} is {value!r}, expected one of {known}"
@@ -63,3 +70,25 @@ class Options(Struct, frozen=True):
                 f"{', '.join(own_threads_ir.SYSTEMS)}",
                 help="threads=callback leaves them to the caller",
             )
+
+
+def least_first(machines: Sequence[Machine]) -> list[Machine]:
+    """Machines so that what extends another is behind it."""
+    return sorted(machines, key=lambda m: (len(m.features), m.name))
+
+
+def _check_several(machines: Sequence[Machine]) -> None:
+    """HloError for machines between which an object cannot choose."""
+    for machine in machines:
+        if machine.architecture != NAMED[LEAST].architecture:
+            message = f"several machines: {machine.name} is {machine.architecture}, expected "
+            raise HloError("machine", f"{message}x86_64: others have an object for each")
+        if missing := sorted(processor.unknown(machine.features)):
+            message = f"several machines: {machine.name} has {', '.join(missing)}, expected "
+            raise HloError("machine", f"{message}features that cpuid is asked for")
+        if machine.triple != machines[0].triple:
+            message = f"several machines: {machine.name} is of {machine.triple}, expected "
+            raise HloError("machine", f"{message}{machines[0].triple}, as {machines[0].name}")
+    names = [machine.name for machine in machines]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise HloError("machine", f"several machines: {twice[0]} is there twice, expected once")

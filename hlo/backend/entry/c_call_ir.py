@@ -3,6 +3,9 @@
     int NAME(const void *const *inputs, void *const *outputs, void *arena)
     int NAME_parallel(inputs, outputs, arena, host)     where the caller's threads run loops
 
+An object for several machines has one such function of its own for each of them, and NAME chooses
+one by the processor (hlo/backend/isa/processor.py).
+
 The arena is the memory of one run: the program's table of addresses, then its temporaries. The
 function keeps nothing of its own, so that calls on different arenas may run at once. It puts the
 addresses of temporaries, constants, arguments and results into the table and runs the entry. A
@@ -15,6 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.entry import own_threads_ir
 from hlo.backend.entry.host_loops_ir import Host
@@ -23,12 +27,13 @@ from hlo.backend.ir.control import Join
 from hlo.backend.ir.ir_module import ENTRY
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, Unit, prototype
 from hlo.backend.ir.words import NULL, Word
+from hlo.backend.isa import processor
 from hlo.backend.planning.slots import SLOT_HOST_LOOPS, SLOT_THREADS
 
 ALIGNMENT = 64  # of the arena, and of constants
 # What the function gives: all went well, an address is null, the arena is not aligned, arrays have
-# sizes that the program does not allow.
-FINE, NO_ADDRESS, NOT_ALIGNED, NOT_ALLOWED = 0, 1, 2, 3
+# sizes that the program does not allow, the processor is none of the machines.
+FINE, NO_ADDRESS, NOT_ALIGNED, NOT_ALLOWED, NO_MACHINE = 0, 1, 2, 3, 4
 # Who runs parallel loops: nobody, threads of the object's own, a function of the caller's.
 NONE, PTHREADS, CALLBACK = "none", "pthreads", "callback"
 STRAIGHT_ROWS = 8  # that are written one by one; longer tables are walked
@@ -51,7 +56,7 @@ class CallLayout(Struct, frozen=True):
     (slot, number of the argument), (slot, number of the result). flag: the offset in the arena of a
     byte that the program sets, 0 where sizes are not as they may be; -1: there is none. threads:
     that parallel loops are planned for; threading: who runs them. weights: the number of the input
-    that the constants are; -1: they are in the object.
+    that the constants are; -1: they are in the object. label: of one machine among several.
     """
 
     name: str
@@ -64,6 +69,7 @@ class CallLayout(Struct, frozen=True):
     flag: int = -1
     threading: str = NONE
     weights: int = -1
+    label: str = ""
 
     @property
     def function(self) -> Prototype:
@@ -71,9 +77,18 @@ class CallLayout(Struct, frozen=True):
         return prototype("i32", self.name, "ptr", "ptr", "ptr")
 
     @property
-    def hosted(self) -> Prototype:
-        """The same with the function that runs the parts of loops, or null."""
-        return prototype("i32", f"{self.name}_parallel", "ptr", "ptr", "ptr", "ptr")
+    def whole(self) -> Prototype:
+        """The same with all that a caller may hand over besides: the function that runs the parts
+        of loops, or null."""
+        if self.threading == CALLBACK:
+            return prototype("i32", f"{self.name}_parallel", "ptr", "ptr", "ptr", "ptr")
+        return self.function
+
+    @property
+    def body(self) -> Prototype:
+        """The function that does it: of one machine among several its own."""
+        whole = self.whole
+        return replace(whole, symbol=f"{self.name}.{self.label}") if self.label else whole
 
     @property
     def set_threads(self) -> str:
@@ -83,8 +98,9 @@ class CallLayout(Struct, frozen=True):
     @property
     def exported(self) -> tuple[str, ...]:
         """The names that the linker sees."""
-        more = {PTHREADS: (self.set_threads,), CALLBACK: (self.hosted.symbol,)}
-        return (self.name, *more.get(self.threading, ()))
+        names = (self.name, self.whole.symbol)
+        own = (self.set_threads,) if self.threading == PTHREADS else ()
+        return (*dict.fromkeys(names), *own)
 
     @property
     def constants_symbol(self) -> str:
@@ -93,22 +109,46 @@ class CallLayout(Struct, frozen=True):
 
 
 def text(layout: CallLayout, constants: str) -> str:
-    """The module of the call. constants: what the symbol of the constants is, as LLVM has it."""
+    """The module of the call, or of one machine's among several. constants: what the symbol of the
+    constants is, as LLVM has it."""
     unit = Unit()
     if constants:
         unit.data(layout.constants_symbol, constants)
-    body = partial(_call, unit, layout)
-    if layout.threading == CALLBACK:
-        unit.define(layout.hosted, body)
-        unit.define(layout.function, partial(_alone, layout))
-    else:
-        unit.define(layout.function, body)
+    unit.define(layout.body, partial(_call, unit, layout))
+    if not layout.label:
+        _define_alone(unit, layout)
     return unit.text()
 
 
-def _alone(layout: CallLayout, p: Procedure, inputs: Word, outputs: Word, arena: Word) -> None:
-    """A call without a host's threads."""
-    p.ret(p.call(layout.hosted, inputs, outputs, arena, NULL))
+def choosing_text(
+    layouts: Sequence[tuple[CallLayout, frozenset[str]]], constants: str, *, asks_linux: bool
+) -> str:
+    """The module of the call that chooses one of several machines'. layouts: with the features that
+    each uses, the least first."""
+    unit, first = Unit(), layouts[0][0]
+    if constants:
+        unit.data(first.constants_symbol, constants)
+    processor.define(unit, asks_linux=asks_linux)
+    levels = [processor.Level(layout.body, features) for layout, features in layouts]
+    unit.define(first.whole, partial(_choose, levels))
+    _define_alone(unit, first)
+    return unit.text()
+
+
+def _choose(levels: Sequence[processor.Level], p: Procedure, *arguments: Word) -> None:
+    processor.choose(p, levels, *arguments)
+    p.ret(p.word(NO_MACHINE, "i32"))
+
+
+def _define_alone(unit: Unit, layout: CallLayout) -> None:
+    """The call without what callers may hand over, where that is another function."""
+    if layout.whole != layout.function:
+        unit.define(layout.function, partial(_alone, layout.whole))
+
+
+def _alone(whole: Prototype, p: Procedure, *arguments: Word) -> None:
+    more = [NULL] * (len(whole.parameters) - len(arguments))
+    p.ret(p.call(whole, *arguments, *more))
 
 
 def _threads(layout: CallLayout, p: Procedure, arena: Word, *host: Word) -> None:

@@ -25,7 +25,7 @@ from hlo.once import once
 
 REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
 # Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
-_PERMISSION_CALL = (158, 0x1023, 18)
+PERMISSION_CALL = (158, 0x1023, 18)
 _SIGNS = {dt.S8: "s", dt.U8: "u"}
 
 _X86 = "llvm.x86."
@@ -42,7 +42,7 @@ def is_permitted() -> bool:
         call = ctypes.CDLL(None).syscall
     except (OSError, AttributeError):
         return False
-    return int(call(*_PERMISSION_CALL)) == 0
+    return int(call(*PERMISSION_CALL)) == 0
 
 
 class TileProduct(Struct, frozen=True):
@@ -54,7 +54,7 @@ class TileProduct(Struct, frozen=True):
 
     def configure(self, w: Writer) -> None:
         """Permission, then all tiles as large as they get."""
-        w.call_variadic("i64", "syscall", *map(w.int, _PERMISSION_CALL))
+        w.call_variadic("i64", "syscall", *map(w.int, PERMISSION_CALL))
         row_bytes, rows = [ROW_BYTES, 0] * REGISTERS, [ROWS] * REGISTERS
         sizes = [1, 0] + [0] * 14 + row_bytes + [0] * 16 + rows + [0] * 8  # palette 1
         words = [int.from_bytes(bytes(sizes[i : i + 4]), "little") for i in range(0, 64, 4)]

@@ -138,6 +138,11 @@ def feature_text() -> str:
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(host_features().items()))
 
 
+def features_of(machine: Machine) -> str:
+    """A description's features as LLVM wants them."""
+    return ",".join(f"+{name}" for name in sorted(machine.features))
+
+
 @contextlib.contextmanager
 def machine(
     level: int = CODEGEN_LEVEL, made_for: Machine | None = None, *, is_ahead: bool = False
@@ -153,7 +158,7 @@ def machine(
     else:
         initialise_all()
         triple = _checked_triple(made_for)
-        features = ",".join(f"+{name}" for name in sorted(made_for.features))
+        features = features_of(made_for)
     with inside():
         with _machines_lock:
             free = _machines.setdefault((level, made_for, is_ahead), [])

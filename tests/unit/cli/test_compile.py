@@ -68,6 +68,8 @@ def test_a_shared_library(tmp_path: Path) -> None:
         ((AXPY, "--emit=object"), 2, "needs --output"),
         ((AXPY, "-o", "{}/a.o", "--name=int"), 1, "an identifier of C"),
         ((AXPY, "-o", "{}/a.o", "--machine=z80"), 1, "there is no machine z80"),
+        ((AXPY, "-o", "{}/a.o", "--multiversion=v2,v9"), 1, "there is no machine v9"),
+        ((AXPY, "-o", "{}/a.o", "--multiversion=v2,v3", "--cpu=haswell"), 2, "no other flag"),
         ((AXPY, "-o", "{}/a.o", "--header={}/none/a.h"), 1, "cannot be written"),
         ((AXPY, "-o", "{}/a.o", "--target-triple=wasm32-unknown-unknown"), 1, "described arch"),
         (
