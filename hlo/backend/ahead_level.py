@@ -47,13 +47,14 @@ class Level:
 
     @cached_property
     def program(self) -> Program:
-        """Steps on a table of addresses; nobody stops them. HloErrors for what is refused."""
+        """Steps on a table of addresses. HloErrors for what is refused."""
         check_windows(self.made.static)
         program, given = self.made.program, self.externs
         check_runs(host.instruction for host in program.hosts if host.number not in given)
         check_ahead(program, given, self.options.lapack)
         wakes_pool = program.wakes_pool and self.options.threads == PTHREADS
-        return replace(program, watched=False, wakes_pool=wakes_pool)
+        watched = program.watched and self.options.is_cancellable
+        return replace(program, watched=watched, wakes_pool=wakes_pool)
 
     @cached_property
     def link_table(self) -> LinkTable:

@@ -30,7 +30,7 @@ from hlo.backend.ahead.sizes import SizeTable, size_table
 from hlo.backend.ahead.weights import Weights, weights
 from hlo.backend.ahead_level import Level
 from hlo.backend.compilation import Compilation
-from hlo.backend.entry import c_call_ir, host_loops_ir, own_threads_ir
+from hlo.backend.entry import c_call_ir, cancel_ir, host_loops_ir, own_threads_ir
 from hlo.backend.entry.c_call_ir import CALLBACK, PTHREADS, CallLayout
 from hlo.backend.ir.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.isa.target import Target
@@ -40,7 +40,7 @@ from hlo.machine import NAMED, Machine
 from hlo.once import cached_property, lock
 
 # What the programs for several machines have in common, besides constants.
-_SHARED = (PARALLEL.symbol, WAKE.symbol, own_threads_ir.THREADS.symbol)
+_SHARED = (PARALLEL.symbol, WAKE.symbol, own_threads_ir.THREADS.symbol, *cancel_ir.SYMBOLS)
 
 
 class AheadOfTime:
@@ -174,15 +174,20 @@ class AheadOfTime:
 
     def _shared(self, call: str) -> tuple[IrModule, ...]:
         """The module of the call, and of who runs the parts of loops."""
-        base = self._base
+        base, is_watched = self._base, self.options.is_cancellable
         modules = [IrModule(f'source_filename = "{self.name}"\n{call}', (self.name,))]
         if self.options.threads == PTHREADS:
             set_threads = self._layouts[0].set_threads
-            pool = own_threads_ir.text(set_threads, base.architecture, base.system)
+            pool = own_threads_ir.text(
+                set_threads, base.architecture, base.system, is_watched=is_watched
+            )
             modules.append(IrModule(pool, (PARALLEL.symbol,)))
         elif self.options.threads == CALLBACK:
-            host = host_loops_ir.text(self.levels[0].made.target.isa)
+            isa = self.levels[0].made.target.isa
+            host = host_loops_ir.text(isa, is_watched=is_watched)
             modules.append(IrModule(host, (PARALLEL.symbol,)))
+        if is_watched:
+            modules.append(IrModule(cancel_ir.text(), cancel_ir.SYMBOLS))
         return tuple(replace(m, machine=base) for m in modules)
 
     @cached_property

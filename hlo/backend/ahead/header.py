@@ -24,6 +24,7 @@ from hlo.backend.entry.c_call_ir import (
     NOT_ALLOWED,
     PTHREADS,
 )
+from hlo.backend.entry.cancel_ir import CANCELLED
 
 ERRORS = {
     FINE: ("OK", "no error"),
@@ -31,6 +32,7 @@ ERRORS = {
     NOT_ALIGNED: ("NOT_ALIGNED", f"the arena is not aligned to {ALIGNMENT} bytes"),
     NOT_ALLOWED: ("NOT_ALLOWED", "arrays have sizes at which the program has no result"),
     NO_MACHINE: ("NO_MACHINE", "the processor is none of the machines that there is code for"),
+    CANCELLED: ("CANCELLED", "the caller's word has ended the call: there are no results"),
 }
 
 
@@ -62,6 +64,20 @@ int NAME_parallel(const void *const *inputs, void *const *outputs, void *arena,
 _SEVERAL = (
     "   The first call asks what the processor has; calls run the code for the last of these",
     "   that it has all of. The answer is one word, hlo_processor, for all objects of a library.",
+)
+_CANCELLABLE = """
+/* The same until *cancel is not 0, which any thread may make it at any time: the call ends soon
+   with PREFIX_CANCELLED, and what is in outputs then is undefined. cancel may be null. */
+int NAME_cancellable(const void *const *inputs, void *const *outputs, void *arena,
+                     const volatile int32_t *cancel);
+"""
+# Behind the caller's threads: the word too.
+_CANCELLABLE_HOST = (
+    "const struct hlo_parallel_for *host);",
+    """const struct hlo_parallel_for *host,
+                  const volatile int32_t *cancel);
+/* Once *cancel is not 0, which any thread may make it at any time, the call ends soon with
+   PREFIX_CANCELLED, and what is in outputs then is undefined. cancel may be null. */""",
 )
 _PLACES = {True: "/* in the object */", False: "/* an input */"}
 _CALLED = """
@@ -198,12 +214,24 @@ def _assertions(made: Interface) -> Iterator[str]:
 
 def _function(made: Interface) -> str:
     prefix = made.name.upper()
+    called = "".join(_CALLED.replace("NAME", name) for name in made.functions)
     return f"""\
 /* inputs: {prefix}_INPUTS addresses; outputs: {prefix}_OUTPUTS addresses; arena:
    {prefix}_ARENA_BYTES bytes, aligned to {prefix}_ALIGNMENT. {prefix}_OK, or an error's number. */
 int {made.name}(const void *const *inputs, void *const *outputs, void *arena);
-{_THREADING[made.threading].replace("NAME", made.name).replace("MOST", f"{prefix}_THREADS")}\
-{"".join(_CALLED.replace("NAME", name) for name in made.functions)}"""
+{_handing_over(made)}{called}"""
+
+
+def _handing_over(made: Interface) -> str:
+    """What hands over more, and says how many threads there are."""
+    text = _THREADING[made.threading]
+    if made.is_cancellable and made.threading == CALLBACK:
+        text = text.replace(*_CANCELLABLE_HOST)
+    elif made.is_cancellable:
+        text += _CANCELLABLE
+    prefix = made.name.upper()
+    text = text.replace("MOST", f"{prefix}_THREADS").replace("PREFIX", prefix)
+    return text.replace("NAME", made.name)
 
 
 def _error_text(made: Interface) -> str:

@@ -80,7 +80,8 @@ class Interface(Struct, frozen=True):
     that may lie in arguments' memory; is_sized: whether sizes change at run time; threads,
     threading: how many run parallel loops, and whose; functions: custom calls that whoever links
     defines; weights: the number of the input that all constants are, -1 where they are embedded;
-    machines: that there is code for; digest: of the module and all that its code depends on.
+    is_cancellable: a word of the caller's ends calls; machines: that there is code for; digest: of
+    the module and all that its code depends on.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Interface(Struct, frozen=True):
     threading: str
     functions: tuple[str, ...]
     weights: int
+    is_cancellable: bool
     machines: tuple[str, ...]
     digest: str
 
@@ -173,6 +175,7 @@ def interface(
         options.threads,
         tuple(dict.fromkeys(functions)),
         weights,
+        options.is_cancellable,
         tuple(machine.name for machine in machines),
         hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32],
     )
@@ -197,6 +200,7 @@ def call_layout(made: Interface, table: LinkTable, starts: Sequence[int], label:
         made.threading,
         made.weights if made.constant_bytes else -1,
         label,
+        made.is_cancellable,
     )
 
 

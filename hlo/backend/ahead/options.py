@@ -27,7 +27,8 @@ class Options(Struct, frozen=True):
     """passes, mode: as of a compilation. threads: who runs parallel loops; max_threads: for how
     many they are planned. lapack: who defines its routines: nobody, or whoever links, under the
     names that compilers of Fortran give them. weights: where all constants are.
-    is_freestanding: nothing is left to the C library, memcpy and memset neither.
+    is_freestanding: nothing is left to the C library, memcpy and memset neither. is_cancellable: a
+    word of the caller's ends calls.
     """
 
     passes: str = "default"
@@ -37,6 +38,7 @@ class Options(Struct, frozen=True):
     lapack: str = NONE
     weights: str = EMBEDDED
     is_freestanding: bool = False
+    is_cancellable: bool = False
 
     @property
     def planned_threads(self) -> int:
@@ -47,8 +49,8 @@ class Options(Struct, frozen=True):
     def facts(self) -> tuple[str, ...]:
         """What code depends on."""
         threads = str(self.planned_threads)
-        library = str(self.is_freestanding)
-        return (self.passes, self.mode, self.threads, threads, self.lapack, self.weights, library)
+        flags = str((self.is_freestanding, self.is_cancellable))
+        return (self.passes, self.mode, self.threads, threads, self.lapack, self.weights, flags)
 
     def check(self, machines: Sequence[Machine]) -> None:
         """HloError for a choice that there is not, or an architecture that is not described."""
@@ -60,6 +62,9 @@ class Options(Struct, frozen=True):
             if (value := getattr(self, name)) not in known:
                 message = f"compile_ahead: {name} is {value!r}, expected one of {known}"
                 raise HloError("arguments", message)
+        if self.is_freestanding and self.is_cancellable:
+            message = "freestanding and cancellable, expected one of them: threads know by "
+            raise HloError("unsupported", f"{message}variables of their own what they work for")
         if self.max_threads < 1:
             message = f"compile_ahead: max_threads is {self.max_threads}, expected at least 1"
             raise HloError("arguments", message)

@@ -2,6 +2,8 @@
 
     int NAME(const void *const *inputs, void *const *outputs, void *arena)
     int NAME_parallel(inputs, outputs, arena, host)     where the caller's threads run loops
+    int NAME_cancellable(inputs, outputs, arena, word)  where a word of the caller's ends calls
+    int NAME_parallel(inputs, outputs, arena, host, word)                    where both is so
 
 An object for several machines has one such function of its own for each of them, and NAME chooses
 one by the processor (hlo/backend/isa/processor.py).
@@ -20,7 +22,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import own_threads_ir
+from hlo.backend.entry import cancel_ir, own_threads_ir
 from hlo.backend.entry.host_loops_ir import Host
 from hlo.backend.entry.layouts import Relocation
 from hlo.backend.ir.control import Join
@@ -57,6 +59,7 @@ class CallLayout(Struct, frozen=True):
     byte that the program sets, 0 where sizes are not as they may be; -1: there is none. threads:
     that parallel loops are planned for; threading: who runs them. weights: the number of the input
     that the constants are; -1: they are in the object. label: of one machine among several.
+    is_cancellable: calls end early once a word of the caller's says so.
     """
 
     name: str
@@ -70,6 +73,7 @@ class CallLayout(Struct, frozen=True):
     threading: str = NONE
     weights: int = -1
     label: str = ""
+    is_cancellable: bool = False
 
     @property
     def function(self) -> Prototype:
@@ -79,10 +83,12 @@ class CallLayout(Struct, frozen=True):
     @property
     def whole(self) -> Prototype:
         """The same with all that a caller may hand over besides: the function that runs the parts
-        of loops, or null."""
-        if self.threading == CALLBACK:
-            return prototype("i32", f"{self.name}_parallel", "ptr", "ptr", "ptr", "ptr")
-        return self.function
+        of loops, or null; the word that ends the call, or null."""
+        is_hosted = self.threading == CALLBACK
+        if not (is_hosted or self.is_cancellable):
+            return self.function
+        name = f"{self.name}_{'parallel' if is_hosted else 'cancellable'}"
+        return prototype("i32", name, *["ptr"] * (3 + is_hosted + self.is_cancellable))
 
     @property
     def body(self) -> Prototype:
@@ -151,16 +157,16 @@ def _alone(whole: Prototype, p: Procedure, *arguments: Word) -> None:
     p.ret(p.call(whole, *arguments, *more))
 
 
-def _threads(layout: CallLayout, p: Procedure, arena: Word, *host: Word) -> None:
+def _threads(layout: CallLayout, p: Procedure, arena: Word, host: Word) -> None:
     """How many threads run loops, and whose they are."""
     count = p.word(layout.threads)
     if layout.threading == PTHREADS and layout.threads > 1:
         count = p.call(own_threads_ir.THREADS, layout.threads)
-    for one in host:
-        arena.put(one, SLOT_HOST_LOOPS)
+    if layout.threading == CALLBACK:
+        arena.put(host, SLOT_HOST_LOOPS)
         known = p.join("i64")
-        known.go_if(one.eq(NULL), 1)
-        there = one.load(Host.threads)
+        known.go_if(host.eq(NULL), 1)
+        there = host.load(Host.threads)
         (count,) = known.here((there < count).select(there, count))
     arena.put(count, SLOT_THREADS)
 
@@ -172,7 +178,7 @@ def _call(
     inputs: Word,
     outputs: Word,
     arena: Word,
-    *host: Word,
+    *more: Word,
 ) -> None:
     no_address, not_aligned = p.join(), p.join()
     no_address.go_if(arena.eq(NULL))
@@ -198,11 +204,18 @@ def _call(
         no_address.go_if(constants.eq(NULL))
         not_aligned.go_if((constants.to("i64") & (ALIGNMENT - 1)).ne(0))
     _each(unit, p, f"{name}.fixed", layout.constants, partial(inside, constants))
-    _threads(layout, p, arena, *host)
-    status = p.call(_ENTRY, arena)
+    _threads(layout, p, arena, more[0] if more else arena)
+    if layout.is_cancellable:
+        p.w.declarations[ENTRY] = _ENTRY.declaration
+        status = p.call(cancel_ir.ENTER, p.symbol(ENTRY), arena, more[-1])
+    else:
+        status = p.call(_ENTRY, arena)
     if layout.flag >= 0:
+        ended = p.join()
+        ended.go_if(status.ne(0))
         with p.when(arena.item("i8", layout.flag).get("i8").eq(0)):
             p.ret(p.word(NOT_ALLOWED, "i32"))
+        ended.here()
     p.ret(status)
     no_address.here()
     p.ret(p.word(NO_ADDRESS, "i32"))

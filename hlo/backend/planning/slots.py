@@ -9,5 +9,6 @@ SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
 # look at signals, when its time is over, and the main thread's state while it has given up the
 # interpreter's lock.
 SLOT_STOP, SLOT_FUEL, SLOT_NEXT, SLOT_DEADLINE, SLOT_MAIN = 4, 5, 6, 7, 8
-# Who runs the parts of loops, of code that is compiled ahead of time. The rest is spare.
-SLOT_HOST_LOOPS = 9
+# Of code that is compiled ahead of time: who runs the parts of loops, the word that ends a call.
+# The rest is spare.
+SLOT_HOST_LOOPS, SLOT_CANCEL = 9, 10
