@@ -187,6 +187,7 @@ def compile_ahead(
     weights: str = "embedded",
     freestanding: bool = False,
     cancellable: bool = False,
+    optimize: str = "speed",
 ) -> AheadOfTime:
     """The module as files that need no Python: its `object`, `header`, `cpp_header`, `assembly`,
     `llvm`, each made when it is asked for.
@@ -197,8 +198,9 @@ def compile_ahead(
     threads: "none", "pthreads" or "callback": who runs parallel loops, planned for max_threads.
     lapack: "fortran" leaves its routines to the linker. weights: "separate" makes all constants
     the last input of each call, with the bytes that `weights` gives. freestanding: memcpy and
-    memset are the object's own too. cancellable: a word of the caller's ends calls. Raises
-    HloErrors where the module does not verify, and one for each step that needs this process.
+    memset are the object's own too. cancellable: a word of the caller's ends calls. optimize:
+    "size" for less code, by loops that are unrolled and versioned less. Raises HloErrors where the
+    module does not verify, and one for each step that needs this process.
     """
     GATE.check()
     if mode not in MODES:
@@ -211,7 +213,7 @@ def compile_ahead(
     targets = [target] if isinstance(target, str | Machine) else target
     machines = least_first([named(t) if isinstance(t, str) else t for t in targets])
     options = Options(
-        passes, mode, threads, max_threads, lapack, weights, freestanding, cancellable
+        passes, mode, threads, max_threads, lapack, weights, freestanding, cancellable, optimize
     )
     made = AheadOfTime(module, machines, options, name=name, prefix=prefix)
     made.check()

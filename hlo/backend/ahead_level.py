@@ -70,5 +70,7 @@ class Level:
             workers=WORKERS,
             hands_frame=self.options.threads == CALLBACK,
             externs=self.externs,
+            is_small=self.options.is_small,
         )
-        return tuple(replace(m, machine=self.machine) for m in modules)
+        is_small = self.options.is_small
+        return tuple(replace(m, machine=self.machine, is_small=is_small) for m in modules)

@@ -84,7 +84,8 @@ class AheadOfTime:
             self.module, passes=options.passes, mode=options.mode, machine=self.machine, cache=False
         )
         first.threads = options.planned_threads
-        targets = [Target(machine, options.mode, fills=False) for machine in self.machines]
+        plain = Target(self.machine, options.mode, fills=False, is_small=options.is_small)
+        targets = [replace(plain, machine=machine) for machine in self.machines]
         vars(first)["target"] = targets[0]
         others = [first.with_target(target) for target in targets[1:]]
         return tuple(
@@ -154,22 +155,26 @@ class AheadOfTime:
     def _own_parts(self) -> tuple[Part, ...]:
         """The call from C and who runs loops, with the program's modules; of several machines'
         programs each a part."""
-        layout, base = self._layouts[0], self._base
+        layout, base, is_small = self._layouts[0], self._base, self.options.is_small
         constants = generation.constants_text(self._constants)
         if not self._many:
             call = c_call_ir.text(layout, constants)
-            return (Part((*self._shared(call), *self.levels[0].ir), self.exported),)
+            modules = (*self._shared(call), *self.levels[0].ir)
+            return (Part(modules, self.exported, is_small=is_small),)
         pairs = list(zip(self._layouts, self.levels, strict=True))
         versions = [(own, level.machine.features) for own, level in pairs]
         call = c_call_ir.choosing_text(versions, constants, asks_linux=base.system == "linux")
         known = (*self.exported, *_SHARED, layout.constants_symbol)
-        parts = [Part(self._shared(call), known)]
+        parts = [Part(self._shared(call), known, is_small=is_small)]
         declared = "external constant i8" if constants else ""
         for own, level in pairs:
             text = c_call_ir.text(own, declared)
             module = IrModule(text, (own.body.symbol,), machine=level.machine)
             features = toolchain.features_of(level.machine)
-            parts.append(Part((module, *level.ir), (own.body.symbol,), level.label, features))
+            modules = (module, *level.ir)
+            parts.append(
+                Part(modules, (own.body.symbol,), level.label, features, is_small=is_small)
+            )
         return tuple(parts)
 
     def _shared(self, call: str) -> tuple[IrModule, ...]:
@@ -203,7 +208,7 @@ class AheadOfTime:
         if lacking is None:
             return self._own_parts
         own = replace(lacking, machine=self._base)
-        return (*self._own_parts, Part((own,), lacking.symbols))
+        return (*self._own_parts, Part((own,), lacking.symbols, is_small=True, is_library=True))
 
     @cached_property
     def object(self) -> bytes:

@@ -55,6 +55,9 @@ SINGLE = ("object", "asm", "llvm")
 @click.option("--weights", default=None, metavar="FILE",
               help="Write all constants there; each call gets them as its last input.")  # fmt: skip
 @click.option("--freestanding", is_flag=True, help="Leave nothing to the C library.")
+@click.option("--optimize", default="speed", show_default=True,
+              type=click.Choice(("speed", "size")),
+              help="size: loops unrolled and versioned less.")  # fmt: skip
 @click.option("--cancellable", is_flag=True, help="A word of the caller's ends calls.")
 @click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None,
               type=click.IntRange(0), metavar="[SEED]",
@@ -82,6 +85,7 @@ def command(
     lapack: str,
     weights: str | None,
     freestanding: bool,
+    optimize: str,
     cancellable: bool,
     fill: int | None,
     sizes: bool,
@@ -103,7 +107,7 @@ def command(
     target = _levels(multiversion, triple) if multiversion is not None else _target(machine, triple)
     place = "separate" if weights else "embedded"
     how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding,
-           cancellable)  # fmt: skip
+           cancellable, optimize)  # fmt: skip
     made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
     data = _form(made, form)
     for path, texts in (

@@ -32,12 +32,16 @@ _HEADS = re.compile(r"^(define [^@\n]*@([\w.$-]+)\(.*) \{$", re.MULTILINE)
 class Part(Struct, frozen=True):
     """Modules that know each other by symbols, and what others may know of them. label: behind the
     names of what is its own; features: those that its functions may use beside the machine's.
+    is_small: whether little code is worth more than fast code. is_library: whether calls of it
+    appear when LLVM makes code of the others.
     """
 
     modules: tuple[IrModule, ...]
     exported: tuple[str, ...]
     label: str = ""
     features: str = ""
+    is_small: bool = False
+    is_library: bool = False
 
 
 _OTHER_FORMS = ("macosx", "darwin", "ios", "windows")  # systems whose objects are not of ELF
@@ -114,11 +118,26 @@ def _joined(
     """What `use` makes of all parts as one module, with a target machine."""
     with toolchain.machine(made_for=machine, is_ahead=True) as target:
         context = llvm.create_context()
-        first, *others = (_part(part, machine, context) for part in parts)
+        own = [_part(part, machine, context) for part in parts if not part.is_library]
+        libraries = [_part(part, machine, context) for part in parts if part.is_library]
+        first, *others = own
         for other in others:
             first.link_in(other)
         _own(first, frozenset(exported))
+        _drop_unused(first, target)
+        for library in libraries:
+            first.link_in(library)
+        _own(first, frozenset(exported))
         return use(target, first)
+
+
+def _drop_unused(ref: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
+    """Without what nothing asks for, and equal constants once."""
+    builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=0))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_constant_merge_pass()
+    passes.run(ref, builder)
 
 
 def _part(part: Part, machine: Machine, context: llvm.ContextRef) -> llvm.ModuleRef:
@@ -137,7 +156,8 @@ def _placed(text: str, part: Part, machine: Machine) -> str:
     label = f".{part.label}" if part.label else ""
     section = f' section ".text.\\2{label}"' if _has_elf(machine) else ""
     features = f' "target-features"="{part.features}"' if part.features else ""
-    return _HEADS.sub(rf"\1{features}{section} {{", text)
+    size = " optsize" if part.is_small else ""
+    return _HEADS.sub(rf"\1{size}{features}{section} {{", text)
 
 
 def _has_elf(machine: Machine) -> bool:

@@ -16,10 +16,12 @@ from hlo.machine import NAMED, Machine, of_triple
 MOST_THREADS = 8  # that loops are planned for where nobody says
 LEAST = "x86-64"  # what may run before it is known which of several machines this is
 EMBEDDED, SEPARATE = "embedded", "separate"  # weights: in the object, or an input of each call
+SPEED, SIZE = "speed", "size"
 _CHOICES = {
     "threads": (NONE, PTHREADS, CALLBACK),
     "lapack": (NONE, FORTRAN),
     "weights": (EMBEDDED, SEPARATE),
+    "optimize": (SPEED, SIZE),
 }
 
 
@@ -28,7 +30,7 @@ class Options(Struct, frozen=True):
     many they are planned. lapack: who defines its routines: nobody, or whoever links, under the
     names that compilers of Fortran give them. weights: where all constants are.
     is_freestanding: nothing is left to the C library, memcpy and memset neither. is_cancellable: a
-    word of the caller's ends calls.
+    word of the caller's ends calls. optimize: what code is to be, fast or little.
     """
 
     passes: str = "default"
@@ -39,6 +41,7 @@ class Options(Struct, frozen=True):
     weights: str = EMBEDDED
     is_freestanding: bool = False
     is_cancellable: bool = False
+    optimize: str = SPEED
 
     @property
     def planned_threads(self) -> int:
@@ -50,7 +53,13 @@ class Options(Struct, frozen=True):
         """What code depends on."""
         threads = str(self.planned_threads)
         flags = str((self.is_freestanding, self.is_cancellable))
-        return (self.passes, self.mode, self.threads, threads, self.lapack, self.weights, flags)
+        chosen = (self.threads, threads, self.lapack, self.weights, self.optimize)
+        return (self.passes, self.mode, *chosen, flags)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether little code is worth more than fast code."""
+        return self.optimize == SIZE
 
     def check(self, machines: Sequence[Machine]) -> None:
         """HloError for a choice that there is not, or an architecture that is not described."""

@@ -25,7 +25,8 @@ class Target(Struct, frozen=True):
     """mode: "strict" or "fast", HLO's numerics modes. debug_locations: lines of IR say which
     instruction they come from. schedules: takes those of the kernels that are made, where somebody
     asks for them.
-    fills: whether what loads the code fills its tables (ir/filling.py).
+    fills: whether what loads the code fills its tables (ir/filling.py). is_small: whether little
+    code is worth more than fast code, where results do not depend on it.
     """
 
     machine: Machine
@@ -33,6 +34,7 @@ class Target(Struct, frozen=True):
     debug_locations: bool = False
     schedules: Listener | None = None
     fills: bool = True
+    is_small: bool = False
 
     @property
     def vector_bytes(self) -> int:

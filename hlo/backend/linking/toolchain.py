@@ -210,7 +210,8 @@ def parsed(
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         # Loops that only LLVM turns into vectors gather their elements, four of them no faster.
         options.loop_interleaving = False
-        options.loop_unrolling = module.text.count("\n") <= MOST_UNROLLED
+        is_short = module.text.count("\n") <= MOST_UNROLLED
+        options.loop_unrolling = is_short and not module.is_small
         with machine(made_for=module.machine) as target:
             builder = llvm.create_pass_builder(target, options)
             builder.getModulePassManager().run(ref, builder)

@@ -107,8 +107,8 @@ def test_other_processors_run_what_they_have(tmp_path: Path) -> None:
 
 def test_what_the_object_shares() -> None:
     """The pool, the constants, and no more than the call for the linker to see."""
-    made = compiled(*LEVELS, threads="pthreads")
-    assert len(made.weights) == 384  # 67 numbers and a zero
+    made = compiled(*LEVELS, threads="pthreads", columns=200_000)
+    assert len(made.weights) == 800_064  # the numbers and a zero
     assert made.llvm.count("define internal void @hlo_parallel(") == 1
     assert re.findall(r"^define (?!internal)[^@]*@([\w.]+)\(", made.llvm, re.MULTILINE) == [
         "net", "net_set_threads"
