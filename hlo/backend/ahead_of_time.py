@@ -84,7 +84,9 @@ class AheadOfTime:
             self.module, passes=options.passes, mode=options.mode, machine=self.machine, cache=False
         )
         first.threads = options.planned_threads
-        plain = Target(self.machine, options.mode, fills=False, is_small=options.is_small)
+        plain = Target(
+            self.machine, options.mode, fills=False, is_small=options.is_small, seeks_lapack=False
+        )
         targets = [replace(plain, machine=machine) for machine in self.machines]
         vars(first)["target"] = targets[0]
         others = [first.with_target(target) for target in targets[1:]]

@@ -26,7 +26,8 @@ class Target(Struct, frozen=True):
     instruction they come from. schedules: takes those of the kernels that are made, where somebody
     asks for them.
     fills: whether what loads the code fills its tables (ir/filling.py). is_small: whether little
-    code is worth more than fast code, where results do not depend on it.
+    code is worth more than fast code, where results do not depend on it. seeks_lapack: whether
+    LAPACK's routines have to be found in this process; else whoever links the code has them all.
     """
 
     machine: Machine
@@ -35,6 +36,7 @@ class Target(Struct, frozen=True):
     schedules: Listener | None = None
     fills: bool = True
     is_small: bool = False
+    seeks_lapack: bool = True
 
     @property
     def vector_bytes(self) -> int:
