@@ -217,7 +217,8 @@ class AheadOfTime:
         """The relocatable object file, of the form that the machine's triple says."""
         body = self._own_object
         if self.parts is not self._own_parts:
-            body = generation.object_code(self.parts, self.exported, self._base)
+            *own, library = self.parts
+            body = generation.extended(body, own, library, self.exported, self._base)
         return generation.placed(body, self._constants)
 
     @cached_property

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no typ
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.ahead.merging import merged
 from hlo.backend.entry import copying_ir, exact_ir
 from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.ir.ir_module import LAPACK, IrModule
@@ -27,6 +28,8 @@ from hlo.machine import Machine
 
 T = TypeVar("T")
 _HEADS = re.compile(r"^(define [^@\n]*@([\w.$-]+)\(.*) \{$", re.MULTILINE)
+_DATA = re.compile(r"^@([\w.$-]+) = (?!private|internal|linkonce|external )", re.MULTILINE)
+_MERGED = ("x86_64", "aarch64", "riscv64")
 
 
 class Part(Struct, frozen=True):
@@ -66,8 +69,48 @@ def constants_text(data: bytes) -> str:
 
 
 def object_code(parts: Sequence[Part], exported: Sequence[str], machine: Machine) -> bytes:
-    """The object file, without the bytes of long constants."""
-    return _joined(parts, exported, machine, lambda target, ref: bytes(target.emit_object(ref)))
+    """The object file, without the bytes of long constants.
+
+    Where objects can be merged, each module is compiled by itself, several at a time; elsewhere all
+    as one.
+    """
+    if not _is_merged(machine):
+        return _joined(parts, exported, machine, lambda target, ref: bytes(target.emit_object(ref)))
+    pairs = [(part, module) for part in parts for module in part.modules]
+    texts = [replace(m, text=_placed(m.text, part, machine)) for part, m in pairs]
+    owners = [part for part, _ in pairs]
+    shared = frozenset(name for part in parts for name in part.exported).difference(exported)
+    names = {id(part): _defined(part) - set(part.exported) for part in parts}
+
+    def made(number: int) -> bytes:
+        part = owners[number]
+        with toolchain.machine(made_for=machine, is_ahead=True) as target:
+            ref = toolchain.parsed(texts[number], is_checked=False)
+            _hide(ref, names[id(part)], shared, part.label)
+            return bytes(target.emit_object(ref))
+
+    bodies = toolchain.in_parallel(made, [m.text.count("\n") for m in texts])
+    if len(parts) > 1:
+        each = [
+            merged([b for b, o in zip(bodies, owners, strict=True) if o is part], part.exported)
+            for part in parts
+        ]
+        return merged(each, exported)
+    return merged(bodies, exported)
+
+
+def extended(
+    body: bytes,
+    parts: Sequence[Part],
+    library: Part,
+    exported: Sequence[str],
+    machine: Machine,
+) -> bytes:
+    """The object of the parts with one more, whose functions it calls."""
+    if not _is_merged(machine):
+        return object_code((*parts, library), exported, machine)
+    more = object_code((library,), library.exported, machine)
+    return merged([body, more], exported)
 
 
 def placed(body: bytes, constants: bytes) -> bytes:
@@ -163,6 +206,34 @@ def _placed(text: str, part: Part, machine: Machine) -> str:
 def _has_elf(machine: Machine) -> bool:
     """Whether objects are of the form that has a section for each function."""
     return machine.system not in _OTHER_FORMS and not machine.architecture.startswith("wasm")
+
+
+def _is_merged(machine: Machine) -> bool:
+    """Whether objects are of the form that merging.py reads."""
+    return _has_elf(machine) and machine.architecture in _MERGED
+
+
+def _defined(part: Part) -> set[str]:
+    """The names by which a part's modules know each other."""
+    texts = [module.text for module in part.modules]
+    functions = {head[1] for text in texts for head in _HEADS.findall(text)}
+    return functions | {name for text in texts for name in _DATA.findall(text)}
+
+
+def _hide(ref: llvm.ModuleRef, own: set[str], shared: frozenset[str], label: str) -> None:
+    """What a part's modules and all parts know by names is known in the object only."""
+    for value in (*ref.functions, *ref.global_variables):
+        name = value.name
+        if name.startswith(LAPACK) and value.is_declaration:
+            value.name = name.removeprefix(LAPACK) + "_"
+        if value.is_function and not value.is_declaration:
+            value.add_function_attribute("nounwind")
+        if value.linkage is not llvm.Linkage.external:
+            continue
+        if name in own or name in shared:
+            value.visibility = "hidden"
+        if name in own and label:
+            value.name = f"{name}.{label}"
 
 
 def _own(ref: llvm.ModuleRef, exported: frozenset[str], label: str = "") -> None:

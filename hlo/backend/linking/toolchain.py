@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
@@ -241,11 +241,19 @@ def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
 
 
 def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
-    """The object files of all modules, on as many threads as there are processors."""
-    made: dict[int, bytes] = {}
+    """The object files of all modules."""
     lengths = [m.text.count("\n") for m in modules]
+    return in_parallel(lambda number: object_code(modules[number]), lengths)
+
+
+def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[bytes]:
+    """What a function makes of modules by number, on as many threads as there are processors.
+
+    lengths: lines of the modules.
+    """
+    made: dict[int, bytes] = {}
     # The largest first, taken from the end.
-    waiting = sorted(range(len(modules)), key=lengths.__getitem__)
+    waiting = sorted(range(len(lengths)), key=lengths.__getitem__)
 
     def work() -> None:
         while True:
@@ -253,7 +261,7 @@ def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
                 number = waiting.pop()
             except IndexError:
                 return
-            made[number] = object_code(modules[number])
+            made[number] = code(number)
 
     heavy = sum(length > LINES_FOR_A_THREAD for length in lengths)
     workers = min(heavy, len(os.sched_getaffinity(0)))
@@ -265,4 +273,4 @@ def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
             work()
         for other in others:
             other.result()
-    return [made[n] for n in range(len(modules))]
+    return [made[n] for n in range(len(lengths))]
