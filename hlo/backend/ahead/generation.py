@@ -24,11 +24,14 @@ from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
 from hlo.backend.linking import toolchain
+from hlo.backend.linking.options import CODEGEN_LEVEL
 from hlo.machine import Machine
 
 T = TypeVar("T")
 _HEADS = re.compile(r"^(define [^@\n]*@([\w.$-]+)\(.*) \{$", re.MULTILINE)
 _DATA = re.compile(r"^@([\w.$-]+) = (?!private|internal|linkonce|external )", re.MULTILINE)
+# Of a module that is worth an object of its own: what each costs takes LLVM as long as 100 lines.
+UNIT_LINES = 100
 _MERGED = ("x86_64", "aarch64", "riscv64")
 
 
@@ -76,27 +79,46 @@ def object_code(parts: Sequence[Part], exported: Sequence[str], machine: Machine
     """
     if not _is_merged(machine):
         return _joined(parts, exported, machine, lambda target, ref: bytes(target.emit_object(ref)))
-    pairs = [(part, module) for part in parts for module in part.modules]
-    texts = [replace(m, text=_placed(m.text, part, machine)) for part, m in pairs]
-    owners = [part for part, _ in pairs]
+    units = [(part, unit) for part in parts for unit in _units(part)]
     shared = frozenset(name for part in parts for name in part.exported).difference(exported)
-    names = {id(part): _defined(part) - set(part.exported) for part in parts}
 
     def made(number: int) -> bytes:
-        part = owners[number]
-        with toolchain.machine(made_for=machine, is_ahead=True) as target:
-            ref = toolchain.parsed(texts[number], is_checked=False)
-            _hide(ref, names[id(part)], shared, part.label)
+        part, unit = units[number]
+        with toolchain.machine(_level(unit[0]), machine, is_ahead=True) as target:
+            ref = _linked(part, unit, machine, llvm.create_context())
+            _hide(ref, _defined(part) - set(part.exported), shared, part.label)
             return bytes(target.emit_object(ref))
 
-    bodies = toolchain.in_parallel(made, [m.text.count("\n") for m in texts])
-    if len(parts) > 1:
-        each = [
-            merged([b for b, o in zip(bodies, owners, strict=True) if o is part], part.exported)
-            for part in parts
-        ]
-        return merged(each, exported)
-    return merged(bodies, exported)
+    lengths = [sum(map(_lines, unit)) for _, unit in units]
+    bodies = toolchain.in_parallel(made, lengths)
+    if len(parts) == 1:
+        return merged(bodies, exported)
+    owners = [part for part, _ in units]
+    each = [
+        merged([b for b, o in zip(bodies, owners, strict=True) if o is part], part.exported)
+        for part in parts
+    ]
+    return merged(each, exported)
+
+
+def _units(part: Part) -> list[list[IrModule]]:
+    """A part's modules as they are compiled: long ones each by itself, short ones with another."""
+    units: list[list[IrModule]] = []
+    for level in sorted({_level(m) for m in part.modules}):
+        own = sorted((m for m in part.modules if _level(m) == level), key=_lines, reverse=True)
+        many = [[m] for m in own if _lines(m) > UNIT_LINES] or [[]]
+        many[-1] += [m for m in own if _lines(m) <= UNIT_LINES]
+        units += many
+    return units
+
+
+def _level(module: IrModule) -> int:
+    """At which code is generated: as in process, but where little of it is wanted."""
+    return CODEGEN_LEVEL if module.is_small else toolchain.level_of(module)
+
+
+def _lines(module: IrModule) -> int:
+    return module.text.count("\n")
 
 
 def extended(
@@ -185,11 +207,19 @@ def _drop_unused(ref: llvm.ModuleRef, target: llvm.TargetMachine) -> None:
 
 def _part(part: Part, machine: Machine, context: llvm.ContextRef) -> llvm.ModuleRef:
     """A part as one module."""
-    texts = [replace(m, text=_placed(m.text, part, machine)) for m in part.modules]
+    first = _linked(part, part.modules, machine, context)
+    _own(first, frozenset(part.exported), part.label)
+    return first
+
+
+def _linked(
+    part: Part, modules: Sequence[IrModule], machine: Machine, context: llvm.ContextRef
+) -> llvm.ModuleRef:
+    """Some of a part's modules as one."""
+    texts = [replace(m, text=_placed(m.text, part, machine)) for m in modules]
     first, *others = (toolchain.parsed(m, is_checked=False, context=context) for m in texts)
     for other in others:
         first.link_in(other)
-    _own(first, frozenset(part.exported), part.label)
     return first
 
 
