@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -68,7 +70,7 @@ SINGLE = ("object", "asm", "llvm")
               "processor has.")  # fmt: skip
 @click.option("--target-triple", "triple", default=None, metavar="TRIPLE",
               help="LLVM's triple: the system and the form of files.")  # fmt: skip
-@machine_flags
+@partial(machine_flags, base=lambda: named(driver.AHEAD_TARGET))
 @reads_input
 def command(
     files: tuple[str, ...],
@@ -110,22 +112,34 @@ def command(
            cancellable, optimize)  # fmt: skip
     made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
     data = _form(made, form)
-    for path, texts in (
-        (header, [m.header for m in made]),
-        (cpp_header, [m.cpp_header for m in made]),
-    ):
-        if path is not None:
-            write_text(path, "\n".join(texts))
-    if weights is not None:
-        write_bytes(weights, made[0].weights)
-    if isinstance(data, str):
-        write_text(output, data)
-    else:
-        write_bytes(output, data)
+    written: list[tuple[str | None, str | bytes]] = [
+        (header, "\n".join(m.header for m in made) if header else ""),
+        (cpp_header, "\n".join(m.cpp_header for m in made) if cpp_header else ""),
+        (weights, made[0].weights if weights else b""),
+        (output, data),
+    ]
+    _write([(path, content) for path, content in written if path is not None])
     if sizes:
         for m in made:
             say(f"{m.name}: {m.size_table or 'no table of sizes: not of ELF with 64 bits'}")
     return 0
+
+
+def _write(files: Sequence[tuple[str, str | bytes]]) -> None:
+    """All files, or, where one cannot be written, none that was not there before."""
+    made = []
+    try:
+        for path, data in files:
+            is_new = path != "-" and not os.path.lexists(path)
+            if isinstance(data, str):
+                write_text(path, data)
+            else:
+                write_bytes(path, data)
+            made += [path] * is_new
+    except BaseException:
+        for path in made:
+            os.unlink(path)
+        raise
 
 
 def _checked_form(

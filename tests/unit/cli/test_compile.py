@@ -70,6 +70,9 @@ def test_a_shared_library(tmp_path: Path) -> None:
         ((AXPY, "-o", "{}/a.o", "--machine=z80"), 1, "there is no machine z80"),
         ((AXPY, "-o", "{}/a.o", "--multiversion=v2,v9"), 1, "there is no machine v9"),
         ((AXPY, "-o", "{}/a.o", "--multiversion=v2,v3", "--cpu=haswell"), 2, "no other flag"),
+        ((AXPY, "-o", "{}/a.o", "--features=+sse9"), 1, "is no feature of x86_64"),
+        ((AXPY, "-o", "{}/a.o", "--target-triple=z80-unknown"), 1, "described architecture"),
+        ((AXPY, "-o", "{}/a.o", "--cancellable", "--freestanding"), 1, "expected one of them"),
         ((AXPY, "-o", "{}/a.o", "--header={}/none/a.h"), 1, "cannot be written"),
         ((AXPY, "-o", "{}/a.o", "--target-triple=wasm32-unknown-unknown"), 1, "described arch"),
         (
@@ -123,3 +126,41 @@ def test_refused_steps_leave_no_file(tmp_path: Path) -> None:
     assert outcome.code == 1
     assert "host.hlo:5" in outcome.err
     assert [p.name for p in tmp_path.iterdir()] == ["host.hlo"]
+
+
+def test_an_aborted_write_leaves_no_file(tmp_path: Path) -> None:
+    """The header fits, the weights do not."""
+    resource = pytest.importorskip("resource")
+    values = ", ".join(str(k) for k in range(9000))
+    (tmp_path / "m.hlo").write_text(
+        f"HloModule m\nENTRY e {{\n  x = f32[9000] parameter(0)\n  w = f32[9000] constant({{{values}}})"
+        "\n  ROOT r = f32[9000] add(x, w)\n}\n"
+    )
+    object, header = str(tmp_path / "m.o"), str(tmp_path / "m.h")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        outcome = call(
+            "hlo-run", "compile", str(tmp_path / "m.hlo"), "-o", object, "--header", header
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (outcome.code, "error[file]" in outcome.err) == (1, True), outcome.err
+    assert [p.name for p in tmp_path.iterdir()] == ["m.hlo"]
+
+
+def test_a_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("hlo.tools.c_compiler.find_spec", lambda _: None)
+    outcome = call("hlo-run", "compile", AXPY, "-o", str(tmp_path / "a.so"))
+    assert outcome.code == 1
+    assert outcome.err.startswith("error[unsupported]: a shared library for x86_64")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_features_are_those_of_the_target(tmp_path: Path) -> None:
+    """And not of the machine that compiles."""
+    header = str(tmp_path / "a.h")
+    outcome = call("hlo-run", "compile", AXPY, "-o", header, "--features=-fma")
+    assert outcome.code == 0, outcome.err
+    assert '_MACHINES "x86-64-v3-fma"' in Path(header).read_text()
