@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hlo.tools import c_compiler
 from tests.support.command import call
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -132,17 +133,15 @@ def test_an_aborted_write_leaves_no_file(tmp_path: Path) -> None:
     """The header fits, the weights do not."""
     resource = pytest.importorskip("resource")
     values = ", ".join(str(k) for k in range(9000))
-    (tmp_path / "m.hlo").write_text(
-        f"HloModule m\nENTRY e {{\n  x = f32[9000] parameter(0)\n  w = f32[9000] constant({{{values}}})"
-        "\n  ROOT r = f32[9000] add(x, w)\n}\n"
-    )
-    object, header = str(tmp_path / "m.o"), str(tmp_path / "m.h")
+    text = "HloModule m\nENTRY e {\n  x = f32[9000] parameter(0)\n"
+    text += "  w = f32[9000] constant({VALUES})\n"
+    text += "  ROOT r = f32[9000] add(x, w)\n}\n"
+    module, object, header = (str(tmp_path / f"m.{end}") for end in ("hlo", "o", "h"))
+    Path(module).write_text(text.replace("VALUES", values))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
-        outcome = call(
-            "hlo-run", "compile", str(tmp_path / "m.hlo"), "-o", object, "--header", header
-        )
+        outcome = call("hlo-run", "compile", module, "-o", object, "--header", header)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (outcome.code, "error[file]" in outcome.err) == (1, True), outcome.err
@@ -151,7 +150,7 @@ def test_an_aborted_write_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("hlo.tools.c_compiler.find_spec", lambda _: None)
+    monkeypatch.setattr(c_compiler, "find_spec", lambda _: None)
     outcome = call("hlo-run", "compile", AXPY, "-o", str(tmp_path / "a.so"))
     assert outcome.code == 1
     assert outcome.err.startswith("error[unsupported]: a shared library for x86_64")
