@@ -133,7 +133,12 @@ class AheadOfTime:
     @property
     def exported(self) -> tuple[str, ...]:
         """The names that the linker sees."""
-        return self._layouts[0].exported
+        return self._layout.exported
+
+    @property
+    def _layout(self) -> CallLayout:
+        """The first level's."""
+        return self._layouts[0]
 
     @cached_property
     def _layouts(self) -> tuple[CallLayout, ...]:
