@@ -124,17 +124,25 @@ _CORTEX_CACHES = (
 )
 
 
+# Other words that triples begin with: Apple's for 64-bit Arm, the versions of the 32-bit one.
+_ALIASES = {"arm64": "aarch64", "armv7": "arm", "armv7a": "arm", "armv7l": "arm"}
+_NARROW = frozenset({"arm", "wasm32"})  # architectures whose addresses have 32 bits
+_FLUSHING = {"arm": frozenset({"neon"})}  # before ARMv8 (DDI 0406, A2.7.4)
+
+
 def _architecture(triple: str) -> str:
-    """The first word; that of Apple's triples is its own for 64-bit Arm."""
+    """The first word, or what it stands for."""
     first = triple.partition("-")[0]
-    return "aarch64" if first == "arm64" else first
+    return _ALIASES.get(first, first)
 
 
 class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """triple: LLVM's; features: LLVM's names of what is there; vector_bytes: of the widest vector
     that kernels use. processors: LLVM's names of others that the description serves. registers: of
     vectors; where nobody says, 32 of 64 bytes and on 64-bit Arm (V0 to V31), else 16. caches: the
-    nearest first.
+    nearest first. address_bytes: of an address; where nobody says, 4 or 8 as the architecture has.
+    flushing: features whose vectors of floats have no subnormal numbers, in any mode: strict code
+    does without them; where nobody says, those of the architecture.
     """
 
     name: str
@@ -143,6 +151,8 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     vector_bytes: int = 16
     processors: tuple[str, ...] = ()
     registers: int = 0
+    address_bytes: int = 0
+    flushing: frozenset[str] = frozenset()
     line_bytes: int = 64
     caches: Annotated[tuple[Cache, ...], Meta(min_length=2, max_length=4)] = _CACHES
     rates: Rates = Rates()
@@ -152,6 +162,10 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if not self.registers:
             is_large = self.vector_bytes == 64 or self.architecture == "aarch64"
             force_setattr(self, "registers", 32 if is_large else 16)
+        if not self.address_bytes:
+            force_setattr(self, "address_bytes", 4 if self.architecture in _NARROW else 8)
+        if not self.flushing:
+            force_setattr(self, "flushing", _FLUSHING.get(self.architecture, frozenset()))
 
     def has(self, feature: str) -> bool:
         """Whether the instruction set has a feature."""
@@ -162,6 +176,17 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         so).
         """
         return self.vector_bytes // max(4, dtype.component.item_bytes)
+
+    def in_mode(self, mode: str) -> Machine:
+        """What code of a numerics mode may use: strict code keeps subnormal numbers."""
+        if mode == "fast" or not self.flushing & self.features:
+            return self
+        return replace(self, features=self.features - self.flushing)
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """Features that the triple may stand for and that code does without all the same."""
+        return self.flushing - self.features
 
     @property
     def identity(self) -> str:
@@ -205,10 +230,12 @@ COMMON = Machine(name="common", triple="", features=frozenset())
 CHOICES = {
     "vector_bytes": (16, 32, 64),
     "registers": (16, 32),
+    "address_bytes": (4, 8),
     "line_bytes": (16, 32, 64, 128, 256),
 }
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 RISCV = "riscv64-unknown-linux-gnu"
+ARM32, WASM = "armv7-unknown-linux-gnueabihf", "wasm32-unknown-unknown"
 _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
 _V2 = _V1 | {"cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"}
 _V3 = _V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
@@ -223,6 +250,12 @@ _V1_ARM = _N1 | {"bf16", "i8mm"}
 
 # RV64GC (the profile RVA20U64), and V's parts with registers of 16 bytes at least.
 _RV64GCV = frozenset({"rva20u64", "zve64d", "zvl128b"})
+
+# ARMv7-A with VFPv3 and NEON (32 registers of 8 bytes); VFPv4 and its NEON fuse and know f16.
+_ARMV7 = frozenset({"v7", "aclass", "dsp", "thumb2", "vfp3", "neon"})
+_VFP4 = _ARMV7 | {"vfp4", "fp16"}
+# WebAssembly 2.0, which every engine has that has vectors of 128 bits.
+_WASM = frozenset({"bulk-memory", "mutable-globals", "nontrapping-fptoint", "sign-ext", "simd128"})
 
 # From the least to the most capable of each architecture.
 _ALL = (
@@ -252,9 +285,20 @@ _ALL = (
             processors=("sifive-x280", "spacemit-x60")),
     Machine(name="rva23u64", triple=RISCV, features=_RV64GCV | {"rva23u64"}, registers=32,
             caches=_CORTEX_CACHES),
+    Machine(name="armv7-a", triple=ARM32, features=_ARMV7,
+            caches=_CORTEX_CACHES, processors=("cortex-a8", "cortex-a9")),
+    Machine(name="cortex-a7", triple=ARM32, features=_VFP4,
+            caches=_CORTEX_CACHES, processors=("cortex-a15", "cortex-a17")),
+    Machine(name="wasm32-simd128", triple=WASM, features=_WASM),
 )  # fmt: skip
 NAMED = {machine.name: machine for machine in _ALL}
-_COUNTED_ON = {"x86_64": "x86-64-v3", "aarch64": "armv8-a", "riscv64": "rv64gcv"}
+_COUNTED_ON = {
+    "x86_64": "x86-64-v3",
+    "aarch64": "armv8-a",
+    "riscv64": "rv64gcv",
+    "arm": "armv7-a",
+    "wasm32": "wasm32-simd128",
+}
 
 
 # What vectors can do: by these a processor's description is found, since a hypervisor may hide any
@@ -270,8 +314,10 @@ _OF_VECTORS = (
     "i8mm",
     "neon",
     "rva23",
+    "simd128",
     "sse",
     "ssse",
+    "vfp",
     "zve",
 )
 
@@ -303,8 +349,8 @@ def named(name: str) -> Machine:
 
 
 def of_triple(triple: str) -> Machine:
-    """What is counted on where only a triple is known: the least description that has vectors with
-    fused products; HloError for an architecture without descriptions.
+    """What is counted on where only a triple is known: the least description that has vectors, for
+    the 64-bit ones with fused products; HloError for an architecture without descriptions.
     """
     found = _COUNTED_ON.get(_architecture(triple))
     if found is None:

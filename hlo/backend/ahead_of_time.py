@@ -60,6 +60,7 @@ class AheadOfTime:
         name: str | None = None,
         prefix: str = "",
     ) -> None:
+        machines = [machine.in_mode(options.mode) for machine in machines]
         options.check(machines)
         self.name = check_name(prefix + (name or identifier(module.name)))
         self.module = module
@@ -144,7 +145,13 @@ class AheadOfTime:
     def _layouts(self) -> tuple[CallLayout, ...]:
         """Where each level's call from C puts addresses."""
         return tuple(
-            call_layout(self.interface, level.link_table, starts, level.label if self._many else "")
+            call_layout(
+                self.interface,
+                level.link_table,
+                level.machine,
+                starts,
+                level.label if self._many else "",
+            )
             for level, starts in zip(self.levels, self._weights.starts, strict=True)
         )
 
@@ -211,11 +218,10 @@ class AheadOfTime:
     def parts(self) -> tuple[Part, ...]:
         """All modules, with what the machines lack and the C library would give."""
         copies = self.options.is_freestanding
-        lacking = generation.lacking(self._own_object, copies=copies)
+        lacking = generation.lacking(self._own_object, self._base, copies=copies)
         if lacking is None:
             return self._own_parts
-        own = replace(lacking, machine=self._base)
-        return (*self._own_parts, Part((own,), lacking.symbols, is_small=True, is_library=True))
+        return (*self._own_parts, generation.library(lacking))
 
     @cached_property
     def object(self) -> bytes:

@@ -76,7 +76,7 @@ class Compilation:
         self.passes = "fast" if (mode, passes) == ("fast", "default") else passes
         self.mode = mode
         self.threads = thread_count(threads)
-        self.machine = machine
+        self.machine = machine.in_mode(mode) if machine else None
         self.cache = cache
         self.manager = manager
         self.left_out: tuple[str, ...] = ()  # passes that failed

@@ -128,6 +128,7 @@ class _Loops:
         self.w = Writer()
         self.nest = Nest(self.w, target)
         self.type = vector_of("float", target.vector_bytes // 4)
+        self.fuses = target.isa.fuses
 
     def read(self) -> Kernel:
         def one(i: Value, sums: Carried) -> Carried:
@@ -149,6 +150,8 @@ class _Loops:
         scale = w.load(SOURCE, self.type, 4)
 
         def one(_: Value, sums: Carried) -> Carried:
+            if not self.fuses:
+                return [w.binary("fadd", w.binary("fmul", s, scale), scale) for s in sums]
             return [w.intrinsic("llvm.fma", self.type, s, scale, scale) for s in sums]
 
         return self._summed(one)

@@ -25,12 +25,14 @@ from hlo.tools.writing import check_writable
 
 FORMS = {
     ".o": "object", ".obj": "object", ".a": "library", ".so": "shared", ".dylib": "shared",
+    ".wasm": "shared",
     ".s": "asm", ".ll": "llvm", ".h": "header", ".hpp": "header-cpp",
 }  # fmt: skip
 if TYPE_CHECKING:
     from hlo.backend.ahead_of_time import AheadOfTime
 
 _LEVEL = "x86-64-"  # before the levels' short names
+_WASM = "wasm32-unknown-unknown"
 TEXTS = ("asm", "llvm", "header", "header-cpp")
 SINGLE = ("object", "asm", "llvm")
 
@@ -106,12 +108,13 @@ def command(
         raise click.UsageError(
             "--multiversion names the machines, expected no other flag that does"
         )
+    triple = triple or (_WASM if _is_wasm(output) and not machine else None)
     target = _levels(multiversion, triple) if multiversion is not None else _target(machine, triple)
     place = "separate" if weights else "embedded"
     how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding,
            cancellable, optimize)  # fmt: skip
     made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
-    data = _form(made, form)
+    data = _form(made, form, output)
     written: list[tuple[str | None, str | bytes]] = [
         (header, "\n".join(m.header for m in made) if header else ""),
         (cpp_header, "\n".join(m.cpp_header for m in made) if cpp_header else ""),
@@ -161,6 +164,11 @@ def _checked_form(
     return form
 
 
+def _is_wasm(output: str) -> bool:
+    """Whether a file is named as a module of WebAssembly, which says the machine too."""
+    return output.endswith(".wasm")
+
+
 def _target(machine: Machine | None, triple: str | None) -> Machine | str:
     """The machine that code is for."""
     if machine is None:
@@ -190,7 +198,7 @@ def _read(file: str, fill: int | None) -> Module:
     return module if fill is None else fill_elided(module, fill)
 
 
-def _form(made: Sequence[AheadOfTime], form: str) -> bytes | str:
+def _form(made: Sequence[AheadOfTime], form: str, output: str) -> bytes | str:
     """All that the output file will hold."""
     first = made[0]
     match form:
@@ -209,6 +217,9 @@ def _form(made: Sequence[AheadOfTime], form: str) -> bytes | str:
     if len({m.name for m in made}) < len(made):
         raise HloError("arguments", "library: two functions of one name, expected other ones",
                        help="rename a module")  # fmt: skip
+    if _is_wasm(output) != (first.machine.architecture == "wasm32"):
+        message = f"library: {output} is for {first.machine.architecture}"
+        raise HloError("arguments", f"{message}, expected the ending .wasm for wasm32 alone")
     chosen = linker(first.machine, driver.host_machine())
     say(f"linked by {chosen.name}")
     flags = ("-pthread",) if any(m.options.threads == "pthreads" for m in made) else ()

@@ -3,7 +3,10 @@
     Machine --linker--> Linker(name, command)      objects --shared_library--> bytes
 
 The system's own compiler comes first, then one for another machine by its usual name, then the
-package `ziglang`, which links for all. Nothing of what is linked is compiled by them.
+package `ziglang`, which links for all. Nothing of what is linked is compiled by them. Modules of
+WebAssembly are linked by LLVM's wasm-ld, the system's or that package's: they need no C library,
+and export their functions, their memory, where in it nothing of theirs is (__heap_base), and the
+table by which addresses of functions are called, to which a host adds its own.
 """
 
 from __future__ import annotations
@@ -24,13 +27,21 @@ from hlo.tools.files import read_bytes, write_bytes
 
 NATIVE = ("cc", "gcc", "clang")
 TIMEOUT_S = 300
+_WASM_LINKER = "wasm-ld"
+_SHARED = ("-shared",)
+# What overflows the stack meets the end of memory, not the program's constants.
+_WASM = (
+    "--no-entry", "--export-dynamic", "--export=__heap_base", "--export-table",
+    "--growable-table", "--stack-first", "-z", "stack-size=1048576",
+)  # fmt: skip
 
 
 class Linker(Struct, frozen=True):
-    """What it is called, and the command that its arguments follow."""
+    """What it is called, the command that its arguments follow, and those of a library."""
 
     name: str
     command: tuple[str, ...]
+    shared: tuple[str, ...] = _SHARED
 
 
 def linker(machine: Machine, host: Machine) -> Linker:
@@ -55,7 +66,7 @@ def shared_library(objects: Sequence[bytes], chosen: Linker, flags: Sequence[str
             write_bytes(files[-1], data)
         made = str(Path(folder, "library"))
         done = subprocess.run(
-            [*chosen.command, "-shared", *flags, *files, "-o", made],
+            [*chosen.command, *chosen.shared, *flags, *files, "-o", made],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -70,13 +81,25 @@ def _names(machine: Machine, host: Machine) -> tuple[str, ...]:
     """The commands that are looked for."""
     if machine.architecture == host.architecture and machine.system == host.system:
         return NATIVE
-    return (f"{machine.architecture}-linux-gnu-gcc",) if machine.system == "linux" else ()
+    if machine.architecture == "wasm32":
+        return (_WASM_LINKER,)
+    if machine.system != "linux":
+        return ()
+    ending = machine.triple.rpartition("-")[2]  # gnu, gnueabihf
+    return (f"{machine.architecture}-linux-{ending}-gcc",)
 
 
 def _linkers(machine: Machine, host: Machine) -> Iterator[Linker]:
+    shared = _WASM if machine.architecture == "wasm32" else _SHARED
     for name in _names(machine, host):
         if shutil.which(name):
-            yield Linker(name, (name,))
-    if find_spec("ziglang"):
-        triple = machine.triple.replace("-unknown-", "-")
-        yield Linker("ziglang", (sys.executable, "-m", "ziglang", "cc", "-target", triple))
+            yield Linker(name, (name,), shared)
+    if not find_spec("ziglang"):
+        return
+    zig = (sys.executable, "-m", "ziglang")
+    if shared is _WASM:
+        yield Linker("ziglang", (*zig, _WASM_LINKER), shared)
+    else:
+        words = (word for word in machine.triple.split("-")[1:] if word != "unknown")
+        triple = "-".join((machine.architecture, *words))
+        yield Linker("ziglang", (*zig, "cc", "-target", triple), shared)

@@ -4,10 +4,10 @@
     python -m tests.support.accuracy f64 host [FUNCTION ...]  random, at hard places, climbing
     python -m tests.support.accuracy pairs host [FUNCTION ...]  the same of two operands, both types
 
-The second word is the form of the code: host, or sse (no tables in registers). f32 is measured
-against f64 (NumPy's and SciPy's, whose own error is 2^-28 of an ulp), f64 against the C library's
-long double (2^-10 of an ulp on x86), the error function's series in it. An error is |got - true| in
-units of the true value's last place; a wrong sign, infinity or NaN is infinite.
+The second word is the form of the code: host, or sse (no tables in registers, no fused products).
+f32 is measured against f64 (NumPy's and SciPy's, whose own error is 2^-28 of an ulp), f64 against
+the C library's long double (2^-10 of an ulp on x86), the error function's series in it. An error is
+|got - true| in units of the true value's last place; a wrong sign, infinity or NaN is infinite.
 """
 
 from __future__ import annotations

@@ -79,15 +79,21 @@ class Harness:
         for number, _ in jobs:
             (status,) = struct.unpack_from("<q", done.stdout, at)
             at += 8
-            arrays = []
+            parts = []
             for leaf in self.interfaces[number].results:
-                data = done.stdout[at : at + leaf.bytes]
+                parts.append(done.stdout[at : at + leaf.bytes])
                 at += leaf.bytes
-                if leaf.is_array:
-                    arrays.append(np.frombuffer(data, leaf.shape.dtype.numpy))
-                    arrays[-1] = arrays[-1].reshape(leaf.shape.dims)
-            found.append((status, arrays))
+            found.append((status, shaped(self.interfaces[number], parts)))
         return found
+
+
+def shaped(made: Interface, parts: Sequence[bytes]) -> list[np.ndarray]:
+    """The bytes of results as arrays, without those of tokens."""
+    return [
+        np.frombuffer(data, leaf.shape.dtype.numpy).reshape(leaf.shape.dims)
+        for leaf, data in zip(made.results, parts, strict=True)
+        if leaf.is_array
+    ]
 
 
 def table(interfaces: Sequence[Interface]) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
-from hlo.backend.ir.records import symbols_of
 
 ROWS, ROW_BYTES = 16, 64
 _NUMBER, _ADDRESS, _STRIDE = ctypes.c_int8, ctypes.c_void_p, ctypes.c_int64
@@ -93,7 +92,6 @@ def _emulated(kernel: Kernel) -> Kernel:
 
     function = kernel.function
     names = {symbol: renamed(symbol) for symbol in function.symbols}
-    records = [r for r in function.records if "syscall" not in symbols_of((r,))]  # no permission
     declared = (renamed(line).replace(" immarg", "") for line in kernel.declarations)
-    function = replace(function, records=records).renamed(names)
+    function = function.renamed(names)
     return replace(kernel, function=function, declarations=tuple(declared))

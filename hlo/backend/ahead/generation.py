@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.backend.ahead.merging import merged
-from hlo.backend.entry import copying_ir, exact_ir
+from hlo.backend.entry import copying_ir, exact_ir, wide_ir
 from hlo.backend.entry.c_call_ir import ALIGNMENT
 from hlo.backend.ir.ir_module import LAPACK, IrModule
 from hlo.backend.ir.procedure import Unit
@@ -86,7 +86,7 @@ def object_code(parts: Sequence[Part], exported: Sequence[str], machine: Machine
         part, unit = units[number]
         with toolchain.machine(_level(unit[0]), machine, is_ahead=True) as target:
             ref = _linked(part, unit, machine, llvm.create_context())
-            _hide(ref, _defined(part) - set(part.exported), shared, part.label)
+            _hide(ref, _names_of(part) - set(part.exported), shared, part.label)
             return bytes(target.emit_object(ref))
 
     lengths = [sum(map(_lines, unit)) for _, unit in units]
@@ -144,19 +144,47 @@ def placed(body: bytes, constants: bytes) -> bytes:
     return b"".join((body[:at], constants, body[at + len(constants) :]))
 
 
-def lacking(body: bytes, *, copies: bool) -> IrModule | None:
-    """What an object would call of the C library, as a module of our own. copies: memcpy and memset
-    too.
+def lacking(body: bytes, machine: Machine, *, copies: bool) -> IrModule | None:
+    """What an object would call of the C library, as a module of our own, with what that would call
+    in turn. copies: memcpy and memset too.
 
     Names are looked for as they end in the table of names; one too many takes memory only.
     """
-    names = (*exact_ir.NAMES, *(copying_ir.NAMES if copies else ()))
-    found = [name for name in names if name.encode() + b"\0" in body]
-    exact = [name for name in found if name in exact_ir.NAMES]
+    found: IrModule | None = None
+    while (names := _called(body, copies=copies)) and (not found or found.symbols != names):
+        found = _defined(names, machine)
+        alone = replace(library(found), is_library=False)
+        body += object_code((alone,), names, machine)
+    return found
+
+
+def library(module: IrModule) -> Part:
+    """A module of functions that LLVM's code of others calls, as a part."""
+    return Part((module,), module.symbols, is_small=True, is_library=True)
+
+
+def _called(body: bytes, *, copies: bool) -> tuple[str, ...]:
+    """What we have that an object names."""
+    names = (*exact_ir.NAMES, *wide_ir.NAMES, *(copying_ir.NAMES if copies else ()))
+    return tuple(name for name in names if any(form in body for form in _forms(name)))
+
+
+def _defined(names: Sequence[str], machine: Machine) -> IrModule:
+    """Functions of ours by their names."""
     unit = Unit()
-    exact_ir.define(unit, exact)
-    copying_ir.define(unit, [name for name in found if name not in exact])
-    return IrModule(unit.text(), tuple(found)) if found else None
+    exact_ir.define(unit, [name for name in names if name in exact_ir.NAMES])
+    wide_ir.define(unit, [name for name in names if name in wide_ir.NAMES])
+    copied = [name for name in names if name in copying_ir.NAMES]
+    copying_ir.define(unit, copied, f"i{8 * machine.address_bytes}")
+    return IrModule(unit.text(), tuple(names), machine=machine)
+
+
+def _forms(name: str) -> tuple[bytes, bytes]:
+    """A name as it stands in an object: with a zero behind it, or in WebAssembly behind the module
+    that functions come from and its length.
+    """
+    data = name.encode()
+    return data + b"\0", b"\x03env" + bytes((len(data),)) + data
 
 
 def assembly(parts: Sequence[Part], exported: Sequence[str], machine: Machine) -> str:
@@ -243,7 +271,7 @@ def _is_merged(machine: Machine) -> bool:
     return _has_elf(machine) and machine.architecture in _MERGED
 
 
-def _defined(part: Part) -> set[str]:
+def _names_of(part: Part) -> set[str]:
     """The names by which a part's modules know each other."""
     texts = [module.text for module in part.modules]
     functions = {head[1] for text in texts for head in _HEADS.findall(text)}

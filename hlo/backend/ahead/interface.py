@@ -27,7 +27,6 @@ from hlo.machine import Machine
 from hlo.passes.padding.boundary import Padded
 from hlo.passes.padding.scope import SIZE
 
-SLOT_BYTES = 8  # of the table of addresses
 MOST_EMBEDDED = 1 << 30  # bytes of constants in an object
 _SEPARATELY = "--weights=FILE, or weights='separate', keeps them apart"
 # Words of C and C++ that no parameter may be called, and the wrapper's own names.
@@ -159,7 +158,10 @@ def interface(
             raise HloError("unsupported", message)
     donated = {} if padded else donated_leaves(module)
     given = tuple(Given(r, a, arguments[a].bytes) for r, a in sorted(donated.items()))
-    whole = max(_table_bytes(table) + aligned(table.arena_bytes) for table in tables)
+    whole = max(
+        _table_bytes(table, machine) + aligned(table.arena_bytes)
+        for table, machine in zip(tables, machines, strict=True)
+    )
     machine_facts = [machine.identity for machine in machines]
     facts = (hlo.__version__, module_digest(module), *machine_facts, name, *options.facts)
     return Interface(
@@ -181,10 +183,12 @@ def interface(
     )
 
 
-def call_layout(made: Interface, table: LinkTable, starts: Sequence[int], label: str) -> CallLayout:
+def call_layout(
+    made: Interface, table: LinkTable, machine: Machine, starts: Sequence[int], label: str
+) -> CallLayout:
     """Where the call puts addresses. Arrays without bytes have none. starts: of the constants;
     label: of one machine among several."""
-    first = _table_bytes(table)
+    first = _table_bytes(table, machine)
     arena = [(slot, first + offset) for slot, offset, _ in table.arena.tolist()]
     flag = made.arena_bytes - ALIGNMENT if made.is_sized else -1
     arena += [(slot, flag) for slot, n in table.results if n == len(made.results)]
@@ -204,9 +208,9 @@ def call_layout(made: Interface, table: LinkTable, starts: Sequence[int], label:
     )
 
 
-def _table_bytes(table: LinkTable) -> int:
+def _table_bytes(table: LinkTable, machine: Machine) -> int:
     """Of the table of addresses, at the beginning of the arena."""
-    return aligned(SLOT_BYTES * table.slots)
+    return aligned(machine.address_bytes * table.slots)
 
 
 def leaves(module: Module, padded: Padded | None) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:

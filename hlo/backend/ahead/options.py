@@ -64,9 +64,12 @@ class Options(Struct, frozen=True):
     def check(self, machines: Sequence[Machine]) -> None:
         """HloError for a choice that there is not, or an architecture that is not described."""
         machine = machines[0]
-        of_triple(machine.triple)  # tables of addresses have 64 bits
+        of_triple(machine.triple)
         if len(machines) > 1:
             _check_several(machines)
+        if self.is_cancellable and machine.address_bytes < 8:
+            message = f"cancellable on {machine.name}, expected addresses of 64 bits"
+            raise HloError("unsupported", message)
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 message = f"compile_ahead: {name} is {value!r}, expected one of {known}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hlo.backend.emitters.lanes import closed
 from hlo.backend.ir.writer import mangled, vector_of
 from hlo.backend.lanes.types import compute_scalar, decoded, encoded
+from hlo.backend.math import rounding
 from hlo.backend.math.scaling import format_of
 from hlo.backend.math.term import Term
 from hlo.ir import dtype as dt
@@ -165,7 +166,7 @@ def stochastic(x: Term, random: Term, source: DType, target: DType) -> Term:
     if target.is_float:
         return _stochastic_float(x, random, source, target)
     size = x.abs()
-    whole = size.call("llvm.floor")
+    whole = rounding.floor(size)
     inside = (x > float(target.int_range[0])) & (x < float(target.int_range[1]))
     up = inside & _chosen(size - whole, random, source)
     magnitude = whole + up.select(x.const(1.0), 0.0)

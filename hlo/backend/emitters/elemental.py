@@ -93,7 +93,7 @@ class Elemental:
         """Where a leaf with an entry in the table lies."""
         w = self.nest.w
         slot = w.address(Value("%buffers", "ptr"), w.int(leaf.number), "ptr")
-        base = w.load_constant(slot, "ptr", 8)
+        base = w.load_constant_address(slot)
         return Memory(base, leaf.dtype, leaf.size, leaf.number)
 
     # -- evaluation --------------------------------------------------------------------------

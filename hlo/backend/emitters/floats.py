@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hlo.backend.math.term import Term
-
-
-def intrinsic(name: str) -> Callable[..., Term]:
-    """LLVM's function of the operands."""
-
-    def emit(x: Term, *others: Term) -> Term:
-        return x.call(name, *others)
-
-    return emit
 
 
 def sign(x: Term) -> Term:

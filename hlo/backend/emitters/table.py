@@ -13,7 +13,7 @@ from msgspec import Struct
 from hlo.backend.emitters import complex_numbers, floats, integers, specials
 from hlo.backend.emitters.complex_numbers import in_double
 from hlo.backend.emitters.specials import Special
-from hlo.backend.math import complex_arithmetic, complex_functions, short_complex
+from hlo.backend.math import complex_arithmetic, complex_functions, rounding, short_complex
 from hlo.backend.math.complex_arithmetic import Complex
 from hlo.backend.math.error_function import erf
 from hlo.backend.math.exponential import exp, expm1, logistic, tanh
@@ -59,10 +59,10 @@ EMITTERS: dict[str, ByKind | Special] = {
     "not": ByKind(integer=integers.complement, pred=integers.complement),
     "popcnt": ByKind(integer=integers.popcnt),
     "count-leading-zeros": ByKind(integer=integers.count_leading_zeros),
-    "floor": ByKind(real=floats.intrinsic("llvm.floor")),
-    "ceil": ByKind(real=floats.intrinsic("llvm.ceil")),
-    "round-nearest-even": ByKind(real=Term.rounded),
-    "round-nearest-afz": ByKind(real=floats.intrinsic("llvm.round")),
+    "floor": ByKind(real=rounding.floor),
+    "ceil": ByKind(real=rounding.ceil),
+    "round-nearest-even": ByKind(real=rounding.nearest),
+    "round-nearest-afz": ByKind(real=rounding.away),
     "is-finite": ByKind(real=floats.is_finite),
     "real": ByKind(real=floats.real, complex_=complex_numbers.real),
     "imag": ByKind(real=floats.imag, complex_=complex_numbers.imag),

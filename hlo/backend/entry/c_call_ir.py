@@ -22,7 +22,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import cancel_ir, own_threads_ir
+from hlo.backend.entry import cancel_ir, own_threads_ir, table_ir
 from hlo.backend.entry.host_loops_ir import Host
 from hlo.backend.entry.layouts import Relocation
 from hlo.backend.ir.control import Join
@@ -30,7 +30,7 @@ from hlo.backend.ir.ir_module import ENTRY
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, Unit, prototype
 from hlo.backend.ir.words import NULL, Word
 from hlo.backend.isa import processor
-from hlo.backend.planning.slots import SLOT_HOST_LOOPS, SLOT_THREADS
+from hlo.backend.planning.slots import SLOT_HOST_LOOPS
 
 ALIGNMENT = 64  # of the arena, and of constants
 # What the function gives: all went well, an address is null, the arena is not aligned, arrays have
@@ -168,7 +168,7 @@ def _threads(layout: CallLayout, p: Procedure, arena: Word, host: Word) -> None:
         known.go_if(host.eq(NULL), 1)
         there = host.load(Host.threads)
         (count,) = known.here((there < count).select(there, count))
-    arena.put(count, SLOT_THREADS)
+    table_ir.put_threads(arena, count)
 
 
 def _call(

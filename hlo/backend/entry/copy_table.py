@@ -11,6 +11,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from hlo.backend.entry import table_ir
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Unit, prototype
 from hlo.backend.ir.words import Field, Word
 from hlo.backend.planning.program import CopyStep, Step
@@ -57,9 +58,7 @@ class TableRow:
 def function(symbol: str, copies: Copies) -> str:
     """The loop, `void @symbol(ptr %frame)`, and its table."""
     count, table = len(copies.steps), f"{symbol}{TABLE}"
-    rows = ", ".join(
-        f"{_ROW} [i64 {8 * c.source}, i64 {8 * c.target}, i64 {c.size}]" for c in copies.steps
-    )
+    rows = ", ".join(f"{_ROW} [i64 {c.source}, i64 {c.target}, i64 {c.size}]" for c in copies.steps)
     unit = Unit()
     unit.define(prototype("void", symbol, "ptr"), partial(_copy_all, table, count))
     data = f"@{table} = internal constant [{count} x {_ROW}] [{rows}]"
@@ -72,6 +71,6 @@ def _copy_all(table: str, count: int, p: Procedure, frame: Word) -> None:
         source, target, bytes = (
             row.load(f) for f in (TableRow.source, TableRow.target, TableRow.bytes)
         )
-        read, written = (frame.item("i8", at).get("ptr") for at in (source, target))
+        read, written = (table_ir.slot(frame, at).get("ptr") for at in (source, target))
         p.call(MEMCPY, written, read, bytes, 0)
     p.ret()

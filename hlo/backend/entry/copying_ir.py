@@ -11,22 +11,19 @@ from collections.abc import Iterable
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.words import Word
 
-_MEMCPY = prototype("ptr", "memcpy", "ptr", "ptr", "i64")
-_MEMSET = prototype("ptr", "memset", "ptr", "i32", "i64")
-NAMES = (_MEMCPY.symbol, _MEMSET.symbol)
+_MEMCPY, _MEMSET = NAMES = ("memcpy", "memset")
 _WORD, _EVERY_BYTE = 8, 0x0101010101010101
 
 
-def define(unit: Unit, names: Iterable[str]) -> None:
-    """Some of NAMES."""
+def define(unit: Unit, names: Iterable[str], size: str) -> None:
+    """Some of NAMES. size: C's size_t there."""
     for name in names:
-        if name == _MEMCPY.symbol:
-            unit.define(_MEMCPY, _memcpy, attributes="nobuiltin")
-        else:
-            unit.define(_MEMSET, _memset, attributes="nobuiltin")
+        second, body = ("ptr", _memcpy) if name == _MEMCPY else ("i32", _memset)
+        unit.define(prototype("ptr", name, "ptr", second, size), body, attributes="nobuiltin")
 
 
-def _memcpy(p: Procedure, target: Word, source: Word, size: Word) -> None:
+def _memcpy(p: Procedure, target: Word, source: Word, bytes: Word) -> None:
+    size = _counted(bytes)
     words = size // _WORD
     with p.counted(words) as k:
         p.w.store(p.w.load(source.item("i64", k), "i64"), target.item("i64", k))
@@ -37,8 +34,8 @@ def _memcpy(p: Procedure, target: Word, source: Word, size: Word) -> None:
     p.ret(target)
 
 
-def _memset(p: Procedure, target: Word, byte: Word, size: Word) -> None:
-    one = byte.to("i8")
+def _memset(p: Procedure, target: Word, byte: Word, bytes: Word) -> None:
+    size, one = _counted(bytes), byte.to("i8")
     every = one.to("i64") * _EVERY_BYTE
     words = size // _WORD
     with p.counted(words) as k:
@@ -48,3 +45,8 @@ def _memset(p: Procedure, target: Word, byte: Word, size: Word) -> None:
     with p.counted(size - whole) as k:
         left.put(one, k)
     p.ret(target)
+
+
+def _counted(bytes: Word) -> Word:
+    """As a word of 64 bits."""
+    return bytes if bytes.type == "i64" else bytes.to("i64")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from hlo.backend.entry import table_ir
 from hlo.backend.entry.pool_ir import bounds
 from hlo.backend.entry.run_ir import PIECES
 from hlo.backend.ir.ir_module import PARALLEL
@@ -21,15 +22,16 @@ from hlo.backend.planning.slots import SLOT_HOST_LOOPS
 
 PART = prototype("void", "hlo_part", "ptr", "i64")
 TASK_BYTES = 72
+_HOST = ("ptr", "ptr", "i64")
 
 
 class Host:
     """What the caller hands over: run(context, workers, part, task) calls part(task, w) for
     workers w of 0, 1, .., each on one thread at a time, and returns when all of them have."""
 
-    run = Field(0, "ptr")
-    context = Field(8, "ptr")
-    threads = Field(16)
+    run = Field.of(_HOST, 0)
+    context = Field.of(_HOST, 1)
+    threads = Field.of(_HOST, 2)
 
 
 class Task:
@@ -87,7 +89,7 @@ def _part(isa: Isa, p: Procedure, task: Word, worker: Word, *, is_watched: bool)
     kernel, row, stride, units, chunks = (
         task.load(field) for field in (Task.kernel, Task.row, Task.stride, Task.units, Task.chunks)
     )
-    own = row.item("i8", worker * stride)
+    own = table_ir.slot(row, worker * stride)
     mode, before = isa.float_mode, p.stack("i32", 4)
     if mode:
         mode.save(p.w, before)

@@ -16,7 +16,7 @@ from itertools import groupby
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hlo.backend.entry import copy_table, flushing, region_ir, watch_ir
+from hlo.backend.entry import copy_table, flushing, region_ir, table_ir, watch_ir
 from hlo.backend.entry.aligning import aligned_address
 from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
@@ -57,7 +57,6 @@ from hlo.backend.planning.slots import (
     SLOT_COUNTERS,
     SLOT_FRAME,
     SLOT_HOST,
-    SLOT_THREADS,
 )
 
 TimedStep = KernelStep | CopyStep | HostStep
@@ -168,7 +167,7 @@ class _Function(Struct):
 
     def slot(self, number: int) -> Word:
         """The address of a slot of the table."""
-        return self.frame.item("i8", 8 * number)
+        return table_ir.slot(self.frame, number)
 
     def held(self, number: int) -> Word:
         """The address that a slot holds."""
@@ -414,10 +413,10 @@ class _Entry:
         p, name, row = function.p, self.names[step.kernel], function.slot(step.slot)
         piece = watch_ir.piece(step)
         if step.chunks > 1:
-            kernel, threads = self._kernel_address(function, name), function.slot(SLOT_THREADS)
+            kernel, threads = self._kernel_address(function, name), table_ir.threads(function.frame)
             p.call(
-                PARALLEL, kernel, row, 8 * step.stride, step.units, step.chunks,
-                threads.get("i64"), int(step.at_ends), piece, self._run(function),
+                PARALLEL, kernel, row, step.stride, step.units, step.chunks,
+                threads, int(step.at_ends), piece, self._run(function),
             )  # fmt: skip
         elif self.watched and piece < step.units:
             kernel = self._kernel_address(function, name)

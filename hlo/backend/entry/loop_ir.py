@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.analysis.leaves import leaf_count
-from hlo.backend.entry import watch_ir
+from hlo.backend.entry import table_ir, watch_ir
 from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.even_copies import even
 from hlo.backend.entry.run_ir import POLL_NS
@@ -187,7 +187,7 @@ class LoopFunction(Struct):
         """What takes the addresses from a frame and calls the loop."""
         p = Procedure.begun(("ptr",))
         (frame,) = p.parameters
-        addresses = [frame.item("i8", 8 * slot).get("ptr") for slot in self._slots.values()]
+        addresses = [table_ir.slot(frame, slot).get("ptr") for slot in self._slots.values()]
         p.ret(p.call(body, *([frame] if self.program.watched else []), *addresses))
         return p.printed(prototype("i32", self.name, "ptr"))
 

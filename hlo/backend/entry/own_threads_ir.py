@@ -54,7 +54,7 @@ SYSTEMS = {
     "freebsd": System(58, 1, 3),
 }
 
-_SYSCONF = prototype("i64", "sysconf", "i32")
+_SYSCONF = prototype("i32", "sysconf", "i32")  # the lower half of a long
 _CREATE = prototype("i32", "pthread_create", "ptr", "ptr", "ptr", "ptr")
 _DETACH = prototype("i32", "pthread_detach", "ptr")
 _SIGNALS = prototype("i32", "pthread_sigmask", "i32", "ptr", "ptr")
@@ -135,7 +135,7 @@ class _Threads(Struct):
         limit = crew.load(Crew.limit, "monotonic")
         known = p.join("i32")
         known.go_if(limit > 0, limit)
-        there = p.call(_SYSCONF, self.system.processors).to("i32")
+        there = p.call(_SYSCONF, self.system.processors)
         there = (there > 1).select(there, p.word(1, "i32"))
         crew.store(Crew.limit, there, "monotonic")
         (found,) = known.here(there)

@@ -25,6 +25,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from hlo.backend.entry import table_ir
 from hlo.backend.entry.run_ir import PIECES, POLL_STEP
 from hlo.backend.ir.ir_module import PARALLEL, WAKE
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
@@ -229,7 +230,7 @@ class _System(Struct):
             if mode := self.isa.float_mode:
                 mode.set(p.w, state.at(State.mode))
             chunk = at_end.select(chunks - back - 1, front)
-            row = table.item("i8", index * stride)
+            row = table_ir.slot(table, index * stride)
             begin, end = bounds(chunk, units, chunks)
             self._units(p, kernel, row, begin, end, pieces >> 1, run, owner=0)
             state.update("add", State.done, 1, "acq_rel")

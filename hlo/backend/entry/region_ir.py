@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from hlo.backend.entry import table_ir
 from hlo.backend.ir.ir_module import PARALLEL
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Word
 from hlo.backend.planning.program import KernelStep, Step
-from hlo.backend.planning.slots import SLOT_THREADS
 
 _NO_TABLES = '"no-jump-tables"="true"'
 
@@ -60,7 +60,7 @@ def _run_kernels(
         for case, step in zip(units, steps, strict=True):
             case.here()
             kernel = prototype("void", names[step.kernel], "ptr", "i64", "i64")
-            p.call(kernel, frame.item("i8", 8 * step.slot), 0, step.units)
+            p.call(kernel, table_ir.slot(frame, step.slot), 0, step.units)
             done.go()
         done.here()
         again.go(unit + 1)
@@ -69,5 +69,5 @@ def _run_kernels(
 
 def call(p: Procedure, frame: Word, region: Word, count: int, chunks: int, run: Value) -> None:
     """Run a region. run: the pool's."""
-    threads = frame.item("i8", 8 * SLOT_THREADS).get("i64")
+    threads = table_ir.threads(frame)
     p.call(PARALLEL, region, frame, 0, count, chunks, threads, 0, count, run)

@@ -8,6 +8,8 @@ Comparisons with operators are signed, those with names are not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hlo.backend.ir.records import Arithmetic, Cast, GetElementPtr, Instruction, Load
@@ -25,6 +27,13 @@ class Field(Struct, frozen=True):
 
     offset: int
     type: str = "i64"
+    place: Value | None = None  # the offset, where only the target knows it
+
+    @staticmethod
+    def of(types: Sequence[str], number: int) -> Field:
+        """A member of a structure of C, of these types: where it is, the target's layout says."""
+        member = f"ptr getelementptr ({{ {', '.join(types)} }}, ptr null, i32 0, i32 {number})"
+        return Field(0, types[number], Value(f"ptrtoint ({member} to i64)", "i64"))
 
     @property
     def word(self) -> int:
@@ -169,6 +178,8 @@ class Word(Value, frozen=True, eq=False):
 
     def at(self, field: Field) -> Word:
         """The address of a field of what begins here."""
+        if field.place is not None:
+            return self.item("i8", field.place)
         return self.item("i8", field.offset) if field.offset else self
 
     def load(self, field: Field, order: str = "") -> Word:

@@ -129,7 +129,7 @@ class Writer(Struct):
     def buffer_address(self, place: int) -> Value:
         """An address from the kernel's table; called at its head."""
         slot = self.address(BUFFERS, self.int(place), "ptr") if place else BUFFERS
-        return self.load(slot, "ptr", 8)
+        return self.load_address(slot)
 
     def enter_data(self, symbol: str, text: str) -> None:
         """A global variable: `@symbol = ...`."""
@@ -388,9 +388,17 @@ class Writer(Struct):
         made = Load(self.fresh(), type, "load", (address,), f", align {align}", self.location)
         return self._defined(made)
 
+    def load_address(self, place: Value) -> Value:
+        """An address from a table of them, which are as wide as the machine's are."""
+        return self._defined(Load(self.fresh(), "ptr", "load", (place,), "", self.location))
+
     def load_constant(self, address: Value, type: str, align: Count) -> Value:
         """A load of what nobody writes while the function runs, done once in a scope."""
         return self.pure(Load, type, "load", address, rest=f", align {align}")
+
+    def load_constant_address(self, place: Value) -> Value:
+        """Such a load of an address."""
+        return self.pure(Load, "ptr", "load", place)
 
     def copy_bytes(self, target: Value, source: Value, size: Value) -> None:
         """Memory copied that does not overlap."""
@@ -406,6 +414,10 @@ class Writer(Struct):
         """hint: metadata behind the alignment, such as ", !nontemporal !{i32 1}"."""
         rest = f", align {align}{hint}"
         self.records.append(Instruction("", "void", "store", (value, address), rest, self.location))
+
+    def store_address(self, address: Value, place: Value) -> None:
+        """An address into a table of them."""
+        self.records.append(Instruction("", "void", "store", (address, place), "", self.location))
 
 
 _ZERO = {

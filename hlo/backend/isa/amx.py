@@ -4,7 +4,8 @@
 
 A tile is up to 16 rows of 64 bytes. A product takes one of rows and one of columns, whose elements
 lie in groups that fill 32 bits, and adds to a tile of 16 x 16 sums. Linux grants the registers to a
-process on request; each kernel asks again (0.2 us), since its object may come from a cache.
+process on request; each kernel asks again (0.2 us), since its object may come from a cache. It asks
+by an instruction, so that objects need nothing of the C library for it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from __future__ import annotations
 import ctypes
 import itertools
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from hlo.backend.ir.records import Call
 from hlo.backend.ir.values import listed
 from hlo.backend.ir.writer import Value, Writer
+from hlo.backend.isa.assembly import InlineAssembly
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
+from hlo.machine import Machine
 from hlo.once import once
 
 REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
 # Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
 PERMISSION_CALL = (158, 0x1023, 18)
+# The system call's convention (System V ABI for x86-64, A.2.1): its number and result in rax, two
+# operands in rdi and rsi; rcx and r11 are lost.
+SYSTEM_CALL = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
 _SIGNS = {dt.S8: "s", dt.U8: "u"}
 
 _X86 = "llvm.x86."
@@ -46,15 +52,22 @@ def is_permitted() -> bool:
 
 
 class TileProduct(Struct, frozen=True):
-    """instruction: its name; group: elements in 32 bits; sums: LLVM's type of one of them."""
+    """instruction: its name; group: elements in 32 bits; sums: LLVM's type of one of them. asks:
+    whether the system, Linux, wants to be asked for tiles.
+    """
 
     instruction: str
     group: int
     sums: str
+    asks: bool
 
     def configure(self, w: Writer) -> None:
         """Permission, then all tiles as large as they get."""
-        w.call_variadic("i64", "syscall", *map(w.int, PERMISSION_CALL))
+        if self.asks:
+            operands = tuple(map(w.int, PERMISSION_CALL))
+            asked = InlineAssembly(w.fresh(), "i64", "call", operands, code=("syscall",),
+                                   constraints=SYSTEM_CALL)  # fmt: skip
+            w.append(asked)
         row_bytes, rows = [ROW_BYTES, 0] * REGISTERS, [ROWS] * REGISTERS
         sizes = [1, 0] + [0] * 14 + row_bytes + [0] * 16 + rows + [0] * 8  # palette 1
         words = [int.from_bytes(bytes(sizes[i : i + 4]), "little") for i in range(0, 64, 4)]
@@ -89,12 +102,13 @@ class TileProduct(Struct, frozen=True):
         w.call(f"{_X86}{name}", *operands)
 
 
-def tile_product(features: Set[str], lhs: DType, rhs: DType) -> TileProduct | None:
+def tile_product(machine: Machine, lhs: DType, rhs: DType) -> TileProduct | None:
     """The product of tiles of these types."""
+    features, asks = machine.features, machine.system == "linux"
     if (lhs, rhs) == (dt.BF16, dt.BF16) and "amx-bf16" in features:
-        return TileProduct("tdpbf16ps", 2, "float")
+        return TileProduct("tdpbf16ps", 2, "float", asks)
     if lhs in _SIGNS and rhs in _SIGNS and "amx-int8" in features:
-        return TileProduct(f"tdpb{_SIGNS[lhs]}{_SIGNS[rhs]}d", 4, "i32")
+        return TileProduct(f"tdpb{_SIGNS[lhs]}{_SIGNS[rhs]}d", 4, "i32", asks)
     return None
 
 

@@ -128,6 +128,11 @@ class Isa:
         return False
 
     @property
+    def rounds(self) -> bool:
+        """Whether an instruction rounds floats to whole ones, in each of the usual ways."""
+        return False
+
+    @property
     def divides_slowly(self) -> bool:
         """Whether a division of vectors takes longer than a dozen operations that fuse."""
         return False

@@ -86,6 +86,11 @@ class Neon(Isa):
         return self._has("neon")
 
     @property
+    def rounds(self) -> bool:
+        """frintn, frintm, frintp, frintz, frinta."""
+        return self._has("neon")
+
+    @property
     def has_extremes(self) -> bool:
         """fmax, fmin: a NaN where either is one, +0 above -0."""
         return self._has("neon")

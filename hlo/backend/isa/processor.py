@@ -20,7 +20,7 @@ from hlo.backend.ir.procedure import Procedure, Prototype, Unit, prototype
 from hlo.backend.ir.records import Instruction
 from hlo.backend.ir.values import Value
 from hlo.backend.ir.words import Field, Word
-from hlo.backend.isa.amx import PERMISSION_CALL
+from hlo.backend.isa.amx import PERMISSION_CALL, SYSTEM_CALL
 from hlo.backend.isa.assembly import InlineAssembly
 
 WORD = "hlo_processor"
@@ -157,8 +157,7 @@ def _unpermitted(p: Procedure, found: Word) -> Word:
     asked.go_if((found & tiles).eq(0), p.word(0))
     number, function, state = PERMISSION_CALL
     operands = [p.word(n) for n in (number, function, state)]
-    places = "={ax},{ax},{di},{si},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
-    (status,) = _assembled(p, ("syscall",), places, 1, *operands, type="i64")
+    (status,) = _assembled(p, ("syscall",), SYSTEM_CALL, 1, *operands, type="i64")
     (without,) = asked.here(status.eq(0).select(p.word(0), p.word(tiles)))
     return without
 

@@ -28,6 +28,11 @@ _CONTROL_STATUS = _ControlStatus()
 class Sse(Isa):
     """x86-64's own instructions."""
 
+    @property
+    def rounds(self) -> bool:
+        """roundps, vrndscaleps; round half away from zero is a few instructions of LLVM's."""
+        return self._has("sse4.1") or self._has("avx")
+
     def fence_streams(self, w: Writer) -> None:
         if self._has("sse2"):
             w.call_declared("llvm.x86.sse.sfence")
@@ -41,4 +46,4 @@ class Sse(Isa):
 
     def tile_product(self, lhs: DType, rhs: DType) -> TileProduct | None:
         """AMX stands beside the vectors, whatever these are."""
-        return amx.tile_product(self.machine.features, lhs, rhs)
+        return amx.tile_product(self.machine, lhs, rhs)

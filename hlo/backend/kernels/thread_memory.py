@@ -16,7 +16,7 @@ def thread_memory(elemental: Elemental, size_bytes: int) -> Value:
         if elemental.storage_use.next(size_bytes) is Storage.STACK:
             return w.alloca(f"[{size_bytes} x i8]", ALIGNMENT)
         slot = w.address(Value("%buffers", "ptr"), w.int(elemental.scratch_slot), "ptr")
-        base = w.load_constant(slot, "ptr", 8)
+        base = w.load_constant_address(slot)
         offset, elemental.scratch_used = elemental.scratch_used, elemental.scratch_used + aligned
         elemental.scratch_bytes = max(elemental.scratch_bytes, elemental.scratch_used)
         return w.address(base, w.int(offset), "i8") if offset else base

@@ -17,6 +17,9 @@ MODEL = (
 )
 # Of objects for the system's linker, on every system.
 AHEAD_MODEL = {"reloc": "pic", "codemodel": "small"}
+# WebAssembly has one code for all places; position-independent code there is for libraries that are
+# loaded by others.
 # RISC-V's small model is of programs within 2 GiB of address 0, its medium one of such anywhere;
 # floats are passed in registers.
+STATIC_MODEL = {"reloc": "static", "codemodel": "small"}
 RISCV_MODEL = {"reloc": "pic", "codemodel": "medium", "abiname": "lp64d"}

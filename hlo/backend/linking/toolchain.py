@@ -26,6 +26,7 @@ from hlo.backend.linking.options import (
     MODEL,
     OPTIONS,
     RISCV_MODEL,
+    STATIC_MODEL,
 )
 from hlo.errors import HloError
 from hlo.forking import inside
@@ -38,6 +39,7 @@ HEAVY = (
     "LLVMPY_TargetMachineEmitToMemory",
     "LLVMPY_VerifyModule",
 )
+_MODELS = {"riscv64": RISCV_MODEL, "wasm32": STATIC_MODEL}  # of architectures that have their own
 LINES_FOR_A_THREAD = 50  # of IR, about 2 ms with what each module costs
 # Of IR whose loops LLVM may unroll: in longer modules, that takes a fifth of the time, and their
 # inner loops are kernels that are written out already.
@@ -140,7 +142,8 @@ def feature_text() -> str:
 
 def features_of(machine: Machine) -> str:
     """A description's features as LLVM wants them."""
-    return ",".join(f"+{name}" for name in sorted(machine.features))
+    dropped = (f"-{name}" for name in sorted(machine.dropped))
+    return ",".join((*(f"+{name}" for name in sorted(machine.features)), *dropped))
 
 
 @contextlib.contextmanager
@@ -166,8 +169,8 @@ def machine(
         if found is None:
             target = llvm.Target.from_triple(triple)
             model = AHEAD_MODEL if is_ahead else MODEL
-            if made_for is not None and made_for.architecture == "riscv64":
-                model = RISCV_MODEL
+            if made_for is not None:
+                model = _MODELS.get(made_for.architecture, model)
             found = target.create_target_machine(
                 features=features, opt=level, jit=not is_ahead, **model
             )
@@ -202,7 +205,8 @@ def parsed(
     is_checked: verified too, which finds what the parser lets pass. context: that of modules which
     will be one; None: one of its own.
     """
-    ref = llvm.parse_assembly(module.text, context=context or llvm.create_context())
+    text = _layout_text(module.machine) + module.text
+    ref = llvm.parse_assembly(text, context=context or llvm.create_context())
     ref.triple = module.machine.triple if module.machine else llvm.get_process_triple()
     if is_checked:
         ref.verify()
@@ -216,6 +220,14 @@ def parsed(
             builder = llvm.create_pass_builder(target, options)
             builder.getModulePassManager().run(ref, builder)
     return ref
+
+
+def _layout_text(made_for: Machine | None) -> str:
+    """What LLVM has to read first where addresses are not as wide as it takes them to be."""
+    if made_for is None or made_for.address_bytes == 8:
+        return ""
+    with machine(made_for=made_for) as target:
+        return f'target datalayout = "{target.target_data}"\n'
 
 
 def level_of(module: IrModule) -> int:

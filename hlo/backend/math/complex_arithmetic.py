@@ -13,7 +13,7 @@ from msgspec import Struct
 from hlo.backend.ir.values import poison
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.target import Target
-from hlo.backend.math import exponential, logarithm
+from hlo.backend.math import exponential, logarithm, rounding
 from hlo.backend.math.inverse_trigonometric import atan2
 from hlo.backend.math.power import power as real_power
 from hlo.backend.math.roots import hypotenuse
@@ -246,7 +246,7 @@ def _power_of_four(k: Term, c: Term) -> Term:
     """4^(k c) for balanced's k, 1 where that is 0: k c in two parts, and whole powers of two."""
     exponent, lost = two_product(k * 2.0, c.at_most(2.0**60).at_least(-(2.0**60)))
     bounded = exponent.at_most(2200.0).at_least(-2200.0)
-    whole = bounded.rounded()
+    whole = rounding.nearest(bounded)
     rest = bounded.ne(exponent).select(0.0, (bounded - whole) + lost)
     value = times_power(exponential.exp(rest * _LN2), whole, whole.to("i64"))
     return k.eq(0.0).select(1.0, value)

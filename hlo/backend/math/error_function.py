@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hlo.backend.math import piece_tables, pieces
 from hlo.backend.math.exponential import exp
-from hlo.backend.math.term import Term, fast_two_sum, fma, horner, outlined, two_product
+from hlo.backend.math.term import Term, fast_two_sum, fmuladd, grown, horner, outlined, two_product
 
 _P_F32 = (
     0.12837916612625122, -0.3761262893676758, 0.11283624172210693, -0.026855560019612312,
@@ -47,15 +47,15 @@ def _erf_f32(x: Term) -> Term:
     size = x.abs()
     small = size < 0.9
     y = small.select(size, 0.0)
-    near = fma(size, horner(y * y, _P_F32), size)
+    near = grown(size, horner(y * y, _P_F32))
     z = size.at_most(4.0)
     constant, linear, *others = _LOG_ERFC
     slope, dropped = fast_two_sum(z.const(linear), z * horner(z, others))
     product, lost = two_product(z, slope)
-    lost = fma(z, dropped, lost)
+    lost = fmuladd(z, dropped, lost)
     exponent, rest = fast_two_sum(product, z.const(constant))
     tail = exp(exponent)
-    far = 1.0 - fma(tail, lost + rest, tail)
+    far = 1.0 - fmuladd(tail, lost + rest, tail)
     return small.select(near, far).copysign(x)
 
 
@@ -63,7 +63,7 @@ def _erf_f64(x: Term) -> Term:
     size = x.abs()
     small = size < 1.05
     y = small.select(size, 0.0)
-    near = fma(size, horner(y * y, _P_F64), size)
+    near = grown(size, horner(y * y, _P_F64))
     z = size.at_most(6.0)
     tail = exp(-(z * z)) * horner(1.0 / (z + 1.0), _G)
     return small.select(near, 1.0 - tail).copysign(x)

@@ -15,9 +15,17 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hlo.backend.math import piece_tables, pieces
+from hlo.backend.math import piece_tables, pieces, rounding
 from hlo.backend.math.scaling import format_of, grown_by_power, has_parts, power_of_two
-from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner, two_sum
+from hlo.backend.math.term import (
+    Term,
+    estrin,
+    fast_two_sum,
+    fmuladd,
+    horner,
+    residual,
+    two_sum,
+)
 
 
 class _Range(Struct, frozen=True):
@@ -68,12 +76,12 @@ def exp(x: Term) -> Term:
     least = fmt.bias - 1 + fmt.mantissa
     small = n < 2.0 - fmt.bias
     y = _scaled(r, small.select(n + least, n), small.select(k + least, k))
-    return small.select(y.to_nearest_integer(), y.bits).real
+    return small.select(rounding.nearest_integer(y), y.bits).real
 
 
 def _scaled(r: Term, n: Term, k: Term) -> Term:
     """e^r 2^n; the polynomial's last step adds 1, or the power, and rounds as the sum alone."""
-    return grown_by_power(r, fma(r, horner(r, _RANGES[r.scalar].q), 1.0), n, k)
+    return grown_by_power(r, horner(r, _RANGES[r.scalar].q), n, k)
 
 
 def expm1(x: Term) -> Term:
@@ -105,18 +113,18 @@ def logistic(x: Term) -> Term:
     # Far below it is 0, because the power's code is; far above 1.
     bounded = x.at_least(c.zero - 0.8).at_most(fmt.mantissa + 10.0)
     _, k, r = _remainder(-bounded)
-    p = fma(r * r, horner(r, c.q), r)
+    p = fmuladd(r * r, horner(r, c.q), r)
     spare = fmt.mantissa + 1  # a 2^spare is normal even where the result is not
     up, down = ((k > 0).select(k, 0), (k < 0).select(k, 0))
     unit = 2.0**-spare
     a, b = power_of_two(spare - up), power_of_two(down)
     small = a * unit * b
     whole = small + 1.0
-    below = fma(b, p, whole)
-    low = fma(b, p, whole - below) + (small - (whole - 1.0))
+    below = fmuladd(b, p, whole)
+    low = fmuladd(b, p, whole - below) + (small - (whole - 1.0))
     inverse = 1.0 / below
-    lacking = fma(-low, inverse, fma(-below, inverse, 1.0))
-    return fma(inverse, lacking, inverse) * unit * a
+    lacking = fmuladd(-low, inverse, residual(1.0, below, inverse))
+    return fmuladd(inverse, lacking, inverse) * unit * a
 
 
 def tanh(x: Term) -> Term:
@@ -134,8 +142,8 @@ def _tanh_f32(x: Term) -> Term:
     below, lost = two_sum(y, y.const(1.0))
     inverse = 1.0 / below
     quotient = y * inverse
-    lacking = fma(-quotient, below, y) + fma(-quotient, lost + low, low)
-    return fma(lacking, inverse, quotient)
+    lacking = residual(y, quotient, below) + fmuladd(-quotient, lost + low, low)
+    return fmuladd(lacking, inverse, quotient)
 
 
 def _tanh_f64(x: Term) -> Term:
@@ -146,13 +154,13 @@ def _tanh_f64(x: Term) -> Term:
     below = y + 1.0
     quotient = y / below
     lost = y - (below - 1.0)
-    return fma(fma(-quotient, lost, low), 1.0 - quotient, quotient)
+    return fmuladd(fmuladd(-quotient, lost, low), 1.0 - quotient, quotient)
 
 
 def _remainder(x: Term) -> tuple[Term, Term, Term]:
     """x = n ln 2 + r: n as floats, n as integers, r."""
     n, k, t = nearest_power(x)
-    return n, k, fma(n, -_RANGES[x.scalar].ln2_low, t)
+    return n, k, fmuladd(n, -_RANGES[x.scalar].ln2_low, t)
 
 
 def _in_two(
@@ -161,17 +169,17 @@ def _in_two(
     """e^x = 2^n (1 + r + rest): n as integers, and two parts, the second small beside the first."""
     n, k, t = nearest_power(x)
     c = _RANGES[x.scalar]
-    r = fma(n, -c.ln2_low, t)
-    return k, r, fma(r * r, polynomial(r, c.q_long), fma(n, -c.ln2_low, t - r))
+    r = fmuladd(n, -c.ln2_low, t)
+    return k, r, fmuladd(r * r, polynomial(r, c.q_long), fmuladd(n, -c.ln2_low, t - r))
 
 
 def nearest_power(x: Term) -> tuple[Term, Term, Term]:
     """n = x/ln 2 rounded, as floats and as integers, and x less n times the high part of ln 2."""
     magic = format_of(x).magic
-    shifted = fma(x, _LOG2_E, magic)
+    shifted = fmuladd(x, _LOG2_E, magic)
     n = shifted - magic
     k = shifted.bits - x.const(magic).bits
-    return n, k, fma(n, -_RANGES[x.scalar].ln2_high, x)
+    return n, k, fmuladd(n, -_RANGES[x.scalar].ln2_high, x)
 
 
 def _grown(
@@ -181,9 +189,9 @@ def _grown(
 
     The product with a power of two is exact, so that the first sum's error is known.
     """
-    first = fma(power, r, base)
-    lost = fma(power, r, base - first)
-    return fast_two_sum(first, fma(power, rest, lost if low is None else lost + low))
+    first = fmuladd(power, r, base)
+    lost = fmuladd(power, r, base - first)
+    return fast_two_sum(first, fmuladd(power, rest, lost if low is None else lost + low))
 
 
 def _less(power: Term, number: float) -> tuple[Term, Term]:

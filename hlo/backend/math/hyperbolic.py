@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from hlo.backend.math.exponential import quarter_exp
 from hlo.backend.math.logarithm import log1p
-from hlo.backend.math.term import Term, fast_two_sum, fma, outlined
+from hlo.backend.math.term import Term, fast_two_sum, fma, fmuladd, outlined, residual
 
 _LN2 = 0.6931471805599453
 _BIG = 2.0**28  # from here on the square root is |x| to the last place
@@ -55,8 +55,8 @@ def _sinh(x: Term) -> Term:
     quotient = part * inverse
     # What the sum lost as long as 4q < 1; beyond it counts little.
     lost = part * 4.0 - (below - 1.0)
-    lacking = fma(-quotient, lost, fma(-quotient, below, part))
-    value = (q + fma(lacking, inverse, quotient)) * 2.0
+    lacking = fmuladd(-quotient, lost, residual(part, quotient, below))
+    value = (q + fmuladd(lacking, inverse, quotient)) * 2.0
     return (x.abs() < 2.0**-28).select(x, value.copysign(x))
 
 
@@ -87,8 +87,8 @@ def _acosh(x: Term, *, is_double: bool) -> Term:
     argument, lost = fast_two_sum(root, t)
     value = log1p(big.select(x - 1.0, argument)) + big.select(x.const(_LN2), 0.0)
     if is_double:
-        lost = lost + fma(-root, root, square) * 0.5 / root.at_least(2.0**-52)
-        value = fma(lost, t + 1.0 - root, value)
+        lost = lost + residual(square, root, root) * 0.5 / root.at_least(2.0**-52)
+        value = fmuladd(lost, t + 1.0 - root, value)
     return (x < 1.0).select(float("nan"), value)
 
 

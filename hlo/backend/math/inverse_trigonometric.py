@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hlo.backend.math.term import Term, estrin, fma, horner, outlined
+from hlo.backend.math.extremes import maximum
+from hlo.backend.math.term import (
+    Term,
+    estrin,
+    fmuladd,
+    horner,
+    outlined,
+    residual,
+    subnormal_residual,
+)
 
 _INF = float("inf")
 _P_SHORT = (
@@ -54,7 +63,7 @@ def _atan2_f32(y: Term, x: Term) -> Term:
 
 
 def _atan2_f64(y: Term, x: Term) -> Term:
-    largest = x.abs().call("llvm.maximum", y.abs())
+    largest = maximum(x.abs(), y.abs())
     scale = (largest > 2.0**900).select(2.0**-120, x.const(1.0))
     scale = (largest < 2.0**-900).select(2.0**120, scale)
     return _atan2(y * scale, x * scale, _P)
@@ -74,9 +83,9 @@ def _atan2(y: Term, x: Term, coefficients: tuple[float, ...]) -> Term:
     missing = wide.select(small - (over + large), 0.0)  # of the difference
     inverse = 1.0 / under
     u = over * inverse
-    rest = (fma(-u, under, over) + (missing - u * lost)) * inverse
+    rest = (subnormal_residual(over, u, under) + (missing - u * lost)) * inverse
     z = u * u
-    angle = fma(u * z, estrin(z, coefficients), rest * (1.0 - z))
+    angle = fmuladd(u * z, estrin(z, coefficients), rest * (1.0 - z))
     zero = x.const(0.0)
     c = wide.select(_QUARTER, zero)
     c_low = wide.select(_QUARTER_LOW, zero)
@@ -103,7 +112,7 @@ def _asin_f64(x: Term) -> Term:
     s, z = _arc(size, small)
     tail = s * z * horner(z, _Q)
     inner = s + tail
-    outer = _HALF - (s * 2.0 - fma(tail, -2.0, _HALF_LOW))
+    outer = _HALF - (s * 2.0 - fmuladd(tail, -2.0, _HALF_LOW))
     return small.select(inner, outer).copysign(x)
 
 
@@ -113,7 +122,7 @@ def _acos_f64(x: Term) -> Term:
     s, z = _arc(size, small)
     tail = s * z * horner(z, _Q)
     inner = _HALF - (x - (_HALF_LOW - tail.copysign(x)))
-    root_low = fma(-s, s, z) / (s * 2.0)
+    root_low = residual(z, s, s) / (s * 2.0)
     root_low = (s > 0.0).select(root_low, 0.0)
     right = (s + (tail + root_low)) * 2.0
     left = 2 * _HALF - (s + (tail + root_low - _HALF_LOW)) * 2.0

@@ -20,7 +20,7 @@ from hlo.backend.math.scaling import (
     split_near_one,
     split_of_any,
 )
-from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner
+from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, fmuladd, horner
 
 # fmt: off
 _P = (
@@ -92,17 +92,17 @@ def _log_of_split(m: Term, n: Term, rest: Term | None = None) -> Term:
     f = m - 1.0 if rest is None else (m - 1.0) + rest
     half_square = f * f * 0.5
     if not f.is_double:
-        tail = half_square - fma(n, -low, f * f * f * horner(f, _P))
-        return fma(n, -high, f - tail)
+        tail = half_square - fmuladd(n, -low, f * f * f * horner(f, _P))
+        return fmuladd(n, -high, f - tail)
     s = f / (m + 1.0 if rest is None else f + 2.0)  # the same, without waiting for f
     z = s * s
     if rest is not None:  # which the other units than the divider have much to do for
-        tail = half_square - fma(s, fma(z, estrin(z, _R), half_square), n * -low)
-        return fma(n, -high, f - tail)
+        tail = half_square - fmuladd(s, fmuladd(z, estrin(z, _R), half_square), n * -low)
+        return fmuladd(n, -high, f - tail)
     # Beside the division and the polynomial: the sum of what is known before them.
     known, lost = fast_two_sum(f, -half_square)
-    begun = fma(s, half_square, fma(n, -low, lost))
-    return fma(n, -high, known + fma(s * z, estrin(z, _R), begun))
+    begun = fmuladd(s, half_square, fmuladd(n, -low, lost))
+    return fmuladd(n, -high, known + fmuladd(s * z, estrin(z, _R), begun))
 
 
 def _log_by_tables(m: Term, n: Term, rest: Term | None) -> Term:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo.backend.math import rounding
 from hlo.backend.math.exponential import EXP_F64
 from hlo.backend.math.known_power import known_power
 from hlo.backend.math.scaling import (
@@ -22,8 +23,9 @@ from hlo.backend.math.term import (
     Term,
     estrin,
     fast_two_sum,
-    fma,
+    fmuladd,
     outlined,
+    residual,
     two_product,
     two_sum,
 )
@@ -58,7 +60,7 @@ def _power_f64(x: Term, y: Term) -> Term:
     def magnitude(positive: Term) -> Term:
         high, low = _log_in_two(positive)
         product, rest = two_product(high, bounded)
-        return _exp_of_two(product, fma(low, bounded, rest))
+        return _exp_of_two(product, fmuladd(low, bounded, rest))
 
     return _with_cases(x, y, _of_usable(size, bounded, magnitude))
 
@@ -75,9 +77,9 @@ def _of_usable(size: Term, y: Term, magnitude: Callable[[Term], Term]) -> Term:
 
 def _with_cases(x: Term, y: Term, magnitude: Term) -> Term:
     one = x.eq(1.0) | y.eq(0.0) | (x.eq(-1.0) & y.abs().eq(_INF))
-    whole = y.truncated().eq(y)
+    whole = rounding.truncated(y).eq(y)
     half = y * 0.5
-    odd = whole & half.truncated().ne(half)
+    odd = whole & rounding.truncated(half).ne(half)
     signed = odd.select(magnitude.copysign(x), magnitude)
     undefined = (x < 0.0) & (x > -_INF) & ~whole
     result = undefined.select(float("nan"), signed)
@@ -99,17 +101,17 @@ _EXP2 = (
 def _log2(x: Term) -> Term:
     m, k, _ = split_near_one(x)
     s = (m - 1.0) / (m + 1.0)
-    return fma(s, estrin(s * s, _LOG2), k)
+    return fmuladd(s, estrin(s * s, _LOG2), k)
 
 
 def _exp2_of_product(x: Term, y: Term) -> Term:
     """2^(x y) in double, for an f32 result: beyond 2^200 and 2^-200 it is infinite or 0."""
     exponent = x * y
-    shifted = fma(x, y, _MAGIC)
+    shifted = fmuladd(x, y, _MAGIC)
     n = shifted - _MAGIC
-    f = fma(x, y, -n)
+    f = fmuladd(x, y, -n)
     power = power_of_two(shifted.bits - x.const(_MAGIC).bits)
-    value = fma(f * power, estrin(f, _EXP2), power)
+    value = fmuladd(f * power, estrin(f, _EXP2), power)
     return _within(exponent, 200.0, value)
 
 
@@ -134,34 +136,34 @@ def _log_in_two(x: Term) -> tuple[Term, Term]:
     f = m - 1.0
     d, d_low = two_sum(m, m.const(1.0))
     s = f / d
-    s_low = fma(-s, d_low, fma(-s, d, f)) * (1.0 / d)  # which does not wait for s
+    s_low = fmuladd(-s, d_low, residual(f, s, d)) * (1.0 / d)  # which does not wait for s
     z, z_low = two_product(s, s)
-    z_low = fma(s * 2.0, s_low, z_low)
+    z_low = fmuladd(s * 2.0, s_low, z_low)
     q, q_low = fast_two_sum(z.const(_FIFTH), z * estrin(z, _R))
     p, p_low = two_product(z, q)
     t, t_low = fast_two_sum(z.const(_THIRD), p)
-    t_low = t_low + (fma(z, q_low + _FIFTH_LOW, p_low) + _THIRD_LOW)
+    t_low = t_low + (fmuladd(z, q_low + _FIFTH_LOW, p_low) + _THIRD_LOW)
     # u = z t, v = s u: the cubic term and what follows
     u, u_low = two_product(z, t)
-    u_low = u_low + fma(z, t_low, z_low * t)
+    u_low = u_low + fmuladd(z, t_low, z_low * t)
     v, v_low = two_product(s, u)
-    v_low = v_low + fma(s, u_low, s_low * u)
+    v_low = v_low + fmuladd(s, u_low, s_low * u)
     high, low = fast_two_sum(s * 2.0, v)
     low = low + (v_low + s_low * 2.0)
     power, power_low = two_product(k, k.const(_LN2))
     total, rest = two_sum(power, high)
-    return total, rest + (fma(k, _LN2_REST, power_low) + low)
+    return total, rest + (fmuladd(k, _LN2_REST, power_low) + low)
 
 
 def _exp_of_two(x: Term, low: Term) -> Term:
     """e^(x + low), rounded nearly once; |low| < 2^-40 |x| enters last, as it is known last."""
-    shifted = fma(x, 1.4426950408889634, _MAGIC)
+    shifted = fmuladd(x, 1.4426950408889634, _MAGIC)
     n = shifted - _MAGIC
     k = shifted.bits - x.const(_MAGIC).bits
-    part = fma(n, -_LN2_HIGH, x)
-    r = fma(n, -_LN2_LOW, part)
-    low = low + fma(n, -_LN2_LOW, part - r)
+    part = fmuladd(n, -_LN2_HIGH, x)
+    r = fmuladd(n, -_LN2_LOW, part)
+    low = low + fmuladd(n, -_LN2_LOW, part - r)
     one, lost = fast_two_sum(r.const(1.0), r)
     square, q = r * r, estrin(r, EXP_F64)
-    tail = fma(low, square * q, fma(square, q, fma(low, one, lost)))
+    tail = fmuladd(low, square * q, fmuladd(square, q, fmuladd(low, one, lost)))
     return _within(x, 800.0, times_power(one + tail, n, k))

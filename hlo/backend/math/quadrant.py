@@ -18,7 +18,7 @@ from hlo.backend.ir.records import Arithmetic, Instruction, Phi
 from hlo.backend.ir.values import every_lane, poison
 from hlo.backend.ir.writer import Value, Writer, float_bits, vector_of
 from hlo.backend.math.scaling import FORMATS
-from hlo.backend.math.term import Term, fast_two_sum, fma, two_sum
+from hlo.backend.math.term import Term, fast_two_sum, fmuladd, residual, two_sum
 from hlo.once import once
 
 _MAGIC = FORMATS["double"].magic
@@ -35,9 +35,9 @@ Reduction = Callable[[Term], list[Term]]  # |x| beyond the bound to the results
 def reduced_in_double(x: Term) -> tuple[Term, Term]:
     """r as double lanes and n, for float lanes: a double has 29 bits to spare."""
     size = x.abs().to("double")
-    shifted = fma(size, _TWO_OVER_PI, _MAGIC)
+    shifted = fmuladd(size, _TWO_OVER_PI, _MAGIC)
     n = shifted - _MAGIC
-    r = fma(n, -_HALF_PI_LOW, fma(n, -_HALF_PI, size))
+    r = fmuladd(n, -_HALF_PI_LOW, residual(size, n, _HALF_PI))
     r, quadrant = _with_large(size, _BOUND_F32, (r, shifted.bits), _by_three_products)
     return r, quadrant
 
@@ -45,11 +45,11 @@ def reduced_in_double(x: Term) -> tuple[Term, Term]:
 def reduced(x: Term) -> tuple[Term, Term, Term]:
     """r as a sum of two doubles, and n, for double lanes."""
     size = x.abs()
-    shifted = fma(size, _TWO_OVER_PI, _MAGIC)
+    shifted = fmuladd(size, _TWO_OVER_PI, _MAGIC)
     n = shifted - _MAGIC
     first, second, third = _PARTS
-    high, rest = two_sum(fma(n, -first, size), n * -second)
-    r, low = fast_two_sum(high, fma(n, -third, rest))
+    high, rest = two_sum(fmuladd(n, -first, size), n * -second)
+    r, low = fast_two_sum(high, fmuladd(n, -third, rest))
     r, low, quadrant = _with_large(size, _BOUND_F64, (r, low, shifted.bits), _lane_by_lane)
     return r, low, quadrant
 
@@ -99,7 +99,7 @@ def _by_three_products(size: Term) -> list[Term]:
     leading, following = size * first, size * second
     shifted = (leading + following) + _MAGIC
     n = shifted - _MAGIC
-    fraction = fma(size, third, (leading - n) + following)
+    fraction = fmuladd(size, third, (leading - n) + following)
     return [fraction * _HALF_PI, shifted.bits]
 
 

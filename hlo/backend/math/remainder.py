@@ -8,7 +8,8 @@ end. f32 is computed in double, where no quotient overflows.
 
 from __future__ import annotations
 
-from hlo.backend.math.term import Term, do_while, fma, outlined
+from hlo.backend.math import rounding
+from hlo.backend.math.term import Term, do_while, exact_fma, outlined
 
 _LEAP = 2.0**700  # double ratios reach 2^2098: larger ones are first reduced by y times this
 
@@ -32,8 +33,8 @@ def _remainder(x: Term, y: Term, *, leaps: bool) -> Term:
 
     def step(rest: Term) -> tuple[list[Term], Term]:
         unit = _leaping(rest, d) if leaps else d
-        quotient = (rest / unit).truncated()
-        rest = fma(-quotient, unit, rest)
+        quotient = rounding.truncated(rest / unit)
+        rest = exact_fma(-quotient, unit, rest)
         return [rest], rest.abs() >= d  # no more where it is NaN: of infinities and zeros
 
     (rest,) = do_while([size], step)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from hlo.backend.math.estimates import has_estimates, reciprocal_root
+from hlo.backend.math.extremes import maximum, minimum
 from hlo.backend.math.scaling import format_of, power_of_two, split_near_one, splits_any
-from hlo.backend.math.term import Term, estrin, fma, horner, outlined, two_product
+from hlo.backend.math.term import (
+    Term,
+    estrin,
+    fma,
+    fmuladd,
+    horner,
+    outlined,
+    residual,
+    two_product,
+)
 
 
 def rsqrt(x: Term) -> Term:
     """1/sqrt(x) and a step of Newton's on its residual 1 - x y^2: 0.51 ulp; +-0 -> +-inf."""
     if not has_estimates(x):
         y = 1.0 / x.sqrt()
-        better = fma(y * 0.5, _residual(x, y), y)
+        better = fmuladd(y * 0.5, _residual(x, y), y)
         return ((x > 0.0) & (x < float("inf"))).select(better, y)
     y = first = reciprocal_root(x)
     if x.is_double:
@@ -23,12 +33,12 @@ def rsqrt(x: Term) -> Term:
 def _residual(x: Term, y: Term) -> Term:
     """1 - x y^2, the product x y in two parts."""
     product, low = two_product(x, y)
-    return fma(-low, y, fma(-product, y, 1.0))
+    return fmuladd(-low, y, residual(1.0, product, y))
 
 
 def _stepped(root: Term, e: Term) -> Term:
     """root (1 + e/2 + 3/8 e^2): 1/sqrt(1 - e) of it but for e^3/3."""
-    return fma(root * e, fma(e, 0.375, 0.5), root)
+    return fmuladd(root * e, fmuladd(e, 0.375, 0.5), root)
 
 
 def cbrt(x: Term) -> Term:
@@ -39,7 +49,7 @@ def cbrt(x: Term) -> Term:
 def hypotenuse(a: Term, b: Term) -> Term:
     """sqrt(a^2 + b^2) of doubles without overflow in between; NaN when either is NaN."""
     x, y = a.abs(), b.abs()
-    larger, smaller = x.call("llvm.maximum", y), x.call("llvm.minimum", y)
+    larger, smaller = maximum(x, y), minimum(x, y)
     # Scaled by a power of two, which loses nothing that counts.
     huge, tiny = larger > 2.0**500, larger < 2.0**-500
     scale = huge.select(2.0**-600, tiny.select(x.const(2.0**600), 1.0))
@@ -52,7 +62,7 @@ def hypotenuse(a: Term, b: Term) -> Term:
 def short_hypotenuse(a: Term, b: Term) -> Term:
     """sqrt(a^2 + b^2) of f32 parts, as doubles (double_root)."""
     x, y = a.to("double"), b.to("double")
-    return double_root(fma(x, x, y * y))
+    return double_root(fmuladd(x, x, y * y))
 
 
 def double_root(x: Term) -> Term:
@@ -79,8 +89,8 @@ def _cbrt_f64(x: Term) -> Term:
     # One Newton step with t^3 - x computed in twice the precision.
     square, square_low = two_product(t, t)
     cube, cube_low = two_product(square, t)
-    excess = (cube - scaled) + fma(square_low, t, cube_low)
-    return usable.select(fma(-excess, slope, t) * power, x).copysign(x)
+    excess = (cube - scaled) + fmuladd(square_low, t, cube_low)
+    return usable.select(fmuladd(-excess, slope, t) * power, x).copysign(x)
 
 
 def _splittable(usable: Term, size: Term) -> Term:
@@ -106,11 +116,11 @@ def _cbrt_of_split(x: Term, inverse: tuple[float, ...]) -> tuple[Term, Term, Ter
     """
     m, k, _ = split_near_one(x)
     magic = format_of(x).magic
-    shifted = fma(k, 1.0 / 3.0, magic)
-    i = fma(shifted - magic, -3.0, k)
+    shifted = fmuladd(k, 1.0 / 3.0, magic)
+    i = fmuladd(shifted - magic, -3.0, k)
     y = estrin(m, inverse)
-    e = fma(-(m * y), y * y, 1.0)
-    y = fma(y * e, fma(e, 2.0 / 9.0, 1.0 / 3.0), y)
+    e = fmuladd(-(m * y), y * y, 1.0)
+    y = fmuladd(y * e, fmuladd(e, 2.0 / 9.0, 1.0 / 3.0), y)
     square = y * y
     root = (m * horner(i, _POWERS)) * square
     scaled = m * power_of_two(i.to("i64"))

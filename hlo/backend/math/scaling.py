@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.values import poison, vector_of
 from hlo.backend.isa.generic import FloatParts
-from hlo.backend.math.term import Term, fma
+from hlo.backend.math.term import Term, fma, near_one
 
 
 class Format(Struct, frozen=True):
@@ -41,13 +41,15 @@ def times_power(y: Term, n: Term, k: Term) -> Term:
     return y * power_of_two(half) * power_of_two(k - half)
 
 
-def grown_by_power(r: Term, s: Term, n: Term, k: Term) -> Term:
-    """(1 + r s) * 2^n as times_power has it: products with a power of two round nothing."""
+def grown_by_power(r: Term, q: Term, n: Term, k: Term) -> Term:
+    """(1 + r (1 + r q)) * 2^n as times_power has it: products with a power of two round nothing."""
     if has_parts(r):
-        return scaled(fma(r, s, 1.0), n)
+        return scaled(near_one(r, q), n)
     half = k.ashr(1)
-    first = power_of_two(half)
-    return fma(r * first, s, first) * power_of_two(k - half)
+    first, second = power_of_two(half), power_of_two(k - half)
+    if not r.target.isa.fuses:
+        return near_one(r, q) * first * second
+    return fma(r * first, fma(r, q, 1.0), first) * second
 
 
 def power_of_two(k: Term) -> Term:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hlo.backend.math.complex_arithmetic import Complex, choose, with_infinities
 from hlo.backend.math.estimates import has_estimates, reciprocal, reciprocal_root
-from hlo.backend.math.term import Term, fma
+from hlo.backend.math.term import Term, fmuladd
 
 _SIGN = -(1 << 63)
 _INF = float("inf")
@@ -20,13 +20,13 @@ def divide(x: Complex, y: Complex) -> Complex:
     a, b, c, d = x.real, x.imag, y.real, y.imag
     # y or -y, the greater part positive: then zeros get the signs that Smith's algorithm gives.
     sign = (c.abs() < d.abs()).select(d, c).bits & _SIGN
-    inverse = _with_sign(_inverse(fma(c, c, d * d)), sign)
+    inverse = _with_sign(_inverse(fmuladd(c, c, d * d)), sign)
     # Beside one infinity the other part counts as a zero, and the infinity as one of its sign.
     is_axis = c.abs().eq(_INF) ^ d.abs().eq(_INF)
     c, d = (is_axis.select(p.abs().eq(_INF).select(p.const(1.0), 0.0).copysign(p), p)
             for p in (c, d))  # fmt: skip
     c, d = _with_sign(c, sign), _with_sign(d, sign)
-    real, imag = fma(a, c, b * d) * inverse, fma(b, c, -(a * d)) * inverse
+    real, imag = fmuladd(a, c, b * d) * inverse, fmuladd(b, c, -(a * d)) * inverse
     return with_infinities(x, y, Complex(real, imag))
 
 
@@ -37,7 +37,7 @@ def _with_sign(x: Term, sign: Term) -> Term:
 
 def sign(z: Complex) -> Complex:
     """z/|z| of doubles that hold f32 numbers; 0 stays."""
-    square = fma(z.real, z.real, z.imag * z.imag)
+    square = fmuladd(z.real, z.real, z.imag * z.imag)
     inverse = _inverse_root(square)
     return choose(square.eq(0.0), z, Complex(z.real * inverse, z.imag * inverse))
 
@@ -47,8 +47,8 @@ def _inverse(x: Term) -> Term:
     if not has_estimates(x):
         return 1.0 / x
     y = reciprocal(x)
-    e = fma(-x, y, 1.0)
-    better = fma(y, fma(e, e, e), y)
+    e = fmuladd(-x, y, 1.0)
+    better = fmuladd(y, fmuladd(e, e, e), y)
     return better.is_nan.select(y, better)
 
 
@@ -56,6 +56,6 @@ def _inverse_root(x: Term) -> Term:
     if not has_estimates(x):
         return 1.0 / x.sqrt()
     y = reciprocal_root(x)
-    e = fma(-(x * y), y, 1.0)
-    better = fma(y * e, fma(e, 0.375, 0.5), y)
+    e = fmuladd(-(x * y), y, 1.0)
+    better = fmuladd(y * e, fmuladd(e, 0.375, 0.5), y)
     return better.is_nan.select(y, better)

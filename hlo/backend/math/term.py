@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import numpy as np
 from msgspec import Struct
 
 from hlo.backend.ir.functions import Definition
@@ -216,18 +217,6 @@ class Term(Struct, frozen=True, eq=False):
     def copysign(self, sign: Term | Number) -> Term:
         return self.call("llvm.copysign", self.of(self._as(sign)))
 
-    def rounded(self) -> Term:
-        """To the nearest integer, ties to even."""
-        return self.call("llvm.roundeven")
-
-    def to_nearest_integer(self) -> Term:
-        """Rounded, ties to even, as integer lanes of the same width, in which it has room."""
-        found = self.target.isa.nearest_integers(self.w, self.value)
-        return self.rounded().to(FLOATS[self.scalar]) if found is None else self.of(found)
-
-    def truncated(self) -> Term:
-        return self.call("llvm.trunc")
-
     def at_most(self, bound: Number) -> Term:
         """min(x, bound) that keeps a NaN."""
         if self._has_extremes(bound):
@@ -263,15 +252,69 @@ def _constant(number: Number, type: str, sign: float) -> Value:
 
 
 def fma(a: Term, b: Term | Number, c: Term | Number) -> Term:
-    """a * b + c, rounded once."""
+    """a * b + c of finite numbers, rounded once; without an instruction for it from the product in
+    two parts, which is off by another 2^-20 of a last place, and of f64 by 2^-103 of the product.
+    """
+    if a.target.isa.fuses:
+        return exact_fma(a, b, c)
+    product, low = two_product(a, a.of(a._as(b)))
+    total, lost = two_sum(product, a.of(a._as(c)))
+    return total + (lost + low)
+
+
+def exact_fma(a: Term, b: Term | Number, c: Term | Number) -> Term:
+    """a * b + c, rounded once for all numbers: without an instruction a function that is called."""
     return a.call("llvm.fma", a.of(a._as(b)), a.of(a._as(c)))
+
+
+def fmuladd(a: Term, b: Term | Number, c: Term | Number) -> Term:
+    """a * b + c where the product may be rounded: it is exact, or small beside the sum."""
+    return exact_fma(a, b, c) if a.target.isa.fuses else a * b + c
+
+
+def residual(c: Term | Number, a: Term, b: Term | Number) -> Term:
+    """c - a * b, rounded once, where these differ by less than half of c."""
+    if a.target.isa.fuses:
+        return exact_fma(-a, b, c)
+    product, low = two_product(a, a.of(a._as(b)))
+    return (c - product) - low
+
+
+def subnormal_residual(c: Term, a: Term, b: Term) -> Term:
+    """The same where a and c may be subnormal, |b| and |c| far below the largest number: parts of
+    such a product would be lost.
+    """
+    if a.target.isa.fuses:
+        return exact_fma(-a, b, c)
+    scale = 2.0**100
+    return residual(c * scale, a * scale, b) * (1.0 / scale)
+
+
+def grown(x: Term, p: Term) -> Term:
+    """x + x * p, rounded once, and a subnormal result too: parts of its product would be lost."""
+    if x.target.isa.fuses:
+        return exact_fma(x, p, x)
+    scale = _SPARE[x.scalar]
+    large = x * scale
+    return fma(large, p, large) * (1.0 / scale)
+
+
+_SPARE = {"float": 2.0**64, "double": 2.0**128}  # |x| and |p| are below the largest number by it
+
+
+def near_one(r: Term, q: Term) -> Term:
+    """1 + r (1 + r * q), rounded nearly once: below 0.6 ulp for |r| <= ln(2)/2, |q| <= 1."""
+    if r.target.isa.fuses:
+        return exact_fma(r, exact_fma(r, q, 1.0), 1.0)
+    whole, lost = fast_two_sum(r.const(1.0), r)
+    return whole + (lost + r * r * q)
 
 
 def horner(x: Term, coefficients: Sequence[float]) -> Term:
     """The polynomial with these coefficients, the constant one first."""
     result = x.const(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        result = fma(result, x, coefficient)
+        result = fmuladd(result, x, coefficient)
     return result
 
 
@@ -281,12 +324,12 @@ def estrin(x: Term, coefficients: Sequence[float]) -> Term:
     (c0 + c1 x) + x^2 (c2 + c3 x) + x^4 (..): pairs first, then pairs of pairs.
     """
     pairs = zip(coefficients[::2], coefficients[1::2], strict=False)
-    parts = [fma(x, b, x.const(a)) for a, b in pairs]
+    parts = [fmuladd(x, b, x.const(a)) for a, b in pairs]
     if len(coefficients) % 2:
         parts.append(x.const(coefficients[-1]))
     while len(parts) > 1:
         x = x * x
-        joined = [fma(b, x, a) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        joined = [fmuladd(b, x, a) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = joined + parts[len(joined) * 2 :]
     return parts[0]
 
@@ -305,9 +348,32 @@ def fast_two_sum(a: Term, b: Term) -> tuple[Term, Term]:
 
 
 def two_product(a: Term, b: Term) -> tuple[Term, Term]:
-    """a * b as rounded product and exact error."""
+    """a * b as rounded product and its error, exact but for 2^-103 of the product (of f64).
+
+    Without an instruction that rounds a product and a sum once, from halves of the numbers (Dekker
+    1971; cut off instead of rounded, so that nothing overflows).
+    """
     product = a * b
-    return product, fma(a, b, -product)
+    if a.target.isa.fuses:
+        return product, exact_fma(a, b, -product)
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    rest = (a_high * b_high - product) + a_high * b_low + a_low * b_high
+    return product, rest + a_low * b_low
+
+
+_NUMPY, _CODES = {"float": "f4", "double": "f8"}, {"float": "i4", "double": "i8"}
+_LOW_BITS = {"float": 12, "double": 27}  # of a number's code: the other half's, and no more
+
+
+def _halves(x: Term) -> tuple[Term, Term]:
+    """x as a sum of two numbers, the first of which has half of its digits."""
+    if (number := x.value.number) is not None:
+        codes = np.array([number], _NUMPY[x.scalar]).view(_CODES[x.scalar])
+        codes &= -(1 << _LOW_BITS[x.scalar])
+        part = float(codes.view(_NUMPY[x.scalar])[0])
+        return x.const(part), x.const(number - part)
+    high = (x.bits & -(1 << _LOW_BITS[x.scalar])).real
+    return high, x - high
 
 
 def outlined(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hlo.backend.math.quadrant import reduced, reduced_in_double
-from hlo.backend.math.term import Term, estrin, fast_two_sum, fma, horner, outlined
+from hlo.backend.math.term import Term, estrin, fast_two_sum, fmuladd, horner, outlined, residual
 
 _S_SHORT = (
     -0.16666666641427033, 0.008333329362340373, -0.00019839327156326598, 2.7182374694861096e-06,
@@ -66,8 +66,8 @@ def _tan_f32(x: Term) -> Term:
 def _short(r: Term) -> tuple[Term, Term]:
     """Sine and cosine of r, precise enough for f32."""
     z = r * r
-    s = fma(r * z, horner(z, _S_SHORT), r)
-    c = fma(z * z, horner(z, _C_SHORT), fma(z, -0.5, 1.0))
+    s = fmuladd(r * z, horner(z, _S_SHORT), r)
+    c = fmuladd(z * z, horner(z, _C_SHORT), fmuladd(z, -0.5, 1.0))
     return s, c
 
 
@@ -91,8 +91,8 @@ def _tan_f64(x: Term) -> Term:
     over, over_low = (odd.select(-b, a) for a, b in zip(s, c, strict=True))
     under, under_low = (odd.select(a, b) for a, b in zip(s, c, strict=True))
     quotient, inverse = over / under, 1.0 / under  # which waits for nothing
-    rest = fma(-quotient, under, over) + (over_low - quotient * under_low)
-    return _odd(fma(rest, inverse, quotient), x)
+    rest = residual(over, quotient, under) + (over_low - quotient * under_low)
+    return _odd(fmuladd(rest, inverse, quotient), x)
 
 
 def _long(
@@ -101,9 +101,9 @@ def _long(
     """Sine and cosine of r + low, each as its leading part and what is to be added to it."""
     z = r * r
     half = z * 0.5
-    s_rest = fma(low, 1.0 - half, z * r * polynomial(z, _S))
+    s_rest = fmuladd(low, 1.0 - half, z * r * polynomial(z, _S))
     c = 1.0 - half
-    c_rest = ((1.0 - c) - half) + fma(z * z, polynomial(z, _C), -(r * low))
+    c_rest = ((1.0 - c) - half) + fmuladd(z * z, polynomial(z, _C), -(r * low))
     return (r, s_rest), (c, c_rest)
 
 

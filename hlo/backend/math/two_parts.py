@@ -11,7 +11,7 @@ import math
 from hlo.backend.math.exponential import nearest_power
 from hlo.backend.math.quadrant import reduced
 from hlo.backend.math.scaling import power_of_two
-from hlo.backend.math.term import Term, fast_two_sum, fma, horner, two_product, two_sum
+from hlo.backend.math.term import Term, fast_two_sum, fmuladd, horner, two_product, two_sum
 
 Pair = tuple[Term, Term]  # a number as the sum of both, the second small beside the first
 
@@ -26,7 +26,7 @@ _COS = tuple((-1) ** (n // 2) / math.factorial(n) for n in range(6, 24, 2))
 def product(x: Pair, y: Pair) -> Pair:
     """x y but for 2^-104 of it."""
     high, low = two_product(x[0], y[0])
-    return high, low + fma(x[0], y[1], x[1] * y[0])
+    return high, low + fmuladd(x[0], y[1], x[1] * y[0])
 
 
 def total(x: Pair, y: Pair) -> Pair:
@@ -38,13 +38,13 @@ def total(x: Pair, y: Pair) -> Pair:
 def expm1(x: Term) -> Pair:
     """e^x - 1 for |x| < 20."""
     n, k, t = nearest_power(x)
-    r = fma(n, -_LN2_LOW, t)
-    lost = fma(n, -_LN2_LOW, t - r)
+    r = fmuladd(n, -_LN2_LOW, t)
+    lost = fmuladd(n, -_LN2_LOW, t - r)
     square = two_product(r, r)
     cube = product(square, (r, r.const(0.0)))
     sixth = product(cube, (r.const(_SIXTH), r.const(_SIXTH_LOW)))
-    tail = fma(square[0] * square[0], horner(r, _EXP), lost * (1.0 + fma(r, 0.5 * r, r)))
-    half = (square[0] * 0.5, fma(square[1], 0.5, tail))
+    tail = fmuladd(square[0] * square[0], horner(r, _EXP), lost * (1.0 + fmuladd(r, 0.5 * r, r)))
+    half = (square[0] * 0.5, fmuladd(square[1], 0.5, tail))
     p = total((r, r.const(0.0)), total(half, sixth))
     power = power_of_two(k)
     return total((power - 1.0, r.const(0.0)), (p[0] * power, p[1] * power))
@@ -55,13 +55,13 @@ def half_angle_squares(x: Term) -> tuple[Pair, Pair]:
     r, low, quadrant = reduced(x * 0.5)
     zero = r.const(0.0)
     square = two_product(r, r)
-    square = square[0], fma(r * 2.0, low, square[1])
+    square = square[0], fmuladd(r * 2.0, low, square[1])
     sixth = product(product(square, (r, low)), (r.const(-_SIXTH), r.const(-_SIXTH_LOW)))
     fifth = square[0] * square[0] * r
-    sine = total((r, fma(fifth, horner(square[0], _SIN), low)), sixth)
+    sine = total((r, fmuladd(fifth, horner(square[0], _SIN), low)), sixth)
     fourth = product(product(square, square), (r.const(_24TH), r.const(_24TH_LOW)))
     sixth_power = square[0] * square[0] * square[0]
-    rest = fourth[0], fma(sixth_power, horner(square[0], _COS), fourth[1])
+    rest = fourth[0], fmuladd(sixth_power, horner(square[0], _COS), fourth[1])
     cosine = total(total((zero + 1.0, zero), (square[0] * -0.5, square[1] * -0.5)), rest)
     odd = (quadrant & 1).ne(0)
     first = odd.select(cosine[0], sine[0]), odd.select(cosine[1], sine[1])

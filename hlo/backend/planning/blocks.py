@@ -153,7 +153,7 @@ class _BlockLoop:
         w.append(Alloca("%table", "ptr", "alloca", (), ", align 64", memory=f"[{slots} x ptr]"))
         for k in range(self.buffers + 1):
             slot = n.address(f"slot{k}", buffers, w.int(k), "ptr")
-            self.bases.append(n.load(f"base{k}", "ptr", slot, 8))
+            self.bases.append(n.load(f"base{k}", "ptr", slot))
         moving = self._fill_table()
         w.branch("test")
         w.label("test")
@@ -216,7 +216,7 @@ class _BlockLoop:
 
     def _store(self, slot: int, address: Value) -> None:
         place = self.named.address(f"to{slot}", _TABLE, self.w.int(slot), "ptr")
-        self.w.store(address, place, 8)
+        self.w.store_address(address, place)
 
     def _store_address(self, slot: int, part: _BlockSlice) -> None:
         """Where a block's part of a buffer begins."""
@@ -258,7 +258,7 @@ class _BlockLoop:
     def _held(self, name: str, slot: int, number: int, loaded: str = ".at") -> Value:
         """The address that a slot of the table holds."""
         place = self.named.address(f"{name}.slot{number}", _TABLE, self.w.int(slot), "ptr")
-        return self.named.load(f"{name}{loaded}{number}", "ptr", place, 8)
+        return self.named.load(f"{name}{loaded}{number}", "ptr", place)
 
     def _call(self, number: int, step: KernelStep) -> None:
         w = self.w

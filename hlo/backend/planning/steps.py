@@ -61,8 +61,8 @@ def copy_kernel(size: int) -> Kernel:
     """A copy of `size` bytes in units of COPY_UNIT_BYTES."""
     w, (buffers, begin, end) = Writer(), PARAMETERS
     n, unit = Named(w), w.int(COPY_UNIT_BYTES)
-    source = n.load("source", "ptr", buffers, 8)
-    target = n.load("target", "ptr", n.address("second", buffers, w.int(1), "ptr"), 8)
+    source = n.load("source", "ptr", buffers)
+    target = n.load("target", "ptr", n.address("second", buffers, w.int(1), "ptr"))
     first = n.binary("first", "mul", begin, unit)
     reach = n.binary("reach", "mul", end, unit)
     last = n.call("last", "i64", "llvm.umin.i64", reach, w.int(size))

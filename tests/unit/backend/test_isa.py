@@ -38,6 +38,10 @@ ARM_BF16 = ("neoverse-v1",)
 ARM_FP16 = ("neoverse-n1", *ARM_BF16)
 ARM = ("armv8-a", *ARM_FP16)
 RISCV = ("rv64gcv", "rva23u64")
+ARM32_FUSED = ("cortex-a7",)
+ARM32 = ("armv7-a", *ARM32_FUSED)
+WASM = ("wasm32-simd128",)
+EVERY = (*X86, *ARM, *RISCV, *ARM32, *WASM)
 F4, F8, F16, D2, D8 = (
     "<4 x float>", "<8 x float>", "<16 x float>", "<2 x double>", "<8 x double>"
 )  # fmt: skip
@@ -170,10 +174,11 @@ ROWS = (
     Row("gathers_words", (), lambda isa, w: isa.gathers_words, AVX512),
     Row("quick_gather", ("ptr", I16), of_gather, VBMI, "vpgatherdd"),
     Row("quick_gather", ("ptr", I8), of_gather, ()),
-    Row("fuses", (), lambda isa, w: isa.fuses, (*AVX2, *ARM, *RISCV)),
+    Row("fuses", (), lambda isa, w: isa.fuses, (*AVX2, *ARM, *RISCV, *ARM32_FUSED)),
+    Row("rounds", (), lambda isa, w: isa.rounds, ("x86-64-v2", *AVX2, *ARM, *RISCV, *WASM)),
     Row("divides_slowly", (), lambda isa, w: isa.divides_slowly, AVX2),
-    Row("has_extremes", (), lambda isa, w: isa.has_extremes, ARM),
-    Row("saturates", (), lambda isa, w: isa.saturates, ARM),
+    Row("has_extremes", (), lambda isa, w: isa.has_extremes, (*ARM, *WASM)),
+    Row("saturates", (), lambda isa, w: isa.saturates, (*ARM, *WASM)),
     Row("register_lanes", (), lambda isa, w: isa.register_lanes("double") == 2, AVX512),
     Row("float_parts", (F16,), of_parts, AVX512, "vscalefps"),
     Row("float_parts", (D2,), of_parts, AVX512, "vscalefpd"),
@@ -183,15 +188,17 @@ ROWS = (
     Row("estimates", ("float",), of_estimates, AVX512, "vrsqrt14ps"),
     Row("estimates", ("<32 x float>",), of_estimates, AVX512, "vrcp14ps"),
     Row("estimates", (D8,), of_estimates, AVX512, "vrcp14pd"),
-    Row("extreme_number", (F8, F8), of_extremes, (*AVX512, *RISCV), r"vrangeps|vfmax\.vv"),
-    Row("extreme_number", ("float", "float"), of_extremes, RISCV, r"fmax\.s"),
+    Row("extreme_number", (F8, F8), of_extremes, (*AVX512, *RISCV, *ARM32),
+        r"vrangeps|vfmax\.vv|vbi[tf]|vbsl"),
+    Row("extreme_number", ("float", "float"), of_extremes, (*RISCV, *ARM32),
+        r"fmax\.s|vmovgt\.f32"),
     Row("nearest_integers", ("double",), lambda isa, w, x: isa.nearest_integers(w, x),
         (*AVX512, *ARM), "vcvtpd2qq|fcvtns"),
     Row("nearest_integers", (F4,), lambda isa, w, x: isa.nearest_integers(w, x), (*AVX512, *ARM),
         "vcvtps2dq|fcvtns"),
     Row("nearest_integers", (F16,), lambda isa, w, x: isa.nearest_integers(w, x), AVX512,
         "vcvtps2dq"),
-    Row("converts_halves", (), lambda isa, w: isa.converts_halves, (*AVX2, *ARM)),
+    Row("converts_halves", (), lambda isa, w: isa.converts_halves, (*AVX2, *ARM, *ARM32_FUSED)),
     Row("computes_halves", (), lambda isa, w: isa.computes_halves, (*SAPPHIRE, *ARM_FP16)),
     Row("upper_halves", ("<16 x i16>",), of_upper_halves, VBMI, "vperm(b|[it]2b)"),
     Row("upper_halves", (F16,), of_upper_halves, VBMI, "vpermb"),
@@ -202,22 +209,23 @@ ROWS = (
         "bfcvtn2"),
     Row("bf16_codes", ("float",), lambda isa, w, x: isa.bf16_codes(w, x, flushes=True), ARM_BF16,
         "bfcvt"),
-    Row("bf16_carried", (I16,), lambda isa, w, x: isa.bf16_carried(w, x), (*X86, *ARM, *RISCV)),
-    Row("bf16_carried", (I8,), lambda isa, w, x: isa.bf16_carried(w, x), (*X86, *ARM, *RISCV)),
+    Row("bf16_carried", (I16,), lambda isa, w, x: isa.bf16_carried(w, x), EVERY),
+    Row("bf16_carried", (I8,), lambda isa, w, x: isa.bf16_carried(w, x), EVERY),
     Row("bf16_quieted", (I16, F16), lambda isa, w, x, y: isa.bf16_quieted(w, x, y),
-        (*X86, *ARM, *RISCV)),
+        EVERY),
     Row("bf16_quieted", (I8, F8), lambda isa, w, x, y: isa.bf16_quieted(w, x, y),
-        (*X86, *ARM, *RISCV)),
+        EVERY),
     Row("tile_product", ("ptr",), of_tiles(dt.BF16, dt.BF16), SAPPHIRE, "tdpbf16ps"),
     Row("tile_product", ("ptr",), of_tiles(dt.S8, dt.U8), SAPPHIRE, "tdpbsud"),
     Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.F16), ()),
     Row("assembly", ("ptr", "ptr"), of_assembly("float"), AVX2, "vfmadd231ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("double"), AVX2, "vfmadd231pd"),
     Row("assembly", ("ptr", "ptr"), of_assembly("i32"), ()),
-    Row("fence_streams", (), wrote(lambda isa, w: isa.fence_streams(w)), (*SSE, *ARM, *RISCV),
-        "sfence|dmb|fence"),
+    Row("fence_streams", (), wrote(lambda isa, w: isa.fence_streams(w)),
+        (*SSE, *ARM, *RISCV, *ARM32), "sfence|dmb|fence"),
     Row("pause", (), wrote(lambda isa, w: isa.pause(w)), (*X86, *ARM), "pause|isb"),
-    Row("float_mode", ("ptr",), of_mode, (*X86, *ARM), "v?ldmxcsr|msr\tFPCR"),
+    Row("float_mode", ("ptr",), of_mode, (*X86, *ARM, *ARM32),
+        "v?ldmxcsr|msr\tFPCR|vmsr"),
 )  # fmt: skip
 # Of what every machine answers: whose instructions are other ones.
 OTHER = {

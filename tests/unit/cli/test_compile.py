@@ -75,7 +75,9 @@ def test_a_shared_library(tmp_path: Path) -> None:
         ((AXPY, "-o", "{}/a.o", "--target-triple=z80-unknown"), 1, "described architecture"),
         ((AXPY, "-o", "{}/a.o", "--cancellable", "--freestanding"), 1, "expected one of them"),
         ((AXPY, "-o", "{}/a.o", "--header={}/none/a.h"), 1, "cannot be written"),
-        ((AXPY, "-o", "{}/a.o", "--target-triple=wasm32-unknown-unknown"), 1, "described arch"),
+        ((AXPY, "-o", "{}/a.wasm", "--machine=x86-64"), 1, "the ending .wasm for wasm32 alone"),
+        ((AXPY, "-o", "{}/a.so", "--machine=wasm32-simd128"), 1, "the ending .wasm"),
+        ((AXPY, "-o", "{}/a.o", "--target-triple=sparc-unknown-linux"), 1, "described arch"),
         (
             (AXPY, "-o", "{}/a.o", "--target-triple=arm64-apple-ios", "--machine=x86-64"),
             1,

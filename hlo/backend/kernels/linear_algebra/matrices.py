@@ -60,7 +60,7 @@ class Numbers:
         if self.parts == 1:
             return (w.binary("fdiv", a[0], w.splat(divisor[0], lanes)),)
         sizes = [w.intrinsic("llvm.fabs", part.type, part) for part in divisor]
-        largest = w.intrinsic("llvm.maxnum", sizes[0].type, *sizes)
+        largest = w.select(w.compare("fcmp ogt", *sizes), *sizes)
         x, y = (w.binary("fdiv", part, largest) for part in divisor)
         norm = w.binary("fadd", w.binary("fmul", x, x), w.binary("fmul", y, y))
         inverse = (

@@ -124,7 +124,7 @@ class _Build:
         self.select, self.scatter = (_computation(instruction, n) for n in ("select", "scatter"))
         w = self.nest.w
         table = Value("%buffers", "ptr")
-        buffers = [w.load(w.address(table, w.int(k), "ptr"), "ptr", 8) for k in range(4)]
+        buffers = [w.load_address(w.address(table, w.int(k), "ptr")) for k in range(4)]
         self.x, self.source, init, self.result = buffers
         self.init = w.load(init, self.storage)
 

@@ -80,7 +80,7 @@ class _Build:
 
     def _buffer(self, k: int) -> Value:
         w = self.nest.w
-        return w.load(w.address(Value("%buffers", "ptr"), w.int(k), "ptr"), "ptr", 8)
+        return w.load_address(w.address(Value("%buffers", "ptr"), w.int(k), "ptr"))
 
     @property
     def scratch(self) -> Value:

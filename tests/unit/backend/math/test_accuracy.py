@@ -13,12 +13,15 @@ from hlo.backend.emitters.table import EMITTERS
 from hlo.backend.isa.target import Target
 from hlo.backend.linking.toolchain import host_target
 from hlo.backend.math.term import Term
+from hlo.machine import NAMED
 from tests.support.lanes_jit import lanes_function, plain_target
 
 WIDE = {"float": np.float64, "double": np.longdouble}
 NARROW = {"float": np.float32, "double": np.float64}
 LANES = {"float": 16, "double": 8}
-TARGETS = {"host": host_target, "plain": plain_target}
+TARGETS = {
+    "host": host_target, "plain": plain_target, "unfused": lambda: Target(NAMED["x86-64-v2"])
+}  # fmt: skip
 LONG_DOUBLE_IS_WIDER = np.finfo(np.longdouble).nmant > 60
 needs_long_double = pytest.mark.skipif(not LONG_DOUBLE_IS_WIDER, reason="long double is double")
 
