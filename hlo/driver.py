@@ -188,7 +188,7 @@ def compile(
 @uncollected()
 def compile_ahead(
     module: Module,
-    target: Machine | str = AHEAD_TARGET,
+    target: Machine | str | Sequence[Machine | str] = AHEAD_TARGET,
     name: str | None = None,
     prefix: str = "",
     passes: str = "default",
@@ -198,29 +198,36 @@ def compile_ahead(
     lapack: str = "none",
     weights: str = "embedded",
     freestanding: bool = False,
+    cancellable: bool = False,
+    optimize: str = "speed",
 ) -> AheadOfTime:
     """The module as files that need no Python: its `object`, `header`, `cpp_header`, `assembly`,
     `llvm`, each made when it is asked for.
 
     target: a machine (hlo/machine.py) or the name of one; the one that this runs on is not looked
-    at. name: of the function in C, by default the module's; prefix: what it begins with.
+    at. Several of x86-64: calls run what the processor has, and give an error where it has none.
+    name: of the function in C, by default the module's; prefix: what it begins with.
     threads: "none", "pthreads" or "callback": who runs parallel loops, planned for max_threads.
     lapack: "fortran" leaves its routines to the linker. weights: "separate" makes all constants
     the last input of each call, with the bytes that `weights` gives. freestanding: memcpy and
-    memset are the object's own too. Raises HloErrors where the module does not verify, and one for
-    each step that needs this process.
+    memset are the object's own too. cancellable: a word of the caller's ends calls. optimize:
+    "size" for less code, by loops that are unrolled and versioned less. Raises HloErrors where the
+    module does not verify, and one for each step that needs this process.
     """
     GATE.check()
     if mode not in MODES:
         raise HloError("arguments", f"compile_ahead: mode is {mode!r}, expected one of {MODES}")
-    from hlo.backend.ahead.options import Options
+    from hlo.backend.ahead.options import Options, least_first
     from hlo.backend.ahead_of_time import AheadOfTime
-    from hlo.machine import named
+    from hlo.machine import Machine, named
 
     verify(module)
-    machine = named(target) if isinstance(target, str) else target
-    options = Options(passes, mode, threads, max_threads, lapack, weights, freestanding)
-    made = AheadOfTime(module, machine, options, name=name, prefix=prefix)
+    targets = [target] if isinstance(target, str | Machine) else target
+    machines = least_first([named(t) if isinstance(t, str) else t for t in targets])
+    options = Options(
+        passes, mode, threads, max_threads, lapack, weights, freestanding, cancellable, optimize
+    )
+    made = AheadOfTime(module, machines, options, name=name, prefix=prefix)
     made.check()
     return made
 

@@ -15,8 +15,11 @@ from hlo.tools.files import read_text
 Command = Callable[..., int]
 
 
-def machine_flags(command: Command) -> Command:
-    """Adds the flags to a command, which gets them as the keyword `machine`; None: the host."""
+def machine_flags(command: Command, base: Callable[[], Machine] = driver.host_machine) -> Command:
+    """Adds the flags to a command, which gets them as the keyword `machine`; None: without any.
+
+    base: whose features --features alone changes.
+    """
 
     @functools.wraps(command)
     def wrapped(
@@ -26,7 +29,7 @@ def machine_flags(command: Command) -> Command:
         features: str | None,
         **rest: object,
     ) -> int:
-        return command(*given, machine=machine_of(described, cpu, features), **rest)
+        return command(*given, machine=machine_of(described, cpu, features, base), **rest)
 
     for name, parameter, metavar, text in (
         ("--features", "features", "+A,-B", "Features (LLVM's names) that it has or lacks."),
@@ -38,7 +41,12 @@ def machine_flags(command: Command) -> Command:
     return wrapped
 
 
-def machine_of(described: str | None, cpu: str | None, features: str | None) -> Machine | None:
+def machine_of(
+    described: str | None,
+    cpu: str | None,
+    features: str | None,
+    base: Callable[[], Machine] = driver.host_machine,
+) -> Machine | None:
     """The description that the flags' texts stand for."""
     if described is not None and cpu is not None:
         raise click.UsageError("--machine and --cpu both name a machine, expected one of them")
@@ -51,4 +59,4 @@ def machine_of(described: str | None, cpu: str | None, features: str | None) -> 
         machine = named(name)
     if features is None:
         return machine
-    return with_features(machine or driver.host_machine(), features)
+    return with_features(machine or base(), features)

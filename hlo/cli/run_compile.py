@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.machine import Machine, of_triple
+from hlo.machine import NAMED, Machine, named, of_triple
 from hlo.tools.c_compiler import linker, shared_library
 from hlo.tools.files import write_bytes, write_text
 from hlo.tools.fill import fill_elided
@@ -30,6 +32,7 @@ FORMS = {
 if TYPE_CHECKING:
     from hlo.backend.ahead_of_time import AheadOfTime
 
+_LEVEL = "x86-64-"  # before the levels' short names
 _WASM = "wasm32-unknown-unknown"
 TEXTS = ("asm", "llvm", "header", "header-cpp")
 SINGLE = ("object", "asm", "llvm")
@@ -57,13 +60,20 @@ SINGLE = ("object", "asm", "llvm")
 @click.option("--weights", default=None, metavar="FILE",
               help="Write all constants there; each call gets them as its last input.")  # fmt: skip
 @click.option("--freestanding", is_flag=True, help="Leave nothing to the C library.")
+@click.option("--optimize", default="speed", show_default=True,
+              type=click.Choice(("speed", "size")),
+              help="size: loops unrolled and versioned less.")  # fmt: skip
+@click.option("--cancellable", is_flag=True, help="A word of the caller's ends calls.")
 @click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None,
               type=click.IntRange(0), metavar="[SEED]",
               help="Give constant({...}) made-up values.")  # fmt: skip
 @click.option("--sizes", is_flag=True, help="What each symbol takes, on stderr.")
+@click.option("--multiversion", default=None, metavar="A,B,..",
+              help="Code for several machines of x86-64 (v2,v3,v4: its levels): calls run what the "
+              "processor has.")  # fmt: skip
 @click.option("--target-triple", "triple", default=None, metavar="TRIPLE",
               help="LLVM's triple: the system and the form of files.")  # fmt: skip
-@machine_flags
+@partial(machine_flags, base=lambda: named(driver.AHEAD_TARGET))
 @reads_input
 def command(
     files: tuple[str, ...],
@@ -80,8 +90,11 @@ def command(
     lapack: str,
     weights: str | None,
     freestanding: bool,
+    optimize: str,
+    cancellable: bool,
     fill: int | None,
     sizes: bool,
+    multiversion: str | None,
     triple: str | None,
     machine: Machine | None,
 ) -> int:
@@ -92,27 +105,45 @@ def command(
     for path in (output, header, cpp_header, weights):
         if path is not None:
             check_writable(path)
-    target = _target(machine, triple or (_WASM if _is_wasm(output) and not machine else None))
+    if multiversion is not None and machine is not None:
+        raise click.UsageError(
+            "--multiversion names the machines, expected no other flag that does"
+        )
+    triple = triple or (_WASM if _is_wasm(output) and not machine else None)
+    target = _levels(multiversion, triple) if multiversion is not None else _target(machine, triple)
     place = "separate" if weights else "embedded"
-    how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding)
+    how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding,
+           cancellable, optimize)  # fmt: skip
     made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
     data = _form(made, form, output)
-    for path, texts in (
-        (header, [m.header for m in made]),
-        (cpp_header, [m.cpp_header for m in made]),
-    ):
-        if path is not None:
-            write_text(path, "\n".join(texts))
-    if weights is not None:
-        write_bytes(weights, made[0].weights)
-    if isinstance(data, str):
-        write_text(output, data)
-    else:
-        write_bytes(output, data)
+    written: list[tuple[str | None, str | bytes]] = [
+        (header, "\n".join(m.header for m in made) if header else ""),
+        (cpp_header, "\n".join(m.cpp_header for m in made) if cpp_header else ""),
+        (weights, made[0].weights if weights else b""),
+        (output, data),
+    ]
+    _write([(path, content) for path, content in written if path is not None])
     if sizes:
         for m in made:
             say(f"{m.name}: {m.size_table or 'no table of sizes: not of ELF with 64 bits'}")
     return 0
+
+
+def _write(files: Sequence[tuple[str, str | bytes]]) -> None:
+    """All files, or, where one cannot be written, none that was not there before."""
+    made = []
+    try:
+        for path, data in files:
+            is_new = path != "-" and not os.path.lexists(path)
+            if isinstance(data, str):
+                write_text(path, data)
+            else:
+                write_bytes(path, data)
+            made += [path] * is_new
+    except BaseException:
+        for path in made:
+            os.unlink(path)
+        raise
 
 
 def _checked_form(
@@ -140,16 +171,27 @@ def _is_wasm(output: str) -> bool:
 
 
 def _target(machine: Machine | None, triple: str | None) -> Machine | str:
-    """The machine that code is for; HloError where the triple is of another architecture."""
-    if triple is None:
-        return machine or driver.AHEAD_TARGET
-    least = of_triple(triple)
+    """The machine that code is for."""
     if machine is None:
-        return least
+        return driver.AHEAD_TARGET if triple is None else of_triple(triple)
+    return _target_of(machine, triple)
+
+
+def _target_of(machine: Machine, triple: str | None) -> Machine:
+    """A machine with another triple; HloError where that is of another architecture."""
+    if triple is None:
+        return machine
+    least = of_triple(triple)
     if machine.architecture != least.architecture:
         message = f"{machine.name} is {machine.architecture}, expected {least.architecture}"
         raise HloError("machine", f"{message}, as {triple} is")
     return replace(machine, triple=triple)
+
+
+def _levels(text: str, triple: str | None) -> list[Machine]:
+    """The machines that an object chooses from."""
+    names = [f"{_LEVEL}{name}" if f"{_LEVEL}{name}" in NAMED else name for name in text.split(",")]
+    return [_target_of(named(name), triple) for name in names]
 
 
 def _read(file: str, fill: int | None) -> Module:

@@ -22,7 +22,10 @@ from hlo.tools.fill import fill_elided
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @reads_modules
 def command(file: str, passes: str, mode: str, threads: int | None, as_json: bool) -> int:
-    """Peak memory, and a table of buffers with the HLO that made them; nothing is run."""
+    """Peak memory, and a table of buffers with the HLO that made them; nothing is run.
+
+    What machine code takes, symbol by symbol: hlo-run compile FILE --sizes.
+    """
     module = fill_elided(read_module(file), 0)
     found = driver.memory(module, passes=passes, mode=mode, threads=threads)
     tell(json.dumps(found.to_json(), indent=1) if as_json else str(found), nl=as_json)

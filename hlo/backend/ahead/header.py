@@ -18,17 +18,21 @@ from hlo.backend.entry.c_call_ir import (
     CALLBACK,
     FINE,
     NO_ADDRESS,
+    NO_MACHINE,
     NONE,
     NOT_ALIGNED,
     NOT_ALLOWED,
     PTHREADS,
 )
+from hlo.backend.entry.cancel_ir import CANCELLED
 
 ERRORS = {
     FINE: ("OK", "no error"),
     NO_ADDRESS: ("NO_ADDRESS", "an input, an output or the arena is a null pointer"),
     NOT_ALIGNED: ("NOT_ALIGNED", f"the arena is not aligned to {ALIGNMENT} bytes"),
     NOT_ALLOWED: ("NOT_ALLOWED", "arrays have sizes at which the program has no result"),
+    NO_MACHINE: ("NO_MACHINE", "the processor is none of the machines that there is code for"),
+    CANCELLED: ("CANCELLED", "the caller's word has ended the call: there are no results"),
 }
 
 
@@ -57,6 +61,24 @@ int NAME_parallel(const void *const *inputs, void *const *outputs, void *arena,
                   const struct hlo_parallel_for *host);
 """,
 }
+_SEVERAL = (
+    "   The first call asks what the processor has; calls run the code for the last of these",
+    "   that it has all of. The answer is one word, hlo_processor, for all objects of a library.",
+)
+_CANCELLABLE = """
+/* The same until *cancel is not 0, which any thread may make it at any time: the call ends soon
+   with PREFIX_CANCELLED, and what is in outputs then is undefined. cancel may be null. */
+int NAME_cancellable(const void *const *inputs, void *const *outputs, void *arena,
+                     const volatile int32_t *cancel);
+"""
+# Behind the caller's threads: the word too.
+_CANCELLABLE_HOST = (
+    "const struct hlo_parallel_for *host);",
+    """const struct hlo_parallel_for *host,
+                  const volatile int32_t *cancel);
+/* Once *cancel is not 0, which any thread may make it at any time, the call ends soon with
+   PREFIX_CANCELLED, and what is in outputs then is undefined. cancel may be null. */""",
+)
 _PLACES = {True: "/* in the object */", False: "/* an input */"}
 _CALLED = """
 /* A custom call, defined by whoever links: addresses of the operands' and the results' arrays. It
@@ -130,7 +152,8 @@ class {name} {{
 def _about(made: Interface) -> str:
     rows = [
         f"/* {made.name}: the HLO module {_comment(made.module)}, compiled ahead of time by hlo "
-        f"{hlo.__version__} for {made.machine}.",
+        f"{hlo.__version__} for {', '.join(made.machines)}.",
+        *(_SEVERAL if len(made.machines) > 1 else ()),
         "",
         "   Arrays are row-major, in the sizes that their comments give, and begin where their",
         "   elements may. No output overlaps another array, unless a comment says that it may be",
@@ -146,6 +169,7 @@ def _constants(made: Interface) -> Iterator[str]:
     yield f'#define {prefix}_MODULE "{_quoted(made.module)}"'
     yield f'#define {prefix}_VERSION "{hlo.__version__}"'
     yield f'#define {prefix}_HASH "{made.digest}"'
+    yield f'#define {prefix}_MACHINES "{",".join(map(_quoted, made.machines))}"'
     yield f"#define {prefix}_INPUTS {len(made.arguments)}"
     yield f"#define {prefix}_OUTPUTS {len(made.results)}"
     yield f"#define {prefix}_THREADS {made.threads}"
@@ -190,12 +214,24 @@ def _assertions(made: Interface) -> Iterator[str]:
 
 def _function(made: Interface) -> str:
     prefix = made.name.upper()
+    called = "".join(_CALLED.replace("NAME", name) for name in made.functions)
     return f"""\
 /* inputs: {prefix}_INPUTS addresses; outputs: {prefix}_OUTPUTS addresses; arena:
    {prefix}_ARENA_BYTES bytes, aligned to {prefix}_ALIGNMENT. {prefix}_OK, or an error's number. */
 int {made.name}(const void *const *inputs, void *const *outputs, void *arena);
-{_THREADING[made.threading].replace("NAME", made.name).replace("MOST", f"{prefix}_THREADS")}\
-{"".join(_CALLED.replace("NAME", name) for name in made.functions)}"""
+{_handing_over(made)}{called}"""
+
+
+def _handing_over(made: Interface) -> str:
+    """What hands over more, and says how many threads there are."""
+    text = _THREADING[made.threading]
+    if made.is_cancellable and made.threading == CALLBACK:
+        text = text.replace(*_CANCELLABLE_HOST)
+    elif made.is_cancellable:
+        text += _CANCELLABLE
+    prefix = made.name.upper()
+    text = text.replace("MOST", f"{prefix}_THREADS").replace("PREFIX", prefix)
+    return text.replace("NAME", made.name)
 
 
 def _error_text(made: Interface) -> str:

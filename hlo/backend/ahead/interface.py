@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 import hlo
 from hlo.backend.ahead.options import SEPARATE, Options
+from hlo.backend.ahead.weights import aligned
 from hlo.backend.entry.c_call_ir import ALIGNMENT, CallLayout, Given
 from hlo.backend.linking.compilation_cache import module_digest
 from hlo.backend.linking.installing import result_shape
@@ -78,7 +79,8 @@ class Interface(Struct, frozen=True):
     that may lie in arguments' memory; is_sized: whether sizes change at run time; threads,
     threading: how many run parallel loops, and whose; functions: custom calls that whoever links
     defines; weights: the number of the input that all constants are, -1 where they are embedded;
-    digest: of the module and all that its code depends on.
+    is_cancellable: a word of the caller's ends calls; machines: that there is code for; digest: of
+    the module and all that its code depends on.
     """
 
     name: str
@@ -87,14 +89,14 @@ class Interface(Struct, frozen=True):
     results: tuple[Leaf, ...]
     given: tuple[Given, ...]
     is_sized: bool
-    table_bytes: int
     arena_bytes: int
     constant_bytes: int
     threads: int
     threading: str
     functions: tuple[str, ...]
     weights: int
-    machine: str
+    is_cancellable: bool
+    machines: tuple[str, ...]
     digest: str
 
 
@@ -130,15 +132,16 @@ def check_name(name: str) -> str:
 def interface(
     module: Module,
     padded: Padded | None,
-    table: LinkTable,
+    tables: Sequence[LinkTable],
+    constant_bytes: int,
     name: str,
-    machine: Machine,
+    machines: Sequence[Machine],
     functions: Iterable[str],
     options: Options,
 ) -> Interface:
-    """The call's. padded: of a dynamic program; functions: that it calls and others define."""
+    """The call's. padded: of a dynamic program; tables: of the machines' programs; functions: that
+    it calls and others define."""
     arguments, results = leaves(module, padded)
-    constant_bytes = sum(_aligned(c.nbytes) for c in table.constants)
     weights = -1
     if options.weights == SEPARATE:
         weights = len(arguments)
@@ -155,9 +158,12 @@ def interface(
             raise HloError("unsupported", message)
     donated = {} if padded else donated_leaves(module)
     given = tuple(Given(r, a, arguments[a].bytes) for r, a in sorted(donated.items()))
-    table_bytes = _aligned(machine.address_bytes * table.slots)
-    temporary_bytes = _aligned(table.arena_bytes) + (ALIGNMENT if padded else 0)
-    facts = (hlo.__version__, module_digest(module), machine.identity, name, *options.facts)
+    whole = max(
+        _table_bytes(table, machine) + aligned(table.arena_bytes)
+        for table, machine in zip(tables, machines, strict=True)
+    )
+    machine_facts = [machine.identity for machine in machines]
+    facts = (hlo.__version__, module_digest(module), *machine_facts, name, *options.facts)
     return Interface(
         name,
         module.name,
@@ -165,25 +171,25 @@ def interface(
         results,
         given,
         padded is not None,
-        table_bytes,
-        table_bytes + temporary_bytes,
+        whole + (ALIGNMENT if padded else 0),
         constant_bytes,
-        table.threads,
+        tables[0].threads,
         options.threads,
         tuple(dict.fromkeys(functions)),
         weights,
-        machine.name,
+        options.is_cancellable,
+        tuple(machine.name for machine in machines),
         hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32],
     )
 
 
-def call_layout(made: Interface, table: LinkTable) -> CallLayout:
-    """Where the call puts addresses. Arrays without bytes have none."""
-    starts, end = [], 0
-    for constant in table.constants:
-        starts.append(end)
-        end += _aligned(constant.nbytes)
-    arena = [(slot, made.table_bytes + offset) for slot, offset, _ in table.arena.tolist()]
+def call_layout(
+    made: Interface, table: LinkTable, machine: Machine, starts: Sequence[int], label: str
+) -> CallLayout:
+    """Where the call puts addresses. Arrays without bytes have none. starts: of the constants;
+    label: of one machine among several."""
+    first = _table_bytes(table, machine)
+    arena = [(slot, first + offset) for slot, offset, _ in table.arena.tolist()]
     flag = made.arena_bytes - ALIGNMENT if made.is_sized else -1
     arena += [(slot, flag) for slot, n in table.results if n == len(made.results)]
     return CallLayout(
@@ -197,16 +203,14 @@ def call_layout(made: Interface, table: LinkTable) -> CallLayout:
         flag,
         made.threading,
         made.weights if made.constant_bytes else -1,
+        label,
+        made.is_cancellable,
     )
 
 
-def constant_bytes(table: LinkTable) -> bytes:
-    """All constants, each on a boundary of ALIGNMENT."""
-    return b"".join(c.tobytes().ljust(_aligned(c.nbytes), b"\0") for c in table.constants)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _table_bytes(table: LinkTable, machine: Machine) -> int:
+    """Of the table of addresses, at the beginning of the arena."""
+    return aligned(machine.address_bytes * table.slots)
 
 
 def leaves(module: Module, padded: Padded | None) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:

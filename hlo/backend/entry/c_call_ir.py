@@ -2,6 +2,11 @@
 
     int NAME(const void *const *inputs, void *const *outputs, void *arena)
     int NAME_parallel(inputs, outputs, arena, host)     where the caller's threads run loops
+    int NAME_cancellable(inputs, outputs, arena, word)  where a word of the caller's ends calls
+    int NAME_parallel(inputs, outputs, arena, host, word)                    where both is so
+
+An object for several machines has one such function of its own for each of them, and NAME chooses
+one by the processor (hlo/backend/isa/processor.py).
 
 The arena is the memory of one run: the program's table of addresses, then its temporaries. The
 function keeps nothing of its own, so that calls on different arenas may run at once. It puts the
@@ -15,20 +20,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hlo.backend.entry import own_threads_ir, table_ir
+from hlo.backend.entry import cancel_ir, own_threads_ir, table_ir
 from hlo.backend.entry.host_loops_ir import Host
 from hlo.backend.entry.layouts import Relocation
 from hlo.backend.ir.control import Join
 from hlo.backend.ir.ir_module import ENTRY
 from hlo.backend.ir.procedure import MEMCPY, Procedure, Prototype, Unit, prototype
 from hlo.backend.ir.words import NULL, Word
+from hlo.backend.isa import processor
 from hlo.backend.planning.slots import SLOT_HOST_LOOPS
 
 ALIGNMENT = 64  # Of the arena and of constants, in bytes.
 # What the function returns: all went well, an address is null, the arena is not aligned, arrays
-# have sizes that the program does not allow.
-FINE, NO_ADDRESS, NOT_ALIGNED, NOT_ALLOWED = 0, 1, 2, 3
+# have sizes that the program does not allow, the processor is none of the machines.
+FINE, NO_ADDRESS, NOT_ALIGNED, NOT_ALLOWED, NO_MACHINE = 0, 1, 2, 3, 4
 # Who runs parallel loops: the caller's thread alone, threads of the object's own, a function of the
 # caller's.
 NONE, PTHREADS, CALLBACK = "none", "pthreads", "callback"
@@ -52,7 +59,8 @@ class CallLayout(Struct, frozen=True):
     (slot, number of the argument), (slot, number of the result). flag: the offset in the arena of a
     byte that the program sets, 0 where sizes are not as they may be; -1: there is none. threads:
     that parallel loops are planned for; threading: who runs them. weights: the number of the input
-    that the constants are; -1: they are in the object.
+    that the constants are; -1: they are in the object. label: of one machine among several.
+    is_cancellable: calls end early once a word of the caller's says so.
     """
 
     name: str
@@ -65,6 +73,8 @@ class CallLayout(Struct, frozen=True):
     flag: int = -1
     threading: str = NONE
     weights: int = -1
+    label: str = ""
+    is_cancellable: bool = False
 
     @property
     def function(self) -> Prototype:
@@ -72,9 +82,20 @@ class CallLayout(Struct, frozen=True):
         return prototype("i32", self.name, "ptr", "ptr", "ptr")
 
     @property
-    def hosted(self) -> Prototype:
-        """The same with the function that runs the parts of loops, or null."""
-        return prototype("i32", f"{self.name}_parallel", "ptr", "ptr", "ptr", "ptr")
+    def whole(self) -> Prototype:
+        """The same with all that a caller may hand over besides: the function that runs the parts
+        of loops, or null; the word that ends the call, or null."""
+        is_hosted = self.threading == CALLBACK
+        if not (is_hosted or self.is_cancellable):
+            return self.function
+        name = f"{self.name}_{'parallel' if is_hosted else 'cancellable'}"
+        return prototype("i32", name, *["ptr"] * (3 + is_hosted + self.is_cancellable))
+
+    @property
+    def body(self) -> Prototype:
+        """The function that does it: of one machine among several its own."""
+        whole = self.whole
+        return replace(whole, symbol=f"{self.name}.{self.label}") if self.label else whole
 
     @property
     def set_threads(self) -> str:
@@ -84,8 +105,9 @@ class CallLayout(Struct, frozen=True):
     @property
     def exported(self) -> tuple[str, ...]:
         """The names that the linker sees."""
-        more = {PTHREADS: (self.set_threads,), CALLBACK: (self.hosted.symbol,)}
-        return (self.name, *more.get(self.threading, ()))
+        names = (self.name, self.whole.symbol)
+        own = (self.set_threads,) if self.threading == PTHREADS else ()
+        return (*dict.fromkeys(names), *own)
 
     @property
     def constants_symbol(self) -> str:
@@ -94,34 +116,58 @@ class CallLayout(Struct, frozen=True):
 
 
 def text(layout: CallLayout, constants: str) -> str:
-    """The module of the call. constants: what the symbol of the constants is, as LLVM has it."""
+    """The module of the call, or of one machine's among several. constants: what the symbol of the
+    constants is, as LLVM has it."""
     unit = Unit()
     if constants:
         unit.data(layout.constants_symbol, constants)
-    body = partial(_call, unit, layout)
-    if layout.threading == CALLBACK:
-        unit.define(layout.hosted, body)
-        unit.define(layout.function, partial(_alone, layout))
-    else:
-        unit.define(layout.function, body)
+    unit.define(layout.body, partial(_call, unit, layout))
+    if not layout.label:
+        _define_alone(unit, layout)
     return unit.text()
 
 
-def _alone(layout: CallLayout, p: Procedure, inputs: Word, outputs: Word, arena: Word) -> None:
-    """A call without a host's threads."""
-    p.ret(p.call(layout.hosted, inputs, outputs, arena, NULL))
+def choosing_text(
+    layouts: Sequence[tuple[CallLayout, frozenset[str]]], constants: str, *, asks_linux: bool
+) -> str:
+    """The module of the call that chooses one of several machines'. layouts: with the features that
+    each uses, the least first."""
+    unit, first = Unit(), layouts[0][0]
+    if constants:
+        unit.data(first.constants_symbol, constants)
+    processor.define(unit, asks_linux=asks_linux)
+    levels = [processor.Level(layout.body, features) for layout, features in layouts]
+    unit.define(first.whole, partial(_choose, levels))
+    _define_alone(unit, first)
+    return unit.text()
 
 
-def _threads(layout: CallLayout, p: Procedure, arena: Word, *host: Word) -> None:
+def _choose(levels: Sequence[processor.Level], p: Procedure, *arguments: Word) -> None:
+    processor.choose(p, levels, *arguments)
+    p.ret(p.word(NO_MACHINE, "i32"))
+
+
+def _define_alone(unit: Unit, layout: CallLayout) -> None:
+    """The call without what callers may hand over, where that is another function."""
+    if layout.whole != layout.function:
+        unit.define(layout.function, partial(_alone, layout.whole))
+
+
+def _alone(whole: Prototype, p: Procedure, *arguments: Word) -> None:
+    more = [NULL] * (len(whole.parameters) - len(arguments))
+    p.ret(p.call(whole, *arguments, *more))
+
+
+def _threads(layout: CallLayout, p: Procedure, arena: Word, host: Word) -> None:
     """How many threads run loops, and whose they are."""
     count = p.word(layout.threads)
     if layout.threading == PTHREADS and layout.threads > 1:
         count = p.call(own_threads_ir.THREADS, layout.threads)
-    for one in host:
-        arena.put(one, SLOT_HOST_LOOPS)
+    if layout.threading == CALLBACK:
+        arena.put(host, SLOT_HOST_LOOPS)
         known = p.join("i64")
-        known.go_if(one.eq(NULL), 1)
-        there = one.load(Host.threads)
+        known.go_if(host.eq(NULL), 1)
+        there = host.load(Host.threads)
         (count,) = known.here((there < count).select(there, count))
     table_ir.put_threads(arena, count)
 
@@ -133,7 +179,7 @@ def _call(
     inputs: Word,
     outputs: Word,
     arena: Word,
-    *host: Word,
+    *more: Word,
 ) -> None:
     no_address, not_aligned = p.join(), p.join()
     no_address.go_if(arena.eq(NULL))
@@ -159,11 +205,18 @@ def _call(
         no_address.go_if(constants.eq(NULL))
         not_aligned.go_if((constants.to("i64") & (ALIGNMENT - 1)).ne(0))
     _each(unit, p, f"{name}.fixed", layout.constants, partial(inside, constants))
-    _threads(layout, p, arena, *host)
-    status = p.call(_ENTRY, arena)
+    _threads(layout, p, arena, more[0] if more else arena)
+    if layout.is_cancellable:
+        p.w.declarations[ENTRY] = _ENTRY.declaration
+        status = p.call(cancel_ir.ENTER, p.symbol(ENTRY), arena, more[-1])
+    else:
+        status = p.call(_ENTRY, arena)
     if layout.flag >= 0:
+        ended = p.join()
+        ended.go_if(status.ne(0))
         with p.when(arena.item("i8", layout.flag).get("i8").eq(0)):
             p.ret(p.word(NOT_ALLOWED, "i32"))
+        ended.here()
     p.ret(status)
     no_address.here()
     p.ret(p.word(NO_ADDRESS, "i32"))

@@ -13,6 +13,7 @@ from functools import partial
 
 from hlo.backend.entry import table_ir
 from hlo.backend.entry.pool_ir import bounds
+from hlo.backend.entry.run_ir import PIECES
 from hlo.backend.ir.ir_module import PARALLEL
 from hlo.backend.ir.procedure import Procedure, Unit, prototype
 from hlo.backend.ir.words import NULL, Field, Word
@@ -20,7 +21,7 @@ from hlo.backend.isa.generic import Isa
 from hlo.backend.planning.slots import SLOT_HOST_LOOPS
 
 PART = prototype("void", "hlo_part", "ptr", "i64")
-TASK_BYTES = 64
+TASK_BYTES = 72
 _HOST = ("ptr", "ptr", "i64")
 
 
@@ -34,7 +35,8 @@ class Host:
 
 
 class Task:
-    """A loop. claimed: chunks; mode: the caller's floating-point mode."""
+    """A loop. claimed: chunks; mode: the caller's floating-point mode; piece: units between two
+    questions whether the run of a frame goes on."""
 
     claimed = Field(0)
     kernel = Field(8, "ptr")
@@ -43,18 +45,20 @@ class Task:
     units = Field(32)
     chunks = Field(40)
     mode = Field(48, "i32")
+    piece = Field(56)
+    frame = Field(64, "ptr")
 
 
-def text(isa: Isa) -> str:
-    """The module of the loop and its parts."""
+def text(isa: Isa, *, is_watched: bool = False) -> str:
+    """The module of the loop and its parts. is_watched: runs can be stopped."""
     unit = Unit()
-    unit.define(PARALLEL, partial(_parallel, isa))
-    unit.define(PART, partial(_part, isa))
+    unit.define(PARALLEL, partial(_parallel, isa, is_watched=is_watched))
+    unit.define(PART, partial(_part, isa, is_watched=is_watched))
     return unit.text()
 
 
-def _parallel(isa: Isa, p: Procedure, *parameters: Word) -> None:
-    kernel, row, stride, units, chunks, threads, _, _, frame = parameters
+def _parallel(isa: Isa, p: Procedure, *parameters: Word, is_watched: bool) -> None:
+    kernel, row, stride, units, chunks, threads, _, piece, frame = parameters
     task = p.stack(f"[{TASK_BYTES} x i8]", 16)
     host = frame.get("ptr", SLOT_HOST_LOOPS)
     alone = p.join()
@@ -63,7 +67,7 @@ def _parallel(isa: Isa, p: Procedure, *parameters: Word) -> None:
     task.store(Task.claimed, 0, "monotonic")
     for field, value in (
         (Task.kernel, kernel), (Task.row, row), (Task.stride, stride), (Task.units, units),
-        (Task.chunks, chunks),
+        (Task.chunks, chunks), (Task.piece, piece), (Task.frame, frame),
     ):  # fmt: skip
         task.store(field, value)
     if mode := isa.float_mode:
@@ -74,11 +78,14 @@ def _parallel(isa: Isa, p: Procedure, *parameters: Word) -> None:
     p.call(PART, task, 0)
     p.ret()
     alone.here()
-    p.call_address("void", kernel, row, p.word(0), units)
+    if is_watched:
+        p.call(PIECES, kernel, row, 0, units, piece, frame, 1)
+    else:
+        p.call_address("void", kernel, row, p.word(0), units)
     p.ret()
 
 
-def _part(isa: Isa, p: Procedure, task: Word, worker: Word) -> None:
+def _part(isa: Isa, p: Procedure, task: Word, worker: Word, *, is_watched: bool) -> None:
     kernel, row, stride, units, chunks = (
         task.load(field) for field in (Task.kernel, Task.row, Task.stride, Task.units, Task.chunks)
     )
@@ -91,7 +98,11 @@ def _part(isa: Isa, p: Procedure, task: Word, worker: Word) -> None:
         chunk = task.update("add", Task.claimed, 1, "acq_rel")
         done.go_unless(chunk.below(chunks))
         begin, end = bounds(chunk, units, chunks)
-        p.call_address("void", kernel, own, begin, end)
+        if is_watched:
+            piece, frame = task.load(Task.piece), task.load(Task.frame)
+            p.call(PIECES, kernel, own, begin, end, piece, frame, 0)
+        else:
+            p.call_address("void", kernel, own, begin, end)
         again.go()
     if mode:
         mode.set(p.w, before)

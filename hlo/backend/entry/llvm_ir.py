@@ -83,16 +83,19 @@ def emit(
     workers: int | None = None,
     hands_frame: bool = False,
     externs: Mapping[int, Extern] | None = None,
+    is_small: bool = False,
 ) -> tuple[IrModule, ...]:
     """The kernels' modules, the entry in the last of them. flushed: with denormals as zeros.
 
     workers: processors that kernels are cut and grouped for; None: those that there are.
     hands_frame: whoever runs a parallel loop gets the frame, even if the run cannot be stopped.
-    externs: host steps by number that are functions of C.
+    externs: host steps by number that are functions of C. is_small: loops hold no kernels of their
+    own.
     """
     program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
     entry = _Entry(program, names, flushed=flushed, hands_frame=hands_frame, externs=externs)
+    entry.inlines = not is_small
     return _modules(entry, workers or processors())
 
 
@@ -204,6 +207,7 @@ class _Entry:
         externs: Mapping[int, Extern] | None = None,
     ) -> None:
         self.timed = timed
+        self.inlines = timed is None
         self.externs = externs or {}
         self.program = program
         self.names = names
@@ -476,7 +480,7 @@ class _Entry:
 
     def _inlined(self, function: _Function, step: LoopStep) -> bool:
         """Whether the loop is short and was written as a function of its own."""
-        if self.timed is not None or self.loop_lines > INLINED_LINES:
+        if not self.inlines or self.loop_lines > INLINED_LINES:
             return False
         if not is_short(self.program, step, self.uses):
             return False

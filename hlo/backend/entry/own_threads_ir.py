@@ -101,16 +101,17 @@ def sleep_of(architecture: str, system: str) -> Sleep:
     return Futex.of(architecture) if has_futex else Condition()
 
 
-def text(set_threads: str, architecture: str, system: str, sleep: Sleep | None = None) -> str:
-    """The module of the pool and of its threads. set_threads: how its setter is called."""
+def text(set_threads: str, architecture: str, system: str, *, is_watched: bool = False) -> str:
+    """The module of the pool and of its threads. set_threads: how its setter is called; is_watched:
+    runs can be stopped."""
     unit = Unit()
     unit.data(CREW, f"global [{CREW_BYTES} x i8] zeroinitializer, align 64")
-    sleep = sleep or sleep_of(architecture, system)
+    sleep = sleep_of(architecture, system)
     made = _Threads(SYSTEMS[system], isinstance(sleep, Condition))
     if made.has_condition:
         for name in (_MUTEX, _CONDITION):
             unit.data(name, f"global [{_PTHREAD_BYTES} x i8] zeroinitializer, align 16")
-    pool_ir.define(unit, base_of(architecture), sleep, is_watched=False)
+    pool_ir.define(unit, base_of(architecture), sleep, is_watched=is_watched)
     unit.define(_GROW, made.grow, attributes="noinline cold")
     unit.define(THREADS, made.threads)
     unit.define(prototype("void", set_threads, "i32"), _set_threads)

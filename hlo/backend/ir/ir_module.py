@@ -18,7 +18,8 @@ LAPACK = "hlo_lapack_"  # How the symbols of LAPACK's routines begin.
 class IrModule(Struct, frozen=True):
     """One compilation unit. optimised: whether LLVM's middle-end should see it; is_glue: whether
     it holds no loop that LLVM should optimise, so that plain code generation serves. machine: what
-    LLVM makes code for; None: the processor that it runs on, with all that it has.
+    LLVM makes code for; None: the processor that it runs on, with all that it has. is_small:
+    whether little code is worth more than fast code.
     """
 
     text: str
@@ -26,6 +27,7 @@ class IrModule(Struct, frozen=True):
     optimised: bool = False
     is_glue: bool = False
     machine: Machine | None = None
+    is_small: bool = False
 
     def __str__(self) -> str:
         return self.text

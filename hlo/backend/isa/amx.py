@@ -28,10 +28,10 @@ from hlo.once import once
 
 REGISTERS, ROWS, ROW_BYTES = 8, 16, 64
 # Linux on x86-64: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA)
-_PERMISSION_CALL = (158, 0x1023, 18)
+PERMISSION_CALL = (158, 0x1023, 18)
 # The system call's convention (System V ABI for x86-64, A.2.1): its number and result in rax, two
 # operands in rdi and rsi; rcx and r11 are lost.
-_SYSTEM_CALL = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
+SYSTEM_CALL = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory},~{dirflag},~{fpsr},~{flags}"
 _SIGNS = {dt.S8: "s", dt.U8: "u"}
 
 _X86 = "llvm.x86."
@@ -48,7 +48,7 @@ def is_permitted() -> bool:
         call = ctypes.CDLL(None).syscall
     except (OSError, AttributeError):
         return False
-    return int(call(*_PERMISSION_CALL)) == 0
+    return int(call(*PERMISSION_CALL)) == 0
 
 
 class TileProduct(Struct, frozen=True):
@@ -64,9 +64,9 @@ class TileProduct(Struct, frozen=True):
     def configure(self, w: Writer) -> None:
         """Permission, then all tiles as large as they get."""
         if self.asks:
-            operands = tuple(map(w.int, _PERMISSION_CALL))
+            operands = tuple(map(w.int, PERMISSION_CALL))
             asked = InlineAssembly(w.fresh(), "i64", "call", operands, code=("syscall",),
-                                   constraints=_SYSTEM_CALL)  # fmt: skip
+                                   constraints=SYSTEM_CALL)  # fmt: skip
             w.append(asked)
         row_bytes, rows = [ROW_BYTES, 0] * REGISTERS, [ROWS] * REGISTERS
         sizes = [1, 0] + [0] * 14 + row_bytes + [0] * 16 + rows + [0] * 8  # palette 1

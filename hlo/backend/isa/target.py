@@ -25,7 +25,9 @@ class Target(Struct, frozen=True):
     """mode: "strict" or "fast", HLO's numerics modes. debug_locations: lines of IR say which
     instruction they come from. schedules: takes those of the kernels that are made, where somebody
     asks for them.
-    fills: whether what loads the code fills its tables (ir/filling.py).
+    fills: whether what loads the code fills its tables (ir/filling.py). is_small: whether little
+    code is worth more than fast code, where results do not depend on it. seeks_lapack: whether
+    LAPACK's routines have to be found in this process; else whoever links the code has them all.
     """
 
     machine: Machine
@@ -33,6 +35,8 @@ class Target(Struct, frozen=True):
     debug_locations: bool = False
     schedules: Listener | None = None
     fills: bool = True
+    is_small: bool = False
+    seeks_lapack: bool = True
 
     @property
     def vector_bytes(self) -> int:

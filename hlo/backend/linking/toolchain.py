@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]  # it has no types
@@ -143,6 +143,12 @@ def feature_text() -> str:
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(host_features().items()))
 
 
+def features_of(machine: Machine) -> str:
+    """A description's features as LLVM wants them."""
+    dropped = (f"-{name}" for name in sorted(machine.dropped))
+    return ",".join((*(f"+{name}" for name in sorted(machine.features)), *dropped))
+
+
 @contextlib.contextmanager
 def machine(
     level: int = CODEGEN_LEVEL, made_for: Machine | None = None, *, is_ahead: bool = False
@@ -158,8 +164,7 @@ def machine(
     else:
         initialise_all()
         triple = _checked_triple(made_for)
-        dropped = (f"-{name}" for name in sorted(made_for.dropped))
-        features = ",".join((*(f"+{name}" for name in sorted(made_for.features)), *dropped))
+        features = features_of(made_for)
     with inside():
         with _machines_lock:
             free = _machines.setdefault((level, made_for, is_ahead), [])
@@ -212,7 +217,8 @@ def parsed(
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         # Loops that only LLVM turns into vectors gather their elements, four of them no faster.
         options.loop_interleaving = False
-        options.loop_unrolling = module.text.count("\n") <= MOST_UNROLLED
+        is_short = module.text.count("\n") <= MOST_UNROLLED
+        options.loop_unrolling = is_short and not module.is_small
         with machine(made_for=module.machine) as target:
             builder = llvm.create_pass_builder(target, options)
             builder.getModulePassManager().run(ref, builder)
@@ -250,11 +256,19 @@ def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
 
 
 def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
-    """The object files of all modules, on as many threads as there are processors."""
-    made: dict[int, bytes] = {}
+    """The object files of all modules."""
     lengths = [m.text.count("\n") for m in modules]
+    return in_parallel(lambda number: object_code(modules[number]), lengths)
+
+
+def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[bytes]:
+    """What a function makes of modules by number, on as many threads as there are processors.
+
+    lengths: lines of the modules.
+    """
+    made: dict[int, bytes] = {}
     # The largest first, taken from the end.
-    waiting = sorted(range(len(modules)), key=lengths.__getitem__)
+    waiting = sorted(range(len(lengths)), key=lengths.__getitem__)
 
     def work() -> None:
         while True:
@@ -262,7 +276,7 @@ def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
                 number = waiting.pop()
             except IndexError:
                 return
-            made[number] = object_code(modules[number])
+            made[number] = code(number)
 
     heavy = sum(length > LINES_FOR_A_THREAD for length in lengths)
     workers = min(heavy, len(os.sched_getaffinity(0)))
@@ -274,4 +288,4 @@ def object_codes(modules: Sequence[IrModule]) -> list[bytes]:
             work()
         for other in others:
             other.result()
-    return [made[n] for n in range(len(modules))]
+    return [made[n] for n in range(len(lengths))]

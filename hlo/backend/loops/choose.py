@@ -37,7 +37,7 @@ def schedules_of(
 
 def _chosen(expression: Expression, box: Domain, lanes: int, said: tuple[int, ...]) -> NestSchedule:
     domain, kept = looped(expression, box, said)
-    first = serial(expression.target.machine, domain, lanes)
+    first = serial(expression.target, domain, lanes)
     strip = choose_strip(first, kept)
     if strip is not None:
         return choose_strips(expression, strip)

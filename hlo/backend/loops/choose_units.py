@@ -76,10 +76,11 @@ def _choose_vectors(schedule: NestSchedule, *, is_reduction: bool) -> NestSchedu
     if unroll > 1:
         remark = f"vectors: {unroll} a round, an element's weight is {domain.weight}"
         schedule = schedule.because(remark)
-    is_long = domain.weight > LIGHT and schedule.tile is None and not is_reduction
+    light = 0 if schedule.is_small else LIGHT
+    is_long = domain.weight > light and schedule.tile is None and not is_reduction
     if is_long and length > lanes and length % lanes > 0:
         schedule = schedule.with_axis(last, tail=Tail.PREDICATED)
-        remark = f"one body: an element's weight is {domain.weight}, light is {LIGHT}"
+        remark = f"one body: an element's weight is {domain.weight}, light is {light}"
         schedule = schedule.because(remark)
     return schedule
 
@@ -176,6 +177,8 @@ def _unroll(schedule: NestSchedule, vectors: int, *, is_reduction: bool) -> int:
         return 1
     if is_reduction:
         return max(1, min(8, vectors))
+    if schedule.is_small:
+        return 1
     weight = schedule.domain.weight
     wanted = 4 if weight <= 4 else 2 if weight <= LIGHT else 1
     steps = _steps_written_out(schedule)

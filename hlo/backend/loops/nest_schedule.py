@@ -14,6 +14,7 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hlo.backend.isa.target import Target
 from hlo.backend.loops.domain import Domain
 from hlo.backend.loops.schedule import Axis, Role, Source, Tail, axis_name
 from hlo.indexing.affine import Expr, Index, Variable
@@ -95,7 +96,8 @@ class NestSchedule(Struct, frozen=True, eq=False):
     leaves for others; stages: what each of several loops over the innermost axis leaves, the last
     one stores; walks: reductions that go through memory row by row. reductions: with their indices,
     in order, as each is made where its index is known; ahead: what the stage that stores asks for,
-    fetched: what the last reduction does. remarks: why, one for each decision.
+    fetched: what the last reduction does. remarks: why, one for each decision. is_small: whether
+    little code is worth more than fast code.
     """
 
     machine: Machine
@@ -110,6 +112,7 @@ class NestSchedule(Struct, frozen=True, eq=False):
     ahead: tuple[Ahead, ...] = ()
     fetched: tuple[Ahead, ...] = ()
     remarks: tuple[str, ...] = ()
+    is_small: bool = False
 
     # -- what the axes are -------------------------------------------------------------------
 
@@ -233,12 +236,15 @@ class NestSchedule(Struct, frozen=True, eq=False):
         return replace(self, axes=tuple(axes))
 
 
-def serial(machine: Machine, domain: Domain, lanes: int) -> NestSchedule:
+def serial(target: Target, domain: Domain, lanes: int) -> NestSchedule:
     """A loop for each of the domain's, one inside of the other."""
     axes = (
         Axis(axis_name(k), extent, Role.SERIAL, loop=k) for k, extent in enumerate(domain.extents)
     )
-    return NestSchedule(machine, domain, lanes, tuple(axes), remarks=domain.remarks)
+    machine, is_small = target.machine, target.is_small
+    return NestSchedule(
+        machine, domain, lanes, tuple(axes), remarks=domain.remarks, is_small=is_small
+    )
 
 
 def is_streamed(machine: Machine, size_bytes: int) -> bool:

@@ -11,5 +11,6 @@ SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
 SLOT_STOP, SLOT_FUEL, SLOT_NEXT, SLOT_DEADLINE, SLOT_MAIN = 4, 5, 6, 7, 8
 # Who runs the parts of loops, of code that is compiled ahead of time.
 SLOT_HOST_LOOPS = 9
-# The calls of handlers, by the number of the host step. The rest is spare.
-SLOT_HANDLERS = 10
+# The calls of handlers, by the number of the host step; of code that is compiled ahead of time, the
+# word that ends a call. The rest is spare.
+SLOT_HANDLERS, SLOT_CANCEL = 10, 11

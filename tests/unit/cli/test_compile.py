@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hlo.tools import c_compiler
 from tests.support.command import call
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,6 +69,11 @@ def test_a_shared_library(tmp_path: Path) -> None:
         ((AXPY, "--emit=object"), 2, "needs --output"),
         ((AXPY, "-o", "{}/a.o", "--name=int"), 1, "an identifier of C"),
         ((AXPY, "-o", "{}/a.o", "--machine=z80"), 1, "there is no machine z80"),
+        ((AXPY, "-o", "{}/a.o", "--multiversion=v2,v9"), 1, "there is no machine v9"),
+        ((AXPY, "-o", "{}/a.o", "--multiversion=v2,v3", "--cpu=haswell"), 2, "no other flag"),
+        ((AXPY, "-o", "{}/a.o", "--features=+sse9"), 1, "is no feature of x86_64"),
+        ((AXPY, "-o", "{}/a.o", "--target-triple=z80-unknown"), 1, "described architecture"),
+        ((AXPY, "-o", "{}/a.o", "--cancellable", "--freestanding"), 1, "expected one of them"),
         ((AXPY, "-o", "{}/a.o", "--header={}/none/a.h"), 1, "cannot be written"),
         ((AXPY, "-o", "{}/a.wasm", "--machine=x86-64"), 1, "the ending .wasm for wasm32 alone"),
         ((AXPY, "-o", "{}/a.so", "--machine=wasm32-simd128"), 1, "the ending .wasm"),
@@ -123,3 +129,39 @@ def test_refused_steps_leave_no_file(tmp_path: Path) -> None:
     assert outcome.code == 1
     assert "host.hlo:5" in outcome.err
     assert [p.name for p in tmp_path.iterdir()] == ["host.hlo"]
+
+
+def test_an_aborted_write_leaves_no_file(tmp_path: Path) -> None:
+    """The header fits, the weights do not."""
+    resource = pytest.importorskip("resource")
+    values = ", ".join(str(k) for k in range(9000))
+    text = "HloModule m\nENTRY e {\n  x = f32[9000] parameter(0)\n"
+    text += "  w = f32[9000] constant({VALUES})\n"
+    text += "  ROOT r = f32[9000] add(x, w)\n}\n"
+    module, object, header = (str(tmp_path / f"m.{end}") for end in ("hlo", "o", "h"))
+    Path(module).write_text(text.replace("VALUES", values))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        outcome = call("hlo-run", "compile", module, "-o", object, "--header", header)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (outcome.code, "error[file]" in outcome.err) == (1, True), outcome.err
+    assert [p.name for p in tmp_path.iterdir()] == ["m.hlo"]
+
+
+def test_a_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(c_compiler, "find_spec", lambda _: None)
+    outcome = call("hlo-run", "compile", AXPY, "-o", str(tmp_path / "a.so"))
+    assert outcome.code == 1
+    assert outcome.err.startswith("error[unsupported]: a shared library for x86_64")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_features_are_those_of_the_target(tmp_path: Path) -> None:
+    """And not of the machine that compiles."""
+    header = str(tmp_path / "a.h")
+    outcome = call("hlo-run", "compile", AXPY, "-o", header, "--features=-fma")
+    assert outcome.code == 0, outcome.err
+    assert '_MACHINES "x86-64-v3-fma"' in Path(header).read_text()

@@ -82,7 +82,7 @@ def test_threads_of_the_caller(tmp_path: Path) -> None:
 
 def test_the_table_is_as_wide_as_addresses_are() -> None:
     sizes = {
-        name: driver.compile_ahead(hlo.parse(WIDE), name).interface.table_bytes
+        name: driver.compile_ahead(hlo.parse(WIDE), name).interface.arena_bytes
         for name in ("x86-64-v2", MACHINE, "wasm32-simd128")
     }
     assert sizes[MACHINE] == sizes["wasm32-simd128"] < sizes["x86-64-v2"]
