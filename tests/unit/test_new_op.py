@@ -134,6 +134,6 @@ def test_it_parses_verifies_evaluates_compiles_fuses_and_is_costed(copy: Project
 def test_it_is_listed_and_explained(copy: ProjectCopy) -> None:
     page = copy.opt("explain", "softplus")
     assert "ln(1 + e^x)" in page
-    assert "compiled: staged" in page
+    assert "compiled: loops" in page
     assert "as 50 additions, 130 cycles" in page
     assert "\nsoftplus " in copy.opt("--list-ops")
