@@ -10,7 +10,7 @@ from hlo.ir.shape import Shape
 from hlo.ops.making import make
 from hlo.ops.table import Trait, has_trait
 from hlo.passes.liveness import awaited, fused_computations
-from hlo.passes.patterns.matching import is_plain, splat_literal
+from hlo.passes.patterns.matching import is_plain, splat, splat_literal
 
 
 def reshape_mover(module: Module) -> bool:
@@ -74,8 +74,4 @@ def _spread(operand: Instruction, source: Shape) -> Instruction:
     """The same splat in another shape; scalars stay."""
     if operand.shape.is_scalar:
         return operand
-    scalar = operand
-    while not scalar.shape.is_scalar:
-        (scalar,) = scalar.operands
-    shape = source.with_dtype(operand.shape.dtype)
-    return make(operand, "broadcast", scalar, shape=shape, dimensions=())
+    return splat(operand, splat_literal(operand), source.with_dtype(operand.shape.dtype))
