@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hlo.backend.compilation import Compilation
-from hlo.backend.entry.llvm_ir import kernel_module
+from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.ir import debug_locations
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hlo import driver
-from hlo.backend.entry.llvm_ir import kernel_module
+from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import KernelSequence
 from hlo.backend.isa.target import Target

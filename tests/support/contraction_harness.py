@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
 
-from hlo.backend.entry.llvm_ir import kernel_module
+from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.kernel import Kernel, KernelSequence
 from hlo.backend.isa.target import Target

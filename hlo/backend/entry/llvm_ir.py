@@ -25,8 +25,8 @@ from hlo.backend.entry import (
     watch_ir,
 )
 from hlo.backend.entry.aligning import aligned_address
-from hlo.backend.entry.byte_orders import hide
 from hlo.backend.entry.copy_table import TABLE, Copies, gathered
+from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.entry.loop_ir import (
     LoopFunction,
     ShortLoop,
@@ -38,7 +38,7 @@ from hlo.backend.entry.loop_ir import (
 from hlo.backend.entry.polling import with_polls
 from hlo.backend.entry.run_ir import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
-from hlo.backend.ir.definitions import Definitions, symbol
+from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
 from hlo.backend.ir.ir_module import ENTRY, FILL, PARALLEL, WAKE, IrModule
@@ -144,19 +144,6 @@ def _cut_to_shares(kernels: dict[str, Kernel], workers: int) -> dict[str, Kernel
     share = sum(k.length for k in kernels.values()) // workers
     longest = max(LEAST_CUT, min(MOST_CUT, LONG_SHARE * share // 100))
     return outline(kernels, min(MOST_CUT, PIECE_SHARE * share // 100), longest)
-
-
-def kernel_module(
-    group: dict[str, Kernel], *, optimised: bool = False, is_glue: bool = False
-) -> IrModule:
-    """The kernels of a group and what they need beside them, once each."""
-    together = Definitions()
-    for name, kernel in group.items():
-        together.place(name, kernel)
-    together.drop_declared(group)
-    orders = [x.text for x in hide(together)] if optimised else []
-    text = "\n".join([*orders, *together.lines(), ""])
-    return IrModule(text, tuple(group), optimised, is_glue)
 
 
 class Extern(Struct, frozen=True):

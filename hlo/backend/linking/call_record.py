@@ -47,17 +47,8 @@ def fast_call(
     flags = call_ir.RELEASES if watched or cost_us >= RELEASE_US else 0
     flags |= call_ir.WATCHED if watched else 0
     flags |= call_ir.TUPLE if signature.result.is_tuple else 0
-    record = np.zeros(Record.words, np.int64)
     takes_foreign = not flags & call_ir.RELEASES
-    record[Record.nargs.word] = len(parameters)
-    record[Record.nresults.word] = len(outputs)
-    record[Record.entry.word] = entry
-    record[Record.waker.word] = waker
-    record[Record.stopped.word] = id(raise_stopped)
-    record[Record.argument_slots.word] = layout.arguments.ctypes.data
-    record[Record.argument_count.word] = len(layout.arguments)
-    record[Record.result_slots.word] = layout.results.ctypes.data
-    record[Record.result_count.word] = len(layout.results)
+    record = _record(len(parameters), len(outputs), layout, entry, waker)
 
     def made(
         slow: Callable[..., object], frames: int, given: frozenset[int], foreign: Foreign | None
@@ -87,6 +78,23 @@ def fast_call(
         return native.function(own)
 
     return FastCall(made, native.push_frame)
+
+
+def _record(
+    parameters: int, outputs: int, layout: FrameLayout, entry: int, waker: int
+) -> np.ndarray:
+    """What all functions of a program know alike."""
+    record = np.zeros(Record.words, np.int64)
+    record[Record.nargs.word] = parameters
+    record[Record.nresults.word] = outputs
+    record[Record.entry.word] = entry
+    record[Record.waker.word] = waker
+    record[Record.stopped.word] = id(raise_stopped)
+    record[Record.argument_slots.word] = layout.arguments.ctypes.data
+    record[Record.argument_count.word] = len(layout.arguments)
+    record[Record.result_slots.word] = layout.results.ctypes.data
+    record[Record.result_count.word] = len(layout.results)
+    return record
 
 
 def foreign_words(foreign: Foreign) -> np.ndarray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlo.backend.entry.llvm_ir import ENTRY, STEPS_PER_FUNCTION, emit, kernel_module
+from hlo.backend.entry.kernel_modules import kernel_module
+from hlo.backend.entry.llvm_ir import ENTRY, STEPS_PER_FUNCTION, emit
 from hlo.backend.ir.kernel import Kernel
 from hlo.backend.linking import toolchain
 from hlo.backend.planning.program import LoopStep, Program

@@ -1,0 +1,21 @@
+"""Modules of kernels: a group of them, and what they need beside them, as LLVM's text."""
+
+from __future__ import annotations
+
+from hlo.backend.entry.byte_orders import hide
+from hlo.backend.ir.definitions import Definitions
+from hlo.backend.ir.ir_module import IrModule
+from hlo.backend.ir.kernel import Kernel
+
+
+def kernel_module(
+    group: dict[str, Kernel], *, optimised: bool = False, is_glue: bool = False
+) -> IrModule:
+    """The kernels of a group and what they need beside them, once each."""
+    together = Definitions()
+    for name, kernel in group.items():
+        together.place(name, kernel)
+    together.drop_declared(group)
+    orders = [x.text for x in hide(together)] if optimised else []
+    text = "\n".join([*orders, *together.lines(), ""])
+    return IrModule(text, tuple(group), optimised, is_glue)
