@@ -67,9 +67,11 @@ def product_of_columns(root: Instruction) -> Instruction | None:
         if places != sorted(places) or not is_plain(operand.shape):
             return None
         dims = tuple(operand.shape.dims[d] for d in kept)
+        spread.append((operand, dims, tuple(places)))
+    wide = []
+    for operand, dims, at in spread:  # a rule that declines has made nothing
         row = make(root, "reshape", operand, shape=Shape.array(root.shape.dtype, dims))
-        spread.append((row, tuple(places)))
-    wide = [make(root, "broadcast", r, shape=root.shape, dimensions=p) for r, p in spread]
+        wide.append(make(root, "broadcast", row, shape=root.shape, dimensions=at))
     return make(root, "multiply", *wide, shape=root.shape)
 
 
