@@ -183,7 +183,10 @@ class _Solve:
             self._block(k, form.rows)
             return []
 
-        self.nest.loop(0, whole, form.rows, [], block)
+        if whole == form.rows:
+            self._block(w.int(0), whole)
+        else:
+            self.nest.loop(0, whole, form.rows, [], block)
         if size > whole:
             self._block(w.int(whole), size - whole)
 
