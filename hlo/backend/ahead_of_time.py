@@ -35,6 +35,7 @@ from hlo.backend.entry.c_call_ir import CALLBACK, PTHREADS, CallLayout
 from hlo.backend.ir.ir_module import PARALLEL, WAKE, IrModule
 from hlo.backend.isa.target import Target
 from hlo.backend.linking import toolchain
+from hlo.backend.planning.families import unprepared_makers
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
 from hlo.once import cached_property, lock
@@ -85,6 +86,8 @@ class AheadOfTime:
             self.module, passes=options.passes, mode=options.mode, machine=self.machine, cache=False
         )
         first.threads = options.planned_threads
+        if self._many:
+            first.makers = unprepared_makers
         plain = Target(
             self.machine, options.mode, fills=False, is_small=options.is_small, seeks_lapack=False
         )

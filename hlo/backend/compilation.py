@@ -79,6 +79,7 @@ class Compilation:
         self.machine = machine.in_mode(mode) if machine else None
         self.cache = cache
         self.manager = manager
+        self.makers: KernelMakers = kernel_makers
         self.left_out: tuple[str, ...] = ()  # passes that failed
         self.lock = lock()
 
@@ -121,6 +122,7 @@ class Compilation:
             self.module, passes=self.passes, mode=self.mode, threads=self.threads,
             machine=self.machine, cache=self.cache, manager=self.manager,
         )  # fmt: skip
+        other.makers = self.makers
         vars(other).update(
             optimised=self.optimised, static=self.static, schedule=self.schedule, target=target
         )
@@ -129,8 +131,7 @@ class Compilation:
     def with_families(self, chosen: KernelMakers) -> Compilation:
         """The same program with kernels of other families; without any, the reference's steps."""
         other = self.with_target(self.target)
-        made = implementations(self.schedule, self.target, chosen)
-        vars(other).update(implementations=made)
+        other.makers = chosen
         return other
 
     @cached_property
@@ -141,7 +142,7 @@ class Compilation:
     @cached_property
     def implementations(self) -> Implementations:
         """The kernels of each instruction, which say what may work in place."""
-        return implementations(self.schedule, self.target, kernel_makers)
+        return implementations(self.schedule, self.target, self.makers)
 
     @cached_property
     def buffers(self) -> BufferPlan:

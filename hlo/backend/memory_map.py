@@ -15,7 +15,6 @@ from msgspec import Struct, to_builtins
 
 from hlo.backend.compilation import Compilation
 from hlo.backend.planning.allocations import Allocation, AllocationKind, BufferPlan
-from hlo.backend.planning.constants import constants
 from hlo.backend.planning.memory import peak
 from hlo.backend.planning.packing import aligned
 from hlo.ir.instruction import Instruction
@@ -144,7 +143,7 @@ def memory_map(compilation: Compilation) -> MemoryMap:
     return MemoryMap(
         argument_bytes=sum(c.size for c in plan.allocations if c.kind in ARGUMENTS),
         result_bytes=sum(c.size for c in plan.allocations if c.kind is AllocationKind.RESULT),
-        constant_bytes=constants(plan.allocations).total_bytes,
+        constant_bytes=sum(array.nbytes for array in compilation.link_table.constants),
         arena_bytes=plan.arena_bytes,
         scratch_bytes=program.working_bytes,
         peak_bytes=peak_bytes,

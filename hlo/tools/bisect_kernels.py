@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hlo import driver
 from hlo.backend.compilation import Compilation
+from hlo.backend.ir.kernel import KnownLeaves
 from hlo.backend.planning.families import kernel_makers
 from hlo.backend.planning.implementations import HostCall, KernelMaker
 from hlo.errors import HloError
@@ -104,11 +105,11 @@ def _healed_by(members: Collection[Instruction], mode: str, tolerance: Tolerance
     """The program equals the reference once the reference runs some of its instructions."""
     names = {(i.computation.name if i.computation else "", i.name) for i in members}
 
-    def chosen(instruction: Instruction) -> tuple[KernelMaker, ...]:
+    def chosen(instruction: Instruction, known: KnownLeaves) -> tuple[KernelMaker, ...]:
         home = instruction.computation
         if (home.name if home else "", instruction.name) in names:
             return ()
-        return kernel_makers(instruction)
+        return kernel_makers(instruction, known)
 
     def ask(case: Case) -> bool:
         expected = driver.evaluate(case.module, *case.values)

@@ -76,6 +76,11 @@ class Compiled:
     def prepared(self, operands: Sequence[np.ndarray], result: np.ndarray, pieces: int = 1):  # type: ignore[no-untyped-def]  # ctypes pointers and their owners
         temporaries = [aligned(size) for size in self.sequence.temporaries]
         arrays = [*operands, result, *temporaries]
+        for made in self.sequence.prepared:
+            content = np.ascontiguousarray(operands[made.leaf]).reshape(-1).view(np.uint8)
+            for step in made.steps:
+                content = step(content)
+            temporaries[made.temporary][:] = content
         steps = []
         keep: list[object] = [arrays]
         for call in self.sequence.calls:

@@ -125,7 +125,7 @@ def planned(text: str) -> BufferPlan:
     target = toolchain.host_target()
     return assign(
         order,
-        implementations(order, target, lambda i: FAMILIES.get(family_of(i), ())),
+        implementations(order, target, lambda i, _: FAMILIES.get(family_of(i), ())),
         target.machine,
     )
 

@@ -8,6 +8,9 @@ when scratch_bytes > 0); [begin, end) is a range of parallel units out of `units
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 from msgspec import Struct
 
 from hlo.backend.ir.functions import Definition, Function
@@ -80,10 +83,34 @@ class Sums(Struct, frozen=True):
     chain: int
 
 
+class KnownLeaves(Struct, frozen=True):
+    """The operand leaves of an instruction whose bytes the module holds, and those of them that
+    have subnormal numbers of bf16, which some instructions read as zero.
+    """
+
+    leaves: frozenset[int] = frozenset()
+    subnormal: frozenset[int] = frozenset()
+
+
+NONE_KNOWN = KnownLeaves()
+Preparing = Callable[[np.ndarray], np.ndarray]  # bytes from bytes; equal and hashed by value
+
+
+class Prepared(Struct, frozen=True):
+    """A temporary that is made of a known operand leaf alone, by these functions one after the
+    other, when the program is compiled: a constant of its own.
+    """
+
+    temporary: int
+    leaf: int
+    steps: tuple[Preparing, ...]
+
+
 class KernelSequence(Struct, frozen=True):
     """Kernels that run one after the other for one instruction.
 
     temporaries: their sizes in bytes; they live only while the sequence runs, 64-aligned.
+    prepared: those of them that no kernel writes.
     in_place, must_alias: as a Kernel's, between operand and result leaves of the instruction (the
     same pairs in the parts are ignored). sums: of a contraction.
     """
@@ -93,6 +120,7 @@ class KernelSequence(Struct, frozen=True):
     in_place: frozenset[tuple[int, int]] = frozenset()
     must_alias: frozenset[tuple[int, int]] = frozenset()
     sums: Sums | None = None
+    prepared: tuple[Prepared, ...] = ()
 
     @property
     def pairs(self) -> frozenset[tuple[int, int]]:

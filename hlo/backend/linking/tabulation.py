@@ -19,7 +19,7 @@ from hlo.backend.planning.slots import HEADER_SLOTS
 def link_table(program: Program) -> LinkTable:
     """The table of a program; raises HloError when it needs a constant that the text left out."""
     allocations = program.plan.allocations
-    held = constants(allocations)
+    held = constants(program)
     arena: list[tuple[int, int, int]] = []
     slots_of: dict[AllocationKind, list[tuple[int, int]]] = {
         region: [] for region in AllocationKind

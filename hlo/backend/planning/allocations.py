@@ -11,6 +11,7 @@ from enum import Enum
 
 from msgspec import Struct, field
 
+from hlo.backend.ir.kernel import Preparing
 from hlo.backend.planning.implementations import Implementation
 from hlo.backend.planning.schedule import Schedule
 from hlo.ir.computation import Computation
@@ -47,6 +48,7 @@ class Allocation(Struct, eq=False):
     start, end: the plan's clock at its first and last use; offset: in the arena.
     result: the result leaf that a donated argument becomes.
     held: the instructions whose values it holds, one after the other or as names of one value.
+    prepared: what is done to a constant's bytes when the program is compiled.
     """
 
     kind: AllocationKind
@@ -58,6 +60,7 @@ class Allocation(Struct, eq=False):
     offset: int = 0
     result: int = -1
     held: list[Instruction] = field(default_factory=list)
+    prepared: tuple[Preparing, ...] = ()
 
     def record(self, instruction: Instruction) -> None:
         """A value of the instruction is in the allocation from now on."""
@@ -74,6 +77,8 @@ class Allocation(Struct, eq=False):
             place = f"arena +{self.offset}"
         elif self.kind is AllocationKind.DONATED:
             place += f" = result {self.result}"
+        if self.prepared:
+            place += " packed"
         owner = "-" if self.instruction is None else self.instruction.name
         return f"{place:<22} {self.size:>12} bytes  live [{self.start}, {self.end}]  {owner}"
 

@@ -19,7 +19,7 @@ from hlo.analysis.leaves import leaves_of
 from hlo.analysis.legality import is_contraction
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.functions import PARAMETERS, Data, Function
-from hlo.backend.ir.kernel import Kernel
+from hlo.backend.ir.kernel import NONE_KNOWN, Kernel
 from hlo.backend.ir.named import Named
 from hlo.backend.ir.records import Alloca
 from hlo.backend.ir.writer import Value, Writer
@@ -55,7 +55,7 @@ def blocked_kernel(instruction: Instruction, target: Target, makers: KernelMaker
     module = Module("block")
     module.add(body, entry=True)
     order = schedule(module)
-    known = implementations(order, target, makers)
+    known = implementations(order, target, lambda i, _: makers(i, NONE_KNOWN))
     if any(isinstance(i, HostCall) for i in known.values()):
         return None
     program = program_of(assign(order, known, target.machine), 1, target.machine)

@@ -27,7 +27,7 @@ from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
 from hlo.backend.planning.allocations import AllocationKind, BufferPlan, Move, Node, Run
 from hlo.backend.planning.donation import donated_leaves
 from hlo.backend.planning.fitting import check_addressable
-from hlo.backend.planning.implementations import Implementation, Implementations
+from hlo.backend.planning.implementations import Implementation, Implementations, operand_origins
 from hlo.backend.planning.occupancy import NOTHING, Scope
 from hlo.backend.planning.packing import place_spares
 from hlo.backend.planning.routine_allocations import RoutineAllocations
@@ -194,16 +194,26 @@ class _Assigner(RoutineAllocations):
             else:
                 placing.place(self._chosen(scope, placing, number, size))
         operands, results = placing.operands, placing.results
-        temporaries = [
-            self.at.new(AllocationKind.ARENA, size, instruction)
-            for size in implementation.temporaries
-        ]
+        temporaries = self._temporaries(instruction, implementation)
         for allocation in (*operands, *results, *temporaries):
             self.at.touch(allocation)
         for number, allocation in enumerate(results):
             self.at.define(scope, (instruction, number), allocation)
         allocations = (tuple(operands), tuple(results), tuple(temporaries))
         scope.nodes.append(Run(instruction, implementation, *allocations))
+
+    def _temporaries(self, instruction: Instruction, implementation: Implementation) -> list[int]:
+        """Allocations for the temporaries; prepared ones are constants."""
+        prepared = {p.temporary: p for p in implementation.prepared}
+        found: list[int] = []
+        for number, size in enumerate(implementation.temporaries):
+            if (made := prepared.get(number)) is None:
+                found.append(self.at.new(AllocationKind.ARENA, size, instruction))
+                continue
+            source = operand_origins(self.schedule, instruction)[made.leaf]
+            assert source is not None, "a known leaf is a constant"
+            found.append(self._constant(source, size, made.steps))
+        return found
 
     def _shared(self, scope: Scope, placing: _Placing, number: int) -> int:
         """The operand's allocation, or a copy of it that then stands for the operand as well."""

@@ -6,6 +6,8 @@ import numpy as np
 from msgspec import Struct
 
 from hlo.backend.planning.allocations import Allocation, AllocationKind
+from hlo.backend.planning.packing import ALIGNMENT
+from hlo.backend.planning.program import Program
 from hlo.errors import HloError
 from hlo.ir.literal import Literal
 
@@ -23,15 +25,18 @@ class Constants(Struct, frozen=True, eq=False):
         return sum(a.nbytes for a in self.arrays)
 
 
-def constants(allocations: tuple[Allocation, ...]) -> Constants:
-    """The arrays of all constant allocations; HloError "elided-constant" for one whose value the
-    text leaves out.
+def constants(program: Program) -> Constants:
+    """The arrays of the constant allocations that steps use; HloError "elided-constant" for one
+    whose value the text leaves out.
     """
+    used = set(program.table)
     numbers: dict[int, int] = {}
     arrays: list[np.ndarray] = []
     known: dict[object, int] = {}
-    for number, allocation in enumerate(allocations):
+    for number, allocation in enumerate(program.plan.allocations):
         if allocation.kind is not AllocationKind.CONSTANT or not allocation.size:
+            continue
+        if number not in used:
             continue
         array = constant_array(allocation)
         small = array.nbytes <= SHARED_BYTES
@@ -44,7 +49,29 @@ def constants(allocations: tuple[Allocation, ...]) -> Constants:
 
 
 def constant_array(allocation: Allocation) -> np.ndarray:
-    """The array of a constant leaf; zeros for replica-id and partition-id on one device."""
+    """The array of a constant leaf, or the bytes that are prepared of it; zeros for replica-id and
+    partition-id on one device.
+    """
+    array = _leaf_array(allocation)
+    if allocation.prepared:
+        array = array.reshape(-1).view(np.uint8)
+        for step in allocation.prepared:
+            array = step(array)
+        assert array.nbytes == allocation.size, "a preparation fills its allocation"
+        array = _at_boundary(array)
+    return array
+
+
+def _at_boundary(content: np.ndarray) -> np.ndarray:
+    """The bytes where a boundary of the arena's allocations is, as temporaries lie."""
+    room = np.empty(content.nbytes + ALIGNMENT, np.uint8)
+    first = -room.__array_interface__["data"][0] % ALIGNMENT
+    placed = room[first : first + content.nbytes]
+    placed[:] = content
+    return placed
+
+
+def _leaf_array(allocation: Allocation) -> np.ndarray:
     instruction = allocation.instruction
     assert instruction is not None, "a constant allocation has its instruction"
     if instruction.opcode != "constant":

@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 
 from hlo.analysis.legality import family_of
+from hlo.backend.ir.kernel import NONE_KNOWN, KnownLeaves
 from hlo.backend.planning.implementations import KernelMaker
 from hlo.ir.instruction import Instruction
 from hlo.ops.custom_call import own_target
@@ -21,8 +22,13 @@ from hlo.ops.lapack import MATRIX_TARGETS
 from hlo.ops.table import KernelFamily
 
 
-def kernel_makers(instruction: Instruction) -> tuple[KernelMaker, ...]:
-    """The functions that are asked for a kernel; none for what the reference computes."""
+def kernel_makers(
+    instruction: Instruction, known: KnownLeaves = NONE_KNOWN
+) -> tuple[KernelMaker, ...]:
+    """The functions that are asked for a kernel; none for what the reference computes.
+
+    known: the operand leaves that are constants, which a family may prepare.
+    """
     match own_target(instruction) or family_of(instruction):
         case KernelFamily.LOOPS:
             return _fused()
@@ -33,7 +39,7 @@ def kernel_makers(instruction: Instruction) -> tuple[KernelMaker, ...]:
         case KernelFamily.CONTRACTION:
             from hlo.backend.kernels.contraction.contraction import contraction_kernels
 
-            return (contraction_kernels,)
+            return (partial(contraction_kernels, known=known),)
         case KernelFamily.SORT:
             from hlo.backend.kernels.sorting.sort import sort_kernel
 
@@ -64,6 +70,11 @@ def kernel_makers(instruction: Instruction) -> tuple[KernelMaker, ...]:
             return (partial(blocked_kernel, makers=kernel_makers), *_fused())
         case _:
             return ()
+
+
+def unprepared_makers(instruction: Instruction, known: KnownLeaves) -> tuple[KernelMaker, ...]:
+    """The same, each constant being left as it is: code for several machines shares them."""
+    return kernel_makers(instruction)
 
 
 def _fused() -> tuple[KernelMaker, ...]:

@@ -4,24 +4,35 @@
 
 The functions of the instruction's family are asked in order. Where all decline (return None or
 raise "unsupported") the instruction is left to the reference's evaluate, called back from the run.
-For instructions that are alike but for names the functions are asked once.
+For instructions that are alike but for names the functions are asked once. They hear which operands
+are constants, whose rearrangements need not wait for the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 from msgspec import Struct
 
 from hlo.analysis.call_budget import MOST_COPIED, copied_size
 from hlo.analysis.fingerprint import Fingerprints
 from hlo.analysis.leaves import leaf_count
 from hlo.analysis.legality import CONTROL, SOURCES, is_forwarding
-from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence
+from hlo.backend.ir.kernel import (
+    NONE_KNOWN,
+    Kernel,
+    KernelCall,
+    KernelSequence,
+    KnownLeaves,
+    Prepared,
+)
 from hlo.backend.isa.target import Target
-from hlo.backend.planning.schedule import Schedule
+from hlo.backend.planning.schedule import Schedule, Source
 from hlo.errors import HloError
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 
 Pairs = frozenset[tuple[int, int]]
 _NO_PAIRS: Pairs = frozenset()
@@ -38,12 +49,16 @@ class HostCall(Struct, frozen=True):
     def pairs(self) -> Pairs:
         return _NO_PAIRS
 
+    @property
+    def prepared(self) -> tuple[Prepared, ...]:
+        return ()
+
 
 Implementation = KernelSequence | HostCall
 Implementations = Mapping[Instruction, Implementation]
 KernelMaker = Callable[[Instruction, Target], Kernel | KernelSequence | None]
 
-KernelMakers = Callable[[Instruction], tuple[KernelMaker, ...]]
+KernelMakers = Callable[[Instruction, KnownLeaves], tuple[KernelMaker, ...]]
 
 
 def implementations(schedule: Schedule, target: Target, makers: KernelMakers) -> Implementations:
@@ -51,28 +66,35 @@ def implementations(schedule: Schedule, target: Target, makers: KernelMakers) ->
     found: dict[Instruction, Implementation] = {}
     known: dict[object, Implementation] = {}
     fingerprints = Fingerprints()
+    knowledge = _Knowledge(schedule)
     for order in schedule.orders.values():
         for instruction in order:
             opcode = instruction.opcode
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue
-            key = fingerprints.of(instruction)
+            leaves = knowledge.of(instruction)
+            key = fingerprints.of(instruction), leaves
             implementation = known.get(key)
             if implementation is None:
-                implementation = implement(instruction, target, makers)
+                implementation = implement(instruction, target, makers, leaves)
                 known[key] = implementation
             found[instruction] = implementation
     return found
 
 
-def implement(instruction: Instruction, target: Target, makers: KernelMakers) -> Implementation:
+def implement(
+    instruction: Instruction,
+    target: Target,
+    makers: KernelMakers,
+    known: KnownLeaves = NONE_KNOWN,
+) -> Implementation:
     """The first answer of its makers, else a host call.
 
     What would hold too many copies of what it calls is a host call too.
     """
     if copied_size(instruction) > MOST_COPIED:
         return HostCall()
-    for maker in makers(instruction):
+    for maker in makers(instruction, known):
         try:
             made = maker(instruction, target)
         except HloError as error:
@@ -82,6 +104,43 @@ def implement(instruction: Instruction, target: Target, makers: KernelMakers) ->
         if made is not None:
             return as_sequence(instruction, made)
     return HostCall()
+
+
+def operand_origins(schedule: Schedule, instruction: Instruction) -> list[Source | None]:
+    """What defines each operand leaf, seen out of loops."""
+    leaves = ((o, leaf) for o in instruction.operands for leaf in range(leaf_count(o.shape)))
+    return [schedule.origin(operand, leaf) for operand, leaf in leaves]
+
+
+class _Knowledge:
+    """Which operands of a program's instructions are constants; each is looked at once."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self._subnormal: dict[Literal, bool] = {}
+
+    def of(self, instruction: Instruction) -> KnownLeaves:
+        """The known operand leaves of an instruction."""
+        found = {
+            n: source[0]
+            for n, source in enumerate(operand_origins(self.schedule, instruction))
+            if source is not None and source[0].opcode == "constant" and source[0].shape.is_array
+        }
+        if not found:
+            return NONE_KNOWN
+        subnormal = frozenset(n for n, constant in found.items() if self._is_subnormal(constant))
+        return KnownLeaves(frozenset(found), subnormal)
+
+    def _is_subnormal(self, constant: Instruction) -> bool:
+        """Whether a constant holds subnormal numbers of bf16."""
+        literal = constant.attributes["literal"]
+        assert isinstance(literal, Literal), "a constant holds a literal"
+        if literal.shape.is_tuple or literal.shape.dtype is not dt.BF16 or literal.value is None:
+            return False
+        if literal not in self._subnormal:
+            codes = literal.array.view(np.uint16) & 0x7FFF
+            self._subnormal[literal] = bool(((codes > 0) & (codes < 0x80)).any())
+        return self._subnormal[literal]
 
 
 def as_sequence(instruction: Instruction, made: Kernel | KernelSequence) -> KernelSequence:

@@ -39,16 +39,30 @@ class Schedule(Struct, frozen=True, eq=False):
 
     invariant: per while body, the leaves of the state that it hands on untouched.
     unread: per while body, those of them that neither it nor the condition looks at.
+    loops: of bodies and conditions, the loop that runs them, where it is one.
     """
 
     module: Module
     orders: dict[Computation, tuple[Instruction, ...]]
     invariant: dict[Computation, frozenset[int]]
     unread: dict[Computation, frozenset[int]]
+    loops: dict[Computation, Instruction]
 
     def resolve(self, instruction: Instruction, leaf: int) -> Source | None:
         """What defines a leaf, seen through loops that leave it alone as well."""
         return resolve_deep(self.invariant, instruction, leaf)
+
+    def origin(self, instruction: Instruction, leaf: int) -> Source | None:
+        """What defines a leaf, seen out of the loops around it too, which hand it on."""
+        while True:
+            found = self.resolve(instruction, leaf)
+            if found is None or found[0].opcode != "parameter":
+                return found
+            home = found[0].computation
+            loop = None if home is None else self.loops.get(home)
+            if loop is None or found[1] not in self.invariant[_body(loop)]:
+                return found
+            instruction, leaf = loop.operands[0], found[1]
 
     def operand_sources(self, instruction: Instruction) -> list[Source | None]:
         """What defines each operand leaf, in order."""
@@ -91,7 +105,27 @@ def schedule(module: Module) -> Schedule:
                 assert isinstance(body, Computation), "a while has a body"
                 replaced[body] = tuple(next_state(body, resolve))
     found = invariants(module, orders)
-    return Schedule(module, orders, found, unread(orders, found))
+    return Schedule(module, orders, found, unread(orders, found), _loops(orders))
+
+
+def _body(loop: Instruction) -> Computation:
+    body = loop.attributes["body"]
+    assert isinstance(body, Computation), "a while has a body"
+    return body
+
+
+def _loops(orders: dict[Computation, Order]) -> dict[Computation, Instruction]:
+    """The loop of each body and condition that one loop alone runs."""
+    runs: dict[Computation, list[Instruction]] = {}
+    for order in orders.values():
+        for instruction in order:
+            for callee in (
+                instruction.called_computations() if instruction.opcode in CONTROL else ()
+            ):
+                runs.setdefault(callee, []).append(instruction)
+    return {
+        c: users[0] for c, users in runs.items() if len(users) == 1 and users[0].opcode == "while"
+    }
 
 
 def without_late_readers(order: Order, replaced: Replaced) -> Order:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 
 from hlo.analysis.leaves import leaf_count, leaf_sizes
 from hlo.analysis.legality import SOURCES, is_forwarding
+from hlo.backend.ir.kernel import Preparing
 from hlo.backend.planning.allocations import AllocationKind, Move, Node
 from hlo.backend.planning.implementations import Implementations
 from hlo.backend.planning.moves import in_sequence
@@ -95,13 +96,15 @@ class ValueAllocations:
             found = scope.allocations[source] = self._constant(source, size)
         return found
 
-    def _constant(self, source: Source, size: int) -> int:
+    def _constant(self, source: Source, size: int, steps: tuple[Preparing, ...] = ()) -> int:
+        """The allocation of a constant, or of what some steps make of it."""
         instruction, leaf = source
         assert instruction.opcode in SOURCES, f"{instruction.name} runs before its users"
-        key: object = size if instruction.opcode != "constant" else source
+        key: object = size if instruction.opcode != "constant" else (source, steps)
         found = self.constants.get(key)
         if found is None:
             found = self.at.new(AllocationKind.CONSTANT, size, instruction, index=leaf)
+            self.at.allocations[found].prepared = steps
             self.constants[key] = found
         return found
 

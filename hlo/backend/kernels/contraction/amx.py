@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hlo.backend.ir.kernel import Sums
 from hlo.backend.isa.amx import ROW_BYTES, ROWS, TileProduct
-from hlo.backend.kernels.contraction.axes import Axes, Contraction
+from hlo.backend.kernels.contraction.axes import Axes, Contraction, extent
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import cut_of
 
@@ -88,6 +88,12 @@ class TilePlan(Struct, frozen=True):
     def strip_bytes(self) -> int:
         """Bytes of one packed tile of rows or columns over all of depth."""
         return self.steps * TILE_BYTES
+
+    @property
+    def rhs_bytes(self) -> int:
+        """Bytes of all packed columns."""
+        batches = extent(tuple(a for a in self.c.batch if a.rhs))
+        return batches * self.column_tiles * self.strip_bytes
 
     @property
     def row_blocks(self) -> int:

@@ -17,8 +17,8 @@ from hlo.backend.lanes.masked import below
 from hlo.ir import dtype as dt
 
 
-def tile_packing_kernel(plan: TilePlan) -> tuple[Kernel, int]:
-    """buffers: rhs, blocks. The kernel, and the bytes of the blocks."""
+def tile_packing_kernel(plan: TilePlan) -> Kernel:
+    """buffers: rhs, blocks."""
     c = plan.c
     batch: Axes = tuple(a for a in c.batch if a.rhs)
     w = Writer()
@@ -37,9 +37,8 @@ def tile_packing_kernel(plan: TilePlan) -> tuple[Kernel, int]:
             _pack_step(w, plan, base, to, part)
 
     ranged(w, BEGIN, END, unit)
-    size = extent(batch) * plan.column_tiles * plan.strip_bytes
     units = extent(batch) * parts
-    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * size), size
+    return Kernel(w.kernel_function(), units, *w.beside, bytes_moved=2 * plan.rhs_bytes)
 
 
 def _pack_columns(w: Writer, plan: TilePlan, base: Value, to: Value, tile: Value) -> None:

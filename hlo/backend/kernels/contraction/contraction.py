@@ -16,7 +16,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo.analysis.fusibility import contraction_of
-from hlo.backend.ir.kernel import Kernel, KernelCall, KernelSequence, Sums
+from hlo.backend.ir.kernel import (
+    NONE_KNOWN,
+    Kernel,
+    KernelCall,
+    KernelSequence,
+    KnownLeaves,
+    Prepared,
+    Preparing,
+    Sums,
+)
 from hlo.backend.isa.target import Target
 from hlo.backend.kernels.contraction.amx import TilePlan, tile_plan
 from hlo.backend.kernels.contraction.amx_packing import tile_packing_kernel
@@ -24,6 +33,7 @@ from hlo.backend.kernels.contraction.amx_product import AmxProduct
 from hlo.backend.kernels.contraction.axes import (
     Axes,
     Contraction,
+    Operand,
     dot_contraction,
     extent,
     normal,
@@ -42,12 +52,19 @@ from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
 from hlo.backend.kernels.contraction.packing_nest import packing_schedule
 from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
+from hlo.backend.kernels.contraction.prepared import (
+    PreparedPanels,
+    PreparedTiles,
+    PreparedWords,
+    is_prepared,
+)
 from hlo.backend.kernels.contraction.product import product_kernel
 from hlo.backend.kernels.contraction.product_nest import product_schedule
 from hlo.backend.kernels.contraction.product_plan import (
     ProductPlan,
     Reading,
     in_runs,
+    packed_ahead,
     planned,
     planned_small,
 )
@@ -92,14 +109,16 @@ def contraction_kernels(
     target: Target,
     epilogue: Epilogue | None = None,
     buffers: BufferNumbers = DOT_BUFFERS,
+    known: KnownLeaves = NONE_KNOWN,
 ) -> KernelSequence:
     """The kernels of a dot or convolution, or of an output fusion around one.
 
+    known: the operand leaves that are constants: what would pack them is prepared instead.
     HloError "unsupported" for a convolution_kind.
     """
     if (inner := contraction_of(instruction)) is not None:
-        return _fused_kernels(instruction, inner, target)
-    sequence = _Sequence(target, epilogue, buffers)
+        return _fused_kernels(instruction, inner, target, known)
+    sequence = _Sequence(target, epilogue, buffers, known)
     met: tuple[int, ...] = ()
     if instruction.opcode == "dot":
         c = _placed(dot_contraction(instruction), buffers)
@@ -117,7 +136,9 @@ def contraction_kernels(
     return sequence.repaired(c, Form.of(instruction, target), met)
 
 
-def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target) -> KernelSequence:
+def _fused_kernels(
+    fusion: Instruction, contraction: Instruction, target: Target, known: KnownLeaves
+) -> KernelSequence:
     """buffers: the fusion's operands, the result, temporaries."""
     # The emitters of expressions are loaded only where one is fused.
     from hlo.backend.kernels.contraction import fused
@@ -126,7 +147,7 @@ def _fused_kernels(fusion: Instruction, contraction: Instruction, target: Target
     count = len(fusion.operands)
     buffers = BufferNumbers(lhs, rhs, count, temporaries=count + 1)
     epilogue = fused.Fused(fusion, contraction, target).epilogue(_columns(contraction, target))
-    return contraction_kernels(contraction, target, epilogue, buffers)
+    return contraction_kernels(contraction, target, epilogue, buffers, known)
 
 
 def _columns(contraction: Instruction, target: Target) -> int:
@@ -152,10 +173,18 @@ def _placed(c: Contraction, buffers: BufferNumbers) -> Contraction:
 class _Sequence:
     """The sequence being made."""
 
-    def __init__(self, target: Target, epilogue: Epilogue | None, buffers: BufferNumbers) -> None:
+    def __init__(
+        self,
+        target: Target,
+        epilogue: Epilogue | None,
+        buffers: BufferNumbers,
+        known: KnownLeaves,
+    ) -> None:
         self.target = target
         self.epilogue = epilogue
         self.buffers = buffers
+        self.known = known
+        self.prepared: dict[int, Prepared] = {}  # by their places
         self.calls: list[KernelCall] = []
         self.temporaries: list[int] = []
         self.stores_once = True  # each result
@@ -167,6 +196,18 @@ class _Sequence:
         place = self._next_place
         self.temporaries.append(size)
         self.calls.append(KernelCall(kernel, (source, place)))
+        return place
+
+    def is_known(self, place: int) -> bool:
+        """Whether a buffer is a constant, or made of one when the program is compiled."""
+        return place in self.known.leaves or place in self.prepared
+
+    def prepare(self, step: Preparing, source: int, size: int) -> int:
+        """A new temporary that is made of a known buffer when the program is compiled."""
+        place, number = self._next_place, len(self.temporaries)
+        before = self.prepared.get(source) or Prepared(0, source, ())
+        self.prepared[place] = Prepared(number, before.leaf, (*before.steps, step))
+        self.temporaries.append(size)
         return place
 
     def copied(
@@ -203,14 +244,24 @@ class _Sequence:
         else:
             self._add_product(c, ring, others)
         pairs = self.epilogue.in_place if self.epilogue and self.stores_once else frozenset()
-        return KernelSequence(tuple(self.calls), tuple(self.temporaries), pairs, sums=self.sums)
+        return KernelSequence(
+            tuple(self.calls),
+            tuple(self.temporaries),
+            pairs,
+            sums=self.sums,
+            prepared=tuple(self.prepared.values()),
+        )
 
     def _add_tiles(self, tiles: TilePlan, others: tuple[int, ...]) -> None:
         """The product on matrix units, after what packs its columns."""
         self.sums = tiles.sums
-        kernel, size = tile_packing_kernel(tiles)
-        packed = partial(tile_packing_schedule, tiles)
-        blocks = self.add_before(kernel, tiles.c.rhs.buffer, size, packed)
+        source = tiles.c.rhs.buffer
+        if self.is_known(source):
+            blocks = self.prepare(PreparedTiles(tiles), source, tiles.rhs_bytes)
+        else:
+            packed = partial(tile_packing_schedule, tiles)
+            kernel = tile_packing_kernel(tiles)
+            blocks = self.add_before(kernel, source, tiles.rhs_bytes, packed)
         product = AmxProduct(tiles, self.epilogue)
         shown = partial(tile_schedule, product)
         self._call(product.kernel(), shown, tiles.c.lhs.buffer, blocks, *others)
@@ -219,7 +270,11 @@ class _Sequence:
         """The product on words, after what makes them."""
         c = worded.contraction
         for side, words in (("lhs", worded.lhs), ("rhs", worded.rhs)):
-            if words.is_copied:
+            if words.is_copied and self.is_known(words.source.buffer):
+                step = PreparedWords(words)
+                place = self.prepare(step, words.source.buffer, words.size_bytes)
+                c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
+            elif words.is_copied:
                 kernel = words_kernel(words, self.target)
                 shown = partial(words_schedule, words, side)
                 place = self.add_before(kernel, words.source.buffer, words.size_bytes, shown)
@@ -239,6 +294,8 @@ class _Sequence:
         self.temporaries.append(TOLD_BYTES)
         self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
         for side, factor in (("lhs", c.lhs), ("rhs", c.rhs)):
+            if self.is_known(factor.buffer) and factor.buffer not in self.known.subnormal:
+                continue
             shown = partial(Plan, ("look: whether a factor has subnormal numbers",))
             self._call(subnormal_kernel(c, side), shown, factor.buffer, told)
         add()
@@ -281,6 +338,14 @@ class _Sequence:
         shown = partial(product_schedule, plan, epilogue)
         self._call(product_kernel(plan, epilogue), shown, *factors, *others)
 
+    def _with_prepared(self, plan: ProductPlan) -> ProductPlan:
+        """The plan with constants packed before, where it would pack them."""
+        for side in ("lhs", "rhs"):
+            factor: Operand = getattr(plan.contraction, side)
+            if self.is_known(factor.buffer) and is_prepared(factor.dtype, plan.ring):
+                plan = packed_ahead(plan, side)
+        return plan
+
     def _add_product(self, c: Contraction, ring: Ring, others: tuple[int, ...]) -> None:
         """The blocked product; of a long depth in parts."""
         c = in_runs(c, ring)
@@ -293,7 +358,7 @@ class _Sequence:
             return
         self.sums = plan.sums
         self.stores_once = not plan.columns.overlaps
-        self._product(plan, self.epilogue, *others)
+        self._product(self._with_prepared(plan), self.epilogue, *others)
 
     def _add_parts(
         self, c: Contraction, ring: Ring, split: tuple[Contraction, int], others: tuple[int, ...]
@@ -308,7 +373,7 @@ class _Sequence:
         else:
             plan = planned(parted, ring)
             self.sums = parts_sums(plan.sums, parts)
-            self._product(plan, None, place)
+            self._product(self._with_prepared(plan), None, place)
         joined = partial(parts_schedule, c, ring, parts, self.epilogue)
         self._call(sum_kernel(c, ring, parts, self.epilogue), joined, place, *others)
 
@@ -323,7 +388,11 @@ class _Sequence:
             return operand.buffer  # type: ignore[no-any-return]  # an int
         packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
         batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
-        kernel = packing_kernel(packing, batch, operand.offset, side)
         size_bytes = extent(batch) * packing.size_bytes
+        if self.is_known(operand.buffer) and is_prepared(operand.dtype, plan.ring):
+            strides = tuple((a.size, getattr(a, side)) for a in batch)
+            step = PreparedPanels(packing, strides, operand.offset)
+            return self.prepare(step, operand.buffer, size_bytes)
+        kernel = packing_kernel(packing, batch, operand.offset, side)
         shown = partial(packing_schedule, packing, batch, side, f"p{operand.buffer}")
         return self.add_before(kernel, operand.buffer, size_bytes, shown)

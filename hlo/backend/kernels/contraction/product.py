@@ -238,7 +238,7 @@ class _Product:
         self._finish_stage(tiles, columns)
 
     def _groups(self, tiles: Range, panels: Range, depths: Depths) -> None:
-        """Groups of the unit's tiles. depths.lhs: the first one's number."""
+        """Groups of the unit's tiles. depths.lhs: the first depth's number."""
         w, size = self.w, self.plan.group
 
         def at_group(first: Value) -> None:
@@ -261,7 +261,6 @@ class _Product:
         elif self.staged:
             (axis,) = self.plan.nest
             depths = replace(depths, lhs=times(w, depths.lhs, axis.lhs))
-        depths = replace(depths, rhs=w.int(0))
 
         def at_panel(panel: Value) -> None:
             columns = self._columns(panel)
@@ -279,18 +278,18 @@ class _Product:
         self.waiting.each_panel(panels, lambda _: self.waiting.clear(tiles))
 
         def at_block(block: Value, _: list[Value]) -> list[Value]:
-            (axis,) = self.plan.nest
             depths = self._depths(block)
             begin = times(w, block, self.plan.depth_block)
-            self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
+            if self.plan.rhs is Reading.IN_UNIT:
+                self._pack("rhs", base, panels, replace(depths, rhs=begin), None)
+                depths = replace(depths, rhs=w.int(0))
             if self.plan.group:
-                self._groups(tiles, panels, Depths(depths.count, begin, begin))
+                self._groups(tiles, panels, replace(depths, lhs=begin))
                 return []
-            local = replace(depths, rhs=w.int(0), lhs=times(w, begin, axis.lhs))
 
             def at_panel(panel: Value) -> None:
                 columns = self._columns(panel)
-                self._tiles(tiles, local, self._address("rhs", panel, columns.start), columns)
+                self._tiles(tiles, depths, self._address("rhs", panel, columns.start), columns)
 
             self.waiting.each_panel(panels, at_panel)
             return []

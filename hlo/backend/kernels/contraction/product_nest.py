@@ -172,7 +172,8 @@ class _Loops:
         if plan.depth_first:
             tiles = self._over("j", self._over("i", self._tile()))
             inner = self._grouped() if plan.group else tiles
-            blocks = Loop(self._depth_blocks(), (*self._packed("rhs"), *inner))
+            packed = self._packed("rhs") if plan.rhs is Reading.IN_UNIT else ()
+            blocks = Loop(self._depth_blocks(), (*packed, *inner))
             return (*self._over("j", self._cleared()), blocks, *self._over("j", self._finished()))
         if plan.group:
             return self._grouped()

@@ -99,7 +99,7 @@ class ProductPlan(Struct, frozen=True):
         c = self.contraction
         free = tuple((a.size, a.rhs) for a in merged(only(c.columns, "rhs")))
         depth = tuple((a.size, a.rhs) for a in merged(only(c.depth, "rhs")))
-        panel_depth = self.depth_block if self.depth_first else 0
+        panel_depth = self.depth_block if self.depth_first and self.rhs is Reading.IN_UNIT else 0
         return Packing(self.ring, Source(c.rhs.dtype, free, depth), self.columns, panel_depth)
 
     @property
@@ -194,6 +194,13 @@ def planned(c: Contraction, ring: Ring) -> ProductPlan:
             return _in_groups(plan, machine)
     depth_block = _with_depth_block(_with_packed(blocked)).depth_block
     return replace(_with_packed(_with_blocks(plan, machine)), depth_block=depth_block)
+
+
+def packed_ahead(plan: ProductPlan, side: str) -> ProductPlan:
+    """The plan with a factor packed before the product where it would pack it: the same sums."""
+    if getattr(plan, side) is Reading.IN_PLACE:
+        return plan
+    return replace(plan, **{side: Reading.PACKED})
 
 
 def planned_small(c: Contraction, ring: Ring) -> ProductPlan:
