@@ -236,8 +236,8 @@ class AheadOfTime:
         return generation.placed(body, self._constants)
 
     @cached_property
-    def size_table(self) -> SizeTable | None:
-        """What the object takes in memory, by symbol; None of an object that is not read here."""
+    def size_table(self) -> SizeTable:
+        """What the object takes in memory, by symbol."""
         return size_table(self.object)
 
     @cached_property

@@ -125,7 +125,7 @@ def command(
     _write([(path, content) for path, content in written if path is not None])
     if sizes:
         for m in made:
-            say(f"{m.name}: {m.size_table or 'no table of sizes: not of ELF with 64 bits'}")
+            say(f"{m.name}: {m.size_table}")
     return 0
 
 

@@ -67,9 +67,6 @@ class Options(Struct, frozen=True):
         of_triple(machine.triple)
         if len(machines) > 1:
             _check_several(machines)
-        if self.is_cancellable and machine.address_bytes < 8:
-            message = f"cancellable on {machine.name}, expected addresses of 64 bits"
-            raise HloError("unsupported", message)
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 message = f"compile_ahead: {name} is {value!r}, expected one of {known}"

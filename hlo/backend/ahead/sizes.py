@@ -1,14 +1,17 @@
 """Sizes: what an object file takes in a program's memory, symbol by symbol.
 
-object file of ELF --size_table--> SizeTable --str--> a table, the largest first
+object file --size_table--> SizeTable --str--> a table, the largest first
+
+Of ELF and WebAssembly symbols are told; of Mach-O and COFF, whose symbols have no sizes, sections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from hlo.backend.linking import toolchain, wasm
 from hlo.backend.linking.elf import ALLOC, NOBITS, WRITE, ObjectFile
 
 _RUNS = 4  # a section's flag: instructions
@@ -44,16 +47,39 @@ class SizeTable(Struct, frozen=True):
         return "\n".join([head, *rows])
 
 
-def size_table(body: bytes) -> SizeTable | None:
-    """The table of an object file; None where it is not of ELF with 64 bits."""
-    if body[:6] != b"\x7fELF\x02\x01":
-        return None
-    file = ObjectFile(body)
+def size_table(body: bytes) -> SizeTable:
+    """The table of an object file."""
+    if body[:4] == b"\x7fELF":
+        file = ObjectFile(body)
+        parts = [
+            SymbolSize("", _kind(s.flags, s.type), s.size) for s in file.sections if s.flags & ALLOC
+        ]
+        return _table(parts, _symbols(file))
+    if body[:4] == wasm.MAGIC:
+        parts = [SymbolSize(*row) for row in wasm.symbol_sizes(body)]
+        return _table(parts, parts)
+    sums: dict[tuple[str, str], int] = {}
+    for name, size, is_text in toolchain.sections(body):
+        key = name, _kind_of_section(name, is_text=is_text)
+        sums[key] = sums.get(key, 0) + size
+    parts = [SymbolSize(*key, size) for key, size in sums.items()]
+    return _table(parts, parts)
+
+
+def _table(parts: Iterable[SymbolSize], symbols: Iterable[SymbolSize]) -> SizeTable:
+    """The sums of parts by kind, and symbols."""
     totals = dict.fromkeys(("code", "constants", "variables"), 0)
-    for section in file.sections:
-        if section.flags & ALLOC:
-            totals[_kind(section.flags, section.type)] += section.size
-    return SizeTable(**totals, symbols=tuple(sorted(_symbols(file), key=_largest_first)))
+    for part in parts:
+        totals[part.kind] += part.bytes
+    return SizeTable(**totals, symbols=tuple(sorted(symbols, key=_largest_first)))
+
+
+def _kind_of_section(name: str, *, is_text: bool) -> str:
+    """Of Mach-O or COFF, where variables are in sections of these names."""
+    if is_text:
+        return "code"
+    is_variable = name.lstrip("._").startswith(("data", "bss", "common", "thread_"))
+    return "variables" if is_variable else "constants"
 
 
 def _kind(flags: int, type: int) -> str:
@@ -67,7 +93,8 @@ def _largest_first(symbol: SymbolSize) -> tuple[int, str]:
 
 
 def _symbols(file: ObjectFile) -> Iterator[SymbolSize]:
-    for name, info, _, number, _, size in file.symbols.tolist():
+    columns = file.symbols[["name", "info", "section", "size"]]
+    for name, info, number, size in columns.tolist():
         if not 0 < number < len(file.sections) or info & 15 not in (_FUNCTION, _DATA):
             continue
         section = file.sections[number]

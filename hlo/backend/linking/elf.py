@@ -29,6 +29,13 @@ SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"),
      ("size", "<u8")]
 )  # fmt: skip
+# The same with addresses of 32 bits.
+HEADER_SHOFF_32, HEADER_SHNUM_32 = 0x20, 0x30
+SECTION_32 = struct.Struct("<10I")
+SYMBOL_32 = np.dtype(
+    [("name", "<u4"), ("value", "<u4"), ("size", "<u4"), ("info", "u1"), ("other", "u1"),
+     ("section", "<u2")]
+)  # fmt: skip
 RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 SYMTAB, RELA, NOBITS, UNWIND = 2, 4, 8, 0x70000001  # Types of sections.
 WRITE, ALLOC = 1, 2  # Flags of sections.
@@ -141,17 +148,21 @@ class Section:
 
 
 class ObjectFile:
-    """One object file: its sections and symbols."""
+    """One little-endian object file: its sections and symbols."""
 
     def __init__(self, data: bytes) -> None:
-        assert data[:6] == b"\x7fELF\x02\x01", "a 64-bit little-endian object file"
-        start = int.from_bytes(data[HEADER_SHOFF : HEADER_SHOFF + 8], "little")
-        count = int.from_bytes(data[HEADER_SHNUM : HEADER_SHNUM + 2], "little")
+        assert data[:4] == b"\x7fELF", "an object file"
+        if data[4] == 1:
+            at, counted, row, symbol = HEADER_SHOFF_32, HEADER_SHNUM_32, SECTION_32, SYMBOL_32
+        else:
+            at, counted, row, symbol = HEADER_SHOFF, HEADER_SHNUM, SECTION, SYMBOL
+        start = int.from_bytes(data[at : at + 4 * data[4]], "little")
+        count = int.from_bytes(data[counted : counted + 2], "little")
         self.data = data
-        end = start + count * SECTION.size
-        self.sections = [Section(row) for row in SECTION.iter_unpack(data[start:end])]
+        end = start + count * row.size
+        self.sections = [Section(fields) for fields in row.iter_unpack(data[start:end])]
         (table,) = (s for s in self.sections if s.type == SYMTAB)
-        self.symbols = np.frombuffer(data, SYMBOL, table.size // SYMBOL.itemsize, table.offset)
+        self.symbols = np.frombuffer(data, symbol, table.size // symbol.itemsize, table.offset)
         self.names_at = self.sections[table.link].offset
 
     def name(self, start: int) -> str:

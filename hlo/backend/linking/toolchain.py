@@ -245,6 +245,12 @@ def object_code(module: IrModule) -> bytes:
         return bytes(target.emit_object(parsed(module, is_checked=is_checked)))
 
 
+def sections(body: bytes) -> list[tuple[str, int, bool]]:
+    """Name, bytes and whether it is code of every section of an object file that has bytes."""
+    found = llvm.ObjectFileRef.from_data(body).sections()
+    return [(s.name().decode("utf-8", "replace"), s.size(), s.is_text()) for s in found if s.size()]
+
+
 def assembly(module: IrModule, *, is_verbose: bool = False) -> str:
     """The module as the target's assembly text. is_verbose: with LLVM's comments."""
     with machine(level_of(module), module.machine) as target:

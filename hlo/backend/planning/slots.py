@@ -9,8 +9,9 @@ SLOT_HOST, SLOT_FRAME, SLOT_THREADS, SLOT_COUNTERS = 0, 1, 2, 3
 # look at signals, when its time is over, and the main thread's state while it has given up the
 # interpreter's lock.
 SLOT_STOP, SLOT_FUEL, SLOT_NEXT, SLOT_DEADLINE, SLOT_MAIN = 4, 5, 6, 7, 8
-# Who runs the parts of loops, of code that is compiled ahead of time.
-SLOT_HOST_LOOPS = 9
-# The calls of handlers, by the number of the host step; of code that is compiled ahead of time, the
-# word that ends a call. The rest is spare.
-SLOT_HANDLERS, SLOT_CANCEL = 10, 11
+# The calls of handlers, by the number of the host step.
+SLOT_HANDLERS = 10
+# Of code that is compiled ahead of time: who runs the parts of loops, and the word that ends a
+# call. Where addresses are of 32 bits, why a run has to stop and the work left, which are of 64,
+# take the rows from 8 to 11. The rest is spare.
+SLOT_HOST_LOOPS, SLOT_CANCEL = 12, 13

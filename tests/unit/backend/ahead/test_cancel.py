@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hlo
 from hlo import driver
 from hlo.backend.ahead_of_time import AheadOfTime
-from hlo.machine import NAMED
+from hlo.machine import NAMED, Machine
 from tests.support.ahead_harness import IS_THERE
+from tests.support.ahead_targets import RUNNERS, harness_of
+from tests.support.ahead_wasm import WasmHarness
 
 MACHINE = NAMED["x86-64-v3"]
+ENDED = "5 5 the caller's word has ended the call: there are no results"
 # A loop for ever around a kernel in parallel parts, unless n is 0, and one kernel of a minute.
 FOREVER = """HloModule long
 more { s = (f32[800,800], s32[]) parameter(0)
@@ -94,8 +101,23 @@ int main(void) {
 """
 
 
-def compiled(text: str, threads: str = "none", **more: bool) -> AheadOfTime:
-    return driver.compile_ahead(hlo.parse(text), MACHINE, threads=threads, cancellable=True, **more)
+def compiled(
+    text: str, threads: str = "none", machine: Machine = MACHINE, **more: bool
+) -> AheadOfTime:
+    return driver.compile_ahead(hlo.parse(text), machine, threads=threads, cancellable=True, **more)
+
+
+def told(made: AheadOfTime, folder: Path, command: Sequence[str], launcher: Sequence[str]) -> str:
+    """What the program prints that calls it."""
+    (folder / "long.o").write_bytes(made.object)
+    (folder / "long.h").write_text(made.header)
+    (folder / "main.c").write_text(MAIN)
+    files = ["-pthread", "-Wall", "-Werror", "main.c", "long.o", "-o", "main"]
+    subprocess.run([*command, *files], cwd=folder, check=True)
+    run = [*launcher, folder / "main"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
 
 
 @pytest.mark.skipif(
@@ -105,17 +127,23 @@ def compiled(text: str, threads: str = "none", **more: bool) -> AheadOfTime:
 @pytest.mark.parametrize("text", [FOREVER, KERNEL], ids=["loop", "kernel"])
 @pytest.mark.parametrize("threads", ["none", "pthreads", "callback"])
 def test_a_call_ends_when_the_word_says_so(text: str, threads: str, tmp_path: Path) -> None:
-    made = compiled(text, threads)
-    (tmp_path / "long.o").write_bytes(made.object)
-    (tmp_path / "long.h").write_text(made.header)
-    (tmp_path / "main.c").write_text(MAIN)
     flags = ["-DHOSTED"] * (threads == "callback") + ["-DENDS"] * (text is FOREVER)
-    command = ["gcc", "-pthread", "-Wall", "-Werror", *flags, "main.c", "long.o", "-o", "main"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    done = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done
-    ends = " 0 0 -3" * (text is FOREVER)
-    assert done.stdout == f"5 5 the caller's word has ended the call: there are no results{ends}"
+    found = told(compiled(text, threads), tmp_path, ["gcc", *flags], [])
+    assert found == ENDED + " 0 0 -3" * (text is FOREVER)
+
+
+@pytest.mark.parametrize("name", ["armv8-a", "armv7-a", "rv64gcv"])
+@pytest.mark.parametrize("threads", ["none", "pthreads", "callback"])
+def test_a_call_ends_on_other_machines(name: str, threads: str, tmp_path: Path) -> None:
+    """Addresses of 32 bits have rows of 4 bytes, in which the fields of 64 bits lie too."""
+    machine = NAMED[name]
+    command, launcher = RUNNERS[machine.architecture]
+    if not all(shutil.which(program) for program in (command[0], launcher[0])):
+        pytest.skip(f"{command[0]} or {launcher[0]} is not there")
+    flags = ["-DHOSTED"] * (threads == "callback")
+    made = compiled(FOREVER, threads, machine)
+    found = told(made, tmp_path, [*command, "-DENDS", *flags], launcher)
+    assert found == f"{ENDED} 0 0 -3"
 
 
 def test_without_it_nothing_is_asked() -> None:
@@ -125,3 +153,22 @@ def test_without_it_nothing_is_asked() -> None:
     assert "thread_local" not in plain.llvm
     with pytest.raises(hlo.HloError, match="expected one of them"):
         compiled(FOREVER, freestanding=True)
+
+
+def test_webassembly_asks_too(tmp_path: Path) -> None:
+    """Nobody sets the word while a module of one thread runs: it is set before, or not at all."""
+    made = compiled(FOREVER, machine=NAMED["wasm32-simd128"])
+    harness = harness_of("wasm32-simd128", tmp_path, [made])
+    assert isinstance(harness, WasmHarness)
+    x = np.full((800, 800), 3, np.float32)
+    (found,) = harness.run([(0, [x, np.int32(0)])])
+    np.testing.assert_array_equal(found[0], -x)
+    store, memory = harness.store, harness.memory
+    word, table, x_at = (harness.base + 64 * k for k in range(3))
+    y_at = x_at + x.nbytes
+    arena = -(-(y_at + x.nbytes) // 64) * 64
+    call = harness.exports[f"{made.name}_cancellable"]
+    for stop, status in ((1, 5), (0, 0)):
+        memory.write(store, struct.pack("<5I", x_at, word + 4, y_at, 0, 0), table)
+        memory.write(store, struct.pack("<2I", stop, 0), word)
+        assert call(store, table, table + 8, arena, word) == status

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hlo
 from hlo import driver
@@ -62,6 +63,32 @@ def test_the_table_of_sizes() -> None:
             assert int(code) + int(constants) + int(variables) <= MOST[name], row
 
 
+@pytest.mark.parametrize("name", ["x86-64-v3", "armv8-a", "armv7-a", "wasm32-simd128"])
+def test_symbols_of_every_form_that_has_their_sizes(name: str) -> None:
+    text = """HloModule table
+ENTRY e { i = s32[8] parameter(0)
+  t = f32[3000] constant({...})
+  ROOT r = f32[8] gather(t, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=1, slice_sizes={1} }"""
+    module = hlo.fill_elided(hlo.parse(text))
+    table = hlo.compile_ahead(module, NAMED[name]).size_table
+    assert sum(s.bytes for s in table.symbols if s.kind == "code") <= table.code
+    (call,) = (s for s in table.symbols if s.name == "table")
+    assert (call.kind, call.bytes > 20) == ("code", True)
+    held = max(s.bytes for s in table.symbols if s.kind == "constants")
+    assert 12_000 <= held < 12_064
+    assert table.variables == 0
+
+
+@pytest.mark.parametrize("triple", ["arm64-apple-macosx14", "x86_64-pc-windows-msvc"])
+def test_sections_of_other_forms(triple: str) -> None:
+    base = NAMED["armv8-a" if triple.startswith("arm") else "x86-64-v3"]
+    module = hlo.parse("HloModule m ENTRY e { x = f32[99] parameter(0) ROOT r = f32[99] tanh(x) }")
+    table = hlo.compile_ahead(module, replace(base, triple=triple)).size_table
+    assert 100 < table.code < 10_000
+    assert {s.name for s in table.symbols if s.kind == "code"} <= {"__text", ".text"}
+
+
 @pytest.mark.skipif(
     not (IS_THERE and driver.host_machine().features.issuperset(V3.features)),
     reason="no gcc, or no x86-64-v3",
@@ -74,7 +101,6 @@ def test_little_code_gives_the_same_bits(tmp_path: Path) -> None:
         x = np.random.default_rng(3).normal(size=(640, 77)).astype(np.float32)
         results = run.results()
         assert run([x], results) == 0
-        assert made.size_table is not None
         found.append((b"".join(r.tobytes() for r in results), made.size_table.code))
     (bits, code), (other, less) = found
     assert bits == other
