@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # what checkers see of the names that __getattr__ serves
     from hlo.tools.cost import cost as cost
     from hlo.tools.diff import diff as diff
     from hlo.tools.fill import fill_elided as fill_elided
+    from hlo.tools.query import query as query
     from hlo.tools.stats import stats as stats
 
 __version__ = "0.1.0"
@@ -99,6 +100,7 @@ _PUBLIC = {
     "parse_shape": "hlo.parser.parse",
     "print_module": "hlo.printer.printer",
     "profile": "hlo.driver",
+    "query": "hlo.tools.query",
     "read": "hlo.driver",
     "register_ffi": "hlo.runtime.ffi",
     "register_custom_call": "hlo.ops.custom_call",

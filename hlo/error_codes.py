@@ -41,6 +41,8 @@ CODES: dict[str, str] = {
     "comparison": "Two results cannot be compared: their structures or types differ.",
     "file": "A file cannot be read or written.",
     "pipeline": "The text of a pipeline is not understood.",
+    "query": "The text of a query (hlo-opt query) is not understood; `hlo-opt query "
+    "--list-properties` prints what can be asked.",
     "unknown-pass": "No pass or pipeline has this name; `hlo-opt --list-passes` prints them all.",
     "oracle": "XLA refuses the module, or its process ended.",
     "message": "A protocol buffer (binary, text or JSON) is malformed, or says what no module has.",

@@ -36,6 +36,7 @@ OPT_COMMANDS = {
     "fmt": "Reprint files in the standard form.",
     "graph": "A picture: tree, dot, SVG, or a page with buffers, kernels, times.",
     "list": "The modules of an archive, a log or a folder of dumps.",
+    "query": "Instructions for which a condition holds.",
     "reduce": "Shrink a module while a property holds.",
     "stats": "Opcodes, types and shapes, counted.",
     "transform": "Run passes and print (the default).",
@@ -91,6 +92,8 @@ def _comparing_command(name: str) -> click.Command | None:
             from hlo.cli.opt_extract import command
         case "graph":
             from hlo.cli.opt_graph import command
+        case "query":
+            from hlo.cli.opt_query import command
         case "reduce":
             from hlo.cli.opt_reduce import command
         case "stats":
