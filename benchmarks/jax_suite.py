@@ -5,7 +5,8 @@
 FOLDER: `tests` of JAX's repository at the installed release. JAX's backend is entered in one place:
 what it compiles is compiled here as well, and the first run of each program is compared, with the
 arguments that the test has. What differs or is refused is printed with its test, and kept as HLO
-text under --keep. One process for each test file; JAX's tests draw cases: JAX_NUM_GENERATED_CASES.
+text under --keep; *rounding*: results move as far when inputs move by their last bit. One process
+for each test file; JAX's tests draw cases: JAX_NUM_GENERATED_CASES.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ from hlo.formats.jax_program import enter_handlers
 from hlo.formats.module_text import module_of
 from hlo.formats.stablehlo import message_of_mlir
 from hlo.ir.module import Module
+from hlo.tools.check import NUDGE_FACTOR, movements
 
 # How far apart results may be, of the largest finite one: both sides round, in orders of their own.
 BOUNDS = {"float64": 1e-7, "complex128": 1e-7, "float32": 2e-3, "complex64": 2e-3,
@@ -76,7 +80,7 @@ def report(name: str, rows: Path, seconds: float) -> None:
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     print(f"{name:<36}{len(found):>6} programs in {seconds:.0f} s: {told or 'none'}", flush=True)
     for row in found:
-        if row["verdict"] not in ("agree", "several devices"):
+        if row["verdict"] not in ("agree", "several devices", "rounding"):
             print(f"  {row['verdict']:<9} {row['text']} {row['test']}: {row['what'][:300]}")
 
 
@@ -131,12 +135,17 @@ class Recorder:
             try:
                 module = read(bytecode)
                 text = driver.to_text(module)
-                made = ours(module, callbacks, [*[None] * tokens, *inputs])
-                what = difference(made[tokens:], [_copy(r) for r in results])
+                given = [*[None] * tokens, *inputs]
+                made, wanted = ours(module, callbacks, given), [_copy(r) for r in results]
+                what = difference(made[tokens:], wanted)
                 verdict = "differs" if what else "agree"
+                if what and not callbacks:
+                    moved = movements(partial(rerun, module), given, list(made))
+                    excused = not difference(made[tokens:], wanted, moved[tokens:])
+                    verdict = "rounding" if excused else verdict
             except Exception as error:  # of any kind: the client's test goes on
                 verdict, what = "refused", f"{type(error).__name__}: {error}"
-        name = f"{self._count}.hlo" if verdict in ("differs", "refused") else ""
+        name = f"{self._count}.hlo" if verdict in ("differs", "refused", "rounding") else ""
         if name:
             self._texts.mkdir(exist_ok=True)
             (self._texts / name).write_text(text or "")
@@ -177,14 +186,21 @@ def ours(module: Module, callbacks: Any, inputs: list[Any]) -> tuple[Any, ...]:
     """The program's results here."""
     enter_handlers(module)
     enter_callbacks(module, callbacks, gives_tuples=True)
+    return rerun(module, *inputs)
+
+
+def rerun(module: Module, *inputs: Any) -> tuple[Any, ...]:
+    """The same, of a module whose functions are entered."""
     types = [p.shape.dtype.numpy for p in module.entry.parameters]
     values = [None if v is None else np.asarray(v, t) for v, t in zip(inputs, types, strict=True)]
     made = driver.compile(module)(*values)
     return made if isinstance(made, tuple) else (made,)
 
 
-def difference(made: Any, wanted: Any) -> str:
-    """What is not as it has to be; nothing where results agree."""
+def difference(made: Any, wanted: Any, moved: Sequence[float] = ()) -> str:
+    """What is not as it has to be; nothing where results agree. moved: how far results move when
+    inputs move by their last bit, which they may differ besides, NUDGE_FACTOR times.
+    """
     if len(made) != len(wanted):
         return f"{len(made)} results, expected {len(wanted)}"
     for number, (a, b) in enumerate(zip(made, wanted, strict=True)):
@@ -193,13 +209,13 @@ def difference(made: Any, wanted: Any) -> str:
         a = np.asarray(a)
         if a.shape != b.shape or (a.dtype != b.dtype and b.dtype.itemsize != a.dtype.itemsize):
             return f"result {number}: {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
-        told = _apart(a, b)
+        told = _apart(a, b, NUDGE_FACTOR * moved[number] if moved else 0.0)
         if told:
             return f"result {number}, {b.dtype.name}{list(b.shape)}: {told}"
     return ""
 
 
-def _apart(a: np.ndarray, b: np.ndarray) -> str:
+def _apart(a: np.ndarray, b: np.ndarray, more: float) -> str:
     name = b.dtype.name
     is_inexact = b.dtype.kind in "fc" or name.startswith(("bfloat", "float"))
     if not is_inexact:
@@ -214,6 +230,7 @@ def _apart(a: np.ndarray, b: np.ndarray) -> str:
         if (known != np.isfinite(x)).any() or (b.dtype.kind != "c" and (x != y)[np.isinf(y)].any()):
             return "infinities elsewhere"
         bound = BOUNDS.get(name, NARROW) * max(1e-30, np.abs(y[known]).max(initial=0.0))
+        bound += more
         apart = np.abs(x - y)[known].max(initial=0.0)
     return f"{apart:.3g} apart, expected {bound:.3g} at most" if apart > bound else ""
 

@@ -65,11 +65,20 @@ def _slice_to_dynamic(x: Array, *sizes: Array, call: CustomCall) -> Array:
 def _csr_product(
     values: Array, starts: Array, columns: Array, right: Array, *, call: CustomCall
 ) -> Array:
-    """A sparse matrix in CSR form times a dense one."""
-    rows = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-    scale = values.reshape((-1,) + (1,) * (right.ndim - 1))
+    """A sparse matrix in CSR form times a dense one.
+
+    Entries that no row has, before the first start or behind the last one, count for nothing, and
+    neither do those of columns that there are not.
+    """
+    bounds = np.clip(starts.astype(np.int64), 0, values.size)
+    counts = np.maximum(np.diff(bounds), 0)
+    rows = np.repeat(np.arange(starts.size - 1), counts)
+    entries = np.repeat(bounds[:-1] - (np.cumsum(counts) - counts), counts) + np.arange(rows.size)
+    is_there = (columns[entries] >= 0) & (columns[entries] < right.shape[0])
+    rows, entries = rows[is_there], entries[is_there]
+    scale = values[entries].reshape((-1,) + (1,) * (right.ndim - 1))
     result = np.zeros(call.shape.dims, np.result_type(right.dtype, np.float64))
-    np.add.at(result, rows, scale * right[columns])
+    np.add.at(result, rows, scale * right[columns[entries]])
     return result.astype(right.dtype)
 
 

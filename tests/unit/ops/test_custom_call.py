@@ -194,6 +194,14 @@ def test_sparse_rows_times_dense() -> None:
     assert np.allclose(product, dense @ right)  # type: ignore[arg-type]  # arrays
 
 
+def test_sparse_entries_that_no_row_or_column_has_count_for_nothing() -> None:
+    data, starts = np.array([9, 1, 2, 3, 9], np.float32), np.array([1, 3, 3, 4], np.int32)
+    columns, right = np.array([0, 0, 7, 1, -1], np.int32), matrices(3, 2)
+    product = call("cpu_csr_sparse_dense_ffi", [data, starts, columns, right], "f32[3,2]")
+    dense = np.array([[1, 0, 0], [0, 0, 0], [0, 3, 0]], np.float32)
+    assert np.allclose(product, dense @ right)  # type: ignore[arg-type]  # arrays
+
+
 @pytest.mark.parametrize(("fixed", "order"), [([0, 0, 1], 3), ([1, 0, 1], 1), ([0, 1, 0], 2)])
 @pytest.mark.parametrize("rows", [2, 4])
 def test_pivoted_factors_keep_chosen_columns_first(fixed: list[int], order: int, rows: int) -> None:
