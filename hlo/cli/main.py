@@ -36,6 +36,7 @@ OPT_COMMANDS = {
     "fmt": "Reprint files in the standard form.",
     "graph": "A picture: tree, dot, SVG, or a page with buffers, kernels, times.",
     "list": "The modules of an archive, a log or a folder of dumps.",
+    "lsp": "Serve an editor: errors, hover, definitions, completion.",
     "query": "Instructions for which a condition holds.",
     "reduce": "Shrink a module while a property holds.",
     "stats": "Opcodes, types and shapes, counted.",
@@ -71,6 +72,8 @@ def _opt_command(name: str) -> click.Command | None:
             from hlo.cli.opt_fmt import command
         case "list":
             from hlo.cli.opt_list import command
+        case "lsp":
+            from hlo.cli.opt_lsp import command
         case "transform":
             from hlo.cli.opt import command
         case _:

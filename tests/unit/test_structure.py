@@ -59,6 +59,8 @@ DOORS = {
     "click": "cli",
     "jax": "tools/jax_door.py",
     "jaxlib": "tools/jax_door.py",
+    "lsprotocol": "tools/language_server.py",
+    "pygls": "tools/language_server.py",
 }
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
