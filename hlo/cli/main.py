@@ -39,6 +39,7 @@ OPT_COMMANDS = {
     "lsp": "Serve an editor: errors, hover, definitions, completion.",
     "query": "Instructions for which a condition holds.",
     "reduce": "Shrink a module while a property holds.",
+    "slice": "What depends on an instruction, or what it depends on.",
     "stats": "Opcodes, types and shapes, counted.",
     "transform": "Run passes and print (the default).",
 }
@@ -49,6 +50,7 @@ RUN_COMMANDS = {
     "memory": "Peak memory, and every buffer with what made it.",
     "nans": "The first instruction that makes a NaN or an infinity.",
     "profile": "Where a run's time goes, step by step.",
+    "repl": "A prompt: load modules, call them with NumPy's expressions.",
     "run": "Compile and run once (the default).",
 }
 
@@ -99,6 +101,8 @@ def _comparing_command(name: str) -> click.Command | None:
             from hlo.cli.opt_query import command
         case "reduce":
             from hlo.cli.opt_reduce import command
+        case "slice":
+            from hlo.cli.opt_slice import command
         case "stats":
             from hlo.cli.opt_stats import command
         case _:
@@ -120,6 +124,8 @@ def _run_command(name: str) -> click.Command | None:
             from hlo.cli.run_nans import command
         case "profile":
             from hlo.cli.run_profile import command
+        case "repl":
+            from hlo.cli.run_repl import command
         case "run":
             from hlo.cli.run import command
         case _:

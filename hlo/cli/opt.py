@@ -11,6 +11,7 @@ from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import say, tell
+from hlo.cli.watching import watches
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine
@@ -132,6 +133,7 @@ def machine_list() -> str:
 )
 @machine_flags
 @reads_modules
+@watches
 def command(
     files: tuple[str, ...],
     passes: str | None,

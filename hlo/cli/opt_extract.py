@@ -31,8 +31,12 @@ from hlo.tools.writing import check_writable
 def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
     """Cut instructions of one computation out, with the values that a run gave them."""
     check_writable(output)
-    chosen = [i for name in names for i in _named(case, name)]
-    made = extracted(with_operands(chosen, depth), recorded(case))
+    chosen = [i for name in names for i in named(case, name, "extract")]
+    return written(extracted(with_operands(chosen, depth), recorded(case)), case, output)
+
+
+def written(made: Case, case: Case, output: str) -> int:
+    """Write what was cut out of a case; the exit code."""
     if output == "-":
         write_text("-", made.text)
     else:
@@ -41,8 +45,8 @@ def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
     return 0
 
 
-def _named(case: Case, name: str) -> list[Instruction]:
-    """The instructions of a name; HloError where there is none."""
+def named(case: Case, name: str, command: str) -> list[Instruction]:
+    """The instructions of a name; HloError of a command where there is none."""
     wanted = name.removeprefix("%")
     found = [
         i
@@ -52,6 +56,6 @@ def _named(case: Case, name: str) -> list[Instruction]:
     ]
     if not found:
         raise HloError(
-            "arguments", f"extract: there is no instruction {name}, expected a name of the module"
+            "arguments", f"{command}: there is no instruction {name}, expected a name of the module"
         )
     return found

@@ -8,7 +8,7 @@ The root is what nobody among them uses, a tuple where that is more than one val
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
@@ -55,6 +55,34 @@ def extracted(chosen: Iterable[Instruction], values: Recorded | None = None) -> 
     reached = reachable_computations(module)
     module.remove_all([c for c in module.computations if c not in reached])
     return Case(module, _arguments(module, outside, values or {}))
+
+
+def sliced(
+    starts: Iterable[Instruction] = (), ends: Iterable[Instruction] = ()
+) -> list[Instruction]:
+    """What depends on `starts` and is needed by `ends`, themselves included; without starts, all
+    that the ends are computed from (a backward slice), without ends, all that the starts reach (a
+    forward slice). Within a computation: what is called is part of its caller.
+    """
+    starts, ends = list(starts), list(ends)
+    behind = _reached(starts, lambda i: i.users)
+    before = _reached(ends, lambda i: (*i.operands, *control_predecessors(i)))
+    if starts and ends:
+        return [i for i in behind if i in before]
+    return list(behind or before)
+
+
+def _reached(
+    start: Iterable[Instruction], following: Callable[[Instruction], Iterable[Instruction]]
+) -> dict[Instruction, None]:
+    found = dict.fromkeys(start)
+    stack = list(found)
+    while stack:
+        for other in following(stack.pop()):
+            if other not in found:
+                found[other] = None
+                stack.append(other)
+    return found
 
 
 def with_operands(chosen: Iterable[Instruction], depth: int) -> list[Instruction]:
