@@ -7,7 +7,7 @@ import msgspec
 
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_input
-from hlo.cli.terminal import tell
+from hlo.cli.terminal import say, tell
 from hlo.tools.query import FUNCTIONS, PROPERTIES, STEPS, Query, query
 
 
@@ -61,4 +61,7 @@ def command(asked: str, files: tuple[str, ...], count: bool, as_json: bool) -> i
             for match in found:
                 where = f"{file}:{match.line}:{match.column}" if match.line else file
                 tell(f"{where}: {match.computation}: {match.text}")
-    return 0 if any(matches.values()) else 1
+    if any(matches.values()):
+        return 0
+    say("query: no instruction fits")
+    return 1
