@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import click
 
@@ -10,6 +11,22 @@ SEED = click.IntRange(0)
 THREADS = click.IntRange(1, 1024)
 INDENT = click.IntRange(0, 1000)
 INTERVAL = click.IntRange(0)
+
+
+class Numbers(click.types.StringParamType):
+    """Numbers of a range, separated by commas, as 1,2,4; each once."""
+
+    name = "integers"
+
+    def __init__(self, each: click.IntRange) -> None:
+        self._each = each
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A tuple of int."""
+        if isinstance(value, tuple):
+            return value
+        words: list[Any] = str(value).split(",")
+        return tuple(dict.fromkeys(self._each.convert(w, param, ctx) for w in words))
 
 
 class Amount(click.FloatRange):
@@ -29,6 +46,7 @@ class Amount(click.FloatRange):
         return number
 
 
+THREAD_COUNTS = Numbers(THREADS)
 TOLERANCE = Amount()
 SECONDS = Amount(86_400.0)
 TIMEOUT = Amount(86_400.0, above_zero=True)

@@ -6,11 +6,13 @@ import time
 from functools import partial
 
 import click
+import msgspec
+from msgspec import Struct
 
 from hlo import driver
 from hlo.cli.completing import FILE
 from hlo.cli.machine_flags import machine_flags
-from hlo.cli.numbers import SECONDS, SEED, THREADS
+from hlo.cli.numbers import SECONDS, SEED, THREAD_COUNTS
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.run import given_arguments
 from hlo.cli.terminal import say, tell
@@ -34,7 +36,9 @@ from hlo.tools.nans import ODD, has_kind
 @click.option("--seconds", default=2.0, type=SECONDS, show_default=True,
               help="About this long per program.")  # fmt: skip
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
-@click.option("--threads", default=None, type=THREADS)
+@click.option("--threads", "counts", default=None, type=THREAD_COUNTS, metavar="N[,N...]",
+              help="At most so many threads; several counts are timed in turns.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as data, a list of rows.")
 @machine_flags
 @reads_modules
 def command(
@@ -45,36 +49,77 @@ def command(
     seed: int,
     seconds: float,
     mode: str,
-    threads: int | None,
+    counts: tuple[int, ...] | None,
+    as_json: bool,
     machine: Machine | None,
 ) -> int:
     """Median call times; with --against the ratio of interleaved medians."""
-    name = "xla" if against == "jax" else "rival"
-    beside = f"{name + ' call':>11}{name + '/ours':>11}" if against else ""
-    tell(f"{'program':<44}{'compile':>10}{'call':>10}{'spread':>8}{beside}")
+    chosen = counts or (None,)
+    rows: list[Benched] = []
+    if not as_json:
+        tell(_head(against, several=len(chosen) > 1))
     for file in files:
         module = without_donation(fill_elided(read_module(file), seed))
         values = given_arguments(module, (), archive, kind, seed)
-        start = time.perf_counter()
-        executable = driver.compile(
-            module, mode=mode, threads=threads, cache=False, machine=machine
-        )
-        compiled = time.perf_counter() - start
-        runs: list[bench.Run] = [lambda e=executable, v=values: e(*v)]  # type: ignore[misc]  # bound now
+        own = [_compiled(module, mode, threads, machine) for threads in chosen]
+        runs: list[bench.Run] = [partial(executable, *values) for executable, _ in own]
         if against:
-            runs.append(_rival(against, module, values, mode=mode, threads=threads, seed=seed))
+            runs.append(_rival(against, module, values, mode=mode, threads=chosen[-1], seed=seed))
         if _has_nans(runs[0]()):
             say(f"warning: {file}: outputs have NaNs, which may be faster or slower than numbers")
         timings = bench.measure(runs, seconds)
-        row = (
-            f"{file[-43:]:<44}{bench.duration(compiled):>10}"
-            f"{bench.duration(timings[0].median):>10}{timings[0].spread:>7.0%} "
-        )
-        if against:
-            ratio = timings[1].median / timings[0].median
-            row += f"{bench.duration(timings[1].median):>10}{ratio:>10.2f}x"
-        tell(row)
+        rival = timings[len(own)].median if against else None
+        made = [
+            Benched(file, threads, compiled, timing.median, timing.spread, rival)
+            for threads, (_, compiled), timing in zip(chosen, own, timings, strict=False)
+        ]
+        rows += made
+        if not as_json:
+            tell("\n".join(_row(row, several=len(chosen) > 1) for row in made))
+    if as_json:
+        tell(msgspec.json.format(msgspec.json.encode(rows)).decode())
     return 0
+
+
+class Benched(Struct, frozen=True):
+    """One program with one number of threads (None: as many as it may have). Seconds: to compile;
+    of a call, the median; of the rival's. spread: of the quartiles, relative to the median.
+    """
+
+    program: str
+    threads: int | None
+    compile_seconds: float
+    call_seconds: float
+    spread: float
+    rival_seconds: float | None
+
+
+def _compiled(
+    module: Module, mode: str, threads: int | None, machine: Machine | None
+) -> tuple[bench.Called, float]:
+    """Machine code, and the seconds that it took to make."""
+    start = time.perf_counter()
+    made = driver.compile(module, mode=mode, threads=threads, cache=False, machine=machine)
+    return made, time.perf_counter() - start
+
+
+def _head(against: str | None, *, several: bool) -> str:
+    name = "xla" if against == "jax" else "rival"
+    beside = f"{name + ' call':>11}{name + '/ours':>11}" if against else ""
+    threads = f"{'threads':>9}" if several else ""
+    return f"{'program':<44}{threads}{'compile':>10}{'call':>10}{'spread':>8}{beside}"
+
+
+def _row(row: Benched, *, several: bool) -> str:
+    threads = f"{row.threads:>9}" if several else ""
+    text = (
+        f"{row.program[-43:]:<44}{threads}{bench.duration(row.compile_seconds):>10}"
+        f"{bench.duration(row.call_seconds):>10}{row.spread:>7.0%} "
+    )
+    if row.rival_seconds is not None:
+        ratio = row.rival_seconds / row.call_seconds
+        text += f"{bench.duration(row.rival_seconds):>10}{ratio:>10.2f}x"
+    return text
 
 
 def _rival(

@@ -6,7 +6,11 @@ A program's text holds the number alone. The functions come with what JAX lowers
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
@@ -16,6 +20,7 @@ from hlo.ops.custom_call import CALLBACKS, enter_callback
 from hlo.runtime.ffi_attributes import ffi_attributes
 
 Function = Callable[..., object]
+IN_PLACE = "xla_buffer_python_cpu_callback"  # of jax.experimental.buffer_callback
 
 
 def dropped(*operands: object) -> object:
@@ -31,24 +36,101 @@ def enter_callbacks(
     """Let a module's callbacks run these functions; gives the targets that they have now.
 
     A function takes arrays (None for a token) and gives what its call's shape says; gives_tuples:
-    always a tuple, as JAX's own do. The module is edited. Raises HloError for a number without a
-    function.
+    always a tuple, as JAX's own do. One of IN_PLACE takes a Context, buffers of its operands and
+    then those of its results, which it fills. The module is edited. Raises HloError for a number
+    without a function.
     """
-    entered: dict[int, str] = {}
+    entered: dict[tuple[int, object], str] = {}
     for computation in module.computations:
         for instruction in computation.instructions:
             if instruction.get("custom_call_target") not in CALLBACKS:
                 continue
             number = _number(instruction, len(functions))
-            if number not in entered:
-                entered[number] = enter_callback(
-                    _called(functions[number], instruction.shape, gives_tuples=gives_tuples)
-                )
-            given = {**instruction.attributes, "custom_call_target": entered[number]}
+            function, key = functions[number], (number, _kept(instruction))
+            if key not in entered:
+                if instruction.get("custom_call_target") == IN_PLACE and function is not dropped:
+                    made = _filling(function, instruction)
+                else:
+                    made = _called(function, instruction.shape, gives_tuples=gives_tuples)
+                entered[key] = enter_callback(made)
+            given = {**instruction.attributes, "custom_call_target": entered[key]}
             if functions[number] is dropped:
                 given["custom_call_has_side_effect"] = False
             computation.set_attributes(instruction, given)
     return tuple(entered.values())
+
+
+class Stage:
+    """When a function is called: it equals any enumeration's member of that name."""
+
+    name = "EXECUTE"
+
+    def __eq__(self, other: object) -> bool:
+        return getattr(other, "name", None) == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"ExecutionStage.{self.name}"
+
+
+class Context:
+    """What a function that fills buffers hears of its run."""
+
+    stage = Stage()
+
+    @property
+    def stream(self) -> int:
+        """There is none: the error that XLA's own context of a CPU raises, of JAX's type where JAX
+        is loaded, else a RuntimeError.
+        """
+        errors = getattr(sys.modules.get("jax"), "errors", None)
+        kind = getattr(errors, "JaxRuntimeError", RuntimeError)
+        raise kind("UNIMPLEMENTED: XLA FFI GPU context is not available")
+
+
+class Buffer(np.ndarray):
+    """An operand or a result in a function's hands: an array on the memory itself."""
+
+    @property
+    def writeable(self) -> bool:
+        return self.flags.writeable
+
+    def __dlpack__(self, **options: Any) -> Any:
+        own = np.asarray(self)
+        return (own if self.writeable else own.copy()).__dlpack__(**options)
+
+
+def _kept(instruction: Instruction) -> object:
+    """What else the same function has to be told: which shapes it fills, from which operands."""
+    if instruction.get("custom_call_target") != IN_PLACE:
+        return None
+    return str(instruction.shape), str(instruction.get("output_to_operand_aliasing"))
+
+
+def _filling(function: Function, instruction: Instruction) -> Function:
+    """A function of arrays that gives what another one has put into buffers."""
+    shape = instruction.shape
+    leaves = shape.elements if shape.is_tuple else (shape,)
+    pairs = instruction.get("output_to_operand_aliasing") or ()
+    begins = {(p.output[0] if p.output else 0): p.operand for p in pairs}  # type: ignore[attr-defined]  # an aliasing
+
+    def call(*operands: object) -> object:
+        given = [np.asarray(o) for o in operands]
+        results = [
+            np.array(given[begins[n]]) if n in begins else np.zeros(leaf.dims, leaf.dtype.numpy)
+            for n, leaf in enumerate(leaves)
+        ]
+        for number, operand in begins.items():
+            given[operand] = results[number]  # one memory, as the call says
+        given = [array.view() for array in given]
+        for array in given:
+            array.flags.writeable = False
+        function(Context(), *(a.view(Buffer) for a in (*given, *results)))
+        return tuple(results) if shape.is_tuple else results[0]
+
+    return call
 
 
 def _number(instruction: Instruction, count: int) -> int:

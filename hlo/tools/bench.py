@@ -32,6 +32,7 @@ class Timing(Struct, frozen=True):
 
 
 Run = Callable[[], object]
+Called = Callable[..., object]  # with arguments
 
 
 def warm_up(run: Run) -> float:

@@ -136,7 +136,11 @@ def test_files_given_to_every_command(kind: str, tmp_path: Path) -> None:
     for group, name, _ in command_rows():
         outcome = call(group, name, *operands(name, str(path)))
         assert_user_fault(outcome, (group, name, kind))
-        if name not in ("explain", "completion", "lsp") and kind not in ("bom", "latin", "carriage"):
+        if name not in ("explain", "completion", "lsp") and kind not in (
+            "bom",
+            "latin",
+            "carriage",
+        ):
             is_view = group == "hlo-opt" or name in ("memory", "compile", "repl")
             fine = is_view and kind in ("rank 70", "a terabyte", "25 digits")
             assert outcome.code == 1 or fine, (group, name, kind, outcome)

@@ -269,6 +269,35 @@ def test_callbacks_of_a_text_are_given_to_compile() -> None:
         hlo.compile(module, callbacks=[np.sin])
 
 
+def test_callbacks_that_fill_buffers() -> None:
+    buffers = pytest.importorskip("jax.experimental.buffer_callback")
+    seen: list[Any] = []
+
+    def fill(ctx: Any, out: Any, x: Any, k: Any) -> None:
+        seen.append((ctx.stage == buffers.ExecutionStage.EXECUTE, x.writeable, out[0].writeable))
+        assert (x.shape, x.dtype, x.ndim) == (V.shape, V.dtype, 1)
+        np.asarray(out[0])[...] = np.asarray(x) * np.asarray(k)
+        np.asarray(out[1])[...] = np.from_dlpack(x).sum()
+        with pytest.raises(RuntimeError, match="is not available"):
+            _ = ctx.stream
+
+    like = (jax.ShapeDtypeStruct.like(jnp.asarray(V)), jax.ShapeDtypeStruct((), np.float32))
+    call = buffers.buffer_callback(fill, like)
+    doubled, total = hlo.jit(call)(V, np.float32(2))
+    np.testing.assert_array_equal(doubled, V * 2)
+    np.testing.assert_allclose(total, V.sum(), rtol=1e-6)
+    assert seen == [(True, False, True)]
+
+    def add(ctx: Any, out: Any, x: Any) -> None:
+        assert np.asarray(x).ctypes.data == np.asarray(out).ctypes.data
+        np.asarray(out)[...] += 1
+
+    given = V.copy()
+    in_place = buffers.buffer_callback(add, like[0], input_output_aliases={0: 0})
+    np.testing.assert_array_equal(hlo.jit(in_place)(given), V + 1)
+    np.testing.assert_array_equal(given, V)
+
+
 def test_callbacks_are_forgotten_with_their_function() -> None:
     f = hlo.jit(lambda a: jax.pure_callback(lambda v: v * 2, a, a))
     np.testing.assert_array_equal(f(V), V * 2)
