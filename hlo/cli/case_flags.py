@@ -26,7 +26,7 @@ INPUT_FLAGS = (
     click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE.npz",
                  help="Arrays by name."),
     click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True,
-                 help="Made-up inputs."),
+                 help="Made-up inputs; model: as a trained model's."),
     click.option("--seed", default=0, type=SEED, show_default=True),
 )  # fmt: skip
 TOLERANCE_FLAGS = (

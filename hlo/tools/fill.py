@@ -8,7 +8,7 @@ from hlo.ir.graph import clone_module
 from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
-from hlo.tools.index_ranges import index_limits
+from hlo.tools.demands import NOTHING, Demand, demands
 from hlo.tools.inputs import generator, made_up_array
 
 Path = tuple[int, ...]
@@ -22,30 +22,30 @@ def fill_elided(module: Module, seed: int = 0) -> Module:
     others in 0..9; pred is a fair coin. The values follow from seed and the order of the text.
     """
     filled = clone_module(module)
-    limits = index_limits(filled)
+    asked = demands(filled)
     rng = generator(seed)
     for computation in filled.computations:
         for instruction in computation.instructions:
             literal = instruction.attributes.get("literal")
             if isinstance(literal, Literal) and literal.is_elided:
-                value = _filled(literal, rng, limits.get(instruction, {}), ())
+                value = _filled(literal, rng, asked.get(instruction, {}), ())
                 attributes = {**instruction.attributes, "literal": value}
                 computation.set_attributes(instruction, attributes)
     return filled
 
 
 def _filled(
-    literal: Literal, rng: np.random.Generator, limits: dict[Path, int], path: Path
+    literal: Literal, rng: np.random.Generator, asked: dict[Path, Demand], path: Path
 ) -> Literal:
     if isinstance(literal.value, tuple):
-        parts = (_filled(e, rng, limits, (*path, i)) for i, e in enumerate(literal.value))
+        parts = (_filled(e, rng, asked, (*path, i)) for i, e in enumerate(literal.value))
         return Literal.of_tuple(tuple(parts))
     if literal.shape.is_tuple:
         empty = (Literal.elided(s) for s in literal.shape.elements)
-        return _filled(Literal(literal.shape, tuple(empty)), rng, limits, path)
+        return _filled(Literal(literal.shape, tuple(empty)), rng, asked, path)
     if literal.value is not None:
         return literal
-    return Literal.of(_made_up(literal.shape, rng, limits.get(path)), literal.shape)
+    return Literal.of(_made_up(literal.shape, rng, asked.get(path, NOTHING).limit), literal.shape)
 
 
 def _made_up(shape: Shape, rng: np.random.Generator, limit: int | None) -> np.ndarray:

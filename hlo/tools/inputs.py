@@ -1,7 +1,8 @@
-"""Made-up inputs that make sense: seeded, indices in range, init values that are identities."""
+"""Made-up inputs that make sense: seeded, indices in range, and as the program asks for them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import ml_dtypes
@@ -12,26 +13,36 @@ from hlo.ir.dtype import DType
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.process_memory import check_memory, numpy_problem
-from hlo.tools.index_ranges import index_limits
+from hlo.tools.demands import NOTHING, Demand, demands
 
 DRAWN_BYTES = 24  # an element while it is drawn: 64-bit numbers, a second array, the result
-KINDS = ("normal", "uniform", "small", "wild", "ints", "special", "onehot", "ramp", "zeros", "ones")
+KINDS = ("normal", "model", "uniform", "small", "wild", "ints", "special", "onehot", "ramp",
+         "zeros", "ones")  # fmt: skip
+ODD_KINDS = ("wild", "special")  # whose values are not what a program asks for
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.5, -2.5)
 
 
 def made_up_inputs(module: Module, kind: str = "normal", seed: int = 0) -> list[object]:
     """One value per entry parameter, nested tuples for tuple parameters, None for tokens.
 
-    kind: normal N(0,1); uniform [0,1); small [-0.1, 0.2) as XLA's tools do; wild: normal with 5 %
-    specials and out-of-range indices on purpose; ints -4..4; special: NaN, infinities, zeros;
-    onehot; ramp 0,1,2,..; zeros; ones. Integers that are used as indices stay in range (not wild);
-    other integers are 0..9; pred a fair coin.
+    kind: normal N(0,1); model: as a trained model's, which keep what is computed in range (below);
+    uniform [0,1); small [-0.1, 0.2) as XLA's tools do; wild: normal with 5 % specials and
+    out-of-range indices on purpose; ints -4..4; special: NaN, infinities, zeros; onehot; ramp
+    0,1,2,..; zeros; ones. Integers that are used as indices stay in range (not wild), and are in
+    order where an attribute says so; a variance is not negative (not wild, not special); other
+    integers are 0..9; pred a fair coin.
+
+    model: what a contraction multiplies with has the deviation 1 / sqrt(terms of its sums); what
+    is added to a whole array is small, what multiplies one is near one; where logarithms, roots or
+    divisions lead back to an argument it is inside of their domain: a probability of log(p) and
+    log(1 - p) lies in (0, 1); what a loop bisects is in order; what is decomposed by Cholesky's
+    method is symmetric and positive definite.
     """
     rng = generator(seed)
-    limits = {} if kind == "wild" else index_limits(module)
+    asked = {} if kind == "wild" else demands(module)
     values: list[object] = []
     for parameter in module.entry.parameters:
-        values.append(_value(parameter.shape, limits.get(parameter, {}), (), kind, rng))
+        values.append(_value(parameter.shape, asked.get(parameter, {}), (), kind, rng))
     return values
 
 
@@ -52,16 +63,70 @@ def generator(seed: int) -> np.random.Generator:
 
 def _value(
     shape: Shape,
-    limits: dict[tuple[int, ...], int],
+    asked: dict[tuple[int, ...], Demand],
     path: tuple[int, ...],
     kind: str,
     rng: np.random.Generator,
 ) -> object:
     if shape.is_tuple:
-        return tuple(_value(e, limits, (*path, i), kind, rng) for i, e in enumerate(shape.elements))
+        return tuple(_value(e, asked, (*path, i), kind, rng) for i, e in enumerate(shape.elements))
     if not shape.is_array:
         return None
-    return made_up_array(shape, kind, rng, limits.get(path))
+    return _asked_array(shape, kind, rng, asked.get(path, NOTHING))
+
+
+def _asked_array(shape: Shape, kind: str, rng: np.random.Generator, demand: Demand) -> np.ndarray:
+    """An array of the shape as the program asks for it."""
+    dtype = shape.dtype
+    if kind == "model" and dtype.is_float:
+        check_made(shape, "inputs")
+        drawn = _model(rng, shape.dims, demand)
+        made = np.asarray((np.sort(drawn) if demand.is_sorted else drawn).astype(dtype.numpy))
+    else:
+        made = made_up_array(shape, kind, rng, demand.limit)
+    if demand.is_variance and dtype.is_float and kind not in ODD_KINDS:
+        made = np.abs(made)
+    if demand.is_sorted and dtype.is_integral:
+        made = _in_order(made)
+    if demand.is_definite and kind == "model" and made.ndim > 1:
+        made = _definite(made)
+    return made
+
+
+def _definite(matrices: np.ndarray) -> np.ndarray:
+    """a a^T / n + 1: symmetric, with eigenvalues from 1; as they are where they are not square."""
+    size = matrices.shape[-1]
+    if not size or matrices.shape[-2] != size:
+        return matrices
+    wide = matrices.astype(np.float64)
+    made = wide @ np.swapaxes(wide, -1, -2) / size + np.eye(size)
+    return np.asarray(made.astype(matrices.dtype))
+
+
+def _in_order(indices: np.ndarray) -> np.ndarray:
+    """Indices in ascending order; vectors of them, in the last dimension, as wholes."""
+    if indices.ndim < 2:
+        return np.sort(indices)
+    rows = indices.reshape(-1, indices.shape[-1])
+    return rows[np.lexsort(rows.T[::-1])].reshape(indices.shape)
+
+
+def _model(rng: np.random.Generator, dims: tuple[int, ...], demand: Demand) -> np.ndarray:
+    """Numbers as they stand in models, f64."""
+    low, high = demand.low, demand.high
+    if demand.is_variance and not demand.is_bounded:
+        low = 0.0
+    if low < high and math.isfinite(low):
+        span = min(high - low, 2.0)
+        return np.asarray(low + span * rng.uniform(*INSIDE, dims))
+    if low < high and math.isfinite(high):
+        return np.asarray(high - min(abs(high) or 1.0, 2.0) * rng.uniform(*INSIDE, dims))
+    drawn = rng.standard_normal(dims)
+    if demand.terms:
+        return np.asarray(drawn / math.sqrt(demand.terms))
+    if demand.is_factor:
+        return np.asarray(1 + SLIGHT * drawn)
+    return np.asarray(SLIGHT * drawn if demand.is_term else drawn)
 
 
 def made_up_array(
@@ -105,6 +170,8 @@ def _drawable(dtype: DType) -> type:
     return np.uint64 if dtype.is_unsigned else np.int64
 
 
+SLIGHT = 0.1  # deviation of what is added, and of what multiplies, from what changes nothing
+INSIDE = (0.25, 0.75)  # the part of an interval that numbers are drawn from, away from its ends
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
@@ -130,6 +197,7 @@ def _ramp(rng: np.random.Generator, dims: tuple[int, ...]) -> np.ndarray:
 
 FLOATS: dict[str, Draw] = {
     "normal": lambda rng, dims: rng.standard_normal(dims),
+    "model": lambda rng, dims: rng.standard_normal(dims),
     "uniform": lambda rng, dims: rng.random(dims),
     "small": lambda rng, dims: rng.uniform(-0.1, 0.2, dims),
     "wild": _wild,
