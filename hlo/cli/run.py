@@ -80,7 +80,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--print-outputs", "printed", is_flag=False, flag_value="full", default="summary",
               type=click.Choice(PRINTED), show_default=True)  # fmt: skip
 @click.option("--compare", default=None, metavar="WITH",
-              help="interpreter, unoptimized, jax, recorded, or FILE.npz.")  # fmt: skip
+              help="interpreter, unoptimized, fast, f64, jax, recorded, or FILE.npz.")  # fmt: skip
 @click.option("--rtol", default=None, type=TOLERANCE, help="Passing relative error, --compare.")
 @click.option("--atol", default=None, type=TOLERANCE, help="Passing absolute error, --compare.")
 @click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps, --compare.")

@@ -12,15 +12,15 @@ from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
 from hlo.ir.module import Module
-from hlo.tools import arrays
 from hlo.tools.bisect import optimised_case
 from hlo.tools.cases import Case
-from hlo.tools.comparing import expected
-from hlo.tools.divergence import Diverged, WrongAlone, diverged, wrong_alone
+from hlo.tools.check import RIVALS
+from hlo.tools.comparing import Compared, Nearness, compared
+from hlo.tools.divergence import Alone, Diverged, WrongAlone, alone, diverged, wrong_alone
 from hlo.tools.fill import fill_elided
-from hlo.tools.verdicts import DIFFERENT, EQUAL, LeafVerdict, Verdicts, judged, noise_of
+from hlo.tools.verdicts import DIFFERENT, EQUAL, LeafVerdict
 
-RIVALS = ("interpreter", "unoptimized", "fast", "jax")
+MOST_ALONE = 10  # rows of --isolate
 
 
 @click.command("compare")
@@ -28,6 +28,8 @@ RIVALS = ("interpreter", "unoptimized", "fast", "jax")
               help="Without B: what A's compiled code is compared with (interpreter).")  # fmt: skip
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--isolate", is_flag=True,
+              help="Also how far each instruction is off alone, from equal inputs.")  # fmt: skip
 @click.option("--allow-undecided", is_flag=True, help="Exit 0 where nothing can be said.")
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @takes_case
@@ -39,6 +41,7 @@ def command(
     against: str | None,
     passes: str,
     mode: str,
+    isolate: bool,
     allow_undecided: bool,
     as_json: bool,
 ) -> int:
@@ -48,12 +51,15 @@ def command(
     """
     if other is not None and against is not None:
         raise click.UsageError("B and --against exclude each other")
-    ours = driver.compile(case.module, passes, mode, cache=False)(*case.values)
     second = None if other is None else _second(other)
-    theirs = expected(case, second, against or "interpreter", passes, mode)
-    verdicts = judged(tuple(arrays.leaves(ours)), theirs, noise_of(case))
-    found = _where(case, second, passes, mode) if verdicts.verdict == DIFFERENT else None
-    tell(as_data(verdicts, found) if as_json else verdict_text(verdicts, found))
+    rival = against or "interpreter"
+    made = compared(case, second, rival, passes, mode)
+    verdicts = made.verdicts
+    found = None
+    if verdicts.verdict == DIFFERENT:
+        found = _where(case, second, rival, passes, mode)
+    parts = _isolated(case, rival, passes, mode) if isolate else []
+    tell(as_data(made, found, parts) if as_json else verdict_text(made, found, parts))
     if verdicts.verdict == EQUAL:
         return 0
     return 0 if allow_undecided and verdicts.verdict != DIFFERENT else 1
@@ -66,28 +72,55 @@ def _second(path: str) -> Module:
 
 
 def _where(
-    case: Case, second: Module | None, passes: str, mode: str
+    case: Case, second: Module | None, rival: str, passes: str, mode: str
 ) -> Diverged | WrongAlone | None:
     """The first instruction that parts them, where it can be found."""
     try:
         if second is not None:
             return diverged(case, Case(second, case.values))
-        chosen = "fast" if (mode, passes) == ("fast", "default") else passes
-        return wrong_alone(optimised_case(case, chosen), mode)
+        return wrong_alone(_optimised(case, passes, mode), mode, rival)
     except HloError:  # of what the reference cannot run
         return None
 
 
-def verdict_text(verdicts: Verdicts, found: Diverged | WrongAlone | None) -> str:
-    """A line for each output, then the instruction."""
+def _optimised(case: Case, passes: str, mode: str) -> Case:
+    return optimised_case(case, "fast" if (mode, passes) == ("fast", "default") else passes)
+
+
+def _isolated(case: Case, rival: str, passes: str, mode: str) -> list[Alone]:
+    """The instructions of compiled code, the one that is farthest off by itself first."""
+    found = alone(_optimised(case, passes, mode), mode, rival)
+    return sorted(found, key=lambda a: -a.ulp)
+
+
+def verdict_text(made: Compared, found: Diverged | WrongAlone | None, parts: list[Alone]) -> str:
+    """A line for each output, which side is nearer to f64, then the instruction."""
+    verdicts = made.verdicts
     rows = [_row(leaf) for leaf in verdicts.leaves]
+    rows += map(_nearness_row, made.nearness)
     if isinstance(found, Diverged):
         rows += _diverged_rows(found)
     elif found is not None:
         rows.append(f"first wrong kernel  {found.instruction}   {found.where}".rstrip())
     elif verdicts.verdict == DIFFERENT:
         rows.append("no single instruction parts them: hlo-opt bisect looks through the passes")
+    rows += [_alone_row(part) for part in parts[:MOST_ALONE]]
     return "\n".join([*rows, verdicts.verdict])
+
+
+def _nearness_row(leaf: Nearness) -> str:
+    side = {True: "the first", False: "the second"}[leaf.first < leaf.second]
+    if max(leaf.first, leaf.second) <= 2 * min(leaf.first, leaf.second):
+        side = "neither"
+    return (
+        f"nearer to f64  output {leaf.number}: {side} "
+        f"({leaf.first:.3g} and {leaf.second:.3g} off, root mean square)"
+    )
+
+
+def _alone_row(part: Alone) -> str:
+    mark = "" if part.passed else "   over budget"
+    return f"alone {part.ulp:>10.4g} ulp  {part.instruction}   {part.where}".rstrip() + mark
 
 
 def _row(leaf: LeafVerdict) -> str:
@@ -114,16 +147,23 @@ def _diverged_rows(found: Diverged) -> list[str]:
     ]
 
 
-def as_data(verdicts: Verdicts, found: Diverged | WrongAlone | None) -> str:
+def as_data(made: Compared, found: Diverged | WrongAlone | None, parts: list[Alone]) -> str:
     """The same as JSON."""
     leaves = [
         {**msgspec.structs.asdict(v), "actual": str(v.actual), "expected": str(v.expected)}
-        for v in verdicts.leaves
+        for v in made.verdicts.leaves
     ]
     first: object = None
     if isinstance(found, Diverged):
         first = found
     elif found is not None:
         first = {"instruction": found.instruction, "where": found.where}
-    data = {"verdict": verdicts.verdict, "outputs": leaves, "first": first}
+    rows = [{"instruction": p.instruction, "where": p.where, "ulp": p.ulp} for p in parts]
+    data = {
+        "verdict": made.verdicts.verdict,
+        "outputs": leaves,
+        "nearness": made.nearness,
+        "first": first,
+        "alone": rows,
+    }
     return msgspec.json.format(msgspec.json.encode(data)).decode()

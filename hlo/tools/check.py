@@ -19,8 +19,10 @@ from hlo.errors import HloError
 from hlo.ir.dtype import from_numpy
 from hlo.ir.module import Module
 from hlo.tools import arrays
+from hlo.tools.cases import Case
 from hlo.tools.compare import Budget, compare
 from hlo.tools.jax_engine import run_in_child
+from hlo.tools.widening import exact_leaves, rounded
 
 ULP = 16.0
 WIDE_ROUNDINGS = 64  # of f32 and f64: epsilons of the leaf's size
@@ -29,6 +31,9 @@ NUDGES = 2  # runs with inputs off by their last bit
 NUDGE_FACTOR = 8.0  # a program rounds at every step, not only at its inputs
 
 Run = Callable[..., object]
+# Ways to have a result of a module: the reference, code of the module as it is, fast code, the
+# reference in f64, XLA.
+RIVALS = ("interpreter", "unoptimized", "fast", "f64", "jax")
 
 
 class Checked(Struct, frozen=True):
@@ -96,10 +101,12 @@ def rival_leaves(module: Module, values: list[object], rival: str) -> list[np.nd
         return run_in_child(driver.to_text(module), list(arrays.leaves(tuple(values))))
     if rival.endswith(".npz"):
         return list(arrays.load_npz(rival).values())
-    raise HloError(
-        "arguments",
-        f"compare: {rival!r}, expected interpreter, unoptimized, jax or FILE.npz",
-    )
+    if rival == "fast":
+        return list(arrays.leaves(driver.compile(module, mode="fast", cache=False)(*values)))
+    if rival == "f64":
+        shapes = [s for s in module.entry.root.shape.leaves() if s.is_array]
+        return list(rounded(exact_leaves(Case(module, tuple(values))), shapes))
+    raise HloError("arguments", f"compare: {rival!r}, expected {', '.join(RIVALS)} or FILE.npz")
 
 
 def movements(rerun: Run, values: list[object], result: list[np.ndarray]) -> list[float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo import driver
 from hlo.errors import HloError
@@ -11,7 +13,16 @@ from hlo.tools import arrays, check
 from hlo.tools.cases import Case
 from hlo.tools.compiled_nans import compiled_nans
 from hlo.tools.nans import Finding
-from hlo.tools.verdicts import Verdicts, judged, noise_of
+from hlo.tools.verdicts import (
+    DIFFERENT,
+    EQUAL,
+    UNDECIDED,
+    Verdicts,
+    judged,
+    noise_of,
+)
+from hlo.tools.verdicts import wide as wide_numbers
+from hlo.tools.widening import exact_leaves, widened
 
 
 def compare(
@@ -26,12 +37,84 @@ def compare(
 
     arguments: one per entry parameter, as a compiled module takes them. other: a second module,
     compiled alike; without one, compiled code is compared with `against`: interpreter, unoptimized,
-    fast or jax. Raises HloErrors for what does not verify or run.
+    fast, f64 (the reference with every float in f64) or jax. Raises HloErrors for what does not
+    verify or run.
     """
     case = Case(module, arguments)
-    ours = driver.compile(module, passes, mode, cache=False)(*arguments)
-    return judged(tuple(arrays.leaves(ours)), expected(case, other, against, passes, mode),
-                  noise_of(case))  # fmt: skip
+    return compared(case, other, against, passes, mode).verdicts
+
+
+class Nearness(Struct, frozen=True):
+    """How far both sides of a leaf are from its value in f64, as root mean squares."""
+
+    number: int
+    first: float
+    second: float
+
+
+class Compared(Struct, frozen=True):
+    """verdicts; nearness: of leaves of floats that are not equal, where f64 is there to ask."""
+
+    verdicts: Verdicts
+    nearness: tuple[Nearness, ...] = ()
+
+
+def compared(
+    case: Case, other: Module | None, against: str, passes: str = "default", mode: str = "strict"
+) -> Compared:
+    """As `compare`; what is not equal is measured against the program in f64."""
+    made = driver.compile(case.module, passes, mode, cache=False)(*case.values)
+    ours = tuple(arrays.leaves(made))
+    theirs = expected(case, other, against, passes, mode)
+    verdicts = judged(ours, theirs, noise_of(case))
+    if verdicts.verdict == EQUAL:
+        return Compared(verdicts)
+    try:
+        exact = exact_leaves(case)
+    except HloError:  # of what is no program in f64: the verdicts stand as they are
+        return Compared(verdicts)
+    if verdicts.verdict == UNDECIDED and other is not None:
+        verdicts = _decided(verdicts, case, exact, other)
+    nearness = (
+        Nearness(leaf.number, *(_off(a[leaf.number], exact[leaf.number]) for a in (ours, theirs)))
+        for leaf in verdicts.leaves
+        if leaf.verdict != EQUAL and is_of_floats(exact[leaf.number])
+    )
+    return Compared(verdicts, tuple(nearness))
+
+
+def _decided(
+    verdicts: Verdicts, case: Case, exact: tuple[np.ndarray, ...], other: Module
+) -> Verdicts:
+    """What is undecided is different where the programs differ in f64, by more than the noise that
+    they have there.
+    """
+    wide = widened(case)
+    try:
+        second = exact_leaves(Case(other, case.values))
+    except HloError:
+        return verdicts
+    in_f64 = judged(exact, second, noise_of(wide))
+    leaves = tuple(
+        replace(leaf, verdict=DIFFERENT, reason="the programs differ in f64 too")
+        if (leaf.verdict, there.verdict) == (UNDECIDED, DIFFERENT)
+        else leaf
+        for leaf, there in zip(verdicts.leaves, in_f64.leaves, strict=True)
+    )
+    return Verdicts(leaves)
+
+
+def is_of_floats(array: np.ndarray) -> bool:
+    """Of f64 or c128, as what is widened has them."""
+    return array.dtype.kind in "fc"
+
+
+def _off(array: np.ndarray, exact: np.ndarray) -> float:
+    """The root mean square of the distance, where both are finite."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(wide_numbers(array) - exact)
+    finite = distance[np.isfinite(distance)]
+    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
 
 def expected(
@@ -40,9 +123,6 @@ def expected(
     """The output leaves that a comparison is with."""
     if other is not None:
         made = driver.compile(other, passes, mode, cache=False)(*case.values)
-        return tuple(arrays.leaves(made))
-    if against == "fast":
-        made = driver.compile(case.module, mode="fast", cache=False)(*case.values)
         return tuple(arrays.leaves(made))
     return tuple(check.rival_leaves(case.module, list(case.values), against))
 

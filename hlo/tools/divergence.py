@@ -7,6 +7,7 @@ optimised module --every instruction alone, on the values that it had--> the fir
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
@@ -14,6 +15,7 @@ from msgspec import Struct
 from hlo import driver
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
+from hlo.tools import arrays, check
 from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case, fits, recorded
 from hlo.tools.check import budget_of
@@ -114,25 +116,46 @@ class WrongAlone(Struct, frozen=True):
     case: Case
 
 
-def wrong_alone(case: Case, mode: str = "strict") -> WrongAlone | None:
+class Alone(Struct, frozen=True):
+    """How far an instruction is off by itself, on the values that it had: in ulps of its type."""
+
+    instruction: str
+    where: str
+    ulp: float
+    passed: bool
+    case: Case
+
+
+def wrong_alone(
+    case: Case, mode: str = "strict", against: str = "interpreter"
+) -> WrongAlone | None:
     """The first instruction of a module that compiled code computes otherwise than the reference,
-    each from equal inputs; the module is not optimised further.
+    or the reference in f64, each from equal inputs; the module is not optimised further.
     """
+    for found in alone(case, mode, against):
+        if not found.passed:
+            return WrongAlone(found.instruction, found.where, found.case)
+    return None
+
+
+def alone(case: Case, mode: str = "strict", against: str = "interpreter") -> Iterator[Alone]:
+    """Each instruction of a module by itself, from equal inputs: compiled code beside the
+    reference (interpreter) or beside the reference in f64, rounded once.
+    """
+    rival = "f64" if against == "f64" else "interpreter"
     values = recorded(case)
     for instruction in (i for c in case.module.computations for i in c.instructions):
         if instruction.opcode in SKIPPED or instruction not in values:
             continue
-        alone = extracted([instruction], values)
+        part = extracted([instruction], values)
         try:
-            ours = driver.compile(alone.module, "", mode, cache=False)(*alone.values)
-            expected = driver.evaluate(alone.module, *alone.values)
+            ours = driver.compile(part.module, "", mode, cache=False)(*part.values)
+            expected = tuple(check.rival_leaves(part.module, list(part.values), rival))
         except HloError:  # of what does not run by itself
             continue
-        if not same_results(ours, expected):
-            where = (
-                f"{instruction.span.source.name}:{instruction.span.line}"
-                if instruction.span
-                else ""
-            )
-            return WrongAlone(line_of(instruction), where, alone)
-    return None
+        leaves = tuple(arrays.leaves(ours))
+        pairs = zip(leaves, expected, strict=True)
+        ulp = max((compare(a, e).largest_ulp for a, e in pairs), default=0.0)
+        span = instruction.span
+        where = f"{span.source.name}:{span.line}" if span else ""
+        yield Alone(line_of(instruction), where, ulp, same_results(leaves, expected), part)

@@ -94,12 +94,12 @@ def _asked_array(shape: Shape, kind: str, rng: np.random.Generator, demand: Dema
 
 
 def _definite(matrices: np.ndarray) -> np.ndarray:
-    """a a^T / n + 1: symmetric, with eigenvalues from 1; as they are where they are not square."""
+    """a a^H / n + 1: Hermitian, with eigenvalues from 1; as they are where they are not square."""
     size = matrices.shape[-1]
     if not size or matrices.shape[-2] != size:
         return matrices
-    wide = matrices.astype(np.float64)
-    made = wide @ np.swapaxes(wide, -1, -2) / size + np.eye(size)
+    wide = matrices.astype(np.complex128 if matrices.dtype.kind == "c" else np.float64)
+    made = wide @ np.swapaxes(wide.conj(), -1, -2) / size + np.eye(size)
     return np.asarray(made.astype(matrices.dtype))
 
 

@@ -192,7 +192,7 @@ def _resized(case: Case, size: int, smaller: int) -> Case:
     def number_of(value: int) -> int:
         return smaller if value == size else value
 
-    return _mapped(case, shape_of, value_of, number_of)
+    return mapped(case, shape_of, value_of, number_of)
 
 
 def plainer_types(case: Case) -> Iterator[Case]:
@@ -212,14 +212,14 @@ def _retyped(case: Case, name: str, plain: str) -> Case:
     def value_of(value: np.ndarray) -> np.ndarray:
         return value.astype(target) if value.dtype == old else value
 
-    return _mapped(case, shape_of, value_of, lambda n: n)
+    return mapped(case, shape_of, value_of)
 
 
-def _mapped(
+def mapped(
     case: Case,
     shape_of: Callable[[Shape], Shape],
     value_of: Callable[[np.ndarray], np.ndarray],
-    number_of: Callable[[int], int],
+    number_of: Callable[[int], int] = int,
 ) -> Case:
     """The case with every array's shape, every value, and sizes in attributes mapped."""
     module = clone_module(case.module)
