@@ -16,7 +16,9 @@ from hlo.tools.nans import Finding
 from hlo.tools.verdicts import (
     DIFFERENT,
     EQUAL,
+    NOISE_FACTOR,
     UNDECIDED,
+    LeafVerdict,
     Verdicts,
     judged,
     noise_of,
@@ -67,13 +69,13 @@ def compared(
     ours = tuple(arrays.leaves(made))
     theirs = expected(case, other, against, passes, mode)
     verdicts = judged(ours, theirs, noise_of(case))
-    if verdicts.verdict == EQUAL:
+    if verdicts.verdict == EQUAL and (other is None or not any(v.error for v in verdicts.leaves)):
         return Compared(verdicts)
     try:
         exact = exact_leaves(case)
     except HloError:  # of what is no program in f64: the verdicts stand as they are
         return Compared(verdicts)
-    if verdicts.verdict == UNDECIDED and other is not None:
+    if other is not None:
         verdicts = _decided(verdicts, case, exact, other)
     nearness = (
         Nearness(leaf.number, *(_off(a[leaf.number], exact[leaf.number]) for a in (ours, theirs)))
@@ -86,22 +88,38 @@ def compared(
 def _decided(
     verdicts: Verdicts, case: Case, exact: tuple[np.ndarray, ...], other: Module
 ) -> Verdicts:
-    """What is undecided is different where the programs differ in f64, by more than the noise that
-    they have there.
+    """Where the programs differ in f64 too, their roundings are no excuse: what is undecided is
+    different, and what only noise allows for is not equal, but undecided.
     """
-    wide = widened(case)
     try:
         second = exact_leaves(Case(other, case.values))
     except HloError:
         return verdicts
-    in_f64 = judged(exact, second, noise_of(wide))
-    leaves = tuple(
-        replace(leaf, verdict=DIFFERENT, reason="the programs differ in f64 too")
-        if (leaf.verdict, there.verdict) == (UNDECIDED, DIFFERENT)
-        else leaf
-        for leaf, there in zip(verdicts.leaves, in_f64.leaves, strict=True)
-    )
-    return Verdicts(leaves)
+    noise = noise_of(widened(case))
+    if noise is None:
+        return verdicts
+    leaves = (_leaf(*both) for both in zip(verdicts.leaves, exact, second, noise, strict=True))
+    return Verdicts(tuple(leaves))
+
+
+def _leaf(
+    leaf: LeafVerdict, first: np.ndarray, second: np.ndarray, noise: np.ndarray
+) -> LeafVerdict:
+    """The verdict with what the leaf is in f64, beside the roundings of its own type."""
+    if leaf.verdict == DIFFERENT or not is_of_floats(first):
+        return leaf
+    with np.errstate(all="ignore"):
+        apart = np.where(first == second, 0.0, np.abs(first - second))
+        unit = leaf.last_bit
+        passes = NOISE_FACTOR * (unit * (np.abs(first) + leaf.size) + noise)
+        over = (apart > passes) | (np.isnan(first) != np.isnan(second))
+    if not over.any():
+        return leaf
+    if leaf.verdict == EQUAL:
+        return replace(leaf, verdict=UNDECIDED, reason="within its noise, but not equal in f64")
+    if float(np.max(apart, where=over, initial=0.0)) <= leaf.noise:
+        return leaf
+    return replace(leaf, verdict=DIFFERENT, reason="the programs differ in f64 too")
 
 
 def is_of_floats(array: np.ndarray) -> bool:

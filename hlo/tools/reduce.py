@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct, field
 
+from hlo import driver
 from hlo.errors import HloError
 from hlo.ir.instruction import Instruction
 from hlo.tools import shrinking
 from hlo.tools.cases import Case, Recorded, recorded
 from hlo.tools.extract import extracted
-from hlo.tools.trials import Trials
+from hlo.tools.trials import Property, Trials
 
 Kept = Callable[[Case], None]
 Shrink = Callable[[Case], Iterator[Case]]
@@ -92,6 +93,7 @@ def reduced(
     HloError `arguments` where the case given has not the property.
     """
     start = time.monotonic()
+    trials.property = _of_texts(trials.property)
     if not trials.holds(case):
         raise HloError(
             "arguments",
@@ -109,6 +111,18 @@ def reduced(
     finally:
         trials.close()
     return Reduction(search.best, trials.asked, time.monotonic() - start, is_smallest)
+
+
+def _of_texts(property: Property) -> Property:
+    """The property of cases whose text reads back: what is found is handed on as text."""
+
+    def ask(case: Case) -> bool:
+        if not property.ask(case):
+            return False
+        driver.parse(case.text)
+        return True
+
+    return Property(property.name, ask, property.crash)
 
 
 def _round(search: _Search) -> bool:

@@ -236,6 +236,10 @@ def mapped(
             for key in ("dynamic_slice_sizes", "slice_sizes"):
                 if isinstance(numbers := attributes.get(key), tuple):
                     attributes[key] = tuple(number_of(n) for n in numbers)
+            if isinstance(shapes := attributes.get("operand_layout_constraints"), tuple):
+                attributes["operand_layout_constraints"] = tuple(
+                    _mapped_shape(shape, shape_of) for shape in shapes
+                )
             if isinstance(slices := attributes.get("slice"), tuple):
                 attributes["slice"] = tuple(_cut(d, number_of) for d in slices)
             computation.set_attributes(instruction, attributes)

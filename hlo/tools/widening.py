@@ -92,6 +92,7 @@ def _enclose(home: Computation, twin: Instruction, old: Instruction) -> None:
     for number, (operand, before) in enumerate(zip(twin.operands, old.operands, strict=True)):
         if operand.shape != before.shape and before.shape.is_array:
             home.set_operand(twin, number, home.new("convert", before.shape, (operand,)))
+    home.set_attributes(twin, {**old.attributes, **_calls_of(twin)})
     wide, twin.shape = twin.shape, old.shape
     if wide == old.shape or (wide.is_tuple and any(e.is_tuple for e in wide.elements)):
         return  # a nested tuple: what verification then refuses
@@ -107,6 +108,17 @@ def _enclose(home: Computation, twin: Instruction, old: Instruction) -> None:
                 home.set_operand(user, number, result)
     if is_root:
         home.root = result
+
+
+def _calls_of(twin: Instruction) -> dict[str, object]:
+    """Attributes that speak of the copy: computations that it calls, instructions before it."""
+    copied = twin.called_computations()
+    return {
+        key: value
+        for key, value in twin.attributes.items()
+        if key == "control-predecessors" or any(c is value for c in copied)
+        or (isinstance(value, tuple) and any(c in value for c in copied))
+    }  # fmt: skip
 
 
 def _part(home: Computation, twin: Instruction, number: int, wide: Shape) -> Instruction:
