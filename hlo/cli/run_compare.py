@@ -21,6 +21,7 @@ from hlo.tools.fill import fill_elided
 from hlo.tools.verdicts import DIFFERENT, EQUAL, LeafVerdict
 
 MOST_ALONE = 10  # rows of --isolate
+NEARER = 1.2  # times as far off as the other side: that one is nearer
 
 
 @click.command("compare")
@@ -56,7 +57,7 @@ def command(
     made = compared(case, second, rival, passes, mode)
     verdicts = made.verdicts
     found = None
-    if verdicts.verdict == DIFFERENT:
+    if verdicts.verdict == DIFFERENT or (second is not None and verdicts.verdict != EQUAL):
         found = _where(case, second, rival, passes, mode)
     parts = _isolated(case, rival, passes, mode) if isolate else []
     tell(as_data(made, found, parts) if as_json else verdict_text(made, found, parts))
@@ -77,7 +78,8 @@ def _where(
     """The first instruction that parts them, where it can be found."""
     try:
         if second is not None:
-            return diverged(case, Case(second, case.values))
+            other = Case(second, case.values)
+            return diverged(case, other) or diverged(case, other, exact=True)
         return wrong_alone(_optimised(case, passes, mode), mode, rival)
     except HloError:  # of what the reference cannot run
         return None
@@ -110,7 +112,7 @@ def verdict_text(made: Compared, found: Diverged | WrongAlone | None, parts: lis
 
 def _nearness_row(leaf: Nearness) -> str:
     side = {True: "the first", False: "the second"}[leaf.first < leaf.second]
-    if max(leaf.first, leaf.second) <= 2 * min(leaf.first, leaf.second):
+    if max(leaf.first, leaf.second) <= NEARER * min(leaf.first, leaf.second):
         side = "neither"
     return (
         f"nearer to f64  output {leaf.number}: {side} "

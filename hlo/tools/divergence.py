@@ -19,7 +19,7 @@ from hlo.tools import arrays, check
 from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case, fits, recorded
 from hlo.tools.check import budget_of
-from hlo.tools.compare import compare
+from hlo.tools.compare import EXACT, compare
 from hlo.tools.diff import matched
 from hlo.tools.extract import extracted
 from hlo.tools.properties import same_results
@@ -49,9 +49,10 @@ class Diverged(Struct, frozen=True):
     is_whole: bool = True
 
 
-def diverged(a: Case, b: Case) -> Diverged | None:
+def diverged(a: Case, b: Case, *, exact: bool = False) -> Diverged | None:
     """The first instruction of A whose value differs from its partner's in B; both are run by the
-    reference. None where none does, or none of those that differ has a partner.
+    reference. None where none does, or none of those that differ has a partner. exact: by a single
+    bit already.
     """
     partner = {y: x for x, y in matched(a.module, b.module).items()}
     kept: dict[tuple[Instruction, int], np.ndarray] = {}
@@ -80,7 +81,8 @@ def diverged(a: Case, b: Case) -> Diverged | None:
             return value
         theirs = kept.get((x, number))
         if theirs is not None and theirs.shape == value.shape and theirs.dtype == value.dtype:
-            found.extend(_difference(x, instruction, number, theirs, value, whole=room[0] > 0))
+            found.extend(_difference(x, instruction, number, theirs, value, exact=exact,
+                                     whole=room[0] > 0))  # fmt: skip
         return value
 
     driver.evaluate(b.module, *b.values, watch=look)
@@ -88,10 +90,17 @@ def diverged(a: Case, b: Case) -> Diverged | None:
 
 
 def _difference(
-    x: Instruction, y: Instruction, number: int, a: np.ndarray, b: np.ndarray, *, whole: bool
+    x: Instruction,
+    y: Instruction,
+    number: int,
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    exact: bool,
+    whole: bool,
 ) -> list[Diverged]:
     """One finding, or none."""
-    budget = budget_of(b, None, None)
+    budget = EXACT if exact else budget_of(b, None, None)
     (report,) = compare(a, b, budget).arrays
     if report.passed:
         return []
