@@ -135,6 +135,30 @@ def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [i.opcode for i in found.case.module.entry.instructions] == ["parameter", "exponential"]
 
 
+def test_what_is_wrong_in_two_families_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tanh by itself, and one that finishes a contraction."""
+    monkeypatch.setitem(table.EMITTERS, "tanh", table.EMITTERS["negate"])
+    text = """HloModule m
+inside {
+  x = f32[8,16] parameter(0)
+  w = f32[16,8] parameter(1)
+  d = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = f32[8,8] tanh(d)
+}
+ENTRY e {
+  x = f32[8,16] parameter(0)
+  w = f32[16,8] parameter(1)
+  t = f32[8,16] tanh(x)
+  f = f32[8,8] fusion(x, w), kind=kOutput, calls=inside
+  ROOT r = (f32[8,16], f32[8,8]) tuple(t, f)
+}
+"""
+    found = bisected_kernels(case_of(hlo.parse(text)))
+    assert found is not None
+    assert " and " in found.family
+    assert found.is_alone
+
+
 def test_right_kernels_have_no_fault() -> None:
     assert bisected_kernels(case_of(hlo.parse(KERNELS.replace("ENTRY", LESS + "ENTRY")))) is None
 
