@@ -10,10 +10,13 @@ Where the noise is so large beside the values that any result would pass, it is 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from msgspec import Struct
 
 from hlo import driver
+from hlo.analysis.work import work_of
 from hlo.errors import HloError
 from hlo.ir.dtype import DTYPES, DType, from_numpy
 from hlo.ir.instruction import Instruction
@@ -27,6 +30,7 @@ RUNS = 4  # with other roundings
 NOISE_FACTOR = 16.0  # of the largest movement of so few runs: sums in another order move further
 ULP_WIDE, ULP_NARROW = 16.0, 4.0  # that functions and sums are off in any case
 USELESS = 0.05  # of the size of a leaf: within so much noise, results say nothing
+BY_CHANCE = 0.25  # of an array's elements: few bits are enough for so many of any numbers
 Noise = list[np.ndarray]  # of each leaf, the largest movement of each element, in f64
 
 
@@ -182,7 +186,8 @@ class _Roundings:
             step = self._signs(value.shape)
             moved = wide(value) * (1 + unit * step)
             if is_sum(instruction):
-                moved = moved + unit * _size(value) * self._signs(value.shape)
+                off = unit * _size(value) * _growth(instruction)
+                moved = moved + off * self._signs(value.shape)
             moved = moved.astype(value.dtype)
             short = _is_short(value, form.mantissa)
         return np.where(short, value, moved)
@@ -196,6 +201,15 @@ def _size(array: np.ndarray) -> float:
     magnitude = np.abs(wide(array))
     finite = magnitude[np.isfinite(magnitude)]
     return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+
+
+def _growth(instruction: Instruction) -> float:
+    """How many last bits of a sum its roundings come to, which go up and down at random: a quarter
+    of the square root of its terms.
+    """
+    elements = sum(s.size for s in instruction.shape.leaves() if s.is_array)
+    terms = work_of(instruction).flops / max(1, elements)
+    return max(1.0, 0.25 * math.sqrt(terms))
 
 
 def is_sum(instruction: Instruction) -> bool:
@@ -214,9 +228,12 @@ def is_sum(instruction: Instruction) -> bool:
 
 
 def _is_short(value: np.ndarray, mantissa: int) -> np.ndarray:
-    """Elements that need less than half of the bits: counts, masks and steps are exact."""
+    """Elements that need less than half of the bits: counts, masks and steps are exact. Where few
+    of the elements do, it is by chance, and only zeros are.
+    """
     scaled = np.frexp(np.abs(wide(value)))[0] * 2.0 ** (mantissa // 2)
-    return np.asarray(scaled == np.floor(scaled))
+    short = np.asarray(scaled == np.floor(scaled))
+    return short if np.mean(short) > BY_CHANCE else np.asarray(value == 0)
 
 
 def is_inexact(instruction: Instruction) -> bool:
