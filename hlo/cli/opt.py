@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
+
 import click
 from msgspec import Struct
 
@@ -19,6 +22,7 @@ from hlo.ops.listing import op_table
 from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
 from hlo.passes.manager import Manager
 from hlo.passes.pipeline import canonical_name
+from hlo.passes.remarks import Remark, heard_remarks
 from hlo.passes.rewriting import RULES, counted_rules
 from hlo.printer.options import PrintOptions
 from hlo.tools.dump import Dump
@@ -97,6 +101,16 @@ def machine_list() -> str:
     return "\n".join(rows) + "\n"
 
 
+def _regex(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    """A regular expression, or a usage error."""
+    del ctx, param
+    try:
+        re.compile(text or "")
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
 @click.command("transform")
 @click.argument("files", nargs=-1, type=FILE, metavar="FILE...")
 @click.option(
@@ -112,7 +126,10 @@ def machine_list() -> str:
     metavar="NAME",
     help="With --emit=loops: one kernel; --emit=asm: beside HLO names, with instruction mixes.",
 )
-@click.option("--remarks", is_flag=True, help="With --emit=loops: why they are what they are.")
+@click.option("--remarks", "remarked", is_flag=False, flag_value="", default=None,
+              metavar="[REGEX]", callback=_regex,
+              help="What was fused and what not, and why, on stderr; with --emit=loops also why "
+              "loops are what they are.")  # fmt: skip
 @print_flags
 @click.option("--list-passes", "listed", flag_value="passes", help="Passes and pipelines.")
 @click.option("--list-ops", "listed", flag_value="ops", help="The op table.")
@@ -140,7 +157,7 @@ def command(
     pipeline_file: str | None,
     emit: str,
     kernel: str | None,
-    remarks: bool,
+    remarked: str | None,
     form: str,
     listed: str | None,
     print_changed: str | None,
@@ -155,7 +172,7 @@ def command(
 ) -> int:
     """Parse, verify, run passes, print at --emit."""
     options = print_options(form, fields)
-    wanted = _wanted(emit, kernel, remarks=remarks)
+    wanted = _wanted(emit, kernel, remarks=remarked is not None)
     if listed:
         tell(listing(listed), nl=False)
         return 0
@@ -165,6 +182,8 @@ def command(
     if pipeline_file is not None:
         passes = _pipeline_text(pipeline_file)
     hits = click.get_current_context().with_resource(counted_rules())
+    listens = nullcontext(list[Remark]()) if remarked is None else heard_remarks()
+    remarks = click.get_current_context().with_resource(listens)
     manager = Manager(verify=None if no_verify else driver.verify)
     dump = Dump(dump_to) if dump_to else None
     if dump:
@@ -189,7 +208,15 @@ def command(
     write_text(output, "\n".join(texts))
     if time_passes:
         say(timing_table(manager.runs) + rule_table(hits), nl=False)
+    _say_remarks(remarks, remarked or "")
     return code
+
+
+def _say_remarks(remarks: list[Remark], wanted: str) -> None:
+    """Those that a regular expression is found in."""
+    for row in map(str, remarks):
+        if re.search(wanted, row):
+            say(row)
 
 
 def _print_between(manager: Manager, changed: str | None, printed_after: tuple[str, ...]) -> None:
@@ -210,8 +237,6 @@ def _pass_names(given: tuple[str, ...]) -> frozenset[str]:
 
 
 def _wanted(emit: str, kernel: str | None, *, remarks: bool) -> Wanted:
-    if remarks and emit != "loops":
-        raise click.UsageError("--remarks goes with --emit=loops")
     if kernel is not None and emit not in ("asm", "loops"):
         raise click.UsageError("--kernel goes with --emit=asm or --emit=loops")
     return Wanted(emit, kernel, remarks=remarks)

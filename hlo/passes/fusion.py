@@ -22,6 +22,9 @@ from hlo.passes.fusion_siblings import joined
 from hlo.passes.liveness import awaited, is_removable, wrapped_operations
 from hlo.passes.reduction_results import finish_reductions
 from hlo.passes.reduction_splitting import split_reductions
+from hlo.passes.remarks import FUSED, remark
+
+MOST_LISTED = 8  # members of a fusion in a remark
 
 
 def fusion(module: Module, *, max_size: int = 100) -> bool:
@@ -161,6 +164,7 @@ def _fuse(module: Module, computation: Computation, group: Group) -> dict[Instru
     module.adopt(body)
     kind = "kOutput" if group.contraction else "kInput" if group.has_reduce else "kLoop"
     name = f"{group.root.opcode}_fusion"
+    remark(FUSED, group.root, lambda: f"{_listed(members)} are one kernel")
     attributes: dict[str, object] = {"kind": kind, "calls": body}
     if group.order is not None:
         attributes["backend_config"] = config_of(Decisions(loop_order=group.order.dims))
@@ -173,6 +177,13 @@ def _fuse(module: Module, computation: Computation, group: Group) -> dict[Instru
         root: computation.new("get-tuple-element", root.shape, (call,), {"index": k}, like=root)
         for k, root in enumerate(group.roots)
     }
+
+
+def _listed(members: list[Instruction]) -> str:
+    """The first few names of a fusion's members, and how many more."""
+    shown = ", ".join(f"%{m.name}" for m in members[:MOST_LISTED])
+    more = len(members) - MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _body_root(body: Computation, roots: list[Instruction]) -> Instruction:

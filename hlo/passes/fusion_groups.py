@@ -13,7 +13,9 @@ Costs: bytes moved and ops per element (fusibility.op_cost). O(edges * members' 
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
+from typing import Literal
 
 from hlo.analysis.fusibility import (
     CONTRACTIONS,
@@ -43,6 +45,7 @@ from hlo.passes.fusion_repeats import (
     views_memory,
 )
 from hlo.passes.liveness import awaited
+from hlo.passes.remarks import NOT_FUSED, Message, remark
 
 # Elements that one core handles in a few microseconds: parallelism does not matter.
 _SMALL = 16 * 1024
@@ -71,13 +74,15 @@ def plan(computation: Computation, max_size: int) -> list[Group]:
             homes[instruction] = {Group(instruction, [instruction]): None}
             continue
         joined = _join(instruction, homes, max_size)
-        if joined is not None:
+        if joined:
             homes[instruction] = joined
             continue
         group = Group(instruction, [instruction])
         if instruction.opcode in CONTRACTIONS and _finish(instruction, homes, max_size):
             homes[instruction] = {group: None}  # nothing joins its factors
             continue
+        if instruction.opcode in CONTRACTIONS and not instruction.is_root:
+            _stays(instruction, "nothing can finish its tiles: its results are written first")
         if is_fusible(instruction) and instruction.opcode not in ("parameter", "constant", "tuple"):
             own = tuple(("d", k) for k in range(len(group.dims)))
             _enter(group, instruction, own)
@@ -95,33 +100,58 @@ def is_worth_a_call(group: Group) -> bool:
 
 def _join(
     producer: Instruction, homes: dict[Instruction, dict[Group, None]], max_size: int
-) -> dict[Group, None] | None:
-    """The groups that the producer is computed in, None where it has to be a root itself."""
-    if producer.is_root or not producer.users or producer.opcode in ("parameter", "tuple"):
-        return None
-    if not is_fusible(producer) or not producer.shape.is_array:
-        return None
-    if has_trait(producer, Trait.UPDATES) or producer.opcode in ("reduce-window", "map"):
-        return None
-    if producer.opcode == "constant" and not is_scalar_constant(producer):
-        return None
+) -> dict[Group, None] | Literal[False]:
+    """The groups that the producer is computed in, False where it has to be a root itself."""
+    if not _may_join(producer):
+        return False
+    stays = partial(_stays, producer)
     found: dict[Group, None] = {}
     for user in producer.users:
         found.update(homes[user])
     if not all(g.members for g in found):
-        return None  # some user is no member of any kernel of ours
+        return stays(lambda: f"{_outside(producer, homes)} takes arrays from memory")
     if any(is_wide_concatenate(g.root) for g in found):
-        return None  # it only copies, and to look at its operands for each of them is quadratic
+        # To look at its operands for each of them is quadratic.
+        return stays("the concatenate that uses it has so many operands that it only copies")
     axes = {group: joint_axes(group, producer) for group in found}
     whole = sum(not _picks_few(producer, a) for a in axes.values())
     if whole > 1 and not may_repeat(producer, len(found)):
-        return None
-    if not all(a is not None and _accepts(g, producer, a, max_size) for g, a in axes.items()):
-        return None
+        return stays(f"{whole} kernels use it, and to compute it in each costs more than memory")
+    for group, own in axes.items():
+        if own is None:
+            return stays(lambda g=group: f"how its elements meet %{g.root.name}'s is not known")  # type: ignore[misc]
+        if not _accepts(group, producer, own, max_size):
+            return False
     for group, own in axes.items():
         assert own is not None
         _enter(group, producer, own)
     return found
+
+
+def _may_join(producer: Instruction) -> bool:
+    """Whether a kernel of others can hold the producer at all."""
+    if producer.is_root or not producer.users or producer.opcode in ("parameter", "tuple"):
+        return False
+    if producer.opcode == "constant" and not is_scalar_constant(producer):
+        return False
+    if producer.opcode in CONTRACTIONS:
+        return False  # others may finish its tiles
+    if not is_fusible(producer) or not producer.shape.is_array:
+        return _stays(producer, f"{producer.opcode} has a kernel of its own, or none")
+    if has_trait(producer, Trait.UPDATES) or producer.opcode in ("reduce-window", "map"):
+        return _stays(producer, f"{producer.opcode} ends the kernel that it is in")
+    return True
+
+
+def _stays(producer: Instruction, why: Message) -> Literal[False]:
+    """A producer is in no other's kernel; why, for whoever listens."""
+    return remark(NOT_FUSED, producer, why)
+
+
+def _outside(producer: Instruction, homes: dict[Instruction, dict[Group, None]]) -> str:
+    """A user in no kernel of loops."""
+    found = [u for u in producer.users if not all(g.members for g in homes[u])]
+    return f"%{found[0].name} ({found[0].opcode})"
 
 
 def _finish(
@@ -189,31 +219,47 @@ def _enter(group: Group, member: Instruction, axes: Axes) -> None:
 
 def _accepts(group: Group, producer: Instruction, axes: Axes, max_size: int) -> bool:
     """Whether the producer's elements cost no more inside the group than in a kernel of its own."""
-    is_free = views_memory(producer) or _is_spread(producer)
-    is_full = not is_free and _is_full(group, max_size)
-    if is_full or _operand_count(group, producer) > _MOST_OPERANDS:
-        return False
+    stays, root = partial(_stays, producer), group.root
+    hindrance = _hindrance(group, producer, max_size)
+    if hindrance:
+        return stays(hindrance)
     if producer.opcode == "constant":
         return True
-    if producer.opcode == "concatenate" and len(producer.operands) > _MOST_CONCATENATED:
-        return False
-    root = group.root
-    if group.contraction and producer.opcode not in FINISHING and not is_elementwise(producer):
-        return False
-    if root.opcode == "dynamic-update-slice" and not leaves_updated_alone(root, producer):
-        return False
     if root.opcode in ("reduce-window", "map"):
-        return op_cost(producer) == 0 and producer.shape.size >= root.shape.size
+        is_view = op_cost(producer) == 0 and producer.shape.size >= root.shape.size
+        return is_view or stays(f"windows of %{root.name} would compute it again for each")
     if producer.opcode == "reduce":
-        return _accepts_reduce(group, producer, axes)
+        return _accepts_reduce(group, producer, axes) or stays(
+            f"its sums would be made again, or on too few threads, for %{root.name}"
+        )
     cost = op_cost(producer)
     is_once = cost == 0 or _picks_few(producer, axes) or _is_once(group, producer, axes)
     if is_once or (_finishes_reduction(producer) and _reorder(group, producer, axes)):
         return True
     if group.repeated + cost > CHEAP:
-        return False
+        return stays(f"the kernel of %{root.name} would compute its elements more than once")
     group.repeated += cost
     return True
+
+
+def _hindrance(group: Group, producer: Instruction, max_size: int) -> str:
+    """What keeps the group from holding a producer, whatever its elements cost; "" for nothing."""
+    root = group.root
+    is_free = views_memory(producer) or _is_spread(producer)
+    if not is_free and _is_full(group, max_size):
+        return f"the kernel of %{root.name} has {len(group.members)} instructions already"
+    if _operand_count(group, producer) > _MOST_OPERANDS:
+        return f"the kernel of %{root.name} would have more than {_MOST_OPERANDS} operands"
+    if producer.opcode == "concatenate" and len(producer.operands) > _MOST_CONCATENATED:
+        return f"it joins more than {_MOST_CONCATENATED} arrays"
+    is_finishing = producer.opcode in (*FINISHING, "constant") or is_elementwise(producer)
+    if group.contraction and not is_finishing:
+        return f"tiles of %{group.contraction.name} are finished element by element"
+    if root.opcode == "dynamic-update-slice" and producer.opcode != "constant":
+        return (
+            "" if leaves_updated_alone(root, producer) else f"%{root.name} writes over its source"
+        )
+    return ""
 
 
 def _is_full(group: Group, max_size: int) -> bool:
