@@ -203,7 +203,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq, "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_BINDS = {"or": 1, "and": 2, "not": 3}
+_JOINING = ("or", "and", "not")  # the last one binds its operands most
 
 
 class _Token(Struct, frozen=True):
@@ -360,7 +360,7 @@ class Query:
                 wants_value = self._join(token, made, waiting)
             elif token.text in ("not", "("):
                 waiting.append(token)
-            elif token.kind == "word" and token.text not in _BINDS:
+            elif token.kind == "word" and token.text not in _JOINING:
                 size, found = self._comparison(tokens, at - 1)
                 made.append(found)
                 at += size - 1
@@ -388,7 +388,8 @@ class Query:
             return False
         if word not in ("and", "or"):
             raise self._error(f"{word} stands where and, or, ) is expected", token)
-        while waiting and _BINDS.get(waiting[-1].text, 0) >= _BINDS[word]:
+        binding = _JOINING[_JOINING.index(word) :]
+        while waiting and waiting[-1].text in binding:
             made.append(waiting.pop().text)
         waiting.append(token)
         return True
