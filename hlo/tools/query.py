@@ -203,7 +203,12 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq, "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_JOINING = ("or", "and", "not")  # the last one binds its operands most
+# What joins conditions; the last one binds its operands most.
+_JOINING: dict[str, Callable[..., bool]] = {
+    "or": operator.or_,
+    "and": operator.and_,
+    "not": operator.not_,
+}
 
 
 class _Token(Struct, frozen=True):
@@ -310,11 +315,9 @@ class Query:
         for step in self.condition:
             if not isinstance(step, str):
                 stack.append(step.holds(instruction, facts))
-            elif step == "not":
-                stack.append(not stack.pop())
             else:
-                b, a = stack.pop(), stack.pop()
-                stack.append((a and b) if step == "and" else (a or b))
+                operands = [stack.pop() for _ in range(1 if step == "not" else 2)]
+                stack.append(_JOINING[step](*operands))
         return not stack or stack[0]
 
     def _error(self, message: str, token: _Token, help: str = "") -> HloError:
@@ -388,7 +391,7 @@ class Query:
             return False
         if word not in ("and", "or"):
             raise self._error(f"{word} stands where and, or, ) is expected", token)
-        binding = _JOINING[_JOINING.index(word) :]
+        binding = list(_JOINING)[list(_JOINING).index(word) :]
         while waiting and waiting[-1].text in binding:
             made.append(waiting.pop().text)
         waiting.append(token)
