@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # what checkers see of the names that __getattr__ serves
     from hlo.runtime.dlpack import to_dlpack as to_dlpack
     from hlo.runtime.dynamic import Dynamic as Dynamic
     from hlo.runtime.ffi import register_ffi as register_ffi
+    from hlo.tools.binding import bind as bind
     from hlo.tools.comparing import compare as compare
     from hlo.tools.comparing import nans as nans
     from hlo.tools.cost import cost as cost
@@ -81,6 +82,7 @@ _PUBLIC = {
     "Literal": "hlo.ir.literal",
     "PrintOptions": "hlo.printer.options",
     "Shape": "hlo.ir.shape",
+    "bind": "hlo.tools.binding",
     "clone_module": "hlo.ir.graph",
     "compile": "hlo.driver",
     "compile_ahead": "hlo.driver",

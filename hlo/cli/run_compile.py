@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -19,6 +19,8 @@ from hlo.cli.terminal import say
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.machine import NAMED, Machine, named, of_triple
+from hlo.tools.arrays import load_arrays
+from hlo.tools.binding import bind
 from hlo.tools.c_compiler import linker, shared_library
 from hlo.tools.files import write_bytes, write_text
 from hlo.tools.fill import fill_elided
@@ -59,6 +61,8 @@ SINGLE = ("object", "asm", "llvm")
               help="fortran: the linker finds its routines, as dgetrf_.")  # fmt: skip
 @click.option("--weights", default=None, metavar="FILE",
               help="Write all constants there; each call gets them as its last input.")  # fmt: skip
+@click.option("--bind", "bound", type=FILE, default=None, metavar="FILE",
+              help="Parameters that become constants: arrays by their names.")  # fmt: skip
 @click.option("--freestanding", is_flag=True, help="Leave nothing to the C library.")
 @click.option("--optimize", default="speed", show_default=True,
               type=click.Choice(("speed", "size")),
@@ -89,6 +93,7 @@ def command(
     max_threads: int,
     lapack: str,
     weights: str | None,
+    bound: str | None,
     freestanding: bool,
     optimize: str,
     cancellable: bool,
@@ -114,7 +119,8 @@ def command(
     place = "separate" if weights else "embedded"
     how = (target, name, prefix, passes, mode, threads, max_threads, lapack, place, freestanding,
            cancellable, optimize)  # fmt: skip
-    made = [driver.compile_ahead(_read(file, fill), *how) for file in files]
+    values = load_arrays(bound) if bound is not None else {}
+    made = [driver.compile_ahead(_read(file, fill, values), *how) for file in files]
     data = _form(made, form, output)
     written: list[tuple[str | None, str | bytes]] = [
         (header, "\n".join(m.header for m in made) if header else ""),
@@ -194,8 +200,10 @@ def _levels(text: str, triple: str | None) -> list[Machine]:
     return [_target_of(named(name), triple) for name in names]
 
 
-def _read(file: str, fill: int | None) -> Module:
+def _read(file: str, fill: int | None, values: Mapping[str, object]) -> Module:
     module = read_module(file)
+    if values:
+        module = bind(module, values)
     return module if fill is None else fill_elided(module, fill)
 
 

@@ -220,6 +220,7 @@ CASES: dict[str, Callable[[], object]] = {
     "parse_shape": lambda: _of("parse_shape", "(f32[2,3]{0,1}, s32[])"),
     "print_module": lambda: _of("print_module", _parsed()),
     "register_custom_call": _custom_call,
+    "bind": lambda: __import__("hlo").bind(_parsed(), {}),
     "query": lambda: __import__("hlo").query(_parsed(), "add where rank == 0"),
     "stats": lambda: __import__("hlo").stats(_parsed()),
     "to_dlpack": _dlpack,
