@@ -18,7 +18,7 @@ from hlo.tools.check import RIVALS
 from hlo.tools.comparing import Compared, Nearness, compared
 from hlo.tools.divergence import Alone, Diverged, WrongAlone, alone, diverged, wrong_alone
 from hlo.tools.fill import fill_elided
-from hlo.tools.verdicts import DIFFERENT, EQUAL, LeafVerdict
+from hlo.tools.verdicts import DIFFERENT, EQUAL
 
 MOST_ALONE = 10  # rows of --isolate
 NEARER = 1.2  # times as far off as the other side: that one is nearer
@@ -98,7 +98,7 @@ def _isolated(case: Case, rival: str, passes: str, mode: str) -> list[Alone]:
 def verdict_text(made: Compared, found: Diverged | WrongAlone | None, parts: list[Alone]) -> str:
     """A line for each output, which side is nearer to f64, then the instruction."""
     verdicts = made.verdicts
-    rows = [_row(leaf) for leaf in verdicts.leaves]
+    rows = list(map(str, verdicts.leaves))
     rows += map(_nearness_row, made.nearness)
     if isinstance(found, Diverged):
         rows += _diverged_rows(found)
@@ -123,19 +123,6 @@ def _nearness_row(leaf: Nearness) -> str:
 def _alone_row(part: Alone) -> str:
     mark = "" if part.passed else "   over budget"
     return f"alone {part.ulp:>10.4g} ulp  {part.instruction}   {part.where}".rstrip() + mark
-
-
-def _row(leaf: LeafVerdict) -> str:
-    head = f"{leaf.verdict:<10} output {leaf.number}: {leaf.type}"
-    if leaf.verdict == EQUAL:
-        apart = f"at most {leaf.error:.3g} apart" if leaf.error else "the same values or a few ulps"
-        return f"{head}  {apart}, of values about {leaf.size:.3g}"
-    where = "{" + ",".join(map(str, leaf.index)) + "}"
-    values = f"{leaf.actual} and {leaf.expected} at {where}"
-    bound = (
-        f"{leaf.error:.3g} apart, bound {leaf.bound:.3g} (the program's own noise {leaf.noise:.3g})"
-    )
-    return f"{head}  {values}: {bound}" + (f"; {leaf.reason}" if leaf.reason else "")
 
 
 def _diverged_rows(found: Diverged) -> list[str]:

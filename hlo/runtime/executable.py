@@ -9,6 +9,7 @@ donations between arrays of different sizes.
 from __future__ import annotations
 
 import ctypes
+import html
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
@@ -101,6 +102,14 @@ class Executable:
             return self._donated_call(arguments, self._numbers(donate))
         except MemoryError:
             raise self.memory.too_large() from None
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{p.name}: {p.shape}" for p in self.signature.parameters)
+        return f"<hlo.Executable ({given}) -> {self.signature.result}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it takes and gives, and its memory."""
+        return f"<pre>{html.escape(repr(self))}\n{html.escape(str(self.memory))}</pre>"
 
     def _numbers(self, donate: object) -> tuple[int, ...]:
         return checked_numbers(donate, len(self.signature.parameters))

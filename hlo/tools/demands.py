@@ -116,11 +116,8 @@ def _own(instruction: Instruction) -> Asked:
         yield operands[number], (), Demand(limit=limit, is_sorted=is_sorted)
     low, high = _domain(instruction)
     if operands:
-        yield operands[0], (), Demand(low=low, high=high)
-    if opcode == "cholesky" or (
-        opcode == "custom-call" and "potrf" in str(instruction["custom_call_target"])
-    ):
-        yield operands[0], (), Demand(is_definite=True)
+        is_definite = opcode == "cholesky" or "potrf" in str(instruction.get("custom_call_target"))
+        yield operands[0], (), Demand(low=low, high=high, is_definite=is_definite)
     yield from _of_normalization(instruction)
     match opcode:
         case "divide":

@@ -10,6 +10,7 @@ Where the noise is so large beside the values that any result would pass, it is 
 
 from __future__ import annotations
 
+import html
 import math
 
 import numpy as np
@@ -58,6 +59,19 @@ class LeafVerdict(Struct, frozen=True):
         form = None if dtype is None else dtype.component.float_format
         return 0.0 if form is None else 2.0**-form.mantissa
 
+    def __str__(self) -> str:
+        head = f"{self.verdict:<10} output {self.number}: {self.type}"
+        if self.verdict == EQUAL:
+            apart = (
+                f"at most {self.error:.3g} apart" if self.error else "the same values or a few ulps"
+            )
+            return f"{head}  {apart}, of values about {self.size:.3g}"
+        where = "{" + ",".join(map(str, self.index)) + "}"
+        values = f"{self.actual} and {self.expected} at {where}"
+        own = f"the program's own noise {self.noise:.3g}"
+        bound = f"{self.error:.3g} apart, bound {self.bound:.3g} ({own})"
+        return f"{head}  {values}: {bound}" + (f"; {self.reason}" if self.reason else "")
+
 
 class Verdicts(Struct, frozen=True):
     """The verdicts of all leaves; together different if one is, else undecided if one is."""
@@ -68,6 +82,12 @@ class Verdicts(Struct, frozen=True):
     def verdict(self) -> str:
         found = {leaf.verdict for leaf in self.leaves}
         return next((v for v in (DIFFERENT, UNDECIDED) if v in found), EQUAL)
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.leaves), self.verdict])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def judged(actual: object, expected: object, noise: Noise | None) -> Verdicts:

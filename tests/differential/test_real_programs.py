@@ -41,7 +41,9 @@ def assert_agrees_with_xla(path: Path) -> None:
     if "num_partitions" in module.attributes:
         module = driver.optimize(module, "sharding-remover")
     module = fill_elided(module)
-    values = made_up_inputs(module)
+    # Inputs that keep results in range: of others, XLA's sums of products that cancel may be
+    # further from the exact ones than two f32 results should be apart.
+    values = made_up_inputs(module, "model")
     executable = driver.compile(module, cache=False)
     report = check.compared(module, values, executable(*values), "jax", rerun=executable)
     assert report.passed, report.text

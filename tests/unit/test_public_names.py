@@ -51,3 +51,7 @@ def test_what_commands_show_is_a_value() -> None:
     (found,) = hlo.nans(module, X * np.float32(np.inf), kinds=("inf",))
     assert found.instruction.endswith("parameter()")
     assert "&lt;g&gt;" in module._repr_html_()
+    assert "equal" in hlo.compare(module, X)._repr_html_()
+    made = hlo.compile(module)
+    assert repr(made).startswith("<hlo.Executable (")
+    assert "arena" in made._repr_html_()

@@ -40,7 +40,6 @@ def test_reasons_stand_before_the_loops(file: str) -> None:
 
 
 def test_flags_that_do_not_go_together_are_faults_of_the_command(file: str) -> None:
-    assert call("hlo-opt", file, "--emit=asm", "--remarks").code == 2
     assert call("hlo-opt", file, "--emit=program", "--kernel=k0").code == 2
 
 

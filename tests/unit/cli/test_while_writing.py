@@ -63,8 +63,10 @@ def test_watch(tmp_path: Path) -> None:
     file.write_text(TEXT)
     with out.open("w") as o, err.open("w") as e:
         process = subprocess.Popen(
-            [*COMMAND, "opt", str(file), "--watch"], stdout=o, stderr=e, env=ENVIRONMENT
-        )
+            [*COMMAND, "opt", str(file), "--watch"], stdout=o, stderr=e, env=ENVIRONMENT,
+            # Whoever runs the tests in the background may have had it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
 
         def waits_for(times: int) -> str:
             end = time.monotonic() + 120
