@@ -1,6 +1,8 @@
 """What this machine can do at most: bytes read and copied, and f32 operations, each second.
 
-    threads --three loops of vector IR, timed--> Limits
+    threads --loops of vector IR, timed--> Limits
+
+Bytes are those of main memory, and those of each cache, for what it holds.
 
 They stand beside the figures of programs: 85 % of the read bandwidth says more than 12 GB/s.
 """
@@ -32,28 +34,51 @@ MEMORY_BYTES = 1 << 28  # read in a round: it comes from memory everywhere
 FMA_ROUNDS = 1 << 20  # iterations of the arithmetic loop, some milliseconds
 CHAINS = 12  # independent sums: more than a processor's latency times its units
 ALIGN = 16  # bytes: NumPy's large arrays begin so
+AGAIN_BYTES = 1 << 26  # copied in a round by each thread, the same few again and again
 NAMES = ("hlo_read", "hlo_copy", "hlo_multiply_add")
+MEMORY = "memory"
 ROUNDS = 5  # the best counts: whatever else the machine does makes it slower only
+
+
+class Level(Struct, frozen=True):
+    """A cache: its name, the bytes that those of all threads hold, bytes copied per second."""
+
+    name: str
+    bytes: int
+    copied: float
 
 
 class Limits(Struct, frozen=True):
     """Bytes per second out of main memory, read and copied (read + written), and f32
-    multiply-adds (two operations each) per second, all with `threads` threads.
+    multiply-adds (two operations each) per second, all with `threads` threads. caches: the nearest
+    first.
     """
 
     threads: int
     read: float
     copied: float
     operations: float
+    caches: tuple[Level, ...] = ()
 
     def seconds(self, bytes_moved: float, operations: float) -> float:
         """The least that a step out of main memory takes."""
         return max(bytes_moved / self.copied, operations / self.operations)
 
+    def level(self, working_bytes: float) -> Level:
+        """The nearest cache that holds so many bytes, else main memory."""
+        found = (cache for cache in self.caches if working_bytes <= cache.bytes)
+        return next(found, Level(MEMORY, 1 << 62, self.copied))
+
+    def seconds_near(self, bytes_moved: float, operations: float) -> float:
+        """The least that a step takes whose bytes are in the nearest cache that holds them."""
+        copied = self.level(bytes_moved).copied
+        return max(bytes_moved / copied, operations / self.operations)
+
     def __str__(self) -> str:
+        caches = "".join(f", {c.name} {c.copied / 1e9:.0f}" for c in self.caches)
         return (
             f"machine, {self.threads} threads: read {self.read / 1e9:.1f} GB/s, "
-            f"copy {self.copied / 1e9:.1f} GB/s, f32 {self.operations / 1e9:.0f} GFLOP/s"
+            f"copy {self.copied / 1e9:.1f} GB/s{caches}, f32 {self.operations / 1e9:.0f} GFLOP/s"
         )
 
 
@@ -63,7 +88,9 @@ def measured_limits(threads: int) -> Limits:
     target = host_target()
     lanes = target.vector_bytes // 4
     code = Code(objects([_module(target)]))
-    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    signature = ctypes.CFUNCTYPE(
+        None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+    )
     read, copy, multiply_add = (signature(code.address(name)) for name in NAMES)
     memory = np.ones(MEMORY_BYTES // 4, np.float32)
     step = CHAINS * lanes
@@ -73,14 +100,28 @@ def measured_limits(threads: int) -> Limits:
 
     def reading(thread: int) -> None:
         place = first + 2 * thread * bytes_of
-        read(sinks[thread].ctypes.data, place, 2 * part // step)
+        read(sinks[thread].ctypes.data, place, 2 * part // step, 1)
 
     def copying(thread: int) -> None:
         place = first + 2 * thread * bytes_of
-        copy(place + bytes_of, place, part // step)
+        copy(place + bytes_of, place, part // step, 1)
 
     def computing(thread: int) -> None:
-        multiply_add(sinks[thread].ctypes.data, first, FMA_ROUNDS)
+        multiply_add(sinks[thread].ctypes.data, first, FMA_ROUNDS, 1)
+
+    def cached(number: int) -> Level:
+        """Copies between the halves of half a cache; of a shared one, of a thread's part."""
+        cache = target.machine.caches[number]
+        own = cache.bytes // (threads if cache.shared else 1)
+        rounds = max(1, own // 4 // (4 * step))
+        again = max(1, AGAIN_BYTES // (8 * rounds * step))
+
+        def copying_near(thread: int) -> None:
+            place = first + 2 * thread * bytes_of
+            copy(place + 4 * rounds * step, place, rounds, again)
+
+        near = 8.0 * rounds * step * again * threads / _seconds(copying_near, threads)
+        return Level(f"L{number + 1}", cache.bytes * (1 if cache.shared else threads), near)
 
     moved = 2.0 * bytes_of * threads
     return Limits(
@@ -88,6 +129,7 @@ def measured_limits(threads: int) -> Limits:
         moved / _seconds(reading, threads),
         moved / _seconds(copying, threads),
         2.0 * FMA_ROUNDS * step * threads / _seconds(computing, threads),
+        tuple(map(cached, range(len(target.machine.caches)))),
     )
 
 
@@ -115,13 +157,15 @@ def _round(work: Callable[[int], None], threads: int) -> float:
 
 # -- the loops ------------------------------------------------------------------------------------
 
-SINK, SOURCE, COUNT = Value("%sink", "ptr"), Value("%source", "ptr"), Value("%count", "i64")
+SINK, SOURCE = Value("%sink", "ptr"), Value("%source", "ptr")
+COUNT, TIMES = Value("%count", "i64"), Value("%times", "i64")
+PARAMETERS = SINK, SOURCE, COUNT, TIMES
 Round = Callable[[Value, Carried], Carried]  # its number, the sums: what these are after it
 
 
 class _Loops:
-    """(sink, source, count): `count` rounds of CHAINS vectors. What is summed goes to the sink, so
-    that nothing is left out as unused.
+    """(sink, source, count, times): `count` rounds of CHAINS vectors; copies all of them `times`
+    times. What is summed goes to the sink, so that nothing is left out as unused.
     """
 
     def __init__(self, target: Target) -> None:
@@ -142,8 +186,12 @@ class _Loops:
                 self.w.store(x, place, ALIGN)
             return []
 
-        self.nest.loop(0, COUNT, 1, [], one)
-        return as_function(self.w, (SINK, SOURCE, COUNT))
+        def all_rounds(_: Value, __: Carried) -> Carried:
+            self.nest.loop(0, COUNT, 1, [], one)
+            return []
+
+        self.nest.loop(0, TIMES, 1, [], all_rounds)
+        return as_function(self.w, PARAMETERS)
 
     def multiply_add(self) -> Kernel:
         w = self.w
@@ -170,7 +218,7 @@ class _Loops:
         for other in others:
             total = self.w.binary("fadd", total, other)
         self.w.store(total, SINK, 4)
-        return as_function(self.w, (SINK, SOURCE, COUNT))
+        return as_function(self.w, PARAMETERS)
 
 
 def _module(target: Target) -> IrModule:

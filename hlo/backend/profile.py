@@ -61,12 +61,12 @@ class Profile(Struct, frozen=True):
         spent = max(sum(row.us for row in self.rows), 1e-9)
         lines = [
             f"run {self.us:.1f} us; {self.limits}",
-            "  self      us    calls   GB/s  GFLOP/s  limit  instruction",
+            "  self      us    calls   GB/s  GFLOP/s  limit         instruction",
         ]
         for r in self.rows:
             lines.append(
                 f"{100 * r.us / spent:5.1f} % {r.us:9.2f} {r.calls:6.0f} "
-                f"{r.gigabytes_per_second:7.1f} {r.gigaflops:8.1f} {self.share(r):6}"
+                f"{r.gigabytes_per_second:7.1f} {r.gigaflops:8.1f} {self.share(r):13}"
                 f" {r.name} {r.opcode} {r.line}"
             )
         return "\n".join(lines) + "\n"
@@ -86,9 +86,17 @@ class Profile(Struct, frozen=True):
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def share(self, row: ProfileRow) -> str:
-        """The least time out of main memory over the step's, in %; caches allow more than 100."""
-        least = self.limits.seconds(row.bytes_moved * row.calls, row.flops * row.calls) * 1e6
-        return f"{100 * least / row.us:4.0f} %" if row.us and least else ""
+        """The least time over the step's, in %, and what sets it: the nearest cache that holds what
+        one call moves, main memory, or arithmetic. Of steps together: each from memory.
+        """
+        if row.kind == "group":
+            least = self.limits.seconds(row.bytes_moved, row.flops)
+            return f"{1e8 * least / row.us:4.0f} %" if row.us and least else ""
+        least = row.calls * self.limits.seconds_near(row.bytes_moved, row.flops) * 1e6
+        level = self.limits.level(row.bytes_moved)
+        is_moved = row.bytes_moved / level.copied >= row.flops / self.limits.operations
+        name = level.name if is_moved else "flops"
+        return f"{100 * least / row.us:4.0f} % {name}" if row.us and least else ""
 
 
 def _together(name: str, rows: list[ProfileRow]) -> ProfileRow:

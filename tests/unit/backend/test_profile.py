@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
+from hlo import driver
 from hlo.backend.compilation import Compilation
-from hlo.backend.profile import profile
+from hlo.backend.limits import Level, Limits, measured_limits
+from hlo.backend.profile import Profile, ProfileRow, profile
 from hlo.parser.parse import parse
 
 TEXT = """HloModule m
@@ -55,7 +59,29 @@ def test_steps_stand_beside_what_the_machine_can_do() -> None:
     assert limits.seconds(limits.copied, 0) == pytest.approx(1)
     assert limits.seconds(0, 2 * limits.operations) == pytest.approx(2)
     (product,) = [row for row in found.rows if row.name == "y"]
-    moved = product.bytes_moved * product.calls
-    least = limits.seconds(moved, product.flops * product.calls)
-    assert found.share(product) == f"{100e6 * least / product.us:4.0f} %"
+    least = product.calls * limits.seconds_near(product.bytes_moved, product.flops)
+    assert found.share(product).startswith(f"{100e6 * least / product.us:4.0f} % ")
     assert str(limits) in str(found)
+
+
+def test_limits_are_those_of_the_nearest_cache_that_holds_a_steps_bytes() -> None:
+    near, far = Level("L1", 1000, 4e9), Level("L2", 5000, 2e9)
+    limits = Limits(1, 1e9, 1e9, 1e10, (near, far))
+    assert [limits.level(n).name for n in (10, 1000, 1001, 5001)] == ["L1", "L1", "L2", "memory"]
+    assert limits.seconds_near(1000, 0) == pytest.approx(1000 / 4e9)
+    assert limits.seconds_near(10_000, 0) == limits.seconds(10_000, 0) == pytest.approx(1e-5)
+    row = ProfileRow("a", "add", "", "kernel", 2.0, 1.0, 1000, 0)
+    assert Profile(1.0, (row,), limits).share(row) == "  50 % L1"
+    busy = ProfileRow("b", "dot", "", "kernel", 1.0, 1.0, 1000, 5000)
+    assert Profile(1.0, (busy,), limits).share(busy) == "  50 % flops"
+    together = Profile(1.0, (row, busy), limits).grouped("opcode").rows[0]
+    assert "%" in Profile(1.0, (together,), limits).share(together)
+
+
+def test_caches_are_measured() -> None:
+    """Each gives at least as much as what is behind it, within what a busy machine disturbs."""
+    limits = measured_limits(1)
+    machine = driver.host_machine()
+    assert [c.name for c in limits.caches] == [f"L{n}" for n in range(1, len(machine.caches) + 1)]
+    assert all(c.copied > limits.copied / 4 for c in limits.caches)
+    assert all(a.bytes <= b.bytes for a, b in itertools.pairwise(limits.caches))
