@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm  # noqa: TID251  # it stands for the linker
 import numpy as np
+from msgspec.structs import replace
 
 from hlo.backend.entry.kernel_modules import kernel_module
 from hlo.backend.ir.definitions import symbol
@@ -19,7 +20,13 @@ from hlo.machine import NAMED
 _machines: dict[str, llvm.TargetMachine] = {}
 
 
-LEVELS = {"sse": NAMED["x86-64"], "avx2": NAMED["x86-64-v3"], "avx512": NAMED["x86-64-v4"]}
+_AVX2 = NAMED["x86-64-v3"]
+LEVELS = {
+    "sse": NAMED["x86-64"],
+    "avx2": _AVX2,
+    "avxvnni": replace(_AVX2, name="avxvnni", features=_AVX2.features | {"avxvnni"}),
+    "avx512": NAMED["x86-64-v4"],
+}
 
 
 def target_of(level: str = "host") -> Target:

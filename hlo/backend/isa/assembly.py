@@ -20,13 +20,14 @@ _ZEROING = "{%k1}{z}"
 class Assembly(Struct, frozen=True):
     """wide: what LLVM calls a vector register, ymm or zmm; kind: s or d, the type of its lanes.
     product, sum: instructions that add a product, and what lies in memory, to a register, where
-    these are not those of floats.
+    these are not those of floats. is_turned: whether products take the broadcast number last.
     """
 
     wide: str
     kind: str
     product: str = ""
     sum: str = ""
+    is_turned: bool = False
 
     @property
     def has_masks(self) -> bool:
@@ -62,6 +63,7 @@ class Assembly(Struct, frozen=True):
 
     def multiply_add(self, a: int, b: int, total: int) -> str:
         """A product added to a register; of floats rounded once."""
+        a, b = (b, a) if self.is_turned else (a, b)
         registers = ", ".join(map(self.register, (a, b, total)))
         return f"{self.product or f'vfmadd231p{self.kind}'} {registers}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.assembly import Assembly
-from hlo.backend.isa.dot_products import DotProduct, pairs_of_s16
+from hlo.backend.isa.dot_products import DotProduct, pairs_of_s16, quads_of_8_bits
 from hlo.backend.isa.sse import Sse
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -43,9 +43,12 @@ class Avx2(Sse):
         return self._has("f16c")
 
     def dot_product(self, element: DType) -> DotProduct | None:
-        if element is not dt.S16 or self.machine.vector_bytes != 32 or not self._has("avx2"):
+        is_known = element in (dt.S16, dt.U8)
+        if not is_known or self.machine.vector_bytes != 32 or not self._has("avx2"):
             return super().dot_product(element)
         adds = self._has("avxvnni") or self._has("avx512vnni", "avx512vl")
+        if element is dt.U8:
+            return quads_of_8_bits(32) if adds else None
         accumulate = "llvm.x86.avx512.vpdpwssd.256" if adds else ""
         return pairs_of_s16(32, "llvm.x86.avx2.pmadd.wd", accumulate)
 

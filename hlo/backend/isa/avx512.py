@@ -9,7 +9,12 @@ from hlo.backend.ir.values import every_lane, lanes_of, listed, poison, scalar_o
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
 from hlo.backend.isa.assembly import Assembly
 from hlo.backend.isa.avx2 import Avx2
-from hlo.backend.isa.dot_products import DotProduct, pairs_of_bf16, pairs_of_s16
+from hlo.backend.isa.dot_products import (
+    DotProduct,
+    pairs_of_bf16,
+    pairs_of_s16,
+    quads_of_8_bits,
+)
 from hlo.backend.isa.generic import Estimates, FloatParts, Gather, UpperHalves
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -23,6 +28,7 @@ _INTEGERS = {"float": "i32", "double": "i64"}
 _SUFFIXES = {"float": "ps", "double": "pd", "i32": "d", "i64": "q"}
 _CURRENT_ROUNDING = Value("4", "i32")
 _PAIRS = pairs_of_s16(64, "llvm.x86.avx512.pmaddw.d.512")
+_QUADS = quads_of_8_bits(64)
 _VNNI = pairs_of_s16(64, "", "llvm.x86.avx512.vpdpwssd.512")
 
 
@@ -111,6 +117,8 @@ class Avx512(Avx2):
         if element is dt.BF16:
             serves = size == 64 or (size == 32 and self._has("avx512vl"))
             return pairs_of_bf16(size) if serves and self._has("avx512bf16") else None
+        if element is dt.U8 and size == 64:
+            return _QUADS if self._has("avx512vnni", "avx512bw") else None
         if element is not dt.S16 or size != 64 or not self._has("avx512bw"):
             return super().dot_product(element)
         return _VNNI if self._has("avx512vnni") else _PAIRS

@@ -1,13 +1,15 @@
 """Dot products of words: instructions that multiply the elements of 32-bit words and add them up.
 
-A lane of a sum (s32 or f32) takes the products of two elements that lie in one word of each factor:
-twice the work of a fused product and sum, from x86's PMADDWD on. Intel's manual, volume 2: PMADDWD,
-VPDPWSSD, VDPBF16PS; the last one reads subnormal numbers as zero, and gives zero for such sums.
+A lane of a sum (s32 or f32) takes the products of two or four elements that lie in one word of each
+factor, from x86's PMADDWD on. Intel's manual, volume 2: PMADDWD, VPDPWSSD, VPDPBUSD (whose first
+factor is unsigned and whose sums wrap), VDPBF16PS; the last one reads subnormal numbers as zero,
+and gives zero for such sums.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.assembly import Assembly
@@ -18,9 +20,10 @@ _REGISTERS = {32: "ymm", 64: "zmm"}
 
 
 class DotProduct(Struct, frozen=True):
-    """element: of the words; sums: LLVM's type of one; intrinsic: LLVM's name of the instruction,
-    on operands of this type; adds: whether it adds to a sum itself. assembly: what tiles of such
-    sums may be written in.
+    """element, other: of lhs's words, and of rhs's where they differ; sums: LLVM's type of one;
+    intrinsic: LLVM's name of the instruction, on operands of this type; adds: whether it adds to a
+    sum itself. assembly: what tiles of such sums may be written in. is_turned: whether the
+    instruction takes rhs first.
     """
 
     element: DType
@@ -29,6 +32,20 @@ class DotProduct(Struct, frozen=True):
     operand: str
     adds: bool
     assembly: Assembly | None = None
+    other: DType | None = None
+    is_turned: bool = False
+
+    @property
+    def turned(self) -> DotProduct:
+        """The same with lhs and rhs exchanged."""
+        assembly = self.assembly and replace(self.assembly, is_turned=not self.assembly.is_turned)
+        return replace(
+            self,
+            element=self.other or self.element,
+            other=self.other and self.element,
+            assembly=assembly,
+            is_turned=not self.is_turned,
+        )
 
     @property
     def group(self) -> int:
@@ -47,7 +64,7 @@ class DotProduct(Struct, frozen=True):
 
     def multiply_add(self, w: Writer, total: Value, a: Value, b: Value) -> Value:
         """total + the products of the elements of a's and b's words."""
-        a, b = (w.cast("bitcast", x, self.operand) for x in (a, b))
+        a, b = (w.cast("bitcast", x, self.operand) for x in ((b, a) if self.is_turned else (a, b)))
         if self.adds:
             return w.intrinsic(self.intrinsic, total.type, total, a, b, suffix="-")
         return w.binary("add", total, w.intrinsic(self.intrinsic, total.type, a, b, suffix="-"))
@@ -60,6 +77,14 @@ def pairs_of_s16(vector_bytes: int, multiply: str, accumulate: str = "") -> DotP
         assembly = Assembly(_REGISTERS[vector_bytes], "s", product="vpdpwssd", sum="vpaddd")
     operand = f"<{vector_bytes // 2} x i16>"
     return DotProduct(dt.S16, "i32", accumulate or multiply, operand, bool(accumulate), assembly)
+
+
+def quads_of_8_bits(vector_bytes: int) -> DotProduct:
+    """Quads of u8 by quads of s8 in vectors of a width."""
+    intrinsic = f"llvm.x86.avx512.vpdpbusd.{8 * vector_bytes}"
+    operand = f"<{vector_bytes} x i8>"
+    assembly = Assembly(_REGISTERS[vector_bytes], "s", product="vpdpbusd", sum="vpaddd")
+    return DotProduct(dt.U8, "i32", intrinsic, operand, True, assembly, other=dt.S8)
 
 
 def pairs_of_bf16(vector_bytes: int) -> DotProduct:

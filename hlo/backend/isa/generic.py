@@ -213,7 +213,9 @@ class Isa:
         return None
 
     def dot_product(self, element: DType) -> DotProduct | None:
-        """Products of pairs of these elements, in vectors of the size that kernels use."""
+        """Products of words of these elements, in vectors of the size that kernels use; u8 are
+        multiplied by s8.
+        """
         return None
 
     def assembly(self, scalar: str) -> Assembly | None:

@@ -234,6 +234,7 @@ ROWS = (
     Row("tile_product", ("ptr",), of_tiles(dt.S8, dt.U8), SAPPHIRE, "tdpbsud"),
     Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.F16), ()),
     Row("dot_product", ("ptr",), of_words(dt.S16), SSE, "vpdpwssd|v?pmaddwd"),
+    Row("dot_product", ("ptr",), of_words(dt.U8), VNNI, "vpdpbusd"),
     Row("dot_product", ("ptr",), of_words(dt.BF16), BF16, "vdpbf16ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("float"), AVX2, "vfmadd231ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("double"), AVX2, "vfmadd231pd"),

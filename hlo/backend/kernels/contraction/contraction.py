@@ -56,6 +56,7 @@ from hlo.backend.kernels.contraction.prepared import (
     PreparedPanels,
     PreparedTiles,
     PreparedWords,
+    PreparedZeros,
     is_prepared,
 )
 from hlo.backend.kernels.contraction.product import product_kernel
@@ -81,10 +82,18 @@ from hlo.backend.kernels.contraction.subnormal_look import subnormal_kernel
 from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
 from hlo.backend.kernels.contraction.vector_nest import vector_schedule
 from hlo.backend.kernels.contraction.vector_plan import vector_sums
+from hlo.backend.kernels.contraction.word_zeros import (
+    WORD_BYTES,
+    without_zeros,
+    zero_word_kernel,
+    zeros_bytes,
+    zeros_contraction,
+)
 from hlo.backend.kernels.contraction.words import Worded, in_words
 from hlo.backend.kernels.contraction.words_packing import words_kernel, words_schedule
 from hlo.backend.loops.schedule import LoopSchedule, Plan
 from hlo.errors import HloError
+from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 
 
@@ -279,7 +288,28 @@ class _Sequence:
                 shown = partial(words_schedule, words, side)
                 place = self.add_before(kernel, words.source.buffer, words.size_bytes, shown)
                 c = replace(c, **{side: replace(getattr(c, side), buffer=place)})
+        if worded.lhs.is_moved:
+            result, *rest = others
+            zeros = self._zeros(c, worded.ring)
+            self.epilogue = without_zeros(c, worded.ring, zeros, self.epilogue)
+            others = (result, zeros, *rest)
         self._add_product(c, worded.ring, others)
+
+    def _zeros(self, c: Contraction, ring: Ring) -> int:
+        """Where what rows of zeros give lies. c: of words."""
+        if self.is_known(c.rhs.buffer):
+            row = zeros_contraction(c, c.lhs.buffer)
+            assert ring.dot is not None, "of words"
+            return self.prepare(PreparedZeros(row, ring.dot), c.rhs.buffer, zeros_bytes(c))
+        word = self._next_place
+        self.temporaries.append(WORD_BYTES)
+        self._call(zero_word_kernel(), partial(Plan, ("zero: a word of zeros, moved",)), word)
+        place = self._next_place
+        self.temporaries.append(zeros_bytes(c))
+        s32 = replace(ring, result=dt.S32)
+        row = normal(zeros_contraction(c, word), ring.lanes)
+        self._product(planned(row, s32), None, place)
+        return place
 
     def _unless_subnormal(
         self, c: Contraction, ring: Ring, others: tuple[int, ...], add: Callable[[], None]

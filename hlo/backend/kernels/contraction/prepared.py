@@ -15,9 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from hlo.backend.isa.dot_products import DotProduct
 from hlo.backend.kernels.contraction.amx import TILE, TilePlan
+from hlo.backend.kernels.contraction.axes import Contraction
 from hlo.backend.kernels.contraction.packing_form import Packing, Strides
 from hlo.backend.kernels.contraction.ring import Ring, components
+from hlo.backend.kernels.contraction.word_zeros import ZERO_CODE
 from hlo.backend.kernels.contraction.words import Words
 from hlo.ir.dtype import DType
 
@@ -66,13 +69,34 @@ class PreparedWords(Struct, frozen=True):
     def __call__(self, source: np.ndarray) -> np.ndarray:
         """bytes -> bytes"""
         words, dot = self.words, self.words.dot
-        assert dot.element.numpy is not None, "words are of numbers"
+        assert words.element.numpy is not None, "words are of numbers"
         elements = _seen(source, words.source.dtype, words.source.offset, words.axes)
-        elements = np.moveaxis(elements.astype(dot.element.numpy), words.pairs, -1)
+        elements = np.moveaxis(elements.astype(words.element.numpy), words.pairs, -1)
         count = words.sizes[words.pairs]
         made = np.zeros((*elements.shape[:-1], count * dot.group), elements.dtype)
         made[..., : elements.shape[-1]] = elements
+        if words.is_moved:
+            made.view(np.uint8)[...] ^= np.uint8(0x80)
         return _bytes_of(np.moveaxis(made.view(np.uint32), -1, words.pairs))
+
+
+class PreparedZeros(Struct, frozen=True):
+    """What word_zeros.py's product gives. c: of the words; dot: of its ring."""
+
+    c: Contraction
+    dot: DotProduct
+
+    def __call__(self, source: np.ndarray) -> np.ndarray:
+        """bytes of rhs's words -> bytes"""
+        c, dot = self.c, self.dot
+        assert dot.element.numpy is not None, "words are of numbers"
+        assert dot.other is not None, "quads are of two types"
+        assert dot.other.numpy is not None, "words are of numbers"
+        axes = [(a.size, a.rhs) for part in (c.batch, c.columns, c.depth) for a in part]
+        words = np.ascontiguousarray(_seen(source, c.rhs.dtype, c.rhs.offset, axes))
+        zero = np.array(ZERO_CODE, np.uint8).astype(dot.element.numpy).astype(np.int64)
+        elements = words.view(dot.other.numpy).reshape(c.batches * c.n, -1)
+        return _bytes_of((elements.sum(1, dtype=np.int64) * zero).astype(np.int32))
 
 
 class PreparedTiles(Struct, frozen=True):

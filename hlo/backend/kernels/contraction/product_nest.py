@@ -213,7 +213,9 @@ class _Loops:
         plan, ring = self.plan, self.ring
         form = f"{self.addition} of products"
         if ring.dot is not None:
-            form += f" of {ring.dot.group} {ring.dot.element.name}"
+            dot = ring.dot
+            form += f" of {dot.group} {dot.element.name}"
+            form += f" by {dot.other.name}" if dot.other else ""
         results = plan.rows.step * plan.vectors
         reads = tuple(dict.fromkeys(self._source(side, packed=side) for side in FREE))
         axes = tuple(self._depths())

@@ -1,11 +1,16 @@
-"""Words: factors whose elements a dot product takes by two, as factors of 32-bit words.
+"""Words: factors whose elements a dot product takes by two or four, as factors of 32-bit words.
 
     Contraction, Ring --in_words--> Worded: a contraction of words, and what makes them
 
 Elements that follow each other along the innermost axis of depth share a word, the first in its
 low bits; the last word of an odd depth is filled up with zero. A factor that lies along that axis
 is words as it stands, if its elements need no conversion; others are copied, in the order in which
-they lie (words_packing.py). What is left is a product like those of f32 and s32, of half the depth.
+they lie (words_packing.py). What is left is a product like those of f32 and s32, of a half or a
+quarter of the depth.
+
+Quads of 8 bits are unsigned on one side and signed on the other. Where both factors are of one
+kind, lhs's elements are turned into the other one by their sign bit, which moves all of them by
+128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
 """
 
 from __future__ import annotations
@@ -42,7 +47,8 @@ Place = tuple[str, int]  # of an axis: a set of a contraction's, the axis's numb
 class Words(Struct, frozen=True):
     """One factor as words. axes: sizes and the source's strides in elements, in the order of the
     words, row-major; pairs: the number among them of the axis that the words' elements lie along.
-    is_copied: else they lie in the source.
+    is_copied: else they lie in the source. element: of the words; is_moved: whether the sign bit of
+    each is turned over.
     """
 
     source: Operand
@@ -50,6 +56,8 @@ class Words(Struct, frozen=True):
     axes: tuple[tuple[int, int], ...]
     pairs: int
     is_copied: bool
+    element: DType
+    is_moved: bool = False
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -78,12 +86,13 @@ class Worded(Struct, frozen=True):
 
 def in_words(c: Contraction, ring: Ring) -> Worded | None:
     """The contraction on words; None where no instruction, or no order of elements, serves."""
-    dot = _dot_product(c, ring)
+    dot, is_moved = _dot_product(c, ring)
     if dot is None or c.is_diagonal or c.n < ring.lanes:
         return None
     if not c.depth or c.depth[-1].size < LEAST_DEPTH or c.flops < LEAST_FLOPS:
         return None
-    (lhs, left), (rhs, right) = _words(c, "lhs", dot), _words(c, "rhs", dot)
+    lhs, left = _words(c, "lhs", dot, is_moved=is_moved)
+    rhs, right = _words(c, "rhs", dot)
     if lhs is None or rhs is None or not _pays(c, dot, [lhs, rhs]):
         return None
     ring = replace(ring, dot=dot)
@@ -105,18 +114,40 @@ def _pays(c: Contraction, dot: DotProduct, factors: list[Words]) -> bool:
     return saved_us > copying_us
 
 
-def _dot_product(c: Contraction, ring: Ring) -> DotProduct | None:
-    """The instruction for the operands' types, if its sums are the ring's numbers."""
+def _dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
+    """The instruction for the operands' types, if its sums are the ring's numbers; whether lhs's
+    elements are moved.
+    """
     types = (c.lhs.dtype, c.rhs.dtype)
+    if all(t.is_integral and t.bits <= 8 for t in types):
+        quads = ring.target.isa.dot_product(dt.U8)
+        if quads and _serves(quads, ring):
+            return _quads(quads, *types)
     if all(map(_fits_s16, types)):
         element = dt.S16
     elif types == (dt.BF16, dt.BF16):
         element = dt.BF16
     else:
-        return None
+        return None, False
     dot = ring.target.isa.dot_product(element)
-    serves = dot and dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred
-    return dot if serves else None
+    return (dot if dot and _serves(dot, ring) else None), False
+
+
+def _serves(dot: DotProduct, ring: Ring) -> bool:
+    return dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred
+
+
+def _quads(dot: DotProduct, lhs: DType, rhs: DType) -> tuple[DotProduct, bool]:
+    """The order of factors in which one is unsigned and one signed, or in which lhs, moved, is."""
+    if not lhs.is_signed and _fits_s8(rhs):
+        return dot, False
+    if not rhs.is_signed and _fits_s8(lhs):
+        return dot.turned, False
+    return (dot if lhs.is_signed else dot.turned), True
+
+
+def _fits_s8(dtype: DType) -> bool:
+    return dtype.is_signed or dtype.bits <= 7
 
 
 def _fits_s16(dtype: DType) -> bool:
@@ -145,7 +176,9 @@ def _axis(c: Contraction, place: Place) -> Axis:
     return found
 
 
-def _words(c: Contraction, side: str, dot: DotProduct) -> tuple[Words | None, dict[Place, int]]:
+def _words(
+    c: Contraction, side: str, dot: DotProduct, *, is_moved: bool = False
+) -> tuple[Words | None, dict[Place, int]]:
     """A factor's words, and how far one step of each axis moves among them."""
     order = _order(c, side)
     if order is None:
@@ -153,12 +186,14 @@ def _words(c: Contraction, side: str, dot: DotProduct) -> tuple[Words | None, di
     pairs = order.index(("depth", len(c.depth) - 1))
     axes = [(_axis(c, place).size, getattr(_axis(c, place), side)) for place in order]
     source: Operand = getattr(c, side)
-    words = Words(source, dot, tuple(axes), pairs, is_copied=True)
+    element = dot.element if side == "lhs" else dot.other or dot.element
+    words = Words(source, dot, tuple(axes), pairs, True, element, is_moved)
     others = [stride for n, (_, stride) in enumerate(axes) if n != pairs]
     whole = axes[pairs][0] % dot.group == 0 and words.is_along_depth
     if (
         whole
-        and source.dtype is dot.element
+        and source.dtype is element
+        and not is_moved
         and all(n % dot.group == 0 for n in (*others, source.offset))
     ):
         strides = [stride // dot.group or 1 for _, stride in axes]

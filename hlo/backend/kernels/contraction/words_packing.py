@@ -45,8 +45,11 @@ def words_schedule(words: Words, side: str) -> LoopSchedule:
     tail, tail_step = (Tail.MASKED, LANES) if rest else (Tail.NONE, 0)
     lanes = Axis(names[-1], last, Role.VECTOR, LANES, LANES, tail, tail_step)
     source = f"{words.source.dtype.name} of p{words.source.buffer}"
-    fill = Fill(side, f"pairs of {source} along {names[words.pairs]}")
-    remark = f"words: {words.dot.group} {words.dot.element.name} each, in the order of memory"
+    group = {2: "pairs", 4: "quads"}[words.dot.group]
+    fill = Fill(side, f"{group} of {source} along {names[words.pairs]}")
+    remark = f"words: {words.dot.group} {words.element.name} each, in the order of memory"
+    if words.is_moved:
+        remark += ", moved by half their range"
     return schedule_of(parallel, around(parallel, (Loop(lanes, (fill,)),)), (remark,))
 
 
@@ -78,23 +81,26 @@ class _Copy:
                 part = first
             offset = add(w, offset, times(w, part, stride))
         at = self._moved(self.source, offset)
-        last = add(w, first, w.int(group - 1))
         is_whole = elements % group == 0
-        there = w.int(1, "i1") if is_whole else w.compare("icmp ult", last, w.int(elements))
-        # Beyond the end the row before is read, and left out.
-        next_at = self._moved(at, w.int(step))
-        if not is_whole:
-            next_at = w.select(there, next_at, at)
+        rows: list[tuple[Value, Value | None]] = [(at, None)]
+        for n in range(1, group):
+            row_at, there = self._moved(at, w.int(n * step)), None
+            if not is_whole:  # beyond the end the first row is read, and left out
+                there = w.compare("icmp ult", add(w, first, w.int(n)), w.int(elements))
+                row_at = w.select(there, row_at, at)
+            rows.append((row_at, there))
 
-        def pairs(n: Value, mask: Value | None) -> None:
-            low = self._halves(self._loaded(at, n, LANES, mask))
-            high = self._halves(self._loaded(next_at, n, LANES, mask))
-            high = w.binary("shl", high, w.int(16, high.type))
-            if not is_whole:
-                high = w.select(w.splat(there, LANES), high, w.zero(high.type))
-            self._put(to, n, w.binary("or", low, high), mask)
+        def words_of_rows(index: Value, mask: Value | None) -> None:
+            total = w.zero(vector_of("i32", LANES))
+            for n, (row_at, there) in enumerate(rows):
+                part = self._low_bits(self._loaded(row_at, index, LANES, mask))
+                part = w.binary("shl", part, w.int(n * words.element.bits, part.type))
+                if there is not None:
+                    part = w.select(w.splat(there, LANES), part, w.zero(part.type))
+                total = w.binary("or", total, part)
+            self._put(to, index, total, mask)
 
-        self._rounds(pairs)
+        self._rounds(words_of_rows)
 
     def _rounds(self, each: Callable[[Value, Value | None], None]) -> None:
         """Vectors of words of a row: whole ones, then what is left."""
@@ -114,19 +120,22 @@ class _Copy:
         at = self._moved(at, index)
         return masked.load(self.w, type, at, self.dtype.item_bytes, mask)
 
-    def _halves(self, raw: Value) -> Value:
-        """Elements as 16 bits each, in the low halves of words."""
+    def _low_bits(self, raw: Value) -> Value:
+        """Elements as the words hold them, in the low bits of words of their own."""
         w = self.w
         return w.cast("zext", self._elements(raw), vector_of("i32", raw.lanes))
 
     def _elements(self, raw: Value) -> Value:
         """Elements as the words hold them."""
-        w, element = self.w, self.words.dot.element
+        w, element = self.w, self.words.element
         if self.dtype is element:
             return raw
         value = decoded(w, self.target, raw, self.dtype)
         extension = "sext" if self.dtype.is_signed else "zext"
-        return w.cast(extension, value, vector_of(f"i{element.bits}", raw.lanes))
+        value = w.cast(extension, value, vector_of(f"i{element.bits}", raw.lanes))
+        if self.words.is_moved:
+            value = w.binary("xor", value, w.int(-1 << element.bits - 1, value.type))
+        return value
 
     def _along(self, at: Value, first: Value, mask: Value | None) -> Value:
         """Words whose elements follow each other, from a word of the row on."""

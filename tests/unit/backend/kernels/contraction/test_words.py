@@ -108,7 +108,9 @@ def test_subnormal_factors_count(orders: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("name", "types", "instruction"), [
     ("x86-64", ("s8", "s8", "s32"), "pmaddwd"), ("x86-64-v3", ("u8", "s8", "s32"), "vpmaddwd"),
-    ("x86-64-v4", ("s16", "s16", "s32"), "vpmaddwd"), ("znver4", ("s8", "s8", "s32"), "vpdpwssd"),
+    ("x86-64-v4", ("s16", "s16", "s32"), "vpmaddwd"),
+    ("x86-64-v4", ("s8", "s8", "s32"), "vpmaddwd"),
+    ("znver4", ("s16", "s8", "s32"), "vpdpwssd"), ("znver4", ("s8", "s8", "s32"), "vpdpbusd"),
     ("cooperlake", ("bf16", "bf16", "f32"), "vdpbf16ps"),
 ])  # fmt: skip
 def test_the_machines_instruction(name: str, types: tuple[str, str, str], instruction: str) -> None:
