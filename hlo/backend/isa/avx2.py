@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo.backend.ir.writer import Value, Writer
 from hlo.backend.isa.assembly import Assembly
-from hlo.backend.isa.dot_products import DotProduct, pairs_of_s16, quads_of_8_bits
+from hlo.backend.isa.dot_products import VEX, DotProduct, pairs_of_s16, quads_of_8_bits
 from hlo.backend.isa.sse import Sse
 from hlo.ir import dtype as dt
 from hlo.ir.dtype import DType
@@ -46,11 +46,12 @@ class Avx2(Sse):
         is_known = element in (dt.S16, dt.U8)
         if not is_known or self.machine.vector_bytes != 32 or not self._has("avx2"):
             return super().dot_product(element)
-        adds = self._has("avxvnni") or self._has("avx512vnni", "avx512vl")
+        is_wide = self._has("avx512vnni", "avx512vl")
+        adds, prefix = is_wide or self._has("avxvnni"), "" if is_wide else VEX
         if element is dt.U8:
-            return quads_of_8_bits(32) if adds else None
+            return quads_of_8_bits(32, prefix) if adds else None
         accumulate = "llvm.x86.avx512.vpdpwssd.256" if adds else ""
-        return pairs_of_s16(32, "llvm.x86.avx2.pmadd.wd", accumulate)
+        return pairs_of_s16(32, "llvm.x86.avx2.pmadd.wd", accumulate, prefix)
 
     def assembly(self, scalar: str) -> Assembly | None:
         return self._assembly("ymm", 32, scalar)

@@ -19,6 +19,11 @@ from hlo.ir.dtype import DType
 _REGISTERS = {32: "ymm", 64: "zmm"}
 
 
+# What makes an assembler take AVX-VNNI's encoding: without it, it takes AVX-512's, which processors
+# with the one and not the other do not have.
+VEX = "{vex} "
+
+
 class DotProduct(Struct, frozen=True):
     """element, other: of lhs's words, and of rhs's where they differ; sums: LLVM's type of one;
     intrinsic: LLVM's name of the instruction, on operands of this type; adds: whether it adds to a
@@ -70,20 +75,23 @@ class DotProduct(Struct, frozen=True):
         return w.binary("add", total, w.intrinsic(self.intrinsic, total.type, a, b, suffix="-"))
 
 
-def pairs_of_s16(vector_bytes: int, multiply: str, accumulate: str = "") -> DotProduct:
+def pairs_of_s16(
+    vector_bytes: int, multiply: str, accumulate: str = "", prefix: str = ""
+) -> DotProduct:
     """Pairs of s16 in vectors of a width; by an instruction that adds as well, or by two."""
-    assembly = None
+    assembly, product = None, f"{prefix}vpdpwssd"
     if accumulate:
-        assembly = Assembly(_REGISTERS[vector_bytes], "s", product="vpdpwssd", sum="vpaddd")
+        assembly = Assembly(_REGISTERS[vector_bytes], "s", product=product, sum="vpaddd")
     operand = f"<{vector_bytes // 2} x i16>"
     return DotProduct(dt.S16, "i32", accumulate or multiply, operand, bool(accumulate), assembly)
 
 
-def quads_of_8_bits(vector_bytes: int) -> DotProduct:
+def quads_of_8_bits(vector_bytes: int, prefix: str = "") -> DotProduct:
     """Quads of u8 by quads of s8 in vectors of a width."""
+    product = f"{prefix}vpdpbusd"
     intrinsic = f"llvm.x86.avx512.vpdpbusd.{8 * vector_bytes}"
     operand = f"<{vector_bytes} x i8>"
-    assembly = Assembly(_REGISTERS[vector_bytes], "s", product="vpdpbusd", sum="vpaddd")
+    assembly = Assembly(_REGISTERS[vector_bytes], "s", product=product, sum="vpaddd")
     return DotProduct(dt.U8, "i32", intrinsic, operand, True, assembly, other=dt.S8)
 
 

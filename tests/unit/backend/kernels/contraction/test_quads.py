@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hlo
 from hlo.backend.isa.target import Target
@@ -167,3 +172,27 @@ def test_what_is_fused_sees_exact_sums() -> None:
       c = s32[70,90] broadcast(b), dimensions={1}
       ROOT r = s32[70,90] add(d, c) }""")
     )
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is not there")
+@pytest.mark.parametrize("types", [("u8", "s8"), ("s8", "s8"), ("s16", "s16"), ("f32", "f32")])
+def test_avx_vnni_alone_gets_its_own_encoding(types: tuple[str, str], tmp_path: Path) -> None:
+    """An assembler that is not told takes AVX-512's, whose instructions begin with 62."""
+    base = NAMED["x86-64-v3"]
+    machine = replace(base, features=base.features | {"avxvnni"})
+    result = "f32" if types[0] == "f32" else "s32"
+    module = hlo.parse(f"""HloModule p
+    ENTRY e {{ x = {types[0]}[128,256] parameter(0)
+      y = {types[1]}[256,128] parameter(1)
+      ROOT r = {result}[128,128] dot(x, y), lhs_contracting_dims={{1}},
+        rhs_contracting_dims={{0}} }}""")
+    file = tmp_path / "p.o"
+    file.write_bytes(hlo.compile_ahead(module, machine).object)
+    lines = subprocess.run(
+        ["objdump", "-d", file], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    codes = [line.split("\t") for line in lines if line.count("\t") >= 2]
+    assert len(codes) > 100
+    assert [fields for fields in codes if fields[1].startswith("62 ")] == []
+    if result == "s32":
+        assert any("vpdp" in fields[2] for fields in codes)
