@@ -281,7 +281,7 @@ def test_callbacks_that_fill_buffers() -> None:
         with pytest.raises(RuntimeError, match="is not available"):
             _ = ctx.stream
 
-    like = (jax.ShapeDtypeStruct.like(jnp.asarray(V)), jax.ShapeDtypeStruct((), np.float32))
+    like = (jax.ShapeDtypeStruct(V.shape, V.dtype), jax.ShapeDtypeStruct((), np.float32))
     call = buffers.buffer_callback(fill, like)
     doubled, total = hlo.jit(call)(V, np.float32(2))
     np.testing.assert_array_equal(doubled, V * 2)
