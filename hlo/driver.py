@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hlo.choices import MODES
 from hlo.errors import HloError
 from hlo.forking import GATE
 from hlo.formats.program import Program, read_plain
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from hlo.printer.options import PrintOptions
     from hlo.verifier.lint import Warned
 
-MODES = ("strict", "fast")
 # The machine that ahead-of-time code is for, on whichever machine it is made.
 AHEAD_TARGET = "x86-64-v3"
 

@@ -7,15 +7,10 @@ from functools import wraps
 
 import click
 
-from hlo import driver
+from hlo.choices import INPUTS
 from hlo.cli.completing import FILE
 from hlo.cli.numbers import SEED, TIMEOUT, TOLERANCE
 from hlo.cli.reading import read_module
-from hlo.cli.run import given_arguments
-from hlo.tools.cases import Case
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import KINDS
-from hlo.tools.properties import Tolerance
 
 Command = Callable[..., int]
 Option = Callable[[Command], Command]
@@ -25,7 +20,7 @@ INPUT_FLAGS = (
     click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=..."),
     click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE.npz",
                  help="Arrays by name."),
-    click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True,
+    click.option("--random", "kind", type=click.Choice(INPUTS), default="normal", show_default=True,
                  help="Made-up inputs; model: as a trained model's."),
     click.option("--seed", default=0, type=SEED, show_default=True),
 )  # fmt: skip
@@ -66,6 +61,8 @@ def takes_tolerance(command: Command) -> Command:
         ulp: float | None,
         **fields: object,
     ) -> int:
+        from hlo.tools.properties import Tolerance
+
         return command(*arguments, tolerance=Tolerance(rtol, atol, ulp), **fields)
 
     return flags(TOLERANCE_FLAGS)(called)
@@ -85,6 +82,11 @@ def takes_case(command: Command) -> Command:
         seed: int,
         **fields: object,
     ) -> int:
+        from hlo import driver
+        from hlo.cli.arguments import given_arguments
+        from hlo.tools.cases import Case
+        from hlo.tools.fill import fill_elided
+
         module = fill_elided(read_module(file), seed)
         driver.verify(module)
         values = given_arguments(module, inputs, archive, kind, seed)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
+from hlo.choices import ODD_VALUES
 from hlo.cli.terminal import say, tell
-from hlo.tools.cases import Case
-from hlo.tools.nans import KINDS, Finding
+
+if TYPE_CHECKING:
+    from hlo.tools.cases import Case
+    from hlo.tools.nans import Finding
 
 MOST_SHOWN = 20
 MOST_UNPROBED = 5
@@ -14,7 +19,7 @@ MOST_UNPROBED = 5
 
 def told(
     case: Case,
-    kinds: tuple[str, ...] = KINDS[:2],
+    kinds: tuple[str, ...] = ODD_VALUES[:2],
     *,
     every: bool,
     mode: str,

@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
-from hlo import driver
-from hlo.machine import Machine, from_json, named, with_features
 from hlo.tools.files import read_text
+
+if TYPE_CHECKING:
+    from hlo.machine import Machine
 
 Command = Callable[..., int]
 
 
-def machine_flags(command: Command, base: Callable[[], Machine] = driver.host_machine) -> Command:
+def machine_flags(command: Command, base: Callable[[], Machine] | None = None) -> Command:
     """Adds the flags to a command, which gets them as the keyword `machine`; None: without any.
 
-    base: whose features --features alone changes.
+    base: whose features --features alone changes; None: the host's.
     """
 
     @functools.wraps(command)
@@ -45,9 +47,12 @@ def machine_of(
     described: str | None,
     cpu: str | None,
     features: str | None,
-    base: Callable[[], Machine] = driver.host_machine,
+    base: Callable[[], Machine] | None = None,
 ) -> Machine | None:
     """The description that the flags' texts stand for."""
+    from hlo import driver
+    from hlo.machine import from_json, named, with_features
+
     if described is not None and cpu is not None:
         raise click.UsageError("--machine and --cpu both name a machine, expected one of them")
     name = described or cpu
@@ -59,4 +64,4 @@ def machine_of(
         machine = named(name)
     if features is None:
         return machine
-    return with_features(machine or base(), features)
+    return with_features(machine or (base or driver.host_machine)(), features)

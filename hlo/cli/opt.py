@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from msgspec import Struct
 
-from hlo import driver
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
@@ -16,19 +16,16 @@ from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.cli.watching import watches
 from hlo.errors import HloError
-from hlo.ir.module import Module
-from hlo.machine import NAMED, Machine
-from hlo.ops.listing import op_table
-from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
-from hlo.passes.manager import Manager
-from hlo.passes.pipeline import canonical_name
-from hlo.passes.remarks import Remark, heard_remarks
-from hlo.passes.rewriting import RULES, counted_rules
 from hlo.printer.options import PrintOptions
-from hlo.tools.dump import Dump
 from hlo.tools.files import read_text, write_text
-from hlo.tools.pass_report import print_after, rule_table, timing_table, watch_changes
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.ir.module import Module
+    from hlo.machine import Machine
+    from hlo.passes.manager import Manager
+    from hlo.passes.remarks import Remark
+    from hlo.tools.dump import Dump
 
 
 class Wanted(Struct, frozen=True):
@@ -39,7 +36,7 @@ class Wanted(Struct, frozen=True):
     remarks: bool
 
 
-CodeFor = tuple[str, Machine | None]  # the numerics mode and the machine
+CodeFor: TypeAlias = "tuple[str, Machine | None]"  # the numerics mode and the machine
 
 STAGES = (
     "tokens",
@@ -57,6 +54,8 @@ STAGES = (
 
 def pass_list() -> str:
     """Passes with their first line and options, pipelines with their passes."""
+    from hlo.passes.catalogue import CATALOGUE, PIPELINES, first_line, option_types
+
     rows = []
     for name, function in CATALOGUE.items():
         options = ", ".join(f"{k}={v!r}" for k, v in option_types(function).items())
@@ -68,6 +67,8 @@ def pass_list() -> str:
 
 def rule_list() -> str:
     """algsimp's rules by family with their equations."""
+    from hlo.passes.rewriting import RULES
+
     rows = []
     for family in sorted({rule.family for rule in RULES.values()}):
         rows.append(f"{family}")
@@ -80,12 +81,16 @@ def rule_list() -> str:
 
 def listing(kind: str) -> str:
     """The text of one of the --list-... flags."""
+    from hlo.ops.listing import op_table
+
     lists = {"passes": pass_list, "ops": op_table, "rules": rule_list, "machines": machine_list}
     return lists[kind]()
 
 
 def machine_list() -> str:
     """The named descriptions, the processors that they serve, registers, caches, features."""
+    from hlo.machine import NAMED
+
     rows = []
     for machine in NAMED.values():
         also = f" ({', '.join(machine.processors)})" if machine.processors else ""
@@ -171,6 +176,8 @@ def command(
     **fields: object,
 ) -> int:
     """Parse, verify, run passes, print at --emit."""
+    from hlo import driver
+
     options = print_options(form, fields)
     wanted = _wanted(emit, kernel, remarks=remarked is not None)
     if listed:
@@ -181,14 +188,10 @@ def command(
     check_writable(output)
     if pipeline_file is not None:
         passes = _pipeline_text(pipeline_file)
-    hits = click.get_current_context().with_resource(counted_rules())
-    listens = nullcontext(list[Remark]()) if remarked is None else heard_remarks()
-    remarks = click.get_current_context().with_resource(listens)
-    manager = Manager(verify=None if no_verify else driver.verify)
-    dump = Dump(dump_to) if dump_to else None
-    if dump:
-        manager.after.append(dump.after_pass)
-    _print_between(manager, print_changed, printed_after)
+    told = _Told(print_changed, printed_after, dump_to, remarked, is_timed=time_passes)
+    work = None
+    if passes is not None or emit not in ("hlo", "tokens") or told.wants_passes:
+        work = _work(told, no_verify=no_verify)
     code_for: CodeFor = (mode, machine)
     code, texts = 0, []
     for file in files:
@@ -196,31 +199,81 @@ def command(
             texts.append(driver.tokens_text(read_text(file)))
             continue
         module = read_module(file)
-        if dump:
-            dump.module("input", module)
+        if work is not None and work.dump is not None:
+            work.dump.module("input", module)
         problem = None if no_verify else _problem(module)
         if problem is not None:
             if passes or emit != "hlo" or output != "-":
                 raise problem  # an invalid module is looked at, not kept
             say(str(problem))
             code = 1
-        texts.append(_emitted(module, passes, wanted, options, code_for, manager, dump))
+        if work is None:
+            texts.append(driver.to_text(module, options))
+        else:
+            texts.append(_emitted(module, passes, wanted, options, code_for, work))
     write_text(output, "\n".join(texts))
-    if time_passes:
-        say(timing_table(manager.runs) + rule_table(hits), nl=False)
-    _say_remarks(remarks, remarked or "")
+    if work is not None:
+        _say_of(work, told)
     return code
 
 
-def _say_remarks(remarks: list[Remark], wanted: str) -> None:
-    """Those that a regular expression is found in."""
-    for row in map(str, remarks):
-        if re.search(wanted, row):
+class _Told(Struct, frozen=True):
+    """What the flags ask to be told of passes."""
+
+    changed: str | None
+    after: tuple[str, ...]
+    dump_to: str | None
+    remarked: str | None
+    is_timed: bool
+
+    @property
+    def wants_passes(self) -> bool:
+        """Whether there is something to say, or a name to check, where no pass runs."""
+        return bool(self.after or self.dump_to or self.is_timed)
+
+
+class _Work(Struct, frozen=True):
+    """What runs passes, where modules are dumped between them, and what is heard of them."""
+
+    manager: Manager
+    dump: Dump | None
+    hits: Counter[str]
+    remarks: list[Remark]
+
+
+def _work(told: _Told, *, no_verify: bool) -> _Work:
+    from hlo import driver
+    from hlo.passes.manager import Manager
+    from hlo.passes.remarks import heard_remarks
+    from hlo.passes.rewriting import counted_rules
+    from hlo.tools.dump import Dump
+
+    context = click.get_current_context()
+    hits = context.with_resource(counted_rules())
+    remarks = [] if told.remarked is None else context.with_resource(heard_remarks())
+    manager = Manager(verify=None if no_verify else driver.verify)
+    dump = Dump(told.dump_to) if told.dump_to else None
+    if dump is not None:
+        manager.after.append(dump.after_pass)
+    _print_between(manager, told.changed, told.after)
+    return _Work(manager, dump, hits, remarks)
+
+
+def _say_of(work: _Work, told: _Told) -> None:
+    """Times and counts of passes, and the remarks that a regular expression is found in."""
+    from hlo.tools.pass_report import rule_table, timing_table
+
+    if told.is_timed:
+        say(timing_table(work.manager.runs) + rule_table(work.hits), nl=False)
+    for row in map(str, work.remarks):
+        if re.search(told.remarked or "", row):
             say(row)
 
 
 def _print_between(manager: Manager, changed: str | None, printed_after: tuple[str, ...]) -> None:
     """Have modules printed while passes run, on stderr."""
+    from hlo.tools.pass_report import print_after, watch_changes
+
     if changed:
         watch_changes(manager, lambda s: say(s, nl=False), diff=changed == "diff")
     if printed_after:
@@ -229,6 +282,8 @@ def _print_between(manager: Manager, changed: str | None, printed_after: tuple[s
 
 def _pass_names(given: tuple[str, ...]) -> frozenset[str]:
     """The passes' own names; a usage error for one that is none."""
+    from hlo.passes.pipeline import canonical_name
+
     found = {name: canonical_name(name) for name in given}
     for name, known in found.items():
         if known is None:
@@ -249,6 +304,8 @@ def _pipeline_text(path: str) -> str:
 
 
 def _problem(module: Module) -> HloError | None:
+    from hlo import driver
+
     try:
         driver.verify(module)
     except HloError as error:
@@ -262,10 +319,11 @@ def _emitted(
     wanted: Wanted,
     options: PrintOptions,
     code_for: CodeFor,
-    manager: Manager,
-    dump: Dump | None,
+    work: _Work,
 ) -> str:
-    emit = wanted.emit
+    from hlo import driver
+
+    emit, manager, dump = wanted.emit, work.manager, work.dump
     if emit == "hlo" and passes is None:
         return driver.to_text(module, options)
     chosen = passes if passes is not None else "default"

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
+from hlo.choices import MODES
 from hlo.cli.case_flags import TRIAL_FLAGS, flags, takes_case, takes_tolerance
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import SECONDS
-from hlo.cli.opt_reduce import reduce_case
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say, tell
-from hlo.driver import MODES
-from hlo.tools import properties
-from hlo.tools.bisect import (
-    PassFound,
-    bisected,
-    introduced,
-    leaves_fault,
-    optimised_case,
-)
-from hlo.tools.bisect_kernels import KernelFound, bisected_kernels, miscompiled
-from hlo.tools.cases import Case
 from hlo.tools.files import write_text
-from hlo.tools.loading import load_passes
-from hlo.tools.properties import Tolerance
-from hlo.tools.trials import Property, Trials
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.tools.bisect import PassFound
+    from hlo.tools.bisect_kernels import KernelFound
+    from hlo.tools.cases import Case
+    from hlo.tools.properties import Tolerance
+    from hlo.tools.trials import Property
 
 RIVALS = ("interpreter", "unoptimized", "jax")
 
@@ -68,6 +63,11 @@ def command(
     tolerance: Tolerance,
 ) -> int:
     """Exit 1 where something is found, 0 where nothing is wrong."""
+    from hlo.tools import properties
+    from hlo.tools.bisect import bisected, leaves_fault, optimised_case
+    from hlo.tools.bisect_kernels import bisected_kernels, miscompiled
+    from hlo.tools.loading import load_passes
+
     if (compare is not None) + verified + (script is not None) > 1:
         raise click.UsageError("--compare, --verify and --script exclude each other")
     if output is not None:
@@ -101,6 +101,9 @@ def _again(
     passes: str, fault: Property, tolerance: Tolerance, *, script: str | None, verified: bool
 ) -> Property:
     """The property that a reduction of what is found keeps."""
+    from hlo.tools import properties
+    from hlo.tools.bisect import introduced
+
     if script is not None:
         return introduced(passes, fault)
     return properties.broken_pass(passes) if verified else properties.pass_fault(passes, tolerance)
@@ -116,6 +119,9 @@ def _reported(
     as_json: bool,
 ) -> int:
     """What is found on stdout (stderr where the module goes there), the module reduced if asked."""
+    from hlo.cli.opt_reduce import reduce_case
+    from hlo.tools.trials import Trials
+
     if as_json:
         write_text("-", found_json(found))
     elif output == "-":
@@ -155,6 +161,8 @@ def kernel_text(found: KernelFound) -> str:
 
 def found_json(found: PassFound | KernelFound) -> str:
     """What is found as JSON, the module's text in it."""
+    from hlo.tools.bisect import PassFound
+
     if isinstance(found, PassFound):
         data: dict[str, object] = {
             "kind": "pass",

@@ -7,7 +7,6 @@ import click
 from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_modules, wanted_module
 from hlo.cli.terminal import say, tell
-from hlo.tools.checking import Rules, checked
 
 
 @click.command("check")
@@ -31,6 +30,8 @@ def command(
 
     Quiet when clean; of several files it says at the end how many are not.
     """
+    from hlo.tools.checking import Rules, checked
+
     rules = Rules(wanted_module(), syntax, lint, disabled)
     bad = errors = modules = 0
     for found in checked(files, rules, jobs):

@@ -7,18 +7,16 @@ import sys
 
 import click
 
-from hlo import driver
+from hlo.choices import FORMS
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_program, reads_modules
-from hlo.formats.writing import FORMS, SUFFIXES, TEXTS
 from hlo.tools.files import write_bytes, write_text
-from hlo.tools.fill import fill_elided
 from hlo.tools.writing import check_writable
 
 
 @click.command("convert")
 @click.argument("file", type=FILE, metavar="FILE")
-@click.option("--to", "form", type=click.Choice(list(FORMS)), default=None,
+@click.option("--to", "form", type=click.Choice(FORMS), default=None,
               help="The form; default: what the suffix of --output says, else text.")  # fmt: skip
 @click.option(
     "-o", "--output", type=FILE, default="-", metavar="FILE", help="Default: standard output."
@@ -27,6 +25,10 @@ from hlo.tools.writing import check_writable
 @reads_modules
 def command(file: str, form: str | None, output: str, fill: bool) -> int:
     """Write a module as text, protocol buffer (pb, pbtxt, json) or StableHLO."""
+    from hlo import driver
+    from hlo.formats.writing import SUFFIXES, TEXTS
+    from hlo.tools.fill import fill_elided
+
     if output != "-":
         check_writable(output)
     module = read_program(file).module

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from hlo import driver
-from hlo.backend.limits import Limits, measured_limits
+from hlo.choices import COST_GROUPS
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import RATE, THREADS
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.runtime.threads import thread_count
 from hlo.tools.bench import duration
-from hlo.tools.cost import GROUPS, Cost, CostRow, cost
+
+if TYPE_CHECKING:
+    from hlo.backend.limits import Limits
+    from hlo.tools.cost import Cost, CostRow
 
 HEAD = "          time       flops   functions       bytes  intensity  bound    "
 STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -21,7 +25,7 @@ STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 @click.command("cost")
 @click.argument("file", type=FILE, metavar="FILE")
-@click.option("--by", type=click.Choice(GROUPS), default="instruction", show_default=True)
+@click.option("--by", type=click.Choice(COST_GROUPS), default="instruction", show_default=True)
 @click.option("--most", default=20, type=click.IntRange(1), show_default=True,
               help="Rows that are shown; --json has all.")  # fmt: skip
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True,
@@ -48,6 +52,9 @@ def command(
     `functions` are elements of exp, log, tanh, sqrt and their like. Bytes are as if each
     instruction went through memory by itself; the last row has those after fusion.
     """
+    from hlo import driver
+    from hlo.tools.cost import cost
+
     module = read_module(file)
     driver.verify(module)
     limits = _limits(threads, peak_flops, peak_bw)
@@ -61,6 +68,8 @@ def command(
 
 def _limits(threads: int | None, flops: float | None, bandwidth: float | None) -> Limits:
     """What was given, the rest measured."""
+    from hlo.backend.limits import Limits, measured_limits
+
     count = thread_count(threads)
     if flops is not None and bandwidth is not None:
         return Limits(count, bandwidth, bandwidth, flops)

@@ -7,7 +7,6 @@ import click
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import say
-from hlo.printer.equality import difference
 
 
 @click.command("eq")
@@ -16,6 +15,8 @@ from hlo.printer.equality import difference
 @reads_modules
 def command(first: str, second: str) -> int:
     """Exit 0 when the two modules are equal up to names, else say the first difference."""
+    from hlo.printer.equality import difference
+
     found = difference(read_module(first), read_module(second))
     if found is not None:
         say(found)

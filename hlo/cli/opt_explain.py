@@ -7,23 +7,18 @@ import inspect
 
 import click
 
-from hlo import ops  # noqa: F401  # fills the op table
 from hlo.cli.completing import TOPIC
 from hlo.cli.terminal import tell
-from hlo.cli.topics import topics
 from hlo.error_codes import CODES
 from hlo.errors import HloError
-from hlo.ops.listing import explain_op
-from hlo.ops.table import OPS
-from hlo.passes.catalogue import CATALOGUE
-from hlo.passes.pipeline import canonical_name
-from hlo.passes.rewriting import RULES
 
 
 @click.command("explain")
 @click.argument("topic", type=TOPIC, metavar="CODE|OPCODE|PASS|RULE")
 def command(topic: str) -> int:
     """What an error code, an opcode, a pass or a rewrite rule means."""
+    from hlo.cli.topics import topics
+
     found = list(_pages(topic))
     if not found:
         near = difflib.get_close_matches(topic, topics(), 3)
@@ -37,6 +32,12 @@ def command(topic: str) -> int:
 
 
 def _pages(topic: str) -> list[str]:
+    from hlo.ops.listing import explain_op
+    from hlo.ops.table import OPS
+    from hlo.passes.catalogue import CATALOGUE
+    from hlo.passes.pipeline import canonical_name
+    from hlo.passes.rewriting import RULES
+
     pages = []
     if topic in CODES:
         pages.append(f"error[{topic}]\n{CODES[topic]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,12 +12,12 @@ from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say
 from hlo.errors import HloError
-from hlo.ir.instruction import Instruction
-from hlo.tools.cases import Case, recorded
-from hlo.tools.extract import extracted, with_operands
 from hlo.tools.files import write_text
-from hlo.tools.properties import write_case
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.ir.instruction import Instruction
+    from hlo.tools.cases import Case
 
 
 @click.command("extract")
@@ -30,6 +31,9 @@ from hlo.tools.writing import check_writable
 @reads_input
 def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
     """Cut instructions of one computation out, with the values that a run gave them."""
+    from hlo.tools.cases import recorded
+    from hlo.tools.extract import extracted, with_operands
+
     check_writable(output)
     chosen = [i for name in names for i in named(case, name, "extract")]
     return written(extracted(with_operands(chosen, depth), recorded(case)), case, output)
@@ -37,6 +41,8 @@ def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
 
 def written(made: Case, case: Case, output: str) -> int:
     """Write what was cut out of a case; the exit code."""
+    from hlo.tools.properties import write_case
+
     if output == "-":
         write_text("-", made.text)
     else:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from hlo import driver
 from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
-from hlo.formats.module_text import AS_TEXT
-from hlo.ir.module import Module
 from hlo.tools.files import write_text
-from hlo.tools.format import formatted
+
+if TYPE_CHECKING:
+    from hlo.ir.module import Module
 
 
 @click.command("fmt")
@@ -22,6 +23,8 @@ from hlo.tools.format import formatted
 @reads_input
 def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
     """Reprint files in the standard form; comments stay with what they stand over or behind."""
+    from hlo.tools.format import formatted
+
     changed = False
     for file in files:
         source, module = _read(file)
@@ -45,6 +48,9 @@ def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
 
 def _read(file: str) -> tuple[str | None, Module]:
     """A module with the text that it was read from; None for one of another form."""
+    from hlo import driver
+    from hlo.formats.module_text import AS_TEXT
+
     module = driver.read(file)
     source = next((i.source for c in module.computations for i in c.instructions), None)
     return (None if source is None or source.name.endswith(AS_TEXT) else source.text), module

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
-from hlo.formats.reading import AFTER, BEFORE, Candidate, candidates, pairs
+
+if TYPE_CHECKING:
+    from hlo.formats.reading import Candidate
 
 
 @click.command("list")
@@ -16,6 +20,8 @@ from hlo.formats.reading import AFTER, BEFORE, Candidate, candidates, pairs
 @reads_input
 def command(path: str) -> int:
     """One line a module: its name, for --module, and its form; then what belongs together."""
+    from hlo.formats.reading import candidates
+
     found = candidates(path)
     if not found:
         raise HloError("file", f"{path} has no module, expected one")
@@ -26,6 +32,8 @@ def command(path: str) -> int:
 
 
 def _rows(found: list[Candidate]) -> list[str]:
+    from hlo.formats.reading import AFTER, BEFORE, pairs
+
     width = max(len(c.name) for c in found)
     rows = [f"{c.name:<{width}}  {c.form.name.lower().replace('_', ' ')}" for c in found]
     for module, stages in pairs([c.name for c in found]).items():

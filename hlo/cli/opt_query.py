@@ -8,11 +8,12 @@ import msgspec
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say, tell
-from hlo.tools.query import FUNCTIONS, PROPERTIES, STEPS, Query, query
 
 
 def properties_text() -> str:
     """What can be asked of an instruction, a line each."""
+    from hlo.tools.query import FUNCTIONS, PROPERTIES, STEPS
+
     rows = [(name, told) for name, (told, _) in PROPERTIES.items()]
     rows += [(f"{name}(...)", told) for name, told in FUNCTIONS.items()]
     rows += [(f"{name}(N).x", told) for name, told in STEPS.items()]
@@ -42,6 +43,8 @@ def command(asked: str, files: tuple[str, ...], count: bool, as_json: bool) -> i
       hlo-opt query 'fusion where depth > 0 and op_name =~ attention' model.hlo
       hlo-opt query 'where users == 0 and not root' *.hlo
     """
+    from hlo.tools.query import Query, query
+
     if not files:
         raise click.UsageError("no FILE given; - is standard input")
     read = Query(asked)

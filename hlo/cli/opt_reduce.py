@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
+from hlo.choices import MODES
 from hlo.cli.case_flags import TRIAL_FLAGS, flags, takes_case, takes_tolerance
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import SECONDS, Amount
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say
-from hlo.driver import MODES
-from hlo.tools import properties
-from hlo.tools.cases import Case
 from hlo.tools.files import write_text
-from hlo.tools.loading import load_passes
-from hlo.tools.properties import Tolerance, write_case
-from hlo.tools.reduce import Reduction, reduced
-from hlo.tools.trials import Property, Trials
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.tools.cases import Case
+    from hlo.tools.properties import Tolerance
+    from hlo.tools.reduce import Reduction
+    from hlo.tools.trials import Property, Trials
 
 
 @click.command("reduce")
@@ -66,6 +68,10 @@ def command(
     tolerance: Tolerance,
 ) -> int:
     """Shrink a module while a property holds; exactly one property is given."""
+    from hlo.tools import properties
+    from hlo.tools.loading import load_passes
+    from hlo.tools.trials import Trials
+
     asked: list[Property] = []
     if script is not None:
         asked.append(properties.script(script, interesting_exit))
@@ -99,6 +105,9 @@ def reduce_case(
     case: Case, trials: Trials, *, output: str, seconds: float | None, as_json: bool = False
 ) -> int:
     """Reduce, and write the best so far whatever happens."""
+    from hlo.tools.properties import write_case
+    from hlo.tools.reduce import reduced
+
     check_writable(output)
     best = [case]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from hlo.cli.case_flags import takes_case
@@ -9,9 +11,10 @@ from hlo.cli.completing import FILE
 from hlo.cli.opt_extract import named, written
 from hlo.cli.reading import reads_input
 from hlo.errors import HloError
-from hlo.tools.cases import Case, recorded
-from hlo.tools.extract import extracted, sliced
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.tools.cases import Case
 
 
 @click.command("slice")
@@ -27,6 +30,9 @@ def command(case: Case, starts: tuple[str, ...], ends: tuple[str, ...], output: 
     """Cut out what --from reaches (a forward slice), what --to needs (a backward slice), or, with
     both, what lies between, with the values that a run gave.
     """
+    from hlo.tools.cases import recorded
+    from hlo.tools.extract import extracted, sliced
+
     if not starts and not ends:
         raise click.UsageError("--from or --to is missing: which instructions?")
     check_writable(output)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
-from hlo.tools.stats import Counts, Stats, stats
+
+if TYPE_CHECKING:
+    from hlo.tools.stats import Counts, Stats
 
 
 @click.command("stats")
@@ -19,6 +23,8 @@ from hlo.tools.stats import Counts, Stats, stats
 @reads_input
 def command(files: tuple[str, ...], most: int, as_json: bool) -> int:
     """Count what modules consist of; nothing is run."""
+    from hlo.tools.stats import stats
+
     found = [stats(read_module(file)) for file in files]
     if as_json:
         tell(msgspec.json.format(msgspec.json.encode(found)).decode())

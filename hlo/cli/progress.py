@@ -5,15 +5,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import Progress, TaskID
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 PATIENCE_S = 1.0  # shorter runs show nothing
 
 
 def progress_bar() -> Callable[[int, int], None] | None:
     """Hears `done, total` of the entry's steps; None where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     if not sys.stderr.isatty():
         return None
     bar = Progress(console=Console(stderr=True), transient=True)

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 import click
 
-from hlo import driver
-from hlo.formats.program import Program
-from hlo.ir.module import Module
 from hlo.tools.input_size import DEFAULT_BYTES, limited
+
+if TYPE_CHECKING:
+    from hlo.formats.program import Program
+    from hlo.ir.module import Module
 
 Command = Callable[..., int]
 UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -88,4 +90,6 @@ def read_module(path: str) -> Module:
 
 def read_program(path: str) -> Program:
     """The same, with what a snapshot has recorded of a run."""
+    from hlo import driver
+
     return driver.read_program(path, _wanted.get())

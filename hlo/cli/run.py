@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from hlo import driver
+from hlo.choices import INPUTS, MODES
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SEED, THREADS, TIMEOUT, TOLERANCE
-from hlo.cli.progress import progress_bar
 from hlo.cli.reading import read_program, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
-from hlo.formats.program import Program
-from hlo.ir.module import Module
-from hlo.machine import Machine
-from hlo.tools import arrays, bench, check
-from hlo.tools.files import write_npz
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import KINDS, made_up_inputs
+from hlo.tools import bench
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.formats.program import Program
+    from hlo.ir.module import Module
+    from hlo.machine import Machine
+    from hlo.tools import check
 
 if TYPE_CHECKING:
     from hlo.backend.compilation import Compiled
@@ -33,46 +33,13 @@ ENGINES = ("compiled", "interpreter")
 PRINTED = ("full", "summary", "hash", "none")
 
 
-def given_arguments(
-    module: Module, inputs: tuple[str, ...], archive: str | None, kind: str, seed: int
-) -> list[object]:
-    """The entry's arguments: from flags, from an npz file, or made up where neither is given."""
-    if archive is not None:
-        values = arrays.arguments_from_npz(module, arrays.load_arrays(archive))
-    elif inputs:
-        values = _from_flags(module, inputs)
-    else:
-        values = made_up_inputs(module, kind, seed)
-        if values:
-            say(f"inputs: made up, --random={kind} --seed={seed}")
-    return values
-
-
-def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
-    parameters = module.entry.parameters
-    names = [p.name for p in parameters]
-    found: dict[int, object] = {}
-    for text in inputs:
-        name, array = arrays.parse_input(text)
-        if name is not None and name not in names:
-            raise HloError("arguments", f"input {name}: no such parameter, expected {names}")
-        at = names.index(name) if name is not None else len(found)
-        shape = parameters[at].shape if at < len(parameters) else None
-        found[at] = arrays.as_written(array, shape) if shape and shape.is_array else array
-    if len(found) != len(parameters) or max(found, default=-1) >= len(parameters):
-        raise HloError(
-            "arguments", f"{len(found)} inputs given, expected {len(parameters)}: {names}"
-        )
-    return [found[i] for i in range(len(parameters))]
-
-
 @click.command("run")
 @click.argument("file", type=FILE, metavar="FILE")
 @click.option("--input", "inputs", multiple=True, help="f32[2,3]=VALUES, @x.npy or NAME=...")
 @click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE",
               help="Arrays by name: npz, npy or safetensors.")  # fmt: skip
 @click.option("--random", "kind", is_flag=False, flag_value="normal", default="normal",
-              type=click.Choice(KINDS), help="Made-up inputs (the default: normal).")  # fmt: skip
+              type=click.Choice(INPUTS), help="Made-up inputs (the default: normal).")  # fmt: skip
 @click.option("--seed", default=0, type=SEED, show_default=True)
 @click.option("--fill-elided", "fill", is_flag=False, flag_value=0, default=None, type=SEED,
               metavar="[SEED]", help="Give constant({...}) made-up values.")  # fmt: skip
@@ -86,7 +53,7 @@ def _from_flags(module: Module, inputs: tuple[str, ...]) -> list[object]:
 @click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps, --compare.")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
-@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--no-cache", is_flag=True, help="Compile anew.")
 @click.option("--max-steps", default=None, type=click.IntRange(1), help="Interpreter's limit.")
@@ -127,6 +94,10 @@ def command(
     machine: Machine | None,
 ) -> int:
     """Compile and run once."""
+    from hlo import driver
+    from hlo.cli.arguments import given_arguments
+    from hlo.cli.progress import progress_bar
+
     _check_usage(engine, checked, max_steps)
     if outputs:
         check_writable(outputs)
@@ -149,16 +120,38 @@ def command(
     if timed:
         say(_call_time(run, values))
     _print(result, printed)
-    if outputs:
-        write_npz(outputs, {f"out{i}": a for i, a in enumerate(arrays.leaves(result))})
+    _write_outputs(outputs, result)
     if checked is not None and _makes_odd_values(module, values, checked, mode):
         return 1
     if compare is None:
         return 0
     rival, limits = _rival(compare, program), {"rtol": rtol, "atol": atol, "ulp": ulp}
-    report = check.compared(module, values, result, rival, rerun=run, **limits)
+    return _compared(module, values, result, rival, run, limits)
+
+
+def _compared(
+    module: Module,
+    values: list[object],
+    result: object,
+    rival: str | check.Recorded,
+    run: check.Run,
+    limits: Mapping[str, float | None],
+) -> int:
+    """Says how near the result is to another's; exit 1 where it is another."""
+    from hlo.tools.check import compared
+
+    report = compared(module, values, result, rival, rerun=run, **limits)
     say(report.text)
     return 0 if report.passed else 1
+
+
+def _write_outputs(path: str | None, result: object) -> None:
+    if path is None:
+        return
+    from hlo.tools.arrays import leaves
+    from hlo.tools.npz import write_npz
+
+    write_npz(path, {f"out{i}": array for i, array in enumerate(leaves(result))})
 
 
 def _check_usage(engine: str, checked: str | None, max_steps: int | None) -> None:
@@ -195,6 +188,8 @@ def _recorded(program: Program, compare: str | None) -> tuple[list[object], str 
 
 def _rival(compare: str, program: Program) -> str | check.Recorded:
     """What a result is compared with."""
+    from hlo.tools import check
+
     if compare != RECORDED:
         return compare
     if program.result is None:
@@ -204,6 +199,9 @@ def _rival(compare: str, program: Program) -> str | check.Recorded:
 
 def _prepared(module: Module, fill: int | None, *, one_device: bool) -> Module:
     """The module as it runs, verified."""
+    from hlo import driver
+    from hlo.tools.fill import fill_elided
+
     if one_device:
         module = driver.optimize(module, "sharding-remover")
     if fill is not None:
@@ -221,6 +219,8 @@ def _call_time(run: check.Run, values: list[object]) -> str:
 
 
 def _print(result: object, printed: str) -> None:
+    from hlo.tools import arrays
+
     if printed == "hash":
         tell(arrays.digest(result))
     elif printed == "summary":

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 from msgspec import Struct
 
-from hlo import driver
+from hlo.choices import INPUTS, MODES
 from hlo.cli.completing import FILE
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.numbers import SECONDS, SEED, THREAD_COUNTS
 from hlo.cli.reading import read_module, reads_modules
-from hlo.cli.run import given_arguments
 from hlo.cli.terminal import say, tell
-from hlo.ir.module import Module
-from hlo.machine import Machine
-from hlo.tools import arrays, bench
-from hlo.tools.fill import fill_elided
-from hlo.tools.inputs import KINDS
-from hlo.tools.jax_engine import JaxProgram, without_donation
-from hlo.tools.nans import ODD, has_kind
+from hlo.tools import bench
+
+if TYPE_CHECKING:
+    from hlo.ir.module import Module
+    from hlo.machine import Machine
 
 
 @click.command("bench")
@@ -31,11 +29,11 @@ from hlo.tools.nans import ODD, has_kind
               help="The rival: XLA, or another module of the same arguments.")  # fmt: skip
 @click.option("--inputs", "archive", type=FILE, default=None, metavar="FILE",
               help="Arrays by name, of all programs: npz, npy or safetensors.")  # fmt: skip
-@click.option("--random", "kind", type=click.Choice(KINDS), default="normal", show_default=True)
+@click.option("--random", "kind", type=click.Choice(INPUTS), default="normal", show_default=True)
 @click.option("--seed", default=0, type=SEED, show_default=True)
 @click.option("--seconds", default=2.0, type=SECONDS, show_default=True,
               help="About this long per program.")  # fmt: skip
-@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--threads", "counts", default=None, type=THREAD_COUNTS, metavar="N[,N...]",
               help="At most so many threads; several counts are timed in turns.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data, a list of rows.")
@@ -54,6 +52,10 @@ def command(
     machine: Machine | None,
 ) -> int:
     """Median call times; with --against the ratio of interleaved medians."""
+    from hlo.cli.arguments import given_arguments
+    from hlo.tools.fill import fill_elided
+    from hlo.tools.jax_engine import without_donation
+
     chosen = counts or (None,)
     rows: list[Benched] = []
     if not as_json:
@@ -98,6 +100,8 @@ def _compiled(
     module: Module, mode: str, threads: int | None, machine: Machine | None
 ) -> tuple[bench.Called, float]:
     """Machine code, and the seconds that it took to make."""
+    from hlo import driver
+
     start = time.perf_counter()
     made = driver.compile(module, mode=mode, threads=threads, cache=False, machine=machine)
     return made, time.perf_counter() - start
@@ -126,6 +130,11 @@ def _rival(
     against: str, module: Module, values: list[object], *, mode: str, threads: int | None, seed: int
 ) -> bench.Run:
     """XLA on the same module, or another module on the same arguments."""
+    from hlo import driver
+    from hlo.tools import arrays
+    from hlo.tools.fill import fill_elided
+    from hlo.tools.jax_engine import JaxProgram, without_donation
+
     if against == "jax":
         program = JaxProgram(driver.to_text(module))
         placed = program.place(list(arrays.leaves(tuple(values))))
@@ -135,4 +144,7 @@ def _rival(
 
 
 def _has_nans(result: object) -> bool:
+    from hlo.tools import arrays
+    from hlo.tools.nans import ODD, has_kind
+
     return any(has_kind(array, ODD["nan"]) for array in arrays.leaves(result))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from hlo import driver
+from hlo.choices import MODES, RIVALS
 from hlo.cli.case_flags import takes_case
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
-from hlo.ir.module import Module
-from hlo.tools.bisect import optimised_case
-from hlo.tools.cases import Case
-from hlo.tools.check import RIVALS
-from hlo.tools.comparing import Compared, Nearness, compared
-from hlo.tools.divergence import Alone, Diverged, WrongAlone, alone, diverged, wrong_alone
-from hlo.tools.fill import fill_elided
-from hlo.tools.verdicts import DIFFERENT, EQUAL
+
+if TYPE_CHECKING:
+    from hlo.ir.module import Module
+    from hlo.tools.cases import Case
+    from hlo.tools.comparing import Compared, Nearness
+    from hlo.tools.divergence import Alone, Diverged, WrongAlone
 
 MOST_ALONE = 10  # rows of --isolate
 NEARER = 1.2  # times as far off as the other side: that one is nearer
@@ -28,7 +28,7 @@ NEARER = 1.2  # times as far off as the other side: that one is nearer
 @click.option("--against", type=click.Choice(RIVALS), default=None,
               help="Without B: what A's compiled code is compared with (interpreter).")  # fmt: skip
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
-@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--isolate", is_flag=True,
               help="Also how far each instruction is off alone, from equal inputs.")  # fmt: skip
 @click.option("--allow-undecided", is_flag=True, help="Exit 0 where nothing can be said.")
@@ -50,6 +50,9 @@ def command(
 
     Exit 0 where all outputs are equal, 1 where one is different or undecided.
     """
+    from hlo.tools.comparing import compared
+    from hlo.tools.verdicts import DIFFERENT, EQUAL
+
     if other is not None and against is not None:
         raise click.UsageError("B and --against exclude each other")
     second = None if other is None else _second(other)
@@ -67,6 +70,9 @@ def command(
 
 
 def _second(path: str) -> Module:
+    from hlo import driver
+    from hlo.tools.fill import fill_elided
+
     module = fill_elided(read_module(path), 0)
     driver.verify(module)
     return module
@@ -76,6 +82,9 @@ def _where(
     case: Case, second: Module | None, rival: str, passes: str, mode: str
 ) -> Diverged | WrongAlone | None:
     """The first instruction that parts them, where it can be found."""
+    from hlo.tools.cases import Case
+    from hlo.tools.divergence import diverged, wrong_alone
+
     try:
         if second is not None:
             other = Case(second, case.values)
@@ -86,17 +95,24 @@ def _where(
 
 
 def _optimised(case: Case, passes: str, mode: str) -> Case:
+    from hlo.tools.bisect import optimised_case
+
     return optimised_case(case, "fast" if (mode, passes) == ("fast", "default") else passes)
 
 
 def _isolated(case: Case, rival: str, passes: str, mode: str) -> list[Alone]:
     """The instructions of compiled code, the one that is farthest off by itself first."""
+    from hlo.tools.divergence import alone
+
     found = alone(_optimised(case, passes, mode), mode, rival)
     return sorted(found, key=lambda a: -a.ulp)
 
 
 def verdict_text(made: Compared, found: Diverged | WrongAlone | None, parts: list[Alone]) -> str:
     """A line for each output, which side is nearer to f64, then the instruction."""
+    from hlo.tools.divergence import Diverged
+    from hlo.tools.verdicts import DIFFERENT
+
     verdicts = made.verdicts
     rows = list(map(str, verdicts.leaves))
     rows += map(_nearness_row, made.nearness)
@@ -138,6 +154,8 @@ def _diverged_rows(found: Diverged) -> list[str]:
 
 def as_data(made: Compared, found: Diverged | WrongAlone | None, parts: list[Alone]) -> str:
     """The same as JSON."""
+    from hlo.tools.divergence import Diverged
+
     leaves = [
         {**msgspec.structs.asdict(v), "actual": str(v.actual), "expected": str(v.expected)}
         for v in made.verdicts.leaves

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from hlo import driver
+from hlo.choices import MODES
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.reading import read_module, reads_input
 from hlo.cli.terminal import say
 from hlo.errors import HloError
-from hlo.ir.module import Module
-from hlo.machine import NAMED, Machine, named, of_triple
-from hlo.tools.arrays import load_arrays
-from hlo.tools.binding import bind
-from hlo.tools.c_compiler import linker, shared_library
 from hlo.tools.files import write_bytes, write_text
-from hlo.tools.fill import fill_elided
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.ir.module import Module
+    from hlo.machine import Machine
 
 FORMS = {
     ".o": "object", ".obj": "object", ".a": "library", ".so": "shared", ".dylib": "shared",
@@ -40,6 +38,13 @@ TEXTS = ("asm", "llvm", "header", "header-cpp")
 SINGLE = ("object", "asm", "llvm")
 
 
+def _ahead_machine() -> Machine:
+    from hlo import driver
+    from hlo.machine import named
+
+    return named(driver.AHEAD_TARGET)
+
+
 @click.command("compile")
 @click.argument("files", type=FILE, metavar="FILE...", nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, default="-", metavar="FILE",
@@ -51,7 +56,7 @@ SINGLE = ("object", "asm", "llvm")
 @click.option("--name", default=None, help="Of the function in C; by default the module's.")
 @click.option("--prefix", default="", help="What the names of all functions begin with.")
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
-@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--threads", default="none", show_default=True,
               type=click.Choice(("none", "pthreads", "callback")),
               help="Who runs parallel loops: its own threads, or the caller's.")  # fmt: skip
@@ -77,7 +82,7 @@ SINGLE = ("object", "asm", "llvm")
               "processor has.")  # fmt: skip
 @click.option("--target-triple", "triple", default=None, metavar="TRIPLE",
               help="LLVM's triple: the system and the form of files.")  # fmt: skip
-@partial(machine_flags, base=lambda: named(driver.AHEAD_TARGET))
+@partial(machine_flags, base=_ahead_machine)
 @reads_input
 def command(
     files: tuple[str, ...],
@@ -104,6 +109,9 @@ def command(
     machine: Machine | None,
 ) -> int:
     """Compile ahead of time: files that a C program links, without Python."""
+    from hlo import driver
+    from hlo.tools.arrays import load_arrays
+
     if weights == "-":
         raise click.UsageError("--weights is '-', expected a file's path")
     form = _checked_form(files, output, emit, name, weights)
@@ -178,6 +186,9 @@ def _is_wasm(output: str) -> bool:
 
 def _target(machine: Machine | None, triple: str | None) -> Machine | str:
     """The machine that code is for."""
+    from hlo import driver
+    from hlo.machine import of_triple
+
     if machine is None:
         return driver.AHEAD_TARGET if triple is None else of_triple(triple)
     return _target_of(machine, triple)
@@ -185,6 +196,8 @@ def _target(machine: Machine | None, triple: str | None) -> Machine | str:
 
 def _target_of(machine: Machine, triple: str | None) -> Machine:
     """A machine with another triple; HloError where that is of another architecture."""
+    from hlo.machine import of_triple
+
     if triple is None:
         return machine
     least = of_triple(triple)
@@ -196,11 +209,16 @@ def _target_of(machine: Machine, triple: str | None) -> Machine:
 
 def _levels(text: str, triple: str | None) -> list[Machine]:
     """The machines that an object chooses from."""
+    from hlo.machine import NAMED, named
+
     names = [f"{_LEVEL}{name}" if f"{_LEVEL}{name}" in NAMED else name for name in text.split(",")]
     return [_target_of(named(name), triple) for name in names]
 
 
 def _read(file: str, fill: int | None, values: Mapping[str, object]) -> Module:
+    from hlo.tools.binding import bind
+    from hlo.tools.fill import fill_elided
+
     module = read_module(file)
     if values:
         module = bind(module, values)
@@ -209,6 +227,9 @@ def _read(file: str, fill: int | None, values: Mapping[str, object]) -> Module:
 
 def _form(made: Sequence[AheadOfTime], form: str, output: str) -> bytes | str:
     """All that the output file will hold."""
+    from hlo import driver
+    from hlo.tools.c_compiler import linker, shared_library
+
     first = made[0]
     match form:
         case "object":

@@ -6,18 +6,17 @@ import json
 
 import click
 
-from hlo import driver
+from hlo.choices import MODES
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import THREADS
 from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
-from hlo.tools.fill import fill_elided
 
 
 @click.command("memory")
 @click.argument("file", type=FILE, metavar="FILE")
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
-@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @reads_modules
@@ -26,6 +25,9 @@ def command(file: str, passes: str, mode: str, threads: int | None, as_json: boo
 
     What machine code takes, symbol by symbol: hlo-run compile FILE --sizes.
     """
+    from hlo import driver
+    from hlo.tools.fill import fill_elided
+
     module = fill_elided(read_module(file), 0)
     found = driver.memory(module, passes=passes, mode=mode, threads=threads)
     tell(json.dumps(found.to_json(), indent=1) if as_json else str(found), nl=as_json)

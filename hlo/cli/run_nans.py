@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from hlo import driver
+from hlo.choices import MODES, ODD_VALUES
 from hlo.cli.case_flags import takes_case
-from hlo.cli.findings import findings_text, told
 from hlo.cli.numbers import THREADS, TIMEOUT
 from hlo.cli.reading import reads_input
 from hlo.cli.terminal import say, tell
-from hlo.tools.cases import Case
-from hlo.tools.nans import KINDS, nans, same_places
+
+if TYPE_CHECKING:
+    from hlo.tools.cases import Case
 
 ENGINES = ("compiled", "interpreter")
 
 
 @click.command("nans")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), default=("nan", "inf"),
-              show_default=True, help="What is looked for; may be repeated.")  # fmt: skip
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(ODD_VALUES),
+              default=("nan", "inf"), show_default=True,
+              help="What is looked for; may be repeated.")  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="Also what no output gets.")
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
-@click.option("--mode", type=click.Choice(driver.MODES), default="strict", show_default=True)
+@click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--timeout", default=None, type=TIMEOUT, metavar="SECONDS", help="Of the run.")
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
@@ -43,6 +46,10 @@ def command(
     --engine=interpreter looks at every value of the reference instead, and says so where compiled
     code has NaNs or infinities elsewhere.
     """
+    from hlo import driver
+    from hlo.cli.findings import findings_text, told
+    from hlo.tools.nans import nans, same_places
+
     if engine == "compiled":
         if timeout is not None:
             raise click.UsageError("--timeout goes with --engine=interpreter")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from hlo import driver
 from hlo.cli.case_flags import takes_case
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import THREADS
 from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import tell
-from hlo.tools.cases import Case
 from hlo.tools.files import write_text
 from hlo.tools.writing import check_writable
+
+if TYPE_CHECKING:
+    from hlo.tools.cases import Case
 
 GROUPS = ("step", "opcode", "op_name", "source")
 
@@ -32,6 +35,8 @@ def command(
     case: Case, by: str, passes: str, threads: int | None, trace: str | None, as_json: bool
 ) -> int:
     """Time per step, joined to HLO instructions and source lines; medians of 20 runs."""
+    from hlo import driver
+
     if trace is not None:
         check_writable(trace)
     found = driver.profile(case.module, *case.values, passes=passes, threads=threads)

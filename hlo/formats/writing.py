@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlo import choices
 from hlo.errors import HloError
 from hlo.formats import stablehlo
 from hlo.formats.json_format import print_json
@@ -25,15 +26,21 @@ def hlo_proto(module: Module) -> Message:
     return Message("HloProto", hlo_module=module_message(module))
 
 
-FORMS: dict[str, Write] = {
-    "text": lambda module: print_module(module).encode("utf-8", "surrogateescape"),
-    "pb": lambda module: encode(hlo_proto(module)),
-    "module-pb": lambda module: encode(module_message(module)),
-    "pbtxt": lambda module: print_text(hlo_proto(module)).encode("utf-8", "surrogateescape"),
-    "json": lambda module: print_json(hlo_proto(module)).encode(),
-    "stablehlo": lambda module: stablehlo.stablehlo_text(module).encode(),
-    "stablehlo-bytecode": stablehlo.stablehlo_bytecode,
-}
+FORMS: dict[str, Write] = dict(
+    zip(
+        choices.FORMS,
+        (
+            lambda module: print_module(module).encode("utf-8", "surrogateescape"),
+            lambda module: encode(hlo_proto(module)),
+            lambda module: encode(module_message(module)),
+            lambda module: print_text(hlo_proto(module)).encode("utf-8", "surrogateescape"),
+            lambda module: print_json(hlo_proto(module)).encode(),
+            lambda module: stablehlo.stablehlo_text(module).encode(),
+            stablehlo.stablehlo_bytecode,
+        ),
+        strict=True,
+    )
+)
 TEXTS = frozenset(("text", "pbtxt", "json", "stablehlo"))
 # The form that a file's name asks for where no flag says one.
 SUFFIXES = {

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hlo import driver
+from hlo.choices import RIVALS
 from hlo.errors import HloError
 from hlo.ir.dtype import from_numpy
 from hlo.ir.module import Module
@@ -33,7 +34,6 @@ NUDGE_FACTOR = 8.0  # a program rounds at every step, not only at its inputs
 Run = Callable[..., object]
 # Ways to have a result of a module: the reference, code of the module as it is, fast code, the
 # reference in f64, XLA.
-RIVALS = ("interpreter", "unoptimized", "fast", "f64", "jax")
 
 
 class Checked(Struct, frozen=True):

@@ -6,9 +6,7 @@ paths --a process for each of `jobs`--> what was found of each, in the order of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 
 from msgspec import Struct
 
@@ -45,6 +43,9 @@ def checked(paths: Sequence[str], rules: Rules, jobs: int = 1) -> Iterator[Check
     if jobs == 1 or len(paths) == 1:
         yield from map(check, paths)
         return
+    from concurrent.futures import ProcessPoolExecutor  # as long to import as a file to check
+    from multiprocessing import get_context
+
     # Fresh processes: what this one has imported may hold threads, which forks do not survive.
     with ProcessPoolExecutor(min(jobs, len(paths)), get_context("spawn")) as pool:
         yield from pool.map(check, paths)

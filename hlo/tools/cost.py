@@ -16,6 +16,7 @@ from hlo.analysis.loop_state import trip_count
 from hlo.analysis.sources import op_name_of, source_of
 from hlo.analysis.work import NOTHING, Work, fused_bytes, work_of
 from hlo.backend.limits import Limits, measured_limits
+from hlo.choices import COST_GROUPS
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.graph import callees_first
@@ -23,7 +24,6 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.runtime.threads import thread_count
 
-GROUPS = ("instruction", "opcode", "computation", "source", "op_name")
 AT_LEAST = "at least"
 MOST_PLACES = 3  # that a note names
 
@@ -78,14 +78,14 @@ def cost(
     by: str = "instruction",
     optimised: Module | None = None,
 ) -> Cost:
-    """Operations, bytes and least seconds by one of GROUPS; optimised: the same after fusion.
+    """Operations, bytes and least seconds by one of COST_GROUPS; optimised: the same after fusion.
 
     limits: what the machine gives (hlo/backend/limits.py); None: this one's, which takes a second
     to measure. Raises HloError `arguments` for another group.
     """
     limits = limits or measured_limits(thread_count(None))
-    if by not in GROUPS:
-        raise HloError("arguments", f"cost: by is {by!r}, expected one of {GROUPS}")
+    if by not in COST_GROUPS:
+        raise HloError("arguments", f"cost: by is {by!r}, expected one of {COST_GROUPS}")
     notes: dict[str, list[str]] = {}
     name_of = _NAMES[by]
     found: dict[str, list[_Part]] = {}

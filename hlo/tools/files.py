@@ -6,10 +6,7 @@ Outputs are written by `write_file`: a full disk or a killed process leaves the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-
-import numpy as np
 
 from hlo.errors import HloError
 from hlo.source import shown_lines
@@ -75,19 +72,3 @@ def write_bytes(path: str, data: bytes) -> None:
         sys.stdout.buffer.flush()
         return
     write_file(path, lambda stream: stream.write(data))
-
-
-def write_npz(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays whole or not at all; a type NumPy cannot store keeps its bits and its name."""
-    stored = {}
-    for name, array in arrays.items():
-        plain, suffix = storable(array)
-        stored[name + suffix] = plain
-    write_file(path, lambda stream: np.savez(stream, **stored))  # type: ignore[arg-type]  # arrays by name
-
-
-def storable(array: np.ndarray) -> tuple[np.ndarray, str]:
-    """The array as NumPy can store it, and its name's suffix `:dtype` where bits stand for it."""
-    if array.dtype.isbuiltin != 2:  # NumPy's own: f8e5m2 says that it is of kind "f" as well
-        return array, ""
-    return array.view(np.dtype(f"u{array.dtype.itemsize}")), f":{array.dtype.name}"

@@ -16,8 +16,6 @@ from hlo.process_memory import check_memory, numpy_problem
 from hlo.tools.demands import NOTHING, Demand, demands
 
 DRAWN_BYTES = 24  # an element while it is drawn: 64-bit numbers, a second array, the result
-KINDS = ("normal", "model", "uniform", "small", "wild", "ints", "special", "onehot", "ramp",
-         "zeros", "ones")  # fmt: skip
 ODD_KINDS = ("wild", "special")  # whose values are not what a program asks for
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 2.5, -2.5)
 

@@ -23,8 +23,9 @@ from hlo.ir.graph import clone_module
 from hlo.ir.module import Module
 from hlo.tools import jax_door
 from hlo.tools.arrays import load_npz
-from hlo.tools.files import read_text, write_npz, write_text
+from hlo.tools.files import read_text, write_text
 from hlo.tools.input_size import limited
+from hlo.tools.npz import write_npz
 
 CHILD_TIMEOUT_S = 600
 REFUSED = "XLA does not run this module"

@@ -23,7 +23,6 @@ from hlo.tools import arrays
 from hlo.tools.bisect import line_of
 from hlo.tools.cases import Case, fits
 
-KINDS = ("nan", "inf", "denormal")
 MOST = 10_000  # findings that are kept
 ARGUMENT = -1  # the number of what an argument has, where that is no finding
 

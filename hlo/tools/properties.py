@@ -19,8 +19,9 @@ from hlo.passes.manager import Manager
 from hlo.tools import arrays, bench, check
 from hlo.tools.cases import Case
 from hlo.tools.compare import Budget, compare
-from hlo.tools.files import write_npz, write_text
+from hlo.tools.files import write_text
 from hlo.tools.jax_engine import JaxProgram, without_donation
+from hlo.tools.npz import write_npz
 from hlo.tools.trials import Property
 
 MODULE, INPUTS = "module.hlo", "inputs.npz"

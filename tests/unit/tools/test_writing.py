@@ -13,7 +13,8 @@ import pytest
 
 from hlo.errors import HloError
 from hlo.tools import writing
-from hlo.tools.files import write_npz, write_text
+from hlo.tools.files import write_text
+from hlo.tools.npz import write_npz
 from hlo.tools.writing import check_writable, write_file
 from tests.support.command import Outcome, call
 

@@ -1,0 +1,74 @@
+"""What each command imports: a help nothing but words, reading and passes no back end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hlo.cli.main import OPT_COMMANDS, RUN_COMMANDS
+
+PROGRAM = """
+import sys
+from hlo.cli import main
+group, *sys.argv[1:] = sys.argv[1:]
+try:
+    getattr(main, group)()
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+# What stands in a help comes from here.
+LIGHT = {
+    "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.forking", "hlo.printer",
+    "hlo.printer.options", "hlo.runtime", "hlo.runtime.threads", "hlo.source", "hlo.tools",
+    "hlo.tools.bench", "hlo.tools.files", "hlo.tools.input_size", "hlo.tools.writing",
+}  # fmt: skip
+HEAVY = {"numpy", "lark", "llvmlite", "rich", "ml_dtypes", "jax", "asyncio", "multiprocessing"}
+TEXT = """HloModule light
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  ROOT y = f32[4] add(x, x)
+}
+"""
+
+
+def modules(*arguments: str) -> set[str]:
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stderr.split("\n")[-2].split())
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [*(("opt", name) for name in OPT_COMMANDS), *(("run", name) for name in RUN_COMMANDS)],
+)
+def test_helps_import_words_alone(group: str, name: str) -> None:
+    found = modules(group, name, "--help")
+    assert not found & HEAVY
+    assert {m for m in found if m.startswith("hlo.") and not m.startswith("hlo.cli")} <= LIGHT
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "light.hlo"
+    path.write_text(TEXT)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "without"),
+    [
+        (("transform",), {"llvmlite", "hlo.passes", "hlo.backend", "hlo.interpreter"}),
+        (("transform", "-p", "dce"), {"llvmlite", "hlo.backend", "hlo.interpreter"}),
+        (("check",), {"llvmlite", "hlo.passes", "hlo.backend", "hlo.interpreter"}),
+        (("fmt",), {"llvmlite", "hlo.passes", "hlo.backend", "hlo.interpreter"}),
+        (("stats",), {"llvmlite", "hlo.passes", "hlo.backend", "hlo.interpreter"}),
+    ],
+)
+def test_commands_import_what_they_do(asked: tuple[str, ...], without: set[str], file: str) -> None:
+    found = modules("opt", *asked, file)
+    assert not found & (without | {"rich", "jax", "asyncio", "multiprocessing"})
