@@ -253,7 +253,7 @@ def _is_short(value: np.ndarray, mantissa: int) -> np.ndarray:
     """
     scaled = np.frexp(np.abs(wide(value)))[0] * 2.0 ** (mantissa // 2)
     short = np.asarray(scaled == np.floor(scaled))
-    return short if np.mean(short) > BY_CHANCE else np.asarray(value == 0)
+    return short if np.count_nonzero(short) > BY_CHANCE * short.size else np.asarray(value == 0)
 
 
 def is_inexact(instruction: Instruction) -> bool:

@@ -44,6 +44,10 @@ def test_a_few_ulps_are_equal_and_a_thousandth_is_not() -> None:
     assert verdict(PLAIN, 1e-3) == DIFFERENT
 
 
+def test_no_elements_are_equal() -> None:
+    assert verdict(PLAIN.replace("3,4", "0,4"), 0) == EQUAL
+
+
 def test_what_amplifies_its_last_bit_is_undecided() -> None:
     assert verdict(CANCELS, 1e-3) == UNDECIDED
 
