@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hlo.backend.compilation import Compiled
     from hlo.backend.memory_map import MemoryMap
     from hlo.backend.profile import Profile
+    from hlo.backend.timeline import Slice
     from hlo.machine import Machine
     from hlo.passes.manager import Manager
     from hlo.printer.options import PrintOptions
@@ -164,7 +165,7 @@ def compile(
         enter_callbacks(module, callbacks)
     check_devices(module, replicas, partitions)
     key = ""
-    if cache:
+    if cache and not os.environ.get("HLO_PERF_MAP"):  # a kept program knows no names of kernels
         from hlo.backend.linking.installing import cached_program, program_key
 
         key = program_key(module, passes=passes, mode=mode, threads=threads, machine=machine)
@@ -315,6 +316,20 @@ def profile(
 
     verify(module)
     return profiled(Compilation(module, passes=passes, threads=threads), *arguments)
+
+
+def timeline(
+    module: Module, *arguments: object, passes: str = "default", threads: int | None = None
+) -> tuple[Slice, ...]:
+    """One run as slices of time: each step's parts on each thread. Raises HloErrors.
+
+    arguments: one per entry parameter.
+    """
+    from hlo.backend.compilation import Compilation
+    from hlo.backend.timeline import timeline as slices
+
+    verify(module)
+    return slices(Compilation(module, passes=passes, threads=threads), *arguments)
 
 
 def memory(

@@ -10,6 +10,7 @@ executable knows nothing of its compilation, which goes when nobody asks it for 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 
@@ -24,6 +25,7 @@ from hlo.backend.isa.target import Target
 from hlo.backend.linking import compilation_cache, toolchain
 from hlo.backend.linking import compile as code
 from hlo.backend.linking.installing import HandlerRecords, link, result_shape
+from hlo.backend.linking.jit import PERF_MAP
 from hlo.backend.linking.link_table import LinkTable
 from hlo.backend.linking.tabulation import link_table
 from hlo.backend.padded import PaddedExecutable
@@ -203,7 +205,12 @@ class Compilation:
         host = None if all(step.is_handler for step in hosts) else HostCalls(self.program)
         handlers = _handler_records(hosts) if any(step.is_handler for step in hosts) else None
         result = result_shape(self.module if self.padded is None else self.static)
-        made = link(self.static, self.link_table, objects, host, counters, result, handlers)
+        labels = None
+        if os.environ.get(PERF_MAP):
+            from hlo.backend.perf_labels import labels as labelled
+
+            labels = labelled(self.program, self.module.name)
+        made = link(self.static, self.link_table, objects, host, counters, result, handlers, labels)
         if self.padded is None:
             return made
         return PaddedExecutable(clone_module(self.module), self.padded, made)

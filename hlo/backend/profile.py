@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from hlo.analysis.sources import op_name_of, program_line_of, text_line_of
 from hlo.backend.compilation import Compilation
-from hlo.backend.entry.llvm_ir import TimedStep, emit_timed
+from hlo.backend.entry.llvm_ir import emit_timed
+from hlo.backend.entry.timing_ir import Counters, TimedStep
 from hlo.backend.limits import Limits, measured_limits
 from hlo.backend.linking.compile import objects
 from hlo.backend.planning.fitting import check_fits
@@ -114,7 +115,8 @@ def profile(compilation: Compilation, *arguments: object, repeats: int = 20) -> 
     """Run a program `repeats` times, after a warm-up, and say where the time went."""
     program = compilation.program
     check_fits(program)
-    modules, steps = emit_timed(program)
+    timing = Counters()
+    modules, steps = emit_timed(program, timing), timing.steps
     counters = np.zeros((max(1, len(steps)), 2), np.int64)
     executable = compilation.linked(objects(modules), counters)
     executable(*arguments)

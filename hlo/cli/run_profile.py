@@ -27,7 +27,7 @@ GROUPS = ("step", "opcode", "op_name", "source")
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--trace", type=FILE, default=None, metavar="FILE",
-              help="Also a trace of the steps for ui.perfetto.dev.")  # fmt: skip
+              help="Also a run over all threads, for ui.perfetto.dev.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @takes_case
 @reads_modules
@@ -41,9 +41,10 @@ def command(
         check_writable(trace)
     found = driver.profile(case.module, *case.values, passes=passes, threads=threads)
     if trace is not None:
-        from hlo.tools.trace import trace_text  # loads the back end, which a help does without
+        from hlo.tools.trace import trace_text
 
-        write_text(trace, trace_text(case.module.name, found))
+        slices = driver.timeline(case.module, *case.values, passes=passes, threads=threads)
+        write_text(trace, trace_text(case.module.name, slices, found))
     shown = found if by == "step" else found.grouped(by)
     tell(msgspec.json.format(msgspec.json.encode(shown)).decode() if as_json else str(shown))
     return 0

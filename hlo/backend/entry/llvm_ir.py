@@ -38,6 +38,7 @@ from hlo.backend.entry.loop_ir import (
 from hlo.backend.entry.polling import with_polls
 from hlo.backend.entry.run_ir import POLL_STEP
 from hlo.backend.entry.step_lists import STEPS_PER_FUNCTION, may_fail, parts, weight
+from hlo.backend.entry.timing_ir import Timing
 from hlo.backend.ir.definitions import symbol
 from hlo.backend.ir.filling import apart
 from hlo.backend.ir.grouping import MOST_LINES, grouped, processors
@@ -61,14 +62,11 @@ from hlo.backend.planning.program import (
     Step,
 )
 from hlo.backend.planning.slots import (
-    SLOT_COUNTERS,
     SLOT_FRAME,
     SLOT_HANDLERS,
     SLOT_HOST,
 )
 
-TimedStep = KernelStep | CopyStep | HostStep
-_CYCLES = prototype("i64", "llvm.readcyclecounter")
 INLINED_LINES = 4000  # The most lines of short loops in one program.
 LEAST_CUT, MOST_CUT = 150, 400  # Lines of a kernel that may stay whole; 400 take 11 ms.
 # In per cent of a processor's share of the lines: longer kernels are cut, into pieces so long.
@@ -99,14 +97,11 @@ def emit(
     return _modules(entry, workers or processors())
 
 
-def emit_timed(program: Program) -> tuple[tuple[IrModule, ...], list[TimedStep]]:
-    """Modules whose entry counts cycles and calls of every step, and the steps that it counts."""
+def emit_timed(program: Program, timing: Timing) -> tuple[IrModule, ...]:
+    """Modules whose entry tells of every step what `timing` wants to know."""
     program = with_polls(program)
     names = [symbol(kernel) for kernel in program.kernels]
-    entry = _Entry(program, names, flushed=None, timed=[])
-    modules = _modules(entry, processors())
-    assert entry.timed is not None, "a timed entry lists its steps"
-    return modules, entry.timed
+    return _modules(_Entry(program, names, flushed=None, timing=timing), processors())
 
 
 def _modules(entry: _Entry, workers: int) -> tuple[IrModule, ...]:
@@ -189,12 +184,12 @@ class _Entry:
         names: list[str],
         *,
         flushed: FloatMode | None,
-        timed: list[TimedStep] | None = None,
+        timing: Timing | None = None,
         hands_frame: bool = False,
         externs: Mapping[int, Extern] | None = None,
     ) -> None:
-        self.timed = timed
-        self.inlines = timed is None
+        self.timing = timing
+        self.inlines = timing is None
         self.externs = externs or {}
         self.program = program
         self.names = names
@@ -304,18 +299,20 @@ class _Entry:
 
     def _steps(self, function: _Function, steps: tuple[Step, ...]) -> None:
         """Write the steps; too many of them go into functions that are called in turn."""
-        if self.timed is None and any(isinstance(s, Copies) for s in gathered(steps)):
+        if self.timing is None and any(isinstance(s, Copies) for s in gathered(steps)):
             self._with_tables(function, steps)
             return
         if sum(map(weight, steps)) > STEPS_PER_FUNCTION and len(steps) > 1:
             for part in parts(steps):
                 self._run_part(function, part)
             return
-        since = 0.0
-        for step in steps if self.timed is not None else self._regions(function, steps):
-            began = self._clock(function, step)
+        since, timing = 0.0, self.timing
+        has_regions = timing is None or timing.has_regions
+        for step in self._regions(function, steps) if has_regions else steps:
+            began = timing.begin(function.p, step) if timing else None
             self._step(function, step)
-            self._count(function, step, began)
+            if timing:
+                timing.end(function.p, function.frame, step, began)
             since += step.us
             if self.watched and (since >= watch_ir.POLL_US or isinstance(step, HostStep)):
                 watch_ir.ask(function.p, function.frame)
@@ -364,34 +361,17 @@ class _Entry:
                 yield from group
                 continue
             own = region_ir.longest_first(group)
-            for step in own:
-                self.called[step.kernel] = None
-                self._kernel_address(function, self.names[step.kernel])
+            kernels = [self._symbol(step) for step in own]
+            for name in kernels:
+                self._kernel_address(function, name)
             symbol = f"hlo_region_{len(self.functions)}"
-            self.functions[symbol] = region_ir.function(symbol, own, self.names)
+            self.functions[symbol] = region_ir.function(symbol, own, kernels)
             region = self._kernel_address(function, symbol)
             chunks = region_ir.chunks(own, self.program.share_us)
             run = self._run(function)
             region_ir.call(function.p, function.frame, region, len(own), chunks, run)
             if self.watched:
                 watch_ir.ask(function.p, function.frame)
-
-    def _clock(self, function: _Function, step: Step) -> Word | None:
-        """The cycle counter before a step, in a timed entry."""
-        if self.timed is None or not isinstance(step, TimedStep):
-            return None
-        return function.p.call(_CYCLES)
-
-    def _count(self, function: _Function, step: Step, began: Word | None) -> None:
-        """Add a step's cycles and one call to its counters, in a timed entry."""
-        if self.timed is None or began is None or not isinstance(step, TimedStep):
-            return
-        ended, counters = function.p.call(_CYCLES), function.held(SLOT_COUNTERS)
-        spent, row = ended - began, counters.item("i8", 16 * len(self.timed))
-        self.timed.append(step)
-        row.put(row.get("i64") + spent)
-        calls = row.item("i8", 8)
-        calls.put(calls.get("i64") + 1)
 
     def _leave(self, function: _Function, status: Word, part: tuple[Step, ...]) -> None:
         """Behind a call that may fail: leave with its status when it did."""
@@ -404,9 +384,14 @@ class _Entry:
         self.declarations[name] = _of_kernel(name).declaration
         return function.p.symbol(name)
 
-    def _kernel(self, function: _Function, step: KernelStep) -> None:
+    def _symbol(self, step: KernelStep) -> str:
+        """What a step calls."""
         self.called[step.kernel] = None
-        p, name, row = function.p, self.names[step.kernel], function.slot(step.slot)
+        name = self.names[step.kernel]
+        return self.timing.kernel(step, name) if self.timing else name
+
+    def _kernel(self, function: _Function, step: KernelStep) -> None:
+        p, name, row = function.p, self._symbol(step), function.slot(step.slot)
         piece = watch_ir.piece(step)
         if step.chunks > 1:
             kernel, threads = self._kernel_address(function, name), table_ir.threads(function.frame)

@@ -36,17 +36,17 @@ def chunks(steps: Sequence[KernelStep], share_us: float) -> int:
     return max(2, min(len(steps), int(sum(s.us for s in steps) / share_us)))
 
 
-def function(symbol: str, steps: Sequence[KernelStep], names: Sequence[str]) -> str:
-    """The region's function; names: of the program's kernels."""
+def function(symbol: str, steps: Sequence[KernelStep], kernels: Sequence[str]) -> str:
+    """The region's function; kernels: what each step calls."""
     unit = Unit()
     head = prototype("void", symbol, "ptr", "i64", "i64")
-    unit.define(head, partial(_run_kernels, steps, names), attributes=_NO_TABLES)
+    unit.define(head, partial(_run_kernels, steps, kernels), attributes=_NO_TABLES)
     return unit.functions[symbol]
 
 
 def _run_kernels(
     steps: Sequence[KernelStep],
-    names: Sequence[str],
+    kernels: Sequence[str],
     p: Procedure,
     frame: Word,
     begin: Word,
@@ -57,9 +57,9 @@ def _run_kernels(
         leave.go_unless(unit < end)
         done, units = p.join(), [p.join() for _ in steps]
         p.switch(unit, dict(enumerate(units)), done)
-        for case, step in zip(units, steps, strict=True):
+        for case, step, name in zip(units, steps, kernels, strict=True):
             case.here()
-            kernel = prototype("void", names[step.kernel], "ptr", "i64", "i64")
+            kernel = prototype("void", name, "ptr", "i64", "i64")
             p.call(kernel, table_ir.slot(frame, step.slot), 0, step.units)
             done.go()
         done.here()

@@ -8,7 +8,7 @@ Imports none of the stages that make code, so that a kept program costs little m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -66,10 +66,12 @@ def link(
     counters: np.ndarray | None = None,
     result: Shape | None = None,
     handlers: HandlerRecords | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Executable:
     """The executable: code in this process, constants, memory. counters: a timed program's.
 
     host: for steps in Python; handlers: of XLA's FFI, which the code calls.
+    labels: what profilers call its functions, by symbol.
 
     result: the shape and layouts of what callers get; the header's if not given.
     """
@@ -80,7 +82,7 @@ def link(
         pool.grow(table.threads)
     if table.watched:
         native.runs()  # its code calls them
-    code = Code(bodies)
+    code = Code(bodies, labels)
     code.run_once(FILL)
     entry = code.address(ENTRY)
     layout = table.frame_layout(counters, 0 if handlers is None else handlers.table.ctypes.data)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 from hlo.backend.ir.ir_module import LAPACK
 from hlo.backend.linking import elf
@@ -16,6 +17,7 @@ from hlo.once import lock
 
 # Libraries that LLVM's code may call into: for memcpy, fmod, arithmetic on wide integers.
 LIBRARIES = (None, "libm.so.6", "libgcc_s.so.1")
+PERF_MAP = "HLO_PERF_MAP"  # whose presence in the environment asks for names of functions
 _lock = lock()
 _defined: dict[str, int] = {}
 
@@ -23,8 +25,13 @@ _defined: dict[str, int] = {}
 class Code:
     """Linked machine code; it stays as long as this object does."""
 
-    def __init__(self, objects: Sequence[bytes]) -> None:
+    def __init__(self, objects: Sequence[bytes], labels: Mapping[str, str] | None = None) -> None:
+        """labels: names by symbol, for a profiler that wants them."""
         self._linked = elf.Image(objects, address_of) if elf.is_supported() else Engine(objects)
+        if os.environ.get(PERF_MAP):
+            from hlo.backend.linking import perf_map
+
+            perf_map.write(objects, self.address, labels or {})
 
     def address(self, symbol: str) -> int:
         """Where a function or a variable lies."""
