@@ -38,7 +38,7 @@ from hlo.backend.planning.program import HostStep, Program
 from hlo.backend.planning.result_order import in_memory_order
 from hlo.backend.planning.schedule import Schedule, schedule
 from hlo.backend.planning.steps import program_of
-from hlo.backend.refusals import check_runs, check_static
+from hlo.backend.refusals import check_runs, check_static, check_values
 from hlo.ir.graph import clone_module, reachable_computations
 from hlo.ir.module import Module
 from hlo.machine import Machine
@@ -185,6 +185,7 @@ class Compilation:
         """
         if self.machine is not None:
             toolchain.check_runs_here(self.machine)
+        check_values(self.module)
         module = self.optimised
         if self.padded is None and module.has_dynamic_sizes:
             check_runs(i for c in reachable_computations(module) for i in c.instructions)

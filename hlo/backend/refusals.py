@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hlo.backend.planning.constants import no_value
 from hlo.errors import HloError, Violation
 from hlo.interpreter.run import evaluator, located
 from hlo.ir.graph import reachable_computations
 from hlo.ir.instruction import Instruction
+from hlo.ir.literal import Literal
 from hlo.ir.module import Module
 from hlo.ops.custom_call import check_target, own_target
-from hlo.ops.effects import with_callees
+from hlo.ops.effects import has_effect, with_callees
 from hlo.ops.host import check_transfer
 from hlo.ops.lapack import MATRIX_TARGETS, check_library
 
@@ -28,6 +30,24 @@ def check_runs(instructions: Iterable[Instruction]) -> None:
                 _check(step)
             except Violation as violation:
                 raise located(violation, step) from None
+
+
+def check_values(module: Module) -> None:
+    """Raise where the result, or an effect, needs a constant whose value the text leaves out: it
+    is said before the work on a large program, not after it.
+    """
+    computations = reachable_computations(module)
+    waiting = [i for c in computations for i in c.instructions if has_effect(i)]
+    waiting.append(module.entry.root)
+    seen = set(waiting)
+    while waiting:
+        instruction = waiting.pop()
+        literal = instruction.attributes.get("literal")
+        if isinstance(literal, Literal) and literal.shape.is_array and literal.is_elided:
+            raise no_value(instruction)
+        needed = (*instruction.operands, *(c.root for c in instruction.called_computations()))
+        waiting += (i for i in needed if i not in seen)
+        seen.update(needed)
 
 
 def check_static(module: Module) -> None:

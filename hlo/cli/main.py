@@ -19,6 +19,8 @@ from click.shell_completion import CompletionItem
 
 from hlo import __version__
 from hlo.cli.bug_report import report_bug
+from hlo.cli.colours import takes_colour
+from hlo.cli.progress import progress_bars
 from hlo.cli.streams import discard, settle_streams
 from hlo.cli.terminal import say, usage_text
 from hlo.errors import HloError
@@ -57,7 +59,8 @@ RUN_COMMANDS = {
 
 def _command(name: str) -> click.Command | None:
     """The command of a name, which is in one table only; the others are not imported."""
-    return _opt_command(name) or _comparing_command(name) or _run_command(name)
+    command = _opt_command(name) or _comparing_command(name) or _run_command(name)
+    return None if command is None else takes_colour(command)
 
 
 def _opt_command(name: str) -> click.Command | None:
@@ -267,7 +270,8 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 def exit_code(command: click.Command, given: list[str]) -> int:
     """The exit code of one call; messages go to stderr."""
     try:
-        outcome = command.main(args=given, prog_name=command.name, standalone_mode=False)
+        with progress_bars():
+            outcome = command.main(args=given, prog_name=command.name, standalone_mode=False)
         return outcome if isinstance(outcome, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code

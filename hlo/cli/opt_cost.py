@@ -62,7 +62,7 @@ def command(
     if as_json:
         tell(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
-        tell(cost_text(found, most))
+        tell(cost_text(found, most), head=1)
     return 0
 
 

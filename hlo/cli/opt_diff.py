@@ -10,7 +10,7 @@ import msgspec
 
 from hlo.cli.completing import FILE
 from hlo.cli.reading import read_module, reads_input
-from hlo.cli.terminal import has_colours, tell, tell_rows
+from hlo.cli.terminal import tell, tell_rows
 from hlo.tools.files import write_text
 from hlo.tools.writing import check_writable
 
@@ -30,11 +30,9 @@ WIDEST = 160  # of a line of text; --json has all of it
     "--html", "page", type=FILE, default=None, metavar="FILE", help="A page, side by side."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
-              show_default=True)  # fmt: skip
 @reads_input
 def command(
-    first: str, second: str, metadata: bool, lines: int, page: str | None, as_json: bool, color: str
+    first: str, second: str, metadata: bool, lines: int, page: str | None, as_json: bool
 ) -> int:
     """Exit 0 where nothing differs, 1 where something does."""
     from hlo.tools.diff import diff
@@ -48,7 +46,7 @@ def command(
         data = {**msgspec.structs.asdict(found), "is_empty": found.is_empty}
         tell(msgspec.json.format(msgspec.json.encode(data)).decode())
     else:
-        tell_rows(difference_text(found, lines), coloured=has_colours(color))
+        tell_rows(difference_text(found, lines))
     return 0 if found.is_empty else 1
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlo import progress
 from hlo.choices import INPUTS, MODES
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
@@ -96,7 +97,6 @@ def command(
     """Compile and run once."""
     from hlo import driver
     from hlo.cli.arguments import given_arguments
-    from hlo.cli.progress import progress_bar
 
     _check_usage(engine, checked, max_steps)
     if outputs:
@@ -109,7 +109,7 @@ def command(
         values = given_arguments(module, inputs, archive, kind, seed)
     if engine == "interpreter":
         reference = partial(driver.evaluate, module, max_steps=max_steps, timeout=timeout)
-        run: check.Run = partial(reference, progress=progress_bar())
+        run: check.Run = partial(reference, progress=partial(progress.tell, "interpreter"))
     else:
         start = time.perf_counter()
         asked = (passes, mode, threads, not no_cache)

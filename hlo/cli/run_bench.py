@@ -59,7 +59,7 @@ def command(
     chosen = counts or (None,)
     rows: list[Benched] = []
     if not as_json:
-        tell(_head(against, several=len(chosen) > 1))
+        tell(_head(against, several=len(chosen) > 1), head=0)
     for file in files:
         module = without_donation(fill_elided(read_module(file), seed))
         values = given_arguments(module, (), archive, kind, seed)

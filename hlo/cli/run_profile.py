@@ -46,5 +46,8 @@ def command(
         slices = driver.timeline(case.module, *case.values, passes=passes, threads=threads)
         write_text(trace, trace_text(case.module.name, slices, found))
     shown = found if by == "step" else found.grouped(by)
-    tell(msgspec.json.format(msgspec.json.encode(shown)).decode() if as_json else str(shown))
+    if as_json:
+        tell(msgspec.json.format(msgspec.json.encode(shown)).decode())
+    else:
+        tell(str(shown), head=1)
     return 0

@@ -7,12 +7,14 @@ stdout is data: `write_text` gives it to files and pipes to the byte, and to a t
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Iterable
+from typing import IO
 
 import click
 
+from hlo import progress
+from hlo.cli.colours import coloured, has_colours, heading
 from hlo.cli.streams import discard
 from hlo.source import shown_lines
 
@@ -20,30 +22,34 @@ from hlo.source import shown_lines
 def say(text: str, *, nl: bool = True) -> None:
     """A message on stderr, if there is anybody to read it."""
     try:
-        click.echo(shown_lines(text), nl=nl, err=True)
+        _write(text, sys.stderr, nl=nl)
     except (OSError, ValueError):
         discard(sys.stderr)
 
 
-def tell(text: str, *, nl: bool = True) -> None:
-    """A table or a line of a report on stdout."""
-    click.echo(shown_lines(text), nl=nl)
+def tell(text: str, *, nl: bool = True, head: int | None = None) -> None:
+    """A table or a line of a report on stdout. head: the line with the names of columns."""
+    _write(text, sys.stdout, nl=nl, head=head)
 
 
-def tell_rows(rows: Iterable[tuple[str, str]], *, coloured: bool) -> None:
+def _write(text: str, stream: IO[str], *, nl: bool = True, head: int | None = None) -> None:
+    progress.hide()
+    line = shown_lines(text)
+    is_coloured = has_colours(stream)
+    if is_coloured:
+        line = coloured(line) if head is None else heading(line, head)
+    click.echo(line, file=stream, nl=nl, color=is_coloured)
+
+
+def tell_rows(rows: Iterable[tuple[str, str]]) -> None:
     """Lines on stdout, each with the name of its colour ("" for none)."""
+    progress.hide()
+    is_coloured = has_colours(sys.stdout)
     for text, colour in rows:
         line = shown_lines(text)
-        click.echo(click.style(line, fg=colour) if coloured and colour else line, color=coloured)
-
-
-def has_colours(wanted: str) -> bool:
-    """Whether to colour stdout, by a flag's auto, always or never: auto is a terminal, if
-    NO_COLOR does not say otherwise (no-color.org).
-    """
-    if wanted != "auto":
-        return wanted == "always"
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        click.echo(
+            click.style(line, fg=colour) if is_coloured and colour else line, color=is_coloured
+        )
 
 
 def usage_text(error: click.UsageError) -> str:

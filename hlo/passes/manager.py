@@ -12,6 +12,7 @@ from hlo.ir.computation import Computation
 from hlo.ir.module import Module
 from hlo.passes.catalogue import CATALOGUE
 from hlo.passes.pipeline import Fixpoint, Step, Steps
+from hlo.progress import tell
 
 Verify = Callable[[Module], None]
 
@@ -61,6 +62,7 @@ class Manager(Struct):
         for observer in self.before:
             observer(module, step)
         self.running = step
+        tell(f"pass {step.name}", len(self.runs))
         before = _count(module.computations)
         start = time.perf_counter()
         changed = CATALOGUE[step.name](module, **dict(step.options))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from hlo.errors import HloError
+from hlo.progress import hide
 from hlo.source import shown_lines
 from hlo.tools.input_size import read_limited
 from hlo.tools.writing import write_file
@@ -58,6 +59,7 @@ def write_text(path: str, text: str) -> None:
     """Write a text file whole or not at all; `-` is standard output, where a terminal gets no
     control characters."""
     if path == "-":
+        hide()
         sys.stdout.write(shown_lines(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
         return
@@ -67,6 +69,7 @@ def write_text(path: str, text: str) -> None:
 def write_bytes(path: str, data: bytes) -> None:
     """Write a binary file whole or not at all; `-` is standard output."""
     if path == "-":
+        hide()
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

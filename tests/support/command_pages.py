@@ -18,6 +18,8 @@ GROUPS = (
 HEAD = """# Commands
 
 What `hlo-opt COMMAND --help` and `hlo-run COMMAND --help` say; `python -m tests.support.command_pages` writes this page. What they are for, with examples and what they print: [When something is wrong](debugging.md), [Ahead of time](ahead_of_time.md), [JAX](jax.md).
+
+Results go to stdout, messages to stderr. On a terminal both have colours, unless `NO_COLOR` is set (`--color=always` and `never` decide), and whatever takes longer than a second shows how far it is. Exit codes: 0 fine, 1 the program, its input or a comparison is at fault, 2 usage, 3 a bug of ours (with a reproducer), 130 interrupted.
 """  # noqa: E501  # a paragraph is a line
 
 

@@ -32,6 +32,7 @@ from hlo.errors import HloError
 from hlo.forking import inside
 from hlo.machine import Machine, described
 from hlo.once import lock, once
+from hlo.progress import tell
 
 HEAVY = (
     "LLVMPY_ParseAssembly",
@@ -273,6 +274,7 @@ def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[by
     lengths: lines of the modules.
     """
     made: dict[int, bytes] = {}
+    tell("machine code", 0, len(lengths))
     # The largest first, taken from the end.
     waiting = sorted(range(len(lengths)), key=lengths.__getitem__)
 
@@ -283,6 +285,7 @@ def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[by
             except IndexError:
                 return
             made[number] = code(number)
+            tell("machine code", len(made), len(lengths))
 
     heavy = sum(length > LINES_FOR_A_THREAD for length in lengths)
     workers = min(heavy, len(os.sched_getaffinity(0)))

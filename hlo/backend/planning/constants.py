@@ -9,6 +9,7 @@ from hlo.backend.planning.allocations import Allocation, AllocationKind
 from hlo.backend.planning.packing import ALIGNMENT
 from hlo.backend.planning.program import Program
 from hlo.errors import HloError
+from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
 
 SHARED_BYTES = 4096  # Constants up to this size are compared, and equal ones are one array.
@@ -80,13 +81,18 @@ def _leaf_array(allocation: Allocation) -> np.ndarray:
     assert isinstance(literal, Literal), "a constant holds a literal"
     leaf = list(_literal_leaves(literal))[allocation.index]
     if leaf.value is None:
-        raise HloError(
-            "elided-constant",
-            f"constant: the value of {instruction.name} is {{...}}, expected a value",
-            instruction.span,
-            help="hlo.fill_elided(module) or --fill-elided[=SEED] makes one up",
-        )
+        raise no_value(instruction)
     return np.ascontiguousarray(leaf.array)
+
+
+def no_value(constant: Instruction) -> HloError:
+    """What is wrong with a constant whose value the text leaves out."""
+    return HloError(
+        "elided-constant",
+        f"constant: the value of {constant.name} is {{...}}, expected a value",
+        constant.span,
+        help="hlo.fill_elided(module) or --fill-elided[=SEED] makes one up",
+    )
 
 
 def _literal_leaves(literal: Literal) -> list[Literal]:

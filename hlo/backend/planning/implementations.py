@@ -33,6 +33,7 @@ from hlo.errors import HloError
 from hlo.ir import dtype as dt
 from hlo.ir.instruction import Instruction
 from hlo.ir.literal import Literal
+from hlo.progress import tell
 
 Pairs = frozenset[tuple[int, int]]
 _NO_PAIRS: Pairs = frozenset()
@@ -67,8 +68,10 @@ def implementations(schedule: Schedule, target: Target, makers: KernelMakers) ->
     known: dict[object, Implementation] = {}
     fingerprints = Fingerprints()
     knowledge = _Knowledge(schedule)
+    total = sum(map(len, schedule.orders.values()))
     for order in schedule.orders.values():
         for instruction in order:
+            tell("kernels", len(found), total)
             opcode = instruction.opcode
             if opcode in SOURCES or opcode in CONTROL or is_forwarding(instruction):
                 continue

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import hlo
+from hlo.backend.compilation import Compilation
 from hlo.backend.planning.families import kernel_makers
 from hlo.errors import HloError
 from hlo.ops.custom_call import CALLBACKS, IDENTITIES, REGISTERED, TARGETS, register_custom_call
 from hlo.ops.table import OPS, KernelFamily, Trait, opcodes
+from hlo.passes.manager import Manager
 from hlo.tools.inputs import made_up_inputs
 from tests.support.op_files import Case, cases
 
@@ -178,3 +180,30 @@ def test_the_page_lists_the_opcodes_that_run_on_the_reference() -> None:
     expected = {o for o in host if not written_by_passes(o)}
     assert expected <= listed()
     assert listed() & OPS.keys() <= host
+
+
+ELIDED = """HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  c = f32[4] constant({...})
+  d = f32[4] add(c, c)
+  ROOT t = f32[4] OPERATION
+}
+"""
+
+
+def test_a_value_that_is_left_out_is_missed_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def work(*_: object) -> object:
+        raise AssertionError("a pass ran")
+
+    needed = Compilation(hlo.parse(ELIDED.replace("OPERATION", "multiply(x, d)")))
+    monkeypatch.setattr(Manager, "run", work)
+    with pytest.raises(HloError, match="constant: the value of c is"):
+        _ = needed.executable
+
+
+def test_a_value_that_is_left_out_and_not_needed_is_not_missed() -> None:
+    made = hlo.compile(hlo.parse(ELIDED.replace("OPERATION", "negate(x)")))
+    assert np.asarray(made(np.ones(4, np.float32))).tolist() == [-1.0] * 4

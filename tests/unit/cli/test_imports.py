@@ -22,9 +22,9 @@ print(*sorted(sys.modules), file=sys.stderr)
 """
 # What stands in a help comes from here.
 LIGHT = {
-    "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.forking", "hlo.printer",
-    "hlo.printer.options", "hlo.runtime", "hlo.runtime.threads", "hlo.source", "hlo.tools",
-    "hlo.tools.bench", "hlo.tools.files", "hlo.tools.input_size", "hlo.tools.writing",
+    "hlo.choices", "hlo.error_codes", "hlo.errors", "hlo.forking", "hlo.once", "hlo.printer",
+    "hlo.printer.options", "hlo.progress", "hlo.runtime", "hlo.runtime.threads", "hlo.source",
+    "hlo.tools", "hlo.tools.bench", "hlo.tools.files", "hlo.tools.input_size", "hlo.tools.writing",
 }  # fmt: skip
 HEAVY = {"numpy", "lark", "llvmlite", "rich", "ml_dtypes", "jax", "asyncio", "multiprocessing"}
 TEXT = """HloModule light
