@@ -22,6 +22,7 @@ import hlo.backend
 from benchmarks.stages import compile_stages, slowest_steps, stages_header, stages_row
 from hlo import driver
 from hlo.backend.limits import measured_limits
+from hlo.choices import MODES
 from hlo.errors import HloError
 from hlo.ir.module import Module
 from hlo.runtime.threads import thread_count
@@ -171,11 +172,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="about this long a program")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--mode", default="strict", choices=driver.MODES)
+    parser.add_argument("--mode", default="strict", choices=MODES)
     parser.add_argument("--stages", action="store_true", help="compile times stage by stage")
     parser.add_argument("--slowest", type=int, default=0, help="show so many programs' steps")
     arguments = parser.parse_args()
-    load_both_sides()
+    try:
+        load_both_sides()
+    except HloError as error:  # JAX is not here
+        print(f"{error}\n`hlo-run bench FILE...` times programs without a rival", file=sys.stderr)
+        return 2
     arguments.limits = measured_limits(thread_count(arguments.threads))
     print(arguments.limits)
     print(HEADER)

@@ -324,22 +324,24 @@ def _emitted(
     from hlo import driver
 
     emit, manager, dump = wanted.emit, work.manager, work.dump
+    text = None  # of a module, before its code is looked at for a dump
     if emit == "hlo" and passes is None:
-        return driver.to_text(module, options)
+        text = driver.to_text(module, options)
     chosen = passes if passes is not None else "default"
     if emit in ("hlo", "optimized"):
         module, chosen = driver.optimize(module, chosen, manager), ""
+        text = text or driver.to_text(module, options)
         if dump is None:
-            return driver.to_text(module, options)
+            return text
     from hlo.backend.compilation import Compilation
     from hlo.backend.stages import stage_text, stage_texts
 
     mode, machine = code_for
     made = Compilation(module, passes=chosen, mode=mode, machine=machine, manager=manager)
     if dump:
-        for name, text in stage_texts(made):
-            dump.write(name, text)
-    if emit in ("hlo", "optimized"):
-        return driver.to_text(module, options)
+        for name, content in stage_texts(made):
+            dump.write(name, content)
+    if text is not None:
+        return text
     text = stage_text(made, emit, wanted.kernel, remarks=wanted.remarks)
     return text if text.endswith("\n") else text + "\n"
