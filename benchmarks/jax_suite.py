@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,12 @@ from hlo.formats.jax_program import enter_handlers
 from hlo.formats.module_text import module_of
 from hlo.formats.stablehlo import message_of_mlir
 from hlo.ir.module import Module
-from hlo.tools.check import NUDGE_FACTOR, movements
+from hlo.tools.verdicts import nudged_noise
 
 # How far apart results may be, of the largest finite one: both sides round, in orders of their own.
 BOUNDS = {"float64": 1e-7, "complex128": 1e-7, "float32": 2e-3, "complex64": 2e-3,
           "float16": 2e-2, "bfloat16": 6e-2}  # fmt: skip
+NUDGE_FACTOR = 8.0  # a program rounds at every step, not only at its inputs
 NARROW = 0.3
 FILE = "HLO_JAX_SUITE"  # the environment's name of where rows go, and texts beside it
 
@@ -140,7 +141,7 @@ class Recorder:
                 what = difference(made[tokens:], wanted)
                 verdict = "differs" if what else "agree"
                 if what and not callbacks:
-                    moved = movements(partial(rerun, module), given, list(made))
+                    moved = movements(partial(rerun, module), given, made)
                     excused = not difference(made[tokens:], wanted, moved[tokens:])
                     verdict = "rounding" if excused else verdict
             except Exception as error:  # of any kind: the client's test goes on
@@ -195,6 +196,12 @@ def rerun(module: Module, *inputs: Any) -> tuple[Any, ...]:
     values = [None if v is None else np.asarray(v, t) for v, t in zip(inputs, types, strict=True)]
     made = driver.compile(module)(*values)
     return made if isinstance(made, tuple) else (made,)
+
+
+def movements(run: Callable[..., Any], values: Sequence[Any], made: Any) -> list[float]:
+    """How far each result moves, at most and where it stays finite, with the inputs' last bits."""
+    noise = nudged_noise(run, tuple(values), made)
+    return [float(np.max(leaf, where=np.isfinite(leaf), initial=0.0)) for leaf in noise]
 
 
 def difference(made: Any, wanted: Any, moved: Sequence[float] = ()) -> str:

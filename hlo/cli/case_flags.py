@@ -61,7 +61,7 @@ def takes_tolerance(command: Command) -> Command:
         ulp: float | None,
         **fields: object,
     ) -> int:
-        from hlo.tools.properties import Tolerance
+        from hlo.tools.compare import Tolerance
 
         return command(*arguments, tolerance=Tolerance(rtol, atol, ulp), **fields)
 

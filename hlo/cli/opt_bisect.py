@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hlo.tools.bisect import PassFound
     from hlo.tools.bisect_kernels import KernelFound
     from hlo.tools.cases import Case
-    from hlo.tools.properties import Tolerance
+    from hlo.tools.compare import Tolerance
     from hlo.tools.trials import Property
 
 RIVALS = ("interpreter", "unoptimized", "jax")

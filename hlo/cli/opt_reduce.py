@@ -18,7 +18,7 @@ from hlo.tools.writing import check_writable
 
 if TYPE_CHECKING:
     from hlo.tools.cases import Case
-    from hlo.tools.properties import Tolerance
+    from hlo.tools.compare import Tolerance
     from hlo.tools.reduce import Reduction
     from hlo.tools.trials import Property, Trials
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,10 @@ import click
 
 from hlo import progress
 from hlo.choices import INPUTS, MODES
+from hlo.cli.case_flags import takes_tolerance
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
-from hlo.cli.numbers import SEED, THREADS, TIMEOUT, TOLERANCE
+from hlo.cli.numbers import SEED, THREADS, TIMEOUT
 from hlo.cli.reading import read_program, reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hlo.ir.module import Module
     from hlo.machine import Machine
     from hlo.tools import check
+    from hlo.tools.compare import Tolerance
 
 if TYPE_CHECKING:
     from hlo.backend.compilation import Compiled
@@ -49,9 +50,10 @@ PRINTED = ("full", "summary", "hash", "none")
               type=click.Choice(PRINTED), show_default=True)  # fmt: skip
 @click.option("--compare", default=None, metavar="WITH",
               help="interpreter, unoptimized, fast, f64, jax, recorded, or FILE.npz.")  # fmt: skip
-@click.option("--rtol", default=None, type=TOLERANCE, help="Passing relative error, --compare.")
-@click.option("--atol", default=None, type=TOLERANCE, help="Passing absolute error, --compare.")
-@click.option("--ulp", default=None, type=TOLERANCE, help="Passing error in ulps, --compare.")
+@click.option(
+    "--allow-undecided", is_flag=True, help="--compare: exit 0 where nothing can be said."
+)
+@takes_tolerance
 @click.option("--engine", type=click.Choice(ENGINES), default="compiled", show_default=True)
 @click.option("-p", "--passes", type=PASSES, default="default", show_default=True)
 @click.option("--mode", type=click.Choice(MODES), default="strict", show_default=True)
@@ -78,9 +80,8 @@ def command(
     outputs: str | None,
     printed: str,
     compare: str | None,
-    rtol: float | None,
-    atol: float | None,
-    ulp: float | None,
+    allow_undecided: bool,
+    tolerance: Tolerance,
     engine: str,
     passes: str,
     mode: str,
@@ -125,8 +126,9 @@ def command(
         return 1
     if compare is None:
         return 0
-    rival, limits = _rival(compare, program), {"rtol": rtol, "atol": atol, "ulp": ulp}
-    return _compared(module, values, result, rival, run, limits)
+    report = _compared(module, values, result, _rival(compare, program), run, tolerance)
+    say(report.text)
+    return 0 if report.passed or (allow_undecided and report.verdict == "undecided") else 1
 
 
 def _compared(
@@ -135,14 +137,11 @@ def _compared(
     result: object,
     rival: str | check.Recorded,
     run: check.Run,
-    limits: Mapping[str, float | None],
-) -> int:
-    """Says how near the result is to another's; exit 1 where it is another."""
+    tolerance: Tolerance,
+) -> check.Checked:
     from hlo.tools.check import compared
 
-    report = compared(module, values, result, rival, rerun=run, **limits)
-    say(report.text)
-    return 0 if report.passed else 1
+    return compared(module, values, result, rival, rerun=run, tolerance=tolerance)
 
 
 def _write_outputs(path: str | None, result: object) -> None:

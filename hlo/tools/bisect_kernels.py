@@ -22,8 +22,9 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.tools.bisect import first_bad, line_of
 from hlo.tools.cases import Case, recorded
+from hlo.tools.compare import DEFAULT, Tolerance
 from hlo.tools.extract import extracted
-from hlo.tools.properties import DEFAULT, Tolerance, same_results
+from hlo.tools.properties import same_results
 from hlo.tools.trials import Property, Trials
 
 

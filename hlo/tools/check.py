@@ -1,9 +1,9 @@
 """--compare: a result beside that of the reference, of unoptimised code, of XLA, or of a file.
 
-The default budget of a float leaf is 16 ulp, or an error that is small beside the leaf's own size
-(its root mean square: where terms cancel, small elements have large relative errors however well
-they are computed), or beside the program's condition: how far the leaf moves when every input moves
-by its last bit. Integers and predicates must be equal.
+What searches for faults runs many programs and asks a budget instead of a verdict: of a float leaf
+16 ulp, or an error that is small beside the leaf's own size (its root mean square: where terms
+cancel, small elements have large relative errors however well they are computed). Integers and
+predicates must be equal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hlo import driver
 from hlo.choices import RIVALS
@@ -21,15 +20,14 @@ from hlo.ir.dtype import from_numpy
 from hlo.ir.module import Module
 from hlo.tools import arrays
 from hlo.tools.cases import Case
-from hlo.tools.compare import Budget, compare
+from hlo.tools.compare import DEFAULT, Budget, Report, Tolerance, compare
 from hlo.tools.jax_engine import run_in_child
+from hlo.tools.verdicts import DIFFERENT, EQUAL, UNDECIDED, few_ulps, judged_by_noise
 from hlo.tools.widening import exact_leaves, rounded
 
 ULP = 16.0
 WIDE_ROUNDINGS = 64  # of f32 and f64: epsilons of the leaf's size
 NARROW_ROUNDINGS = 8  # of types with fewer than 24 bits of significand
-NUDGES = 2  # runs with inputs off by their last bit
-NUDGE_FACTOR = 8.0  # a program rounds at every step, not only at its inputs
 
 Run = Callable[..., object]
 # Ways to have a result of a module: the reference, code of the module as it is, fast code, the
@@ -37,10 +35,14 @@ Run = Callable[..., object]
 
 
 class Checked(Struct, frozen=True):
-    """Whether two results agree, and the report a person reads."""
+    """Whether two results agree (hlo/tools/verdicts.py), and the report a person reads."""
 
-    passed: bool
+    verdict: str
     text: str
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict == EQUAL
 
 
 class Recorded(Struct, frozen=True):
@@ -59,30 +61,38 @@ def compared(
     rival: str | Recorded,
     *,
     rerun: Run | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    ulp: float | None = None,
+    tolerance: Tolerance = DEFAULT,
 ) -> Checked:
     """Compare `result` of module(*values) with the rival's; HloError where the rival cannot run.
 
-    rerun: runs the program again, to see how far its results move with the last bit of its inputs.
+    Without a tolerance the program's own noise says what is equal; what differs is shown element by
+    element. rerun: runs the program again, to see how far its results move with its inputs.
     """
-    expected = _expected(module, values, rival)
-    actual = list(arrays.leaves(result))
-    if len(actual) != len(expected):
-        raise HloError("comparison", f"{len(actual)} outputs, {rival} has {len(expected)}")
-    given = (rtol, atol, ulp) != (None, None, None)
-    moved = movements(rerun, values, actual) if rerun and not given else [0.0] * len(actual)
-    passed, rows = True, []
-    for i, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
-        budget = budget_of(theirs, rtol, atol, ulp)
-        if moved[i]:
-            budget = replace(budget, atol=budget.atol + NUDGE_FACTOR * moved[i])
-        report = compare(ours, theirs, budget)
-        passed &= report.passed
-        rows.append(report.text.replace("output {}", f"output {{{i}}}"))
-    head = f"{'equal to' if passed else 'different from'} {rival}"
-    return Checked(passed, "\n".join([*rows, head]))
+    theirs, ours = _expected(module, values, rival), list(arrays.leaves(result))
+    if len(ours) != len(theirs):
+        raise HloError("comparison", f"{len(ours)} outputs, {rival} has {len(theirs)}")
+    given = tolerance.budget
+    if given is not None:
+        reports = [compare(a, b, given) for a, b in zip(ours, theirs, strict=True)]
+        rows = [_numbered(report, i) for i, report in enumerate(reports)]
+        return _checked(EQUAL if all(r.passed for r in reports) else DIFFERENT, rows, rival)
+    verdicts = judged_by_noise(Case(module, tuple(values)), ours, theirs, rerun)
+    rows = []
+    for leaf, a, b in zip(verdicts.leaves, ours, theirs, strict=True):
+        rows.append(str(leaf))
+        if leaf.verdict == DIFFERENT:
+            budget = Budget(ulp=few_ulps(b), atol=leaf.bound)
+            rows += _numbered(compare(a, b, budget), leaf.number).split("\n")[1:]
+    return _checked(verdicts.verdict, rows, rival)
+
+
+def _numbered(report: Report, number: int) -> str:
+    return report.text.replace("output {}", f"output {{{number}}}")
+
+
+def _checked(verdict: str, rows: list[str], rival: str | Recorded) -> Checked:
+    words = {EQUAL: "equal to", DIFFERENT: "different from", UNDECIDED: "undecided beside"}
+    return Checked(verdict, "\n".join([*rows, f"{words[verdict]} {rival}"]))
 
 
 def _expected(module: Module, values: list[object], rival: str | Recorded) -> list[np.ndarray]:
@@ -109,47 +119,10 @@ def rival_leaves(module: Module, values: list[object], rival: str) -> list[np.nd
     raise HloError("arguments", f"compare: {rival!r}, expected {', '.join(RIVALS)} or FILE.npz")
 
 
-def movements(rerun: Run, values: list[object], result: list[np.ndarray]) -> list[float]:
-    """How far each leaf moves, at most, when every float input moves by its last bit."""
-    worst = [0.0] * len(result)
-    for seed in range(NUDGES):
-        rng = np.random.default_rng(seed)
-        nudged = arrays.leaves(rerun(*[_nudged(v, rng) for v in values]))
-        for i, (here, there) in enumerate(zip(result, nudged, strict=True)):
-            if here.dtype.kind in "biu" or not here.size:
-                continue
-            with np.errstate(all="ignore"):
-                distance = np.abs(_wide(here) - _wide(there))
-            finite = distance[np.isfinite(distance)]
-            worst[i] = max(worst[i], float(finite.max(initial=0.0)))
-    return worst
-
-
-def _wide(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-
-
-def _nudged(value: object, rng: np.random.Generator) -> object:
-    if isinstance(value, tuple):
-        return tuple(_nudged(v, rng) for v in value)
-    if value is None:
-        return None
-    array = np.asarray(value)
-    dtype = from_numpy(array.dtype)
-    if dtype is None or dtype.component.float_format is None:
-        return array
-    unit = 2.0**-dtype.component.float_format.mantissa
-    with np.errstate(all="ignore"):
-        factor = 1 + unit * rng.choice(np.array([-1.0, 0.0, 1.0]), array.shape)
-        return (_wide(array) * factor).astype(array.dtype)
-
-
-def budget_of(
-    expected: np.ndarray, rtol: float | None, atol: float | None, ulp: float | None = None
-) -> Budget:
+def budget_of(expected: np.ndarray, tolerance: Tolerance = DEFAULT) -> Budget:
     """The budget of one leaf: as given, else the default described above."""
-    if rtol is not None or atol is not None or ulp is not None:
-        return Budget(ulp=ulp or 0.0, rtol=rtol or 0.0, atol=atol or 0.0)
+    if tolerance.budget is not None:
+        return tolerance.budget
     dtype = from_numpy(expected.dtype)
     if dtype is None or not (dtype.is_float or dtype.is_complex):
         return Budget()

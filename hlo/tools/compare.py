@@ -37,6 +37,28 @@ class Budget(Struct, frozen=True):
 EXACT = Budget()
 
 
+class Tolerance(Struct, frozen=True):
+    """What passes as equal, as a user says it; nothing given: see hlo/tools/check.py."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    ulp: float | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The same as a budget of each leaf, where anything is given."""
+        if (self.rtol, self.atol, self.ulp) == (None, None, None):
+            return None
+        return Budget(ulp=self.ulp or 0.0, rtol=self.rtol or 0.0, atol=self.atol or 0.0)
+
+    def __str__(self) -> str:
+        given = {"rtol": self.rtol, "atol": self.atol, "ulp": self.ulp}
+        return ",".join(f"{k}={v:g}" for k, v in given.items() if v is not None)
+
+
+DEFAULT = Tolerance()
+
+
 class Element(Struct, frozen=True):
     """One element that differs."""
 

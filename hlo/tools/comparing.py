@@ -20,7 +20,7 @@ from hlo.tools.verdicts import (
     UNDECIDED,
     LeafVerdict,
     Verdicts,
-    judged,
+    judged_by_noise,
     noise_of,
 )
 from hlo.tools.verdicts import wide as wide_numbers
@@ -65,10 +65,10 @@ def compared(
     case: Case, other: Module | None, against: str, passes: str = "default", mode: str = "strict"
 ) -> Compared:
     """As `compare`; what is not equal is measured against the program in f64."""
-    made = driver.compile(case.module, passes, mode, cache=False)(*case.values)
-    ours = tuple(arrays.leaves(made))
+    run = driver.compile(case.module, passes, mode, cache=False)
+    ours = tuple(arrays.leaves(run(*case.values)))
     theirs = expected(case, other, against, passes, mode)
-    verdicts = judged(ours, theirs, noise_of(case))
+    verdicts = judged_by_noise(case, ours, theirs, run)
     if verdicts.verdict == EQUAL and (other is None or not any(v.error for v in verdicts.leaves)):
         return Compared(verdicts)
     try:

@@ -100,7 +100,7 @@ def _difference(
     whole: bool,
 ) -> list[Diverged]:
     """One finding, or none."""
-    budget = EXACT if exact else budget_of(b, None, None)
+    budget = EXACT if exact else budget_of(b)
     (report,) = compare(a, b, budget).arrays
     if report.passed:
         return []

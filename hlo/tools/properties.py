@@ -10,15 +10,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import numpy as np
-from msgspec import Struct
-
 from hlo import driver
 from hlo.errors import HloError
 from hlo.passes.manager import Manager
 from hlo.tools import arrays, bench, check
 from hlo.tools.cases import Case
-from hlo.tools.compare import Budget, compare
+from hlo.tools.compare import DEFAULT, Tolerance, compare
 from hlo.tools.files import write_text
 from hlo.tools.jax_engine import JaxProgram, without_donation
 from hlo.tools.npz import write_npz
@@ -28,29 +25,10 @@ MODULE, INPUTS = "module.hlo", "inputs.npz"
 SLOW_S = 0.2  # of measuring a program
 
 
-class Tolerance(Struct, frozen=True):
-    """What passes as equal; nothing given: the default budget of each leaf (hlo/tools/check.py)."""
-
-    rtol: float | None = None
-    atol: float | None = None
-    ulp: float | None = None
-
-    def __str__(self) -> str:
-        given = {"rtol": self.rtol, "atol": self.atol, "ulp": self.ulp}
-        return ",".join(f"{k}={v:g}" for k, v in given.items() if v is not None)
-
-
-DEFAULT = Tolerance()
-
-
 def same_results(actual: object, expected: object, tolerance: Tolerance = DEFAULT) -> bool:
     """Whether results of one structure are equal within the tolerance."""
     pairs = zip(arrays.leaves(actual), arrays.leaves(expected), strict=True)
-    return all(compare(a, e, _budget(e, tolerance)).passed for a, e in pairs)
-
-
-def _budget(expected: np.ndarray, tolerance: Tolerance) -> Budget:
-    return check.budget_of(expected, tolerance.rtol, tolerance.atol, tolerance.ulp)
+    return all(compare(a, e, check.budget_of(e, tolerance)).passed for a, e in pairs)
 
 
 def differs_from(case: Case, rival: str, tolerance: Tolerance = DEFAULT) -> Property:

@@ -2,16 +2,19 @@
 
     module, arguments --runs whose every rounding is another one--> noise --two results--> verdicts
 
-How far a program's rounding alone can move an element is measured: the reference runs again with
-each inexact value moved by its last bit at random (Monte Carlo arithmetic; Parker 1997). Results
-within a few ulps, or within a few times that noise, are *equal*, those beyond are *different*.
-Where the noise is so large beside the values that any result would pass, it is *undecided*.
+How far a program's rounding alone can move an element is measured: the program runs again with
+inputs moved by their last bit, and where that does not explain what is apart, the reference does
+with each inexact value moved by its last bit at random (Monte Carlo arithmetic; Parker 1997).
+Results within a few ulps, or within a few times that noise, are *equal*, those beyond are
+*different*. Where the noise is so large beside the values that any result would pass, it is
+*undecided*.
 """
 
 from __future__ import annotations
 
 import html
 import math
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
@@ -31,8 +34,10 @@ RUNS = 4  # with other roundings
 NOISE_FACTOR = 16.0  # of the largest movement of so few runs: sums in another order move further
 ULP_WIDE, ULP_NARROW = 16.0, 4.0  # that functions and sums are off in any case
 USELESS = 0.05  # of the size of a leaf: within so much noise, results say nothing
+NOTHING_FINITE = "no value is finite"
 BY_CHANCE = 0.25  # of an array's elements: few bits are enough for so many of any numbers
 Noise = list[np.ndarray]  # of each leaf, the largest movement of each element, in f64
+Run = Callable[..., object]
 
 
 class LeafVerdict(Struct, frozen=True):
@@ -66,6 +71,8 @@ class LeafVerdict(Struct, frozen=True):
                 f"at most {self.error:.3g} apart" if self.error else "the same values or a few ulps"
             )
             return f"{head}  {apart}, of values about {self.size:.3g}"
+        if self.reason == NOTHING_FINITE:
+            return f"{head}  {self.reason}"
         where = "{" + ",".join(map(str, self.index)) + "}"
         values = f"{self.actual} and {self.expected} at {where}"
         own = f"the program's own noise {self.noise:.3g}"
@@ -88,6 +95,24 @@ class Verdicts(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def judged_by_noise(case: Case, actual: object, expected: object, rerun: Run | None) -> Verdicts:
+    """The verdict of two results of a program, whose noise is measured as far as it takes.
+
+    rerun: runs the program on other arguments; None: the reference alone measures it.
+    """
+    quick = None if rerun is None else nudged_noise(rerun, case.values, actual)
+    if quick is not None:
+        found = judged(actual, expected, quick)
+        if found.verdict != DIFFERENT:
+            return found
+    noise = noise_of(case)
+    if noise is None:
+        return judged(actual, expected, quick)
+    if quick is not None:
+        noise = [np.maximum(a, b) for a, b in zip(noise, quick, strict=True)]
+    return judged(actual, expected, noise)
 
 
 def judged(actual: object, expected: object, noise: Noise | None) -> Verdicts:
@@ -135,7 +160,7 @@ def _leaf(
         verdict, counts = UNDECIDED, noisy
         reason = "the program amplifies its last bit beyond use"
     elif expected.size and not finite.any():
-        verdict, reason = UNDECIDED, "no value is finite"
+        verdict, reason = UNDECIDED, NOTHING_FINITE
     at = np.unravel_index(int(np.argmax(np.where(counts, error, -1.0))), expected.shape) if (
         expected.size) else ()  # fmt: skip
     index = tuple(int(i) for i in at)
@@ -163,6 +188,48 @@ def wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
+def few_ulps(array: np.ndarray) -> float:
+    """How many ulps functions and sums are off in any case; 0 of integers."""
+    dtype = from_numpy(array.dtype)
+    return _ulps(dtype) if dtype is not None and (dtype.is_float or dtype.is_complex) else 0.0
+
+
+def nudged_noise(run: Run, values: tuple[object, ...], result: object) -> Noise:
+    """How far each element of a result moves when every float argument moves by its last bit."""
+    first = list(arrays.leaves(result))
+    found = [np.zeros(a.shape) for a in first]
+    for seed in range(RUNS):
+        rng = np.random.default_rng(seed)
+        moved = run(*(_nudged(value, rng) for value in values))
+        for leaf, here, there in zip(found, first, arrays.leaves(moved), strict=True):
+            np.maximum(leaf, _movement(here, there), out=leaf)
+    return found
+
+
+def _nudged(value: object, rng: np.random.Generator) -> object:
+    if isinstance(value, tuple):
+        return tuple(_nudged(v, rng) for v in value)
+    if value is None:
+        return None
+    array = np.asarray(value)
+    dtype = from_numpy(array.dtype)
+    if dtype is None or dtype.component.float_format is None:
+        return array
+    unit = 2.0**-dtype.component.float_format.mantissa
+    with np.errstate(all="ignore"):
+        factor = 1 + unit * rng.choice(np.array([-1.0, 0.0, 1.0]), array.shape)
+        return (wide(array) * factor).astype(array.dtype)
+
+
+def _movement(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """How far each element is from where it was, infinitely where one of both is a NaN."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(wide(here) - wide(there))
+    apart = np.where(here == there, 0.0, apart)
+    both = np.isnan(wide(here)) & np.isnan(wide(there))
+    return np.where(both, 0.0, np.nan_to_num(apart, nan=np.inf))
+
+
 def noise_of(case: Case, *, runs: int = RUNS, timeout: float | None = None) -> Noise | None:
     """How far each element of the result moves when the roundings do; None where the reference
     cannot run the module.
@@ -175,11 +242,7 @@ def noise_of(case: Case, *, runs: int = RUNS, timeout: float | None = None) -> N
     for seed in range(runs):
         moved = driver.evaluate(case.module, *case.values, timeout=timeout, watch=_Roundings(seed))
         for leaf, here, there in zip(found, first, arrays.leaves(moved), strict=True):
-            with np.errstate(all="ignore"):
-                apart = np.abs(wide(here) - wide(there))
-            apart = np.where(here == there, 0.0, apart)
-            both = np.isnan(wide(here)) & np.isnan(wide(there))
-            np.maximum(leaf, np.where(both, 0.0, np.nan_to_num(apart, nan=np.inf)), out=leaf)
+            np.maximum(leaf, _movement(here, there), out=leaf)
     return found
 
 

@@ -56,9 +56,10 @@ ALLOWED = {
         passes.tuple_simplifier._simplified*2 runtime.arguments._holds
         runtime.arguments.checked_argument runtime.native_calls._spread
         runtime.native_calls.form_of runtime.native_calls.formed tools.arrays._nested
-        tools.arrays.leaves tools.check._nudged tools.compare._leaves tools.fill._filled
+        tools.arrays.leaves tools.compare._leaves tools.fill._filled
         tools.inputs._value tools.shrinking._mapped_literal tools.shrinking._mapped_shape
-        tools.shrinking._mapped_value verifier.buffers._paths verifier.instructions._paths
+        tools.shrinking._mapped_value tools.verdicts._nudged verifier.buffers._paths
+        verifier.instructions._paths
         verifier.instructions._skeleton
         formats.literal_message._literal formats.literal_message.literal_message
         formats.metadata_message._frozen formats.module_text._any_value

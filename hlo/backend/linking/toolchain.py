@@ -297,4 +297,5 @@ def in_parallel(code: Callable[[int], bytes], lengths: Sequence[int]) -> list[by
             work()
         for other in others:
             other.result()
+    tell("machine code", len(made), len(lengths))
     return [made[n] for n in range(len(lengths))]
