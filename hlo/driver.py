@@ -70,12 +70,17 @@ def read_program(path: str, wanted: str | None = None) -> Program:
 
 def readers(path: str) -> list[Callable[[], Module]]:
     """For each module in a path, what reads it; a file that holds one is read as `read` does."""
+    return [lambda p=p: p().module for p in program_readers(path)]  # type: ignore[misc]  # bound now
+
+
+def program_readers(path: str) -> list[Callable[[], Program]]:
+    """The same, with what snapshots have recorded."""
     from hlo.formats.reading import candidates
 
     found = candidates(path)
-    if len(found) < 2:
-        return [lambda: read(path)]
-    return [lambda c=c: c.read().module for c in found]  # type: ignore[misc]  # bound now
+    if len(found) < 2 and path != "-":
+        return [lambda: read_program(path)]
+    return [c.read for c in found]
 
 
 def write(module: Module, form: str) -> bytes:

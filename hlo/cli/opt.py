@@ -12,7 +12,7 @@ from msgspec import Struct
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.machine_flags import machine_flags
 from hlo.cli.print_flags import print_flags, print_options
-from hlo.cli.reading import read_module, reads_modules
+from hlo.cli.reading import SEPARATOR, is_split, read_modules, reads_all_modules
 from hlo.cli.terminal import say, tell
 from hlo.cli.watching import watches
 from hlo.errors import HloError
@@ -154,7 +154,7 @@ def _regex(ctx: click.Context, param: click.Parameter, text: str | None) -> str 
     "-o", "--output", type=FILE, default="-", metavar="FILE", help="Default: standard output."
 )
 @machine_flags
-@reads_modules
+@reads_all_modules
 @watches
 def command(
     files: tuple[str, ...],
@@ -198,20 +198,17 @@ def command(
         if emit == "tokens":
             texts.append(driver.tokens_text(read_text(file)))
             continue
-        module = read_module(file)
-        if work is not None and work.dump is not None:
-            work.dump.module("input", module)
-        problem = None if no_verify else _problem(module)
-        if problem is not None:
-            if passes or emit != "hlo" or output != "-":
-                raise problem  # an invalid module is looked at, not kept
-            say(str(problem))
-            code = 1
-        if work is None:
-            texts.append(driver.to_text(module, options))
-        else:
-            texts.append(_emitted(module, passes, wanted, options, code_for, work))
-    write_text(output, "\n".join(texts))
+        for module in read_modules(file):
+            if work is not None and work.dump is not None:
+                work.dump.module("input", module)
+            if not no_verify:
+                looked_at = not passes and emit == "hlo" and output == "-"
+                code |= _verified(module, looked_at=looked_at)
+            if work is None:
+                texts.append(driver.to_text(module, options))
+            else:
+                texts.append(_emitted(module, passes, wanted, options, code_for, work))
+    write_text(output, (f"{SEPARATOR}\n\n" if is_split() else "\n").join(texts))
     if work is not None:
         _say_of(work, told)
     return code
@@ -303,14 +300,18 @@ def _pipeline_text(path: str) -> str:
     return ",".join(line.rstrip(",") for line in lines if line)
 
 
-def _problem(module: Module) -> HloError | None:
+def _verified(module: Module, *, looked_at: bool) -> int:
+    """The exit code. looked_at: an invalid module is shown all the same; it is never kept."""
     from hlo import driver
 
     try:
         driver.verify(module)
     except HloError as error:
-        return error
-    return None
+        if not looked_at:
+            raise
+        say(str(error))
+        return 1
+    return 0
 
 
 def _emitted(

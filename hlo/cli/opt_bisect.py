@@ -11,7 +11,7 @@ from hlo.choices import MODES
 from hlo.cli.case_flags import TRIAL_FLAGS, flags, takes_case, takes_tolerance
 from hlo.cli.completing import FILE, PASSES
 from hlo.cli.numbers import SECONDS
-from hlo.cli.reading import reads_input
+from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say, tell
 from hlo.tools.files import write_text
 from hlo.tools.writing import check_writable
@@ -44,8 +44,8 @@ RIVALS = ("interpreter", "unoptimized", "jax")
 @click.option("--json", "as_json", is_flag=True, help="What is found as JSON on stdout.")
 @flags(TRIAL_FLAGS)
 @takes_tolerance
+@reads_modules
 @takes_case
-@reads_input
 def command(
     case: Case,
     compare: str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo.cli.completing import FILE
-from hlo.cli.reading import reads_modules, wanted_module
+from hlo.cli.reading import reads_all_modules, wanted_module
 from hlo.cli.terminal import say, tell
 
 
@@ -17,7 +17,7 @@ from hlo.cli.terminal import say, tell
 @click.option("-j", "--jobs", default=1, type=click.IntRange(1, 64), show_default=True,
               help="Files that are read at a time.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
-@reads_modules
+@reads_all_modules
 def command(
     files: tuple[str, ...],
     syntax: bool,

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from hlo.cli.completing import FILE
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell, tell_rows
 from hlo.tools.files import write_text
 from hlo.tools.writing import check_writable
@@ -30,7 +30,7 @@ WIDEST = 160  # of a line of text; --json has all of it
     "--html", "page", type=FILE, default=None, metavar="FILE", help="A page, side by side."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
-@reads_input
+@reads_modules
 def command(
     first: str, second: str, metadata: bool, lines: int, page: str | None, as_json: bool
 ) -> int:

@@ -9,7 +9,7 @@ import click
 
 from hlo.cli.case_flags import takes_case
 from hlo.cli.completing import FILE
-from hlo.cli.reading import reads_input
+from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say
 from hlo.errors import HloError
 from hlo.tools.files import write_text
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
               help="And what it is computed from, so many steps back.")  # fmt: skip
 @click.option("-o", "--output", type=FILE, default="-", metavar="FILE",
               help="FILE.npz beside it has the values that its inputs had.")  # fmt: skip
+@reads_modules
 @takes_case
-@reads_input
 def command(case: Case, names: tuple[str, ...], depth: int, output: str) -> int:
     """Cut instructions of one computation out, with the values that a run gave them."""
     from hlo.tools.cases import recorded

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
 
 from hlo.cli.completing import FILE
-from hlo.cli.reading import reads_input
+from hlo.cli.reading import SEPARATOR, is_split, reads_all_modules
 from hlo.cli.terminal import say, tell
 from hlo.errors import HloError
-from hlo.tools.files import write_text
+from hlo.tools.files import read_text, write_text
 
 if TYPE_CHECKING:
-    from hlo.ir.module import Module
+    from hlo.parser.comments import Comment
+
+_PARTED = re.compile(rf"\n?^{SEPARATOR}[ \t]*\n", re.MULTILINE)
 
 
 @click.command("fmt")
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("-i", "--in-place", is_flag=True, help="Rewrite the files.")
 @click.option("--check", is_flag=True, help="Only say which files would change; exit 1 if any.")
-@reads_input
+@reads_all_modules
 def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
     """Reprint files in the standard form; comments stay with what they stand over or behind."""
-    from hlo.tools.format import formatted
-
     changed = False
     for file in files:
-        source, module = _read(file)
+        source, text, dropped = _formatted(file)
         if in_place and source is None:
             raise HloError("file", f"{file} is no HLO text, expected one: hlo-opt convert")
-        text, dropped = (str(module), []) if source is None else formatted(module)
         differs = source is not None and text != source
         for comment in dropped if not check else ():
             say(f"{file}: drops the comment {comment.text!r}")
@@ -46,11 +46,21 @@ def command(files: tuple[str, ...], in_place: bool, check: bool) -> int:
     return 1 if check and changed else 0
 
 
-def _read(file: str) -> tuple[str | None, Module]:
-    """A module with the text that it was read from; None for one of another form."""
+def _formatted(file: str) -> tuple[str | None, str, list[Comment]]:
+    """The text of a file (None where it has another form), the standard form of it, and comments
+    that found no place there.
+    """
     from hlo import driver
     from hlo.formats.module_text import AS_TEXT
+    from hlo.tools.format import formatted
 
+    if is_split():
+        source = read_text(file)
+        made = [formatted(driver.parse(part, file)) for part in _PARTED.split(source)]
+        dropped = [comment for _, comments in made for comment in comments]
+        return source, f"{SEPARATOR}\n\n".join(text for text, _ in made), dropped
     module = driver.read(file)
-    source = next((i.source for c in module.computations for i in c.instructions), None)
-    return (None if source is None or source.name.endswith(AS_TEXT) else source.text), module
+    read = next((i.source for c in module.computations for i in c.instructions), None)
+    if read is None or read.name.endswith(AS_TEXT):
+        return None, str(module), []
+    return read.text, *formatted(module)

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from hlo.cli.completing import FILE
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import say, tell
 
 
@@ -34,7 +34,7 @@ def _list_properties(ctx: click.Context, param: click.Parameter, wanted: bool) -
 @click.option("--list-properties", is_flag=True, is_eager=True, expose_value=False,
               callback=_list_properties, help="What can be asked of an instruction.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data, a list of matches.")
-@reads_input
+@reads_modules
 def command(asked: str, files: tuple[str, ...], count: bool, as_json: bool) -> int:
     """Instructions for which QUERY holds; exit code 1 where there are none.
 

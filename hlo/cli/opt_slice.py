@@ -9,7 +9,7 @@ import click
 from hlo.cli.case_flags import takes_case
 from hlo.cli.completing import FILE
 from hlo.cli.opt_extract import named, written
-from hlo.cli.reading import reads_input
+from hlo.cli.reading import reads_modules
 from hlo.errors import HloError
 from hlo.tools.writing import check_writable
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
               help="What this instruction is computed from.")  # fmt: skip
 @click.option("-o", "--output", type=FILE, default="-", metavar="FILE",
               help="FILE.npz beside it has the values that its inputs had.")  # fmt: skip
+@reads_modules
 @takes_case
-@reads_input
 def command(case: Case, starts: tuple[str, ...], ends: tuple[str, ...], output: str) -> int:
     """Cut out what --from reaches (a forward slice), what --to needs (a backward slice), or, with
     both, what lies between, with the values that a run gave.

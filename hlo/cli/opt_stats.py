@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from hlo.cli.completing import FILE
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--most", default=10, type=click.IntRange(1), show_default=True,
               help="Rows of each table; --json has all.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data, a list of modules.")
-@reads_input
+@reads_modules
 def command(files: tuple[str, ...], most: int, as_json: bool) -> int:
     """Count what modules consist of; nothing is run."""
     from hlo.tools.stats import stats

@@ -6,10 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
+from hlo.cli.terminal import tell
+from hlo.errors import HloError
 from hlo.tools.input_size import DEFAULT_BYTES, limited
 
 if TYPE_CHECKING:
@@ -58,8 +62,70 @@ def _choose(ctx: click.Context, param: click.Parameter, name: str | None) -> Non
     ctx.with_resource(_wanting(name))
 
 
+class _Parts(Struct):
+    """Which of a path's modules a command works on, and of how many."""
+
+    at: int = 0
+    count: int = 1
+
+
+_parts: ContextVar[_Parts | None] = ContextVar("_parts", default=None)
+SEPARATOR = "// -----"  # between modules of one file, for MLIR's tools as well
+WRITTEN = ("output", "outputs", "page", "trace")  # parameters that are files to write
+
+
 def reads_modules(command: Command) -> Command:
-    """Adds --module, and what `reads_input` adds, to a command."""
+    """Adds --module and --split-input-file, and what `reads_input` adds, to a command, which runs
+    once for each module where the latter is given.
+    """
+
+    @wraps(command)
+    def called(*arguments: object, split: bool, **fields: object) -> int:
+        if not split:
+            return command(*arguments, **fields)
+        if wanted_module() is not None:
+            raise click.UsageError("--module and --split-input-file exclude each other")
+        if any(fields.get(name) not in (None, "-") for name in WRITTEN):
+            raise click.UsageError("--split-input-file writes to standard output, not to a file")
+        parts = _Parts()
+        token = _parts.set(parts)
+        try:
+            code = command(*arguments, **fields)
+            while parts.at + 1 < parts.count:
+                parts.at += 1
+                tell(SEPARATOR)
+                code = max(code, command(*arguments, **fields))
+        finally:
+            _parts.reset(token)
+        return code
+
+    return _selects(called)
+
+
+def reads_all_modules(command: Command) -> Command:
+    """The same for a command that asks `is_split` and `read_modules` itself."""
+
+    @wraps(command)
+    def called(*arguments: object, split: bool, **fields: object) -> int:
+        token = _parts.set(_Parts() if split else None)
+        try:
+            return command(*arguments, **fields)
+        finally:
+            _parts.reset(token)
+
+    return _selects(called)
+
+
+def is_split() -> bool:
+    """Whether each module of a file is to be worked on."""
+    return _parts.get() is not None
+
+
+def _selects(command: Command) -> Command:
+    command = click.option(
+        "--split-input-file", "split", is_flag=True,
+        help="Each module of a file, archive or folder in turn (text: parted by // -----).",
+    )(command)  # fmt: skip
     return click.option(
         "--module",
         default=None,
@@ -88,8 +154,27 @@ def read_module(path: str) -> Module:
     return read_program(path).module
 
 
-def read_program(path: str) -> Program:
-    """The same, with what a snapshot has recorded of a run."""
+def read_modules(path: str) -> Iterator[Module]:
+    """The same of all modules, where each is to be worked on."""
+    if not is_split():
+        yield read_module(path)
+        return
     from hlo import driver
 
-    return driver.read_program(path, _wanted.get())
+    for read in driver.readers(path):
+        yield read()
+
+
+def read_program(path: str) -> Program:
+    """A module with what a snapshot has recorded of a run."""
+    from hlo import driver
+
+    parts = _parts.get()
+    if parts is None:
+        return driver.read_program(path, _wanted.get())
+    programs = driver.program_readers(path)
+    parts.count = max(parts.count, len(programs))
+    if parts.at >= len(programs):
+        there = f"{len(programs)} modules, expected {parts.count} as the other file has"
+        raise HloError("file", f"{path} has {there}")
+    return programs[parts.at]()

@@ -10,7 +10,7 @@ import msgspec
 from hlo.choices import MODES, RIVALS
 from hlo.cli.case_flags import takes_case
 from hlo.cli.completing import FILE, PASSES
-from hlo.cli.reading import read_module, reads_input
+from hlo.cli.reading import read_module, reads_modules
 from hlo.cli.terminal import tell
 from hlo.errors import HloError
 
@@ -33,9 +33,9 @@ NEARER = 1.2  # times as far off as the other side: that one is nearer
               help="Also how far each instruction is off alone, from equal inputs.")  # fmt: skip
 @click.option("--allow-undecided", is_flag=True, help="Exit 0 where nothing can be said.")
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
+@reads_modules
 @takes_case
 @click.argument("other", type=FILE, metavar="[B]", required=False)
-@reads_input
 def command(
     case: Case,
     other: str | None,

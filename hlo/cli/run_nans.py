@@ -10,7 +10,7 @@ import msgspec
 from hlo.choices import MODES, ODD_VALUES
 from hlo.cli.case_flags import takes_case
 from hlo.cli.numbers import THREADS, TIMEOUT
-from hlo.cli.reading import reads_input
+from hlo.cli.reading import reads_modules
 from hlo.cli.terminal import say, tell
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ ENGINES = ("compiled", "interpreter")
 @click.option("--threads", default=None, type=THREADS)
 @click.option("--timeout", default=None, type=TIMEOUT, metavar="SECONDS", help="Of the run.")
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
+@reads_modules
 @takes_case
-@reads_input
 def command(
     case: Case,
     kinds: tuple[str, ...],

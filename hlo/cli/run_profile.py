@@ -29,8 +29,8 @@ GROUPS = ("step", "opcode", "op_name", "source")
 @click.option("--trace", type=FILE, default=None, metavar="FILE",
               help="Also a run over all threads, for ui.perfetto.dev.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
-@takes_case
 @reads_modules
+@takes_case
 def command(
     case: Case, by: str, passes: str, threads: int | None, trace: str | None, as_json: bool
 ) -> int:
