@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_all_modules, wanted_module
@@ -17,6 +18,7 @@ from hlo.cli.terminal import say, tell
 @click.option("-j", "--jobs", default=1, type=click.IntRange(1, 64), show_default=True,
               help="Files that are read at a time.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="A line for each file.")
+@click.option("--json", "as_json", is_flag=True, help="What is found of each file as data.")
 @reads_all_modules
 def command(
     files: tuple[str, ...],
@@ -25,6 +27,7 @@ def command(
     disabled: tuple[str, ...],
     jobs: int,
     verbose: bool,
+    as_json: bool,
 ) -> int:
     """Parse and verify all modules of all files; exit 1 when any fails.
 
@@ -33,6 +36,10 @@ def command(
     from hlo.tools.checking import Rules, checked
 
     rules = Rules(wanted_module(), syntax, lint, disabled)
+    if as_json:
+        rows = list(checked(files, rules, jobs))
+        tell(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return 1 if any(row.errors for row in rows) else 0
     bad = errors = modules = 0
     for found in checked(files, rules, jobs):
         for message in (*found.warnings, *found.messages):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from hlo.cli.completing import FILE
 from hlo.cli.reading import reads_input
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @click.argument("path", type=FILE, metavar="PATH")
+@click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @reads_input
-def command(path: str) -> int:
+def command(path: str, as_json: bool) -> int:
     """One line a module: its name, for --module, and its form; then what belongs together."""
     from hlo.formats.reading import candidates
 
@@ -27,8 +29,18 @@ def command(path: str) -> int:
         raise HloError("file", f"{path} has no module, expected one")
     if len(found) == 1:
         found[0].read()  # a file alone is what it seems to be, or an error
-    tell("\n".join(_rows(found)))
+    if as_json:
+        tell(msgspec.json.format(msgspec.json.encode(_data(found))).decode())
+    else:
+        tell("\n".join(_rows(found)))
     return 0
+
+
+def _data(found: list[Candidate]) -> dict[str, object]:
+    from hlo.formats.reading import pairs
+
+    modules = [{"name": c.name, "form": c.form.name.lower()} for c in found]
+    return {"modules": modules, "stages": pairs([c.name for c in found])}
 
 
 def _rows(found: list[Candidate]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,15 @@ def test_an_error_says_where_in_the_file(both: str) -> None:
     line = text.split("\n").index("  ROOT y = f32[4] multiply(x, q)") + 1
     assert done.code == 1
     assert f"both.hlo:{line}:" in done.err
+
+
+def test_lists_and_checks_as_data(both: str) -> None:
+    listed = json.loads(call("hlo-opt", "list", "--json", both).out)
+    assert listed["modules"] == [{"name": n, "form": "hlo"} for n in ("one", "two")]
+    (row,) = json.loads(call("hlo-opt", "check", "--json", both).out)
+    assert (row["path"], row["modules"], row["errors"], row["messages"]) == (both, 2, 0, [])
+    Path(both).write_text(Path(both).read_text().replace("add(x, x)", "add(x)"))
+    done = call("hlo-opt", "check", "--json", both)
+    (row,) = json.loads(done.out)
+    assert (done.code, row["errors"], done.err) == (1, 1, "")
+    assert row["messages"][0].startswith("error[")
