@@ -22,6 +22,7 @@ from hlo.ops.table import OPS, Trait, has_trait
 from hlo.source import Span, caret_picture, shown
 
 _LONE = re.compile(r"\bconstant\(\s*([^\s{(,)]+)\s*\)")
+_ROOT, _ENTRY = re.compile(r"ROOT\b"), re.compile(r"\bENTRY\s")
 LONG_SUM = 256  # elements whose sum a bf16 accumulator may no longer resolve
 
 WARNINGS = {
@@ -33,6 +34,8 @@ WARNINGS = {
     "narrow-sum": "Many elements are summed in a type of few bits; a convert before is safer.",
     "division-by-zero": "An integer is divided by a constant that holds 0.",
     "no-change": "An instruction gives back its operand.",
+    "implicit-root": "No ROOT is written in a computation: its last instruction is the result.",
+    "implicit-entry": "No ENTRY is written: the last computation is the entry.",
     "lone-scalar": "One number stands for the literal of an array: all other elements are zero.",
 }
 
@@ -51,7 +54,7 @@ class Warned(Struct, frozen=True):
 
 def lint(module: Module, *, disabled: Collection[str] = ()) -> list[Warned]:
     """All warnings of a module that verifies, but those of disabled codes."""
-    found = [*_unreached(module), *_unused(module)]
+    found = [*_implied(module), *_unreached(module), *_unused(module)]
     doubles_given = any(
         leaf.dtype.name == "f64" for p in module.entry.parameters for leaf in p.shape.leaves()
     )
@@ -65,6 +68,26 @@ def lint(module: Module, *, disabled: Collection[str] = ()) -> list[Warned]:
             if not doubles_given:
                 found += _accidental_f64(instruction)
     return [w for w in found if w.code not in disabled]
+
+
+def _implied(module: Module) -> Iterator[Warned]:
+    """What the text leaves to a reader's knowledge of the language."""
+    for computation in module.computations:
+        root = computation.root
+        if root.source is not None and not _is_marked(root.source.text, root.start):
+            message = f"{computation.name}: no instruction is its ROOT, {root.name} is as the last"
+            yield Warned("implicit-root", message, root.span)
+    entry = module.entry
+    if entry.root.source is not None and not _ENTRY.search(entry.root.source.text):
+        message = f"no computation is the ENTRY, {entry.name} is as the last"
+        yield Warned("implicit-entry", message, _place(entry))
+
+
+def _is_marked(text: str, start: int) -> bool:
+    """Whether ROOT stands where an instruction begins, or right before."""
+    return _ROOT.match(text, start) is not None or text[
+        max(0, start - 64) : start
+    ].rstrip().endswith("ROOT")
 
 
 def _unreached(module: Module) -> Iterator[Warned]:

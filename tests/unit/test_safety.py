@@ -23,6 +23,7 @@ READERS = {
     "hlo/tools/files.py": "inputs, through input_size.read_limited",
     "hlo/tools/writing.py": "writes",
     "hlo/cli/bug_report.py": "copies inputs of limited size, when the command has failed",
+    "hlo/verifier/rules.py": "the pages of the package itself",
     "hlo/tools/report.py": "the page of the package itself",
     "hlo/cli/streams.py": "the null device, for closed streams",
     "hlo/tools/trials.py": "the null device, for processes that answer with their exit code",

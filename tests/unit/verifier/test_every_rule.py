@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hlo.verifier.rules import rule_pages
+from tests.support.command import call
 from tests.unit.verifier.test_every_label import errors_of
 
 ROOT = Path(__file__).parents[3]
@@ -22,6 +24,9 @@ P = "p = f32[2] parameter(0)\n"
 def entry(body: str, computations: str = "") -> str:
     return f"{HEAD}{computations}ENTRY e {{ {body} }}"
 
+
+# Where what follows from operands is asked first.
+OTHERWISE = {"V26": "V20"}
 
 # rule: (code, program). Rules with several clauses have one row each.
 PROGRAMS = [
@@ -131,3 +136,25 @@ def test_every_rule_of_the_reference_has_a_program() -> None:
     every = {f"V{n}" for first, last in ((1, 12), (20, 48), (50, 70), (80, 84))
              for n in range(first, last + 1)}  # fmt: skip
     assert every - enforced == NOT_OURS.keys()
+
+
+@pytest.mark.parametrize("label", rule_pages())
+def test_pages_show_what_breaks_the_rule(label: str) -> None:
+    page = rule_pages()[label]
+    assert page.meaning.endswith((".", "how."))
+    if not page.program:
+        assert label in ("V11", "V12", "V64")
+        return
+    found = errors_of(page.program, layout_sensitive=label in ("V29", "V80", "V84"))
+    assert found, page.program
+    # The parser and the ops' own constraints, which come first, name other labels or none.
+    said = {name for e in found for name in re.findall(r"\((V\d+)\)", str(e))}
+    assert said <= {label, OTHERWISE.get(label, label)}, said
+
+
+def test_every_rule_has_a_page() -> None:
+    every = set(re.findall(r'"(V\d+)"', "".join(
+        f.read_text() for f in (ROOT / "hlo/verifier").glob("*.py")
+    )))  # fmt: skip
+    assert every | {rule for rule, *_ in PROGRAMS} <= set(rule_pages())
+    assert "A program that breaks it" in call("hlo-opt", "explain", "v20").out

@@ -42,6 +42,8 @@ FIRES = {
         "p = f32[2,3] parameter(0)\nROOT r = f32[2,3] transpose(p), dimensions={0,1}"
     ),
     "lone-scalar": entry("ROOT r = f32[2,3] constant( -1.5 )"),
+    "implicit-root": entry("p = f32[2] parameter(0)"),
+    "implicit-entry": "HloModule m\ne { ROOT p = f32[2] parameter(0) }",
 }  # fmt: skip
 SILENT = {
     "unused-parameter": entry("ROOT p = f32[2] parameter(0)"),
@@ -69,6 +71,8 @@ SILENT = {
     "no-change": entry(
         "p = f32[3,3] parameter(0)\nROOT r = f32[3,3] transpose(p), dimensions={1,0}"
     ),
+    "implicit-root": entry("ROOT p = f32[2] parameter(0)"),
+    "implicit-entry": entry("p = f32[2] parameter(0)"),
     "lone-scalar": entry("x = f32[] constant(1)\nROOT r = f32[2] constant({1, 0})"),
 }  # fmt: skip
 
