@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hlo.tools.nans import Finding
 
 MOST_SHOWN = 20
+MOST_OUTPUTS = 8  # that a finding is said to reach
 MOST_UNPROBED = 5
 
 
@@ -58,7 +59,10 @@ def findings_text(found: list[Finding]) -> str:
 def _block(head: str, finding: Finding) -> list[str]:
     where = "{" + ",".join(map(str, finding.index)) + "}"
     loop = f"   iteration {finding.iteration} of {finding.loop}" if finding.loop else ""
-    outputs = ", ".join(f"output {{{n}}}" for n in finding.outputs) or "no output"
+    shown = finding.outputs[:MOST_OUTPUTS]
+    outputs = ", ".join(f"output {{{n}}}" for n in shown) or "no output"
+    if len(finding.outputs) > len(shown):
+        outputs += f" and {len(finding.outputs) - len(shown)} more"
     more = f", {finding.count} elements" if finding.count > 1 else ""
     return [
         f"{head} {finding.kind}   {finding.instruction}   {finding.source}".rstrip(),

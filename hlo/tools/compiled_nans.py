@@ -21,6 +21,8 @@ from hlo.analysis.sources import source_of
 from hlo.backend.compilation import Compilation
 from hlo.backend.probing import Captured, Event, Probes
 from hlo.errors import HloError
+from hlo.ir.computation import Computation
+from hlo.ir.graph import calls
 from hlo.ir.instruction import Instruction
 from hlo.tools import arrays
 from hlo.tools.bisect import line_of
@@ -68,8 +70,9 @@ def compiled_nans(
         for finding in _made(captured)
     ]
     odd = {event.instruction for event in events}
+    reach = _Reach(compilation, odd, result)
     numbered = [
-        replace(finding, number=n, outputs=_outputs(maker, finding.kind, odd, compilation, result))
+        replace(finding, number=n, outputs=reach.outputs(maker, finding.kind))
         for n, (maker, finding) in enumerate(found)
     ]
     is_same = arrays.digest(plain) == arrays.digest(result)
@@ -138,38 +141,45 @@ def _loop_of(event: Event) -> tuple[str, int]:
     return ("", 0) if is_entry or home is None else (home.name, event.run)
 
 
-def _outputs(
-    maker: Instruction, kind: str, odd: set[Instruction], compilation: Compilation, result: object
-) -> tuple[int, ...]:
-    """Output leaves that have the kind, if odd values lead from the maker to the entry's root."""
-    leaves = list(arrays.leaves(result))
-    having = tuple(n for n, a in enumerate(leaves) if _is_odd(a, kind) or _is_odd(a, "nan"))
-    if not having:
+class _Reach:
+    """Where odd values of a run go."""
+
+    def __init__(self, compilation: Compilation, odd: set[Instruction], result: object) -> None:
+        self._made = compilation.implementations
+        self._odd = odd
+        self._root = compilation.static.entry.root
+        self._leaves = list(arrays.leaves(result))
+        self._callers: dict[Computation, list[Instruction]] = {}
+        for computation in compilation.static.computations:
+            for caller in calls(computation):
+                for callee in caller.called_computations():
+                    self._callers.setdefault(callee, []).append(caller)
+
+    def outputs(self, maker: Instruction, kind: str) -> tuple[int, ...]:
+        """Output leaves that have the kind, if odd values lead from the maker to the root."""
+        leaves = enumerate(self._leaves)
+        having = tuple(n for n, a in leaves if _is_odd(a, kind) or _is_odd(a, "nan"))
+        if not having:
+            return ()
+        seen, waiting = {maker}, [maker]
+        while waiting:
+            instruction = waiting.pop()
+            if instruction is self._root:
+                return having
+            for reader in self._readers(instruction):
+                if reader not in seen and (reader not in self._made or reader in self._odd):
+                    seen.add(reader)
+                    waiting.append(reader)
         return ()
-    made = compilation.implementations
-    root = compilation.static.entry.root
-    seen, waiting = {maker}, [maker]
-    while waiting:
-        instruction = waiting.pop()
-        if instruction is root:
-            return having
-        for reader in _readers(instruction):
-            if reader not in seen and (reader not in made or reader in odd):
-                seen.add(reader)
-                waiting.append(reader)
-    return ()
 
-
-def _readers(instruction: Instruction) -> Iterable[Instruction]:
-    """Who gets a value: users, the parameters of what they call, callers of whose root it is."""
-    for user in instruction.users:
-        yield user
-        for callee in user.called_computations():
-            yield from callee.parameters
-    home = instruction.computation
-    if instruction.is_root and home is not None and home.module is not None:
-        for computation in home.module.computations:
-            for caller in computation.instructions:
-                if home in caller.called_computations():
-                    yield caller
-                    yield from home.parameters
+    def _readers(self, instruction: Instruction) -> Iterable[Instruction]:
+        """Who gets a value: users, parameters of what they call, callers of whose root it is."""
+        for user in instruction.users:
+            yield user
+            for callee in user.called_computations():
+                yield from callee.parameters
+        home = instruction.computation
+        if instruction.is_root and home is not None:
+            for caller in self._callers.get(home, ()):
+                yield caller
+                yield from home.parameters

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable
 from hlo.errors import HloError
 from hlo.ir.computation import Computation
 from hlo.ir.graph import (
-    callees_first,
+    callees,
     clone_computation,
     clone_instruction,
     control_predecessors,
     post_order,
-    reachable_computations,
 )
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
@@ -40,8 +39,8 @@ def extracted(chosen: Iterable[Instruction], values: Recorded | None = None) -> 
         raise HloError(
             "arguments", f"extract: instructions of {len(homes)} computations, expected of one"
         )
-    order = [i for i in post_order(home) if i in wanted]
-    module, twins = _shell(home.module)
+    order = list(wanted) if len(wanted) == 1 else [i for i in post_order(home) if i in wanted]
+    module, twins = _shell(home.module, order)
     entry = Computation(home.name if home is home.module.entry else f"{home.name}.extracted")
     outside, made = _copied(order, entry, twins)
     used = {o for i in order for o in i.operands}
@@ -52,8 +51,6 @@ def extracted(chosen: Iterable[Instruction], values: Recorded | None = None) -> 
         entry.root = entry.new("tuple", Shape.tuple(r.shape for r in results), results)
     module.adopt(entry)
     module.entry = entry
-    reached = reachable_computations(module)
-    module.remove_all([c for c in module.computations if c not in reached])
     return Case(module, _arguments(module, outside, values or {}))
 
 
@@ -96,18 +93,33 @@ def with_operands(chosen: Iterable[Instruction], depth: int) -> list[Instruction
     return list(found)
 
 
-def _shell(module: Module) -> tuple[Module, dict[Computation, Computation]]:
-    """A module without an entry that holds copies of all computations but the entry."""
+def _shell(
+    module: Module, order: list[Instruction]
+) -> tuple[Module, dict[Computation, Computation]]:
+    """A module without an entry that holds copies of all that the instructions call."""
     shell = Module(module.name, {k: v for k, v in module.attributes.items() if k in KEPT_HEADER})
     shell.stack_frames, shell.source = module.stack_frames, module.source
     twins: dict[Computation, Computation] = {}
-    for computation in callees_first(module):
-        if computation is not module.entry:
-            twins[computation] = clone_computation(computation, callees=twins)
-    for computation in module.computations:
-        if computation in twins:
-            shell.add(twins[computation])
+    for computation in _called(order):
+        twins[computation] = clone_computation(computation, callees=twins)
+        shell.add(twins[computation])
     return shell, twins
+
+
+def _called(order: list[Instruction]) -> list[Computation]:
+    """What the instructions call, directly or not, each behind what it calls itself."""
+    found: dict[Computation, None] = {}
+    stack = [(c, False) for i in reversed(order) for c in reversed(i.called_computations())]
+    while stack:
+        computation, is_open = stack.pop()
+        if computation in found:
+            continue
+        if is_open:
+            found[computation] = None
+            continue
+        stack.append((computation, True))
+        stack += [(c, False) for c in reversed(callees(computation)) if c not in found]
+    return list(found)
 
 
 def _copied(
