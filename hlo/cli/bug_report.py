@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,8 @@ def report_bug(name: str, given: Sequence[str], error: BaseException) -> str:
     told = f"internal error (a bug of hlo, not of your program): {summary}"
     text = "\n".join([shlex.join([name, *given]), "", *rows])
     try:
+        import tempfile  # for bugs alone
+
         folder = Path(tempfile.mkdtemp(prefix="hlo-bug-"))
         (folder / "report.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
     except OSError as full:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -125,6 +124,8 @@ class Module:
 
     def _repr_html_(self) -> str:
         """For notebooks: the text, folded where it is long, and cut where it is very long."""
+        import html  # for notebooks alone
+
         lines = self.to_text().rstrip().split("\n")
         text = html.escape("\n".join(lines[:MOST_LINES]))
         rest = f"\n... {len(lines) - MOST_LINES} lines more" if len(lines) > MOST_LINES else ""

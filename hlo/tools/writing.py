@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -137,7 +136,7 @@ def _replace(target: str, status: os.stat_result | None, write: Write) -> bool:
 def _new_file(folder: str, mode: int) -> tuple[int, str]:
     """A new file, open, of a name that is short: the target's may be as long as names can be."""
     while True:
-        name = os.path.join(folder, f".hlo-{secrets.token_hex(8)}")
+        name = os.path.join(folder, f".hlo-{os.urandom(8).hex()}")
         try:
             return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), name
         except FileExistsError:
