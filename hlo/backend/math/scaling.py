@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from hlo.backend.ir.values import poison, vector_of
 from hlo.backend.isa.generic import FloatParts
-from hlo.backend.math.term import Term, fma, near_one
+from hlo.backend.math import rounding
+from hlo.backend.math.term import Term, fmuladd, near_one
 
 
 class Format(Struct, frozen=True):
@@ -41,15 +42,43 @@ def times_power(y: Term, n: Term, k: Term) -> Term:
     return y * power_of_two(half) * power_of_two(k - half)
 
 
-def grown_by_power(r: Term, q: Term, n: Term, k: Term) -> Term:
-    """(1 + r (1 + r q)) * 2^n as times_power has it: products with a power of two round nothing."""
-    if has_parts(r):
-        return scaled(near_one(r, q), n)
-    half = k.ashr(1)
-    first, second = power_of_two(half), power_of_two(k - half)
-    if not r.target.isa.fuses:
-        return near_one(r, q) * first * second
-    return fma(r * first, fma(r, q, 1.0), first) * second
+def grown_by_power(r: Term, q: Term, n: Term, shifted: Term) -> Term:
+    """(1 + r (1 + r q)) 2^n for small r, a subnormal result rounded once.
+
+    shifted: n + magic. Without instructions for it 2^n is at most 2 times the largest power, and
+    what is beyond the largest number is anything.
+    """
+    fmt = format_of(r)
+    least = fmt.bias - 1 + fmt.mantissa
+    y = near_one(r, q)
+    if not has_parts(r):
+        return _by_exponent(y, shifted, least)
+    # In units of the least subnormal a small result is an integer, and this its code.
+    small = n < 2.0 - fmt.bias
+    y = scaled(y, small.select(n + least, n))
+    return small.select(rounding.nearest_integer(y), y.bits).real
+
+
+def _by_exponent(y: Term, shifted: Term, least: int) -> Term:
+    """y 2^n for y in [0.7, 1.5]: the code of y with n added to its exponent. What is less than a
+    normal number's is one where the result is small: then the sum with 2^mantissa rounds it to
+    units of the least number, and holds its code.
+    """
+    fmt, unit = format_of(y), 2.0 ** format_of(y).mantissa
+    power = shifted.bits << fmt.mantissa  # the low bits are n
+    code = y.bits + power
+    small = code < 1 << fmt.mantissa
+    in_units = (power + _wrapped(fmt.bias + least, fmt)).real
+    if not y.target.isa.fuses:  # a product of its own, subnormal for some other power
+        in_units = small.select(in_units, 0.0)
+    rounded = fmuladd(y, in_units, unit).bits - y.const(unit).bits
+    return small.select(rounded, code).real
+
+
+def _wrapped(exponent: int, fmt: Format) -> int:
+    """An exponent in its place in a code, as integer lanes hold it."""
+    sign = (fmt.bias + 1) * 2
+    return ((exponent + sign) % (2 * sign) - sign) << fmt.mantissa
 
 
 def power_of_two(k: Term) -> Term:
