@@ -178,15 +178,16 @@ def _narrowed(schedule: NestSchedule) -> NestSchedule:
 
 def _paired(schedule: NestSchedule) -> NestSchedule:
     """Values of two registers each, where the numbers of long formulas have no room in registers:
-    they are read once for both, and one waits less for the other.
+    each is read once for both, and while one half waits the other goes on.
     """
-    domain, lanes, machine = schedule.domain, schedule.lanes, schedule.machine
-    is_heavy = domain.weight > LIGHT and machine.registers < _ROOM and not schedule.is_small
-    if domain.trace.reductions or domain.outer or not is_heavy:
+    domain, lanes = schedule.domain, schedule.lanes
+    has_room = schedule.machine.registers >= _ROOM or schedule.is_small
+    is_plain = not domain.trace.heavy and domain.weight <= LIGHT
+    if has_room or is_plain or domain.trace.reductions or domain.outer:
         return schedule
     if domain.extents[-1] < _PAIRS * 2 * lanes:
         return schedule
-    remark = f"lanes: two registers a value, an element's weight is {domain.weight}"
+    remark = f"lanes: two registers a value, for {schedule.machine.registers} hold few numbers"
     return replace(schedule, lanes=2 * lanes).because(remark)
 
 

@@ -25,6 +25,8 @@ class Format(Struct, frozen=True):
         return self.bias << self.mantissa
 
 
+_ABOVE = 1024  # more than the exponents of doubles are below 0
+
 FORMATS = {"float": Format(23, 127, 1.5 * 2**23), "double": Format(52, 1023, 1.5 * 2**52)}
 
 
@@ -88,7 +90,10 @@ def power_of_two(k: Term) -> Term:
 
 
 def split_near_one(x: Term) -> tuple[Term, Term, Term]:
-    """x = m * 2^k with m in [0.75, 1.5), for positive finite x: (m, k as floats, k as integers)."""
+    """x = m * 2^k with m in [0.75, 1.5): (m, k as floats, k as integers).
+
+    For positive finite x; of others m is such a number and k some small one.
+    """
     wide = in_register(x)
     if parts := _parts(wide):
         m = wide.of(parts.mantissa(x.w, wide.value))
@@ -96,12 +101,19 @@ def split_near_one(x: Term) -> tuple[Term, Term, Term]:
         return first_of(x, m), k, k.to("i32" if x.scalar == "float" else "i64")
     fmt = format_of(x)
     tiny = x < 2.0 ** (1 - fmt.bias)
-    scaled = tiny.select(x * 2.0 ** (fmt.mantissa + 1), x)
-    excess = scaled.bits - (fmt.one - (1 << (fmt.mantissa - 1)))  # relative to the code of 0.75
-    k = excess.ashr(fmt.mantissa)
-    m = (scaled.bits - (k << fmt.mantissa)).real
-    k = k - tiny.select(k.const(fmt.mantissa + 1), 0)
-    return m, k.to(x.scalar), k
+    normal = tiny.select(x * 2.0 ** (fmt.mantissa + 1), x)
+    least = fmt.one - (1 << (fmt.mantissa - 1))  # the code of 0.75, to which others are relative
+    excess = normal.bits - least
+    m = ((excess & (1 << fmt.mantissa) - 1) + least).real
+    more = tiny.select(x.const(fmt.mantissa + 1.0), 0.0)
+    if not x.is_double:
+        k = excess.ashr(fmt.mantissa)
+        whole = k.to(x.scalar) - more
+        return m, whole, whole.to("i32")
+    # Without a sign, and as a number's last bits: instructions for 32 bits do more than for 64.
+    k = (excess + (_ABOVE << fmt.mantissa)) >> fmt.mantissa
+    whole = (k | x.const(2.0**fmt.mantissa).bits).real - (2.0**fmt.mantissa + _ABOVE) - more
+    return m, whole, k - _ABOVE - tiny.select(k.const(fmt.mantissa + 1), 0)
 
 
 def splits_any(x: Term) -> bool:
