@@ -75,7 +75,7 @@ def exp(x: Term) -> Term:
     # r beyond its range gives a polynomial of even degree, positive.
     n, shifted, t = nearest_power(x.at_least(c.dead))
     r = fmuladd(n, -c.ln2_low, t)
-    y = grown_by_power(r, horner(r, c.q), n, shifted)
+    y = grown_by_power(r, c.q, n, shifted)
     if has_parts(x):  # which scale by any power
         return y
     return (x <= c.last).select(y, x * 2.0 ** format_of(x).bias)  # NaN, infinite

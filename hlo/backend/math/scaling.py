@@ -5,12 +5,14 @@ Where instructions do both (isa's FloatParts) they are used; integer forms give 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hlo.backend.ir.values import poison, vector_of
 from hlo.backend.isa.generic import FloatParts
 from hlo.backend.math import rounding
-from hlo.backend.math.term import Term, fmuladd, near_one
+from hlo.backend.math.term import Term, fmuladd, horner, near_one
 
 
 class Format(Struct, frozen=True):
@@ -25,7 +27,7 @@ class Format(Struct, frozen=True):
         return self.bias << self.mantissa
 
 
-_ABOVE = 1024  # more than the exponents of doubles are below 0
+_ABOVE = 1 << 11  # more than exponents of doubles are below 0, subnormal ones too
 
 FORMATS = {"float": Format(23, 127, 1.5 * 2**23), "double": Format(52, 1023, 1.5 * 2**52)}
 
@@ -44,20 +46,20 @@ def times_power(y: Term, n: Term, k: Term) -> Term:
     return y * power_of_two(half) * power_of_two(k - half)
 
 
-def grown_by_power(r: Term, q: Term, n: Term, shifted: Term) -> Term:
-    """(1 + r (1 + r q)) 2^n for small r, a subnormal result rounded once.
+def grown_by_power(r: Term, q: Sequence[float], n: Term, shifted: Term) -> Term:
+    """(1 + r (1 + r q(r))) 2^n for small r, a subnormal result rounded once.
 
     shifted: n + magic. Without instructions for it 2^n is at most 2 times the largest power, and
     what is beyond the largest number is anything.
     """
     fmt = format_of(r)
     least = fmt.bias - 1 + fmt.mantissa
-    y = near_one(r, q)
     if not has_parts(r):
-        return _by_exponent(y, shifted, least)
+        return _by_exponent(near_one(r, horner(r, q)), shifted, least)
     # In units of the least subnormal a small result is an integer, and this its code.
     small = n < 2.0 - fmt.bias
-    y = scaled(y, small.select(n + least, n))
+    power = small.select(n + least, n)
+    y = scaled(near_one(r, horner(r, q)), power)
     return small.select(rounding.nearest_integer(y), y.bits).real
 
 
@@ -92,7 +94,7 @@ def power_of_two(k: Term) -> Term:
 def split_near_one(x: Term) -> tuple[Term, Term, Term]:
     """x = m * 2^k with m in [0.75, 1.5): (m, k as floats, k as integers).
 
-    For positive finite x; of others m is such a number and k some small one.
+    For positive finite x; of others m is such a number too, and k any.
     """
     wide = in_register(x)
     if parts := _parts(wide):
@@ -105,15 +107,14 @@ def split_near_one(x: Term) -> tuple[Term, Term, Term]:
     least = fmt.one - (1 << (fmt.mantissa - 1))  # the code of 0.75, to which others are relative
     excess = normal.bits - least
     m = ((excess & (1 << fmt.mantissa) - 1) + least).real
-    more = tiny.select(x.const(fmt.mantissa + 1.0), 0.0)
-    if not x.is_double:
-        k = excess.ashr(fmt.mantissa)
-        whole = k.to(x.scalar) - more
-        return m, whole, whole.to("i32")
-    # Without a sign, and as a number's last bits: instructions for 32 bits do more than for 64.
-    k = (excess + (_ABOVE << fmt.mantissa)) >> fmt.mantissa
-    whole = (k | x.const(2.0**fmt.mantissa).bits).real - (2.0**fmt.mantissa + _ABOVE) - more
-    return m, whole, k - _ABOVE - tiny.select(k.const(fmt.mantissa + 1), 0)
+    more = tiny.select(normal.bits.const(fmt.mantissa + 1), 0)
+    if not x.is_double or x.target.isa.converts_long_integers:
+        k = excess.ashr(fmt.mantissa) - more
+        return m, k.to(x.scalar), k
+    # 2048 more has no sign, modulo 2^64, and is a number's last bits, of which the rest is known.
+    k = ((excess + (-_ABOVE << fmt.mantissa)) >> fmt.mantissa) - more
+    whole = (k | x.const(2.0**fmt.mantissa).bits).real - (2.0**fmt.mantissa + _ABOVE)
+    return m, whole, k - _ABOVE
 
 
 def splits_any(x: Term) -> bool:
