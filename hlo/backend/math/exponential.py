@@ -126,7 +126,7 @@ def logistic(x: Term) -> Term:
 
 def tanh(x: Term) -> Term:
     """Odd; below 1 ulp (f32), 1.6 ulp (f64); +-inf -> +-1."""
-    if pieces.has_tables(x, piece_tables.TANH.rows):
+    if pieces.has_tables(x, piece_tables.TANH[0].rows):
         return pieces.odd(x, piece_tables.TANH)
     return (_tanh_f64(x) if x.is_double else _tanh_f32(x)).copysign(x)
 
