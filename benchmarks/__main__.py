@@ -5,11 +5,16 @@ are stable, then they are interleaved and medians are taken. Compile times are c
 Programs with a recipe beside them (NAME.json) get its inputs, others made-up ones. `limit` is
 the least time that the machine needs for the program's arguments and results, out of main memory,
 over ours: caches allow more than 100 %.
+
+`--machine=NAME` has both sides make code for less than this machine is: ours for the description
+(hlo/machine.py), XLA for the largest set of instructions that it knows and the description has.
+XLA's library of products is not XLA's code and uses what it finds.
 """
 
 import argparse
 import importlib.util
 import math
+import os
 import pkgutil
 import sys
 import time
@@ -25,6 +30,7 @@ from hlo.backend.limits import measured_limits
 from hlo.choices import MODES
 from hlo.errors import HloError
 from hlo.ir.module import Module
+from hlo.machine import Machine, named
 from hlo.runtime.threads import thread_count
 from hlo.tools import arrays, bench
 from hlo.tools.fill import fill_elided
@@ -122,7 +128,13 @@ def measure(path: Path, arguments: argparse.Namespace) -> Row:
     module = without_donation(fill_elided(module, arguments.seed))
     values = inputs_of(path, module, arguments.seed)
     start = time.perf_counter()
-    executable = driver.compile(module, mode=arguments.mode, threads=arguments.threads, cache=False)
+    executable = driver.compile(
+        module,
+        mode=arguments.mode,
+        threads=arguments.threads,
+        cache=False,
+        machine=arguments.machine,
+    )
     our_compile = time.perf_counter() - start
     rival = JaxProgram(driver.to_text(module))
     placed = rival.place(list(arrays.leaves(tuple(values))))
@@ -154,6 +166,29 @@ def moved_bytes(module: Module) -> int:
     return sum(leaf.size * leaf.dtype.item_bytes for leaf in leaves if leaf.is_array)
 
 
+# XLA's names (xla_cpu_max_isa), the most capable first, and what a description has that stands for
+# the whole of each.
+_XLA_SETS = (
+    ("AMX", "amx-bf16"),
+    ("AVX512_BF16", "avx512bf16"),
+    ("AVX512_VNNI", "avx512vnni"),
+    ("AVX512", "avx512f"),
+    ("AVX2", "avx2"),
+    ("SSE4_2", "sse4.2"),
+)
+
+
+def limit_xla(machine: Machine) -> None:
+    """XLA makes code for no more than a description has; before it is loaded."""
+    for name, feature in _XLA_SETS:
+        if machine.has(feature):
+            flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={name}"
+            os.environ["XLA_FLAGS"] = flags.strip()
+            return
+    known = ", ".join(name for name, _ in _XLA_SETS)
+    raise SystemExit(f"--machine={machine.name}: XLA knows {known}, expected one that has these")
+
+
 def report_details(rows: list[Row], arguments: argparse.Namespace) -> None:
     """Compile times stage by stage, and the steps of the programs that gain least on XLA."""
     if arguments.stages:
@@ -173,6 +208,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--mode", default="strict", choices=MODES)
+    parser.add_argument("--machine", type=named, help="code for this machine, on both sides")
     parser.add_argument("--stages", action="store_true", help="compile times stage by stage")
     parser.add_argument("--slowest", type=int, default=0, help="show so many programs' steps")
     arguments = parser.parse_args()

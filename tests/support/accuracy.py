@@ -4,7 +4,8 @@
     python -m tests.support.accuracy f64 host [FUNCTION ...]  random, at hard places, climbing
     python -m tests.support.accuracy pairs host [FUNCTION ...]  the same of two operands, both types
 
-The second word is the form of the code: host, or sse (no tables in registers, no fused products).
+The second word is the form of the code: host, avx2 (short tables in registers, integer forms of
+exponents), or sse (no tables, no fused products).
 f32 is measured against f64 (NumPy's and SciPy's, whose own error is 2^-28 of an ulp), f64 against
 the C library's long double (2^-10 of an ulp on x86), the error function's series in it. An error is
 |got - true| in units of the true value's last place; a wrong sign, infinity or NaN is infinite.
@@ -41,7 +42,12 @@ def sse_target() -> Target:
     return Target(NAMED["x86-64-v2"])
 
 
-FORMS = {"host": host_target, "sse": sse_target}
+def avx2_target() -> Target:
+    """This machine as one without AVX-512, as far as emitters know."""
+    return Target(NAMED["x86-64-v3"])
+
+
+FORMS = {"host": host_target, "avx2": avx2_target, "sse": sse_target}
 
 
 def logistic(x: np.ndarray) -> np.ndarray:

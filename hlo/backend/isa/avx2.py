@@ -21,7 +21,10 @@ class Avx2(Sse):
         return 8 if self._has("avx2") else 0
 
     def looks_up(self, rows: int, entries: int) -> bool:
-        return self.lookup_lanes > 0
+        """A row of two registers takes two permutations and a blend; of four it takes as long as
+        the logarithm's formula, twice as long with the other row.
+        """
+        return 0 < entries <= 2 * self.lookup_lanes
 
     def picked(self, w: Writer, source: tuple[Value, ...], index: Value) -> Value | None:
         if len(source) > 1 or source[0].type != _REGISTER or not self._has("avx2"):

@@ -104,6 +104,10 @@ class Avx512(Avx2):
             return None
         return _masked(w, "range", x, y, immediates=(5 if is_maximum else 4,))
 
+    @property
+    def converts_long_integers(self) -> bool:
+        return self._has("avx512dq", "avx512vl")
+
     def nearest_integers(self, w: Writer, x: Value) -> Value | None:
         if not self._has("avx512dq"):
             return None

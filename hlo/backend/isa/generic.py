@@ -165,6 +165,13 @@ class Isa:
         return None
 
     @property
+    def converts_long_integers(self) -> bool:
+        """Whether vectors of 64-bit integers become doubles in an instruction, and are shifted with
+        their signs in one.
+        """
+        return False
+
+    @property
     def saturates(self) -> bool:
         """Whether floats become integers in one instruction that saturates and gives 0 for NaN."""
         return False

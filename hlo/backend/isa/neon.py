@@ -95,6 +95,10 @@ class Neon(Isa):
         """fmax, fmin: a NaN where either is one, +0 above -0."""
         return self._has("neon")
 
+    @property
+    def converts_long_integers(self) -> bool:
+        return self._has("neon")
+
     def nearest_integers(self, w: Writer, x: Value) -> Value | None:
         """fcvtns: LLVM makes two instructions of llvm.lrint and of rounding with converting."""
         size = lanes_of(x.type) * _BITS[scalar_of(x.type)]

@@ -21,6 +21,8 @@ from hlo.backend.loops.vectors import MOST_LANES, fitting, narrowed
 _BLOCK_SIDES = (256, 64)
 # Rows up to this length leave lanes idle, or cost a tree of lanes for little.
 _SHORT_REDUCTION = 16
+_ROOM = 32  # Registers that hold a formula's numbers beside what is computed.
+_PAIRS = 4  # The fewest rounds of a loop whose values take two registers.
 _LEAST_STRIPS = 4  # Batches are shortened until there are so many, enough for a few cores.
 
 
@@ -39,7 +41,7 @@ def choose_lanes(schedule: NestSchedule) -> NestSchedule:
             return schedule
     tiled = _tiled(schedule)
     if tiled is None:
-        schedule = _narrowed(schedule)
+        schedule = _paired(_narrowed(schedule))
         return _over(schedule, schedule.lanes)
     return tiled
 
@@ -172,6 +174,21 @@ def _narrowed(schedule: NestSchedule) -> NestSchedule:
         return schedule
     remark = f"lanes: {lanes} of {full}, which take a loop of {length}"
     return replace(schedule, lanes=lanes).because(remark)
+
+
+def _paired(schedule: NestSchedule) -> NestSchedule:
+    """Values of two registers each, where the numbers of long formulas have no room in registers:
+    each is read once for both, and while one half waits the other goes on.
+    """
+    domain, lanes = schedule.domain, schedule.lanes
+    has_room = schedule.machine.registers >= _ROOM or schedule.is_small
+    is_plain = not domain.trace.heavy and domain.weight <= LIGHT
+    if has_room or is_plain or domain.trace.reductions or domain.outer:
+        return schedule
+    if domain.extents[-1] < _PAIRS * 2 * lanes:
+        return schedule
+    remark = f"lanes: two registers a value, for {schedule.machine.registers} hold few numbers"
+    return replace(schedule, lanes=2 * lanes).because(remark)
 
 
 # -- tiles -----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 |x| < 0.9 (f64: 1.05): x + x P(x^2). Beyond, 1 - erfc(|x|), whose second term is small, so that
 little is asked of it: f32 erfc = e^p(x); f64 erfc = e^(-x^2) G(1/(|x|+1)). P, p, G by Remez, by
 their share of the result: 2^-30 and 2^-33 (f32), 2^-56 and 2^-57 (f64). Where a register holds a
-table f32 is one polynomial of sixteen (pieces.py), at half the work.
+table f32 is one polynomial of sixteen or eight (pieces.py), at half the work.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _G = (
 
 def erf(x: Term) -> Term:
     """Odd; +-inf -> +-1; below 0.95 ulp (f32), 2 ulp (f64)."""
-    if pieces.has_tables(x, piece_tables.ERF.rows):
+    if pieces.has_tables(x, piece_tables.ERF[0].rows):
         return pieces.odd(x, piece_tables.ERF)
     return outlined("erf", [x], _erf_f64) if x.is_double else _erf_f32(x)
 

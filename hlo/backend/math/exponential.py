@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hlo.backend.math import piece_tables, pieces, rounding
+from hlo.backend.math import piece_tables, pieces
 from hlo.backend.math.scaling import format_of, grown_by_power, has_parts, power_of_two
 from hlo.backend.math.term import (
     Term,
@@ -29,12 +29,15 @@ from hlo.backend.math.term import (
 
 
 class _Range(Struct, frozen=True):
-    """Constants of one float type: e^x is 0 below `zero` (`dead`: far below), inf above `full`."""
+    """Constants of one float type: e^x is 0 below `zero` (`dead`: far below), finite up to `last`,
+    inf above `full`.
+    """
 
     ln2_high: float
     ln2_low: float
     zero: float
     dead: float
+    last: float
     full: float
     minus_one: float  # from it on down expm1 is -1
     q: tuple[float, ...]
@@ -51,15 +54,16 @@ EXP_F64 = (
 
 _RANGES = {
     "float": _Range(
-        0.693145751953125, 1.42860682030941723212e-6, -103.972084, -110.0, 89.0, -17.4,
+        0.693145751953125, 1.42860682030941723212e-6, -103.972084, -110.0, 88.72283172607422,
+        89.0, -17.4,
         (0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.00836916547268629,
          0.0013837991282343864),
         (0.5, 0.1666666716337204, 0.041666463017463684, 0.008333208970725536,
          0.0013935130555182695, 0.00019943498773500323),
     ),
     "double": _Range(
-        6.93147180369123816490e-01, 1.90821492927058770002e-10, -745.1332191019412, -750.0, 710.0,
-        -37.5, EXP_F64, EXP_F64,
+        6.93147180369123816490e-01, 1.90821492927058770002e-10, -745.1332191019412, -750.0,
+        709.782712893384, 710.0, -37.5, EXP_F64, EXP_F64,
     ),
 }  # fmt: skip
 _LOG2_E = 1.4426950408889634
@@ -68,20 +72,13 @@ _LOG2_E = 1.4426950408889634
 def exp(x: Term) -> Term:
     """e^x, below 0.95 ulp (f32 0.892, f64 0.92 seen); subnormal results rounded once."""
     c = _RANGES[x.scalar]
-    # Instructions scale by any power; r beyond its range gives a polynomial of even degree,
-    # positive.
-    n, k, r = _remainder((x if has_parts(x) else x.at_most(c.full)).at_least(c.dead))
-    fmt = format_of(x)
-    # In units of the least subnormal a small result is an integer, and this its code.
-    least = fmt.bias - 1 + fmt.mantissa
-    small = n < 2.0 - fmt.bias
-    y = _scaled(r, small.select(n + least, n), small.select(k + least, k))
-    return small.select(rounding.nearest_integer(y), y.bits).real
-
-
-def _scaled(r: Term, n: Term, k: Term) -> Term:
-    """e^r 2^n; the polynomial's last step adds 1, or the power, and rounds as the sum alone."""
-    return grown_by_power(r, horner(r, _RANGES[r.scalar].q), n, k)
+    # r beyond its range gives a polynomial of even degree, positive.
+    n, shifted, t = nearest_power(x.at_least(c.dead))
+    r = fmuladd(n, -c.ln2_low, t)
+    y = grown_by_power(r, c.q, n, shifted)
+    if has_parts(x):  # which scale by any power
+        return y
+    return (x <= c.last).select(y, x * 2.0 ** format_of(x).bias)  # NaN, infinite
 
 
 def expm1(x: Term) -> Term:
@@ -129,7 +126,7 @@ def logistic(x: Term) -> Term:
 
 def tanh(x: Term) -> Term:
     """Odd; below 1 ulp (f32), 1.6 ulp (f64); +-inf -> +-1."""
-    if pieces.has_tables(x, piece_tables.TANH.rows):
+    if pieces.has_tables(x, piece_tables.TANH[0].rows):
         return pieces.odd(x, piece_tables.TANH)
     return (_tanh_f64(x) if x.is_double else _tanh_f32(x)).copysign(x)
 
@@ -159,27 +156,32 @@ def _tanh_f64(x: Term) -> Term:
 
 def _remainder(x: Term) -> tuple[Term, Term, Term]:
     """x = n ln 2 + r: n as floats, n as integers, r."""
-    n, k, t = nearest_power(x)
-    return n, k, fmuladd(n, -_RANGES[x.scalar].ln2_low, t)
+    n, shifted, t = nearest_power(x)
+    return n, power_lanes(shifted), fmuladd(n, -_RANGES[x.scalar].ln2_low, t)
 
 
 def _in_two(
     x: Term, polynomial: Callable[[Term, Sequence[float]], Term] = horner
 ) -> tuple[Term, Term, Term]:
     """e^x = 2^n (1 + r + rest): n as integers, and two parts, the second small beside the first."""
-    n, k, t = nearest_power(x)
+    n, shifted, t = nearest_power(x)
     c = _RANGES[x.scalar]
     r = fmuladd(n, -c.ln2_low, t)
-    return k, r, fmuladd(r * r, polynomial(r, c.q_long), fmuladd(n, -c.ln2_low, t - r))
+    rest = fmuladd(r * r, polynomial(r, c.q_long), fmuladd(n, -c.ln2_low, t - r))
+    return power_lanes(shifted), r, rest
 
 
 def nearest_power(x: Term) -> tuple[Term, Term, Term]:
-    """n = x/ln 2 rounded, as floats and as integers, and x less n times the high part of ln 2."""
+    """n = x/ln 2 rounded, n + magic, and x less n times the high part of ln 2."""
     magic = format_of(x).magic
     shifted = fmuladd(x, _LOG2_E, magic)
     n = shifted - magic
-    k = shifted.bits - x.const(magic).bits
-    return n, k, fmuladd(n, -_RANGES[x.scalar].ln2_high, x)
+    return n, shifted, fmuladd(n, -_RANGES[x.scalar].ln2_high, x)
+
+
+def power_lanes(shifted: Term) -> Term:
+    """n as integer lanes, of n + magic."""
+    return shifted.bits - shifted.const(format_of(shifted).magic).bits
 
 
 def _grown(

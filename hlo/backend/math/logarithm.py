@@ -45,9 +45,8 @@ def log(x: Term) -> Term:
     """ln x, below 1 ulp for every positive x, subnormal too; 0 -> -inf, negative -> NaN."""
     if has_parts(in_register(x)):  # its split carries zeros, infinities, signs, NaN through
         return _log_of_split(*split_of_any(x))
-    usable = _positive_finite(x)
-    m, k, _ = split_near_one(usable.select(x, 1.0))
-    return usable.select(_log_of_split(m, -k), _outside(x, x))
+    m, k, _ = split_near_one(x)
+    return _positive_finite(x).select(_log_of_split(m, -k), _outside(x, x))
 
 
 def log1p(x: Term) -> Term:
@@ -67,7 +66,7 @@ def log1p(x: Term) -> Term:
         rest = first_of(x, scaled(in_register(rest), scale))
         return is_tiny.select(x, _log_of_split(m, n, rest))
     usable = _positive_finite(u)
-    m, k, exponent = split_near_one(usable.select(u, 1.0))
+    m, k, exponent = split_near_one(u)
     last = format_of(x).bias - 1  # which leaves too little to count
     rest = usable.select(rest, 0.0) * power_of_two(-(exponent > last).select(last, exponent))
     y = usable.select(_log_of_split(m, -k, rest), _outside(u, x))

@@ -1,9 +1,11 @@
-"""Functions of f32 lanes by tables: sixteen polynomials in a register per coefficient.
+"""Functions of f32 lanes by tables: sixteen polynomials, or eight longer ones, in a register per
+coefficient.
 
     |x| = k h + d, |d| <= h/2:  f(x) = f(k h) + d (c1[k] + d (c2[k] + ..)), the sign of x put back
 
-One permutation fetches a coefficient for sixteen lanes. h is a number for which every f(k h) lies
-near an f32 (so that rounding the leading coefficient costs little) and whose multiples are exact.
+One permutation fetches a coefficient for all lanes of a register. h is a number for which every
+f(k h) lies near an f32 (so that rounding the leading coefficient costs little) and whose multiples
+are exact.
 For k = 0 the leading part is |x| itself: small results keep their relative accuracy. Where the next
 piece cancels much its rows describe f(x) - |x| too, and |x| is added last.
 Coefficients by Lawson's weighted least squares, rounded one after the other with a refit of the
@@ -25,7 +27,8 @@ _HALF = 8  # lanes of the shortest vectors that look up
 
 
 class Pieces(Struct, frozen=True):
-    """h, the bound from which on f is flat, and c0, c1, ..: one row of sixteen per coefficient.
+    """h, the bound from which on f is flat, and c0, c1, ..: a row for each coefficient, with an
+    entry for each piece, sixteen or eight.
 
     less_x: how many pieces, from the first, are of f(x) - |x|.
     """
@@ -41,8 +44,13 @@ def has_tables(x: Term, rows: Sequence[tuple[float, ...]]) -> bool:
     return not x.is_double and x.target.isa.looks_up(len(rows), len(rows[0]))
 
 
-def odd(x: Term, pieces: Pieces) -> Term:
-    """The odd function that the pieces describe; NaN stays."""
+def odd(x: Term, forms: tuple[Pieces, Pieces]) -> Term:
+    """The odd function that either form's pieces describe; NaN stays.
+
+    The second, of half as many pieces, serves registers that hold no more.
+    """
+    longer, shorter = forms
+    pieces = shorter if x.target.isa.lookup_lanes == len(shorter.rows[0]) else longer
     t = x.abs().at_most(pieces.bound)
     magic = format_of(x).magic
     shifted = fma(t, 1 / pieces.step, magic)  # its low bits are k
@@ -61,7 +69,7 @@ def odd(x: Term, pieces: Pieces) -> Term:
 
 
 def entry(row: tuple[float, ...], index: Term) -> Term:
-    """row[index % len(row)] in every lane, of 16 or 32 entries."""
+    """row[index % len(row)] in every lane, of 8, 16 or 32 entries."""
     w, lanes = index.w, index.lanes
     widest = index.target.isa.lookup_lanes
     if lanes == 1:
@@ -86,6 +94,8 @@ def _of_register(row: tuple[float, ...], index: Term) -> Term:
 
 def _of_halves(row: tuple[float, ...], index: Term) -> Term:
     """Eight lanes from a row, from its two halves where it is longer than one step takes."""
+    if len(row) == _HALF:
+        return _known(_picked(index, _vector(row)))
     if len(row) == 2 * _HALF:
         return _of_eight(row, index)
     middle = len(row) // 2

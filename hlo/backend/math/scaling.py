@@ -5,11 +5,14 @@ Where instructions do both (isa's FloatParts) they are used; integer forms give 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from hlo.backend.ir.values import poison, vector_of
 from hlo.backend.isa.generic import FloatParts
-from hlo.backend.math.term import Term, fma, near_one
+from hlo.backend.math import rounding
+from hlo.backend.math.term import Term, fmuladd, horner, near_one
 
 
 class Format(Struct, frozen=True):
@@ -23,6 +26,8 @@ class Format(Struct, frozen=True):
     def one(self) -> int:
         return self.bias << self.mantissa
 
+
+_ABOVE = 1 << 11  # more than exponents of doubles are below 0, subnormal ones too
 
 FORMATS = {"float": Format(23, 127, 1.5 * 2**23), "double": Format(52, 1023, 1.5 * 2**52)}
 
@@ -41,15 +46,43 @@ def times_power(y: Term, n: Term, k: Term) -> Term:
     return y * power_of_two(half) * power_of_two(k - half)
 
 
-def grown_by_power(r: Term, q: Term, n: Term, k: Term) -> Term:
-    """(1 + r (1 + r q)) * 2^n as times_power has it: products with a power of two round nothing."""
-    if has_parts(r):
-        return scaled(near_one(r, q), n)
-    half = k.ashr(1)
-    first, second = power_of_two(half), power_of_two(k - half)
-    if not r.target.isa.fuses:
-        return near_one(r, q) * first * second
-    return fma(r * first, fma(r, q, 1.0), first) * second
+def grown_by_power(r: Term, q: Sequence[float], n: Term, shifted: Term) -> Term:
+    """(1 + r (1 + r q(r))) 2^n for small r, a subnormal result rounded once.
+
+    shifted: n + magic. Without instructions for it 2^n is at most 2 times the largest power, and
+    what is beyond the largest number is anything.
+    """
+    fmt = format_of(r)
+    least = fmt.bias - 1 + fmt.mantissa
+    if not has_parts(r):
+        return _by_exponent(near_one(r, horner(r, q)), shifted, least)
+    # In units of the least subnormal a small result is an integer, and this its code.
+    small = n < 2.0 - fmt.bias
+    power = small.select(n + least, n)
+    y = scaled(near_one(r, horner(r, q)), power)
+    return small.select(rounding.nearest_integer(y), y.bits).real
+
+
+def _by_exponent(y: Term, shifted: Term, least: int) -> Term:
+    """y 2^n for y in [0.7, 1.5]: the code of y with n added to its exponent. What is less than a
+    normal number's is one where the result is small: then the sum with 2^mantissa rounds it to
+    units of the least number, and holds its code.
+    """
+    fmt, unit = format_of(y), 2.0 ** format_of(y).mantissa
+    power = shifted.bits << fmt.mantissa  # the low bits are n
+    code = y.bits + power
+    small = code < 1 << fmt.mantissa
+    in_units = (power + _wrapped(fmt.bias + least, fmt)).real
+    if not y.target.isa.fuses:  # a product of its own, subnormal for some other power
+        in_units = small.select(in_units, 0.0)
+    rounded = fmuladd(y, in_units, unit).bits - y.const(unit).bits
+    return small.select(rounded, code).real
+
+
+def _wrapped(exponent: int, fmt: Format) -> int:
+    """An exponent in its place in a code, as integer lanes hold it."""
+    sign = (fmt.bias + 1) * 2
+    return ((exponent + sign) % (2 * sign) - sign) << fmt.mantissa
 
 
 def power_of_two(k: Term) -> Term:
@@ -59,7 +92,10 @@ def power_of_two(k: Term) -> Term:
 
 
 def split_near_one(x: Term) -> tuple[Term, Term, Term]:
-    """x = m * 2^k with m in [0.75, 1.5), for positive finite x: (m, k as floats, k as integers)."""
+    """x = m * 2^k with m in [0.75, 1.5): (m, k as floats, k as integers).
+
+    For positive finite x; of others m is such a number too, and k any.
+    """
     wide = in_register(x)
     if parts := _parts(wide):
         m = wide.of(parts.mantissa(x.w, wide.value))
@@ -67,12 +103,18 @@ def split_near_one(x: Term) -> tuple[Term, Term, Term]:
         return first_of(x, m), k, k.to("i32" if x.scalar == "float" else "i64")
     fmt = format_of(x)
     tiny = x < 2.0 ** (1 - fmt.bias)
-    scaled = tiny.select(x * 2.0 ** (fmt.mantissa + 1), x)
-    excess = scaled.bits - (fmt.one - (1 << (fmt.mantissa - 1)))  # relative to the code of 0.75
-    k = excess.ashr(fmt.mantissa)
-    m = (scaled.bits - (k << fmt.mantissa)).real
-    k = k - tiny.select(k.const(fmt.mantissa + 1), 0)
-    return m, k.to(x.scalar), k
+    normal = tiny.select(x * 2.0 ** (fmt.mantissa + 1), x)
+    least = fmt.one - (1 << (fmt.mantissa - 1))  # the code of 0.75, to which others are relative
+    excess = normal.bits - least
+    m = ((excess & (1 << fmt.mantissa) - 1) + least).real
+    more = tiny.select(normal.bits.const(fmt.mantissa + 1), 0)
+    if not x.is_double or x.target.isa.converts_long_integers:
+        k = excess.ashr(fmt.mantissa) - more
+        return m, k.to(x.scalar), k
+    # 2048 more has no sign, modulo 2^64, and is a number's last bits, of which the rest is known.
+    k = ((excess + (-_ABOVE << fmt.mantissa)) >> fmt.mantissa) - more
+    whole = (k | x.const(2.0**fmt.mantissa).bits).real - (2.0**fmt.mantissa + _ABOVE)
+    return m, whole, k - _ABOVE
 
 
 def splits_any(x: Term) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hlo.backend.math.exponential import nearest_power
+from hlo.backend.math.exponential import nearest_power, power_lanes
 from hlo.backend.math.quadrant import reduced
 from hlo.backend.math.scaling import power_of_two
 from hlo.backend.math.term import Term, fast_two_sum, fmuladd, horner, two_product, two_sum
@@ -37,7 +37,7 @@ def total(x: Pair, y: Pair) -> Pair:
 
 def expm1(x: Term) -> Pair:
     """e^x - 1 for |x| < 20."""
-    n, k, t = nearest_power(x)
+    n, shifted, t = nearest_power(x)
     r = fmuladd(n, -_LN2_LOW, t)
     lost = fmuladd(n, -_LN2_LOW, t - r)
     square = two_product(r, r)
@@ -46,7 +46,7 @@ def expm1(x: Term) -> Pair:
     tail = fmuladd(square[0] * square[0], horner(r, _EXP), lost * (1.0 + fmuladd(r, 0.5 * r, r)))
     half = (square[0] * 0.5, fmuladd(square[1], 0.5, tail))
     p = total((r, r.const(0.0)), total(half, sixth))
-    power = power_of_two(k)
+    power = power_of_two(power_lanes(shifted))
     return total((power - 1.0, r.const(0.0)), (p[0] * power, p[1] * power))
 
 

@@ -97,6 +97,24 @@ def test_a_narrower_machine_has_other_lanes() -> None:
     assert axes(text, "neoverse-n1") == ["i in 1000 by 4 x 4 lanes, short tail"]
 
 
+HEAVY = "  x = f32[{0}] parameter(0)\n  ROOT r = f32[{0}] exponential(x)"
+
+
+@pytest.mark.parametrize(("machine", "lanes"), [("x86-64-v3", 8), ("x86-64-v2", 4)])
+def test_values_take_two_registers_where_few_hold_a_formula(machine: str, lanes: int) -> None:
+    pairs, least = 2 * lanes, 4 * 2 * lanes
+    assert axes(HEAVY.format(1000), machine)[0].startswith(f"i in 1000 by 2 x {pairs} lanes")
+    assert axes(HEAVY.format(least), machine) == [f"i in {least} by 2 x {pairs} lanes"]
+    # too short; few numbers; registers enough; a sum, whose order is that of its lanes
+    assert f" {lanes} lanes" in axes(HEAVY.format(least - 1), machine)[0]
+    assert f" {lanes} lanes" in axes(SHAPES["one loop"][0], machine)[0]
+    assert " 4 lanes" in axes(HEAVY.format(1000), "neoverse-n1")[0]
+    assert " 16 lanes" in axes(HEAVY.format(1000))[0]
+    columns = reduced("300,1000", "1000", "0").replace("reduce(x", "reduce(y").replace(
+        "  z =", "  y = f32[300,1000] exponential(x)\n  z =")  # fmt: skip
+    assert not any(f" {pairs} lanes" in axis for axis in axes(columns, machine))
+
+
 def test_rows_are_turned_by_their_source_and_reductions_walk() -> None:
     (turned,) = schedules(SHAPES["short rows, turned"][0])
     assert turned.source is Source.TURNED

@@ -132,13 +132,21 @@ def test_unary_f64(opcode: str, target: str) -> None:
     check_unary(opcode, "double", TARGETS[target]())
 
 
+# By tables as long as an instruction set permutes, or by none.
+BY_TABLES = {(opcode, "float") for opcode in ("log", "log-plus-one", "tanh", "erf")}
+
+
 @pytest.mark.parametrize("scalar", ["float", "double"])
 @pytest.mark.parametrize("opcode", UNARY)
 def test_every_lane_count_and_instruction_set_gives_the_same_bits(opcode: str, scalar: str) -> None:
     x = np.concatenate([samples(scalar, -5, 5, opcode), any_bits(scalar, opcode)])[::7]
     first = compiled(opcode, scalar, host_target(), LANES[scalar])(x)
-    for lanes, target in ((1, host_target()), (4, host_target()), (LANES[scalar], plain_target())):
-        np.testing.assert_array_equal(compiled(opcode, scalar, target, lanes)(x), first)
+    for lanes in (1, 4):
+        np.testing.assert_array_equal(compiled(opcode, scalar, host_target(), lanes)(x), first)
+    if (opcode, scalar) in BY_TABLES:
+        first = compiled(opcode, scalar, plain_target(), 1)(x)
+    for lanes in (4, LANES[scalar]):
+        np.testing.assert_array_equal(compiled(opcode, scalar, plain_target(), lanes)(x), first)
 
 
 BINARY: dict[str, tuple[Callable, float, float]] = {
