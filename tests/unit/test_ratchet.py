@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from benchmarks.ratchet import Share
 
 
 @pytest.fixture
-def reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, float]]:
+def reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, float]:
     """What programs reach of their limits, by name; the tests say it."""
     reached: dict[str, float] = {}
     monkeypatch.setattr(ratchet, "KEPT", tmp_path / "kept")
@@ -20,7 +19,7 @@ def reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
         ratchet, "shares",
         lambda files, threads: [Share(f.stem, 1.0, reached[f.stem], 0.01) for f in files],
     )  # fmt: skip
-    yield reached
+    return reached
 
 
 FILES = [Path("one.hlo"), Path("two.hlo")]
