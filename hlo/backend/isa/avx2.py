@@ -45,13 +45,13 @@ class Avx2(Sse):
     def converts_halves(self) -> bool:
         return self._has("f16c")
 
-    def dot_product(self, element: DType) -> DotProduct | None:
-        is_known = element in (dt.S16, dt.U8)
+    def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
+        is_known = (lhs, rhs) in ((dt.S16, dt.S16), (dt.U8, dt.S8))
         if not is_known or self.machine.vector_bytes != 32 or not self._has("avx2"):
-            return super().dot_product(element)
+            return super().dot_product(lhs, rhs)
         is_wide = self._has("avx512vnni", "avx512vl")
         adds, prefix = is_wide or self._has("avxvnni"), "" if is_wide else VEX
-        if element is dt.U8:
+        if lhs is dt.U8:
             return quads_of_8_bits(32, prefix) if adds else None
         accumulate = "llvm.x86.avx512.vpdpwssd.256" if adds else ""
         return pairs_of_s16(32, "llvm.x86.avx2.pmadd.wd", accumulate, prefix)

@@ -116,15 +116,15 @@ class Avx512(Avx2):
         # One lane of a vector register stays there: the scalar form goes by way of another.
         return w.extract(_nearest(w, w.splat(x, 128 // _BITS[x.type])), 0)
 
-    def dot_product(self, element: DType) -> DotProduct | None:
+    def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
         size = self.machine.vector_bytes
-        if element is dt.BF16:
+        if (lhs, rhs) == (dt.BF16, dt.BF16):
             serves = size == 64 or (size == 32 and self._has("avx512vl"))
             return pairs_of_bf16(size) if serves and self._has("avx512bf16") else None
-        if element is dt.U8 and size == 64:
+        if (lhs, rhs) == (dt.U8, dt.S8) and size == 64:
             return _QUADS if self._has("avx512vnni", "avx512bw") else None
-        if element is not dt.S16 or size != 64 or not self._has("avx512bw"):
-            return super().dot_product(element)
+        if (lhs, rhs) != (dt.S16, dt.S16) or size != 64 or not self._has("avx512bw"):
+            return super().dot_product(lhs, rhs)
         return _VNNI if self._has("avx512vnni") else _PAIRS
 
     def assembly(self, scalar: str) -> Assembly | None:

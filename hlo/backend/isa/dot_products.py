@@ -2,8 +2,14 @@
 
 A lane of a sum (s32 or f32) takes the products of two or four elements that lie in one word of each
 factor, from x86's PMADDWD on. Intel's manual, volume 2: PMADDWD, VPDPWSSD, VPDPBUSD (whose first
-factor is unsigned and whose sums wrap), VDPBF16PS; the last one reads subnormal numbers as zero,
-and gives zero for such sums.
+factor is unsigned and whose sums wrap), VDPBF16PS. Arm's Architecture Reference Manual for
+A-profile (DDI 0487, C7): SDOT, UDOT, USDOT, whose sums wrap, BFDOT. Both instructions on bf16 read
+subnormal numbers as zero, and give zero for such sums. BFDOT does so where FPCR.EBF is 0, and sums
+two products before it adds the sum, each time rounding to odd: that errs by less than one unit of
+the last place, and a word's one such addition by no more than two additions rounded to nearest.
+
+SMMLA, UMMLA, USMMLA and BFMMLA multiply two rows by two columns. A word of the one factor is
+multiplied by all lanes of the other here, so that their squares of sums have no place.
 """
 
 from __future__ import annotations
@@ -28,7 +34,8 @@ class DotProduct(Struct, frozen=True):
     """element, other: of lhs's words, and of rhs's where they differ; sums: LLVM's type of one;
     intrinsic: LLVM's name of the instruction, on operands of this type; adds: whether it adds to a
     sum itself. assembly: what tiles of such sums may be written in. is_turned: whether the
-    instruction takes rhs first.
+    instruction takes rhs first. aside: registers that tiles leave to words on their way, where the
+    instruction takes these from vectors alone.
     """
 
     element: DType
@@ -39,6 +46,7 @@ class DotProduct(Struct, frozen=True):
     assembly: Assembly | None = None
     other: DType | None = None
     is_turned: bool = False
+    aside: int = 0
 
     @property
     def turned(self) -> DotProduct:
@@ -51,6 +59,11 @@ class DotProduct(Struct, frozen=True):
             assembly=assembly,
             is_turned=not self.is_turned,
         )
+
+    @property
+    def elements(self) -> tuple[DType, DType]:
+        """Of lhs's words, of rhs's."""
+        return self.element, self.other or self.element
 
     @property
     def group(self) -> int:
@@ -101,3 +114,22 @@ def pairs_of_bf16(vector_bytes: int) -> DotProduct:
     operand = f"<{vector_bytes // 2} x bfloat>"
     assembly = Assembly(_REGISTERS[vector_bytes], "s", product="vdpbf16ps")
     return DotProduct(dt.BF16, "float", intrinsic, operand, True, assembly)
+
+
+# Of 32: LLVM loads the words of several rows ahead. Tiles that leave fewer have their sums moved
+# from register to register in every step: 4.1 instructions for each product, and 1.9 for these.
+_NEON_ASIDE = 2
+
+
+def neon_quads(lhs: DType, rhs: DType) -> DotProduct:
+    """Quads of 8 bits in vectors of 16 bytes: both signed, both unsigned, or u8 by s8."""
+    mixed = "us" if lhs is not rhs else lhs.name[0]
+    intrinsic = f"llvm.aarch64.neon.{mixed}dot.v4i32.v16i8"
+    other = rhs if lhs is not rhs else None
+    return DotProduct(lhs, "i32", intrinsic, "<16 x i8>", True, other=other, aside=_NEON_ASIDE)
+
+
+def neon_pairs_of_bf16() -> DotProduct:
+    """Pairs of bf16 in vectors of 16 bytes."""
+    intrinsic = "llvm.aarch64.neon.bfdot.v4f32.v8bf16"
+    return DotProduct(dt.BF16, "float", intrinsic, "<8 x bfloat>", True, aside=_NEON_ASIDE)

@@ -219,9 +219,9 @@ class Isa:
         """Tiles that multiply elements of these types."""
         return None
 
-    def dot_product(self, element: DType) -> DotProduct | None:
-        """Products of words of these elements, in vectors of the size that kernels use; u8 are
-        multiplied by s8.
+    def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
+        """Products of words of these elements, in this order, in vectors of the size that kernels
+        use.
         """
         return None
 

@@ -1,4 +1,5 @@
-"""NEON: 64-bit Arm's vectors of 16 bytes; with FP16, BF16.
+"""NEON: 64-bit Arm's vectors of 16 bytes; with FP16, BF16, DotProd,
+I8MM.
 
 Many questions have their best answer in what LLVM makes of its own instructions: bf16's upper
 halves are shll and shrn or uzp2, a NaN's code is fcmeq, orr and bit, maximum is fmax (nobody asks
@@ -16,7 +17,10 @@ from __future__ import annotations
 
 from hlo.backend.ir.values import lanes_of, scalar_of
 from hlo.backend.ir.writer import Value, Writer, mangled, vector_of
+from hlo.backend.isa.dot_products import DotProduct, neon_pairs_of_bf16, neon_quads
 from hlo.backend.isa.generic import FloatMode, Isa
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
 
 _LANES = 4
 _FLOATS, _BYTES = "<4 x float>", "<16 x i8>"
@@ -140,6 +144,18 @@ class Neon(Isa):
         bit = w.binary("and", bits, w.int(0x10000, words))
         is_odd = w.cast("sext", w.compare("icmp ne", bit, w.zero(words)), words)
         return w.binary("add", w.binary("sub", bits, is_odd), w.int(0x7FFF, words))
+
+    # -- products of words -------------------------------------------------------------------
+
+    def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
+        """sdot, udot; usdot, of FEAT_I8MM; bfdot."""
+        if (lhs, rhs) == (dt.BF16, dt.BF16):
+            return neon_pairs_of_bf16() if self._has("bf16") else None
+        if (lhs, rhs) in ((dt.S8, dt.S8), (dt.U8, dt.U8)):
+            return neon_quads(lhs, rhs) if self._has("dotprod") else None
+        if (lhs, rhs) == (dt.U8, dt.S8):
+            return neon_quads(lhs, rhs) if self._has("i8mm") else None
+        return None
 
     # -- memory, threads, modes --------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class Sse(Isa):
         """AMX stands beside the vectors, whatever these are."""
         return amx.tile_product(self.machine, lhs, rhs)
 
-    def dot_product(self, element: DType) -> DotProduct | None:
-        serves = element is dt.S16 and self.machine.vector_bytes == 16 and self._has("sse2")
+    def dot_product(self, lhs: DType, rhs: DType) -> DotProduct | None:
+        is_known = (lhs, rhs) == (dt.S16, dt.S16)
+        serves = is_known and self.machine.vector_bytes == 16 and self._has("sse2")
         return pairs_of_s16(16, "llvm.x86.sse2.pmadd.wd") if serves else None

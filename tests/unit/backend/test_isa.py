@@ -114,9 +114,9 @@ def of_tiles(lhs: dt.DType, rhs: dt.DType) -> Callable[..., Answer]:
     return ask
 
 
-def of_words(element: dt.DType) -> Callable[..., Answer]:
+def of_words(lhs: dt.DType, rhs: dt.DType) -> Callable[..., Answer]:
     def ask(isa: Isa, w: Writer, memory: Value) -> Answer:
-        dot = isa.dot_product(element)
+        dot = isa.dot_product(lhs, rhs)
         if dot is None:
             return None
         lanes = isa.machine.vector_bytes // 4
@@ -235,9 +235,14 @@ ROWS = (
     Row("tile_product", ("ptr",), of_tiles(dt.BF16, dt.BF16), SAPPHIRE, "tdpbf16ps"),
     Row("tile_product", ("ptr",), of_tiles(dt.S8, dt.U8), SAPPHIRE, "tdpbsud"),
     Row("tile_product", ("ptr",), of_tiles(dt.F16, dt.F16), ()),
-    Row("dot_product", ("ptr",), of_words(dt.S16), SSE, "vpdpwssd|v?pmaddwd"),
-    Row("dot_product", ("ptr",), of_words(dt.U8), VNNI, "vpdpbusd"),
-    Row("dot_product", ("ptr",), of_words(dt.BF16), BF16, "vdpbf16ps"),
+    Row("dot_product", ("ptr",), of_words(dt.S16, dt.S16), SSE, "vpdpwssd|v?pmaddwd"),
+    Row("dot_product", ("ptr",), of_words(dt.U8, dt.S8), (*VNNI, *ARM_BF16),
+        "vpdpbusd|usdot"),
+    Row("dot_product", ("ptr",), of_words(dt.S8, dt.U8), ()),
+    Row("dot_product", ("ptr",), of_words(dt.S8, dt.S8), ARM_FP16, "sdot"),
+    Row("dot_product", ("ptr",), of_words(dt.U8, dt.U8), ARM_FP16, "udot"),
+    Row("dot_product", ("ptr",), of_words(dt.BF16, dt.BF16), (*BF16, *ARM_BF16),
+        "vdpbf16ps|bfdot"),
     Row("assembly", ("ptr", "ptr"), of_assembly("float"), AVX2, "vfmadd231ps"),
     Row("assembly", ("ptr", "ptr"), of_assembly("double"), AVX2, "vfmadd231pd"),
     Row("assembly", ("ptr", "ptr"), of_assembly("i32"), ()),

@@ -89,13 +89,13 @@ class PreparedZeros(Struct, frozen=True):
     def __call__(self, source: np.ndarray) -> np.ndarray:
         """bytes of rhs's words -> bytes"""
         c, dot = self.c, self.dot
-        assert dot.element.numpy is not None, "words are of numbers"
-        assert dot.other is not None, "quads are of two types"
-        assert dot.other.numpy is not None, "words are of numbers"
+        left, right = (element.numpy for element in dot.elements)
+        assert left is not None, "words are of numbers"
+        assert right is not None, "words are of numbers"
         axes = [(a.size, a.rhs) for part in (c.batch, c.columns, c.depth) for a in part]
         words = np.ascontiguousarray(_seen(source, c.rhs.dtype, c.rhs.offset, axes))
-        zero = np.array(ZERO_CODE, np.uint8).astype(dot.element.numpy).astype(np.int64)
-        elements = words.view(dot.other.numpy).reshape(c.batches * c.n, -1)
+        zero = np.array(ZERO_CODE, np.uint8).astype(left).astype(np.int64)
+        elements = words.view(right).reshape(c.batches * c.n, -1)
         return _bytes_of((elements.sum(1, dtype=np.int64) * zero).astype(np.int32))
 
 

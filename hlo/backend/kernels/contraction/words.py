@@ -8,9 +8,9 @@ is words as it stands, if its elements need no conversion; others are copied, in
 they lie (words_packing.py). What is left is a product like those of f32 and s32, of a half or a
 quarter of the depth.
 
-Quads of 8 bits are unsigned on one side and signed on the other. Where both factors are of one
-kind, lhs's elements are turned into the other one by their sign bit, which moves all of them by
-128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
+Quads of 8 bits are signed or unsigned as the instruction has them. Where none multiplies factors of
+these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of
+them by 128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from hlo.machine import COMMON
 # Smaller products take less time than the copies.
 LEAST_DEPTH = 16
 LEAST_FLOPS = 1 << 16
+_QUAD_ELEMENTS = (dt.U8, dt.S8)
 MOST_COPIES = 2  # An element that more windows share is not copied for each.
 
 
@@ -95,7 +96,7 @@ def in_words(c: Contraction, ring: Ring) -> Worded | None:
     rhs, right = _words(c, "rhs", dot)
     if lhs is None or rhs is None or not _pays(c, dot, [lhs, rhs]):
         return None
-    ring = replace(ring, dot=dot)
+    ring = replace(ring, dot=dot, registers=ring.registers - dot.aside)
     return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
 
 
@@ -120,34 +121,40 @@ def _dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
     """
     types = (c.lhs.dtype, c.rhs.dtype)
     if all(t.is_integral and t.bits <= 8 for t in types):
-        quads = ring.target.isa.dot_product(dt.U8)
-        if quads and _serves(quads, ring):
-            return _quads(quads, *types)
+        quads, is_moved = _quads(ring, *types)
+        if quads is not None:
+            return quads, is_moved
     if all(map(_fits_s16, types)):
         element = dt.S16
     elif types == (dt.BF16, dt.BF16):
         element = dt.BF16
     else:
         return None, False
-    dot = ring.target.isa.dot_product(element)
-    return (dot if dot and _serves(dot, ring) else None), False
+    return _of_ring(ring, element, element), False
 
 
-def _serves(dot: DotProduct, ring: Ring) -> bool:
-    return dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred
+def _of_ring(ring: Ring, lhs: DType, rhs: DType) -> DotProduct | None:
+    """The instruction for words of these elements, in either order, if its sums are the ring's
+    numbers.
+    """
+    isa = ring.target.isa
+    dot, turned = isa.dot_product(lhs, rhs), isa.dot_product(rhs, lhs)
+    dot = dot or (turned.turned if turned else None)
+    serves = dot and dot.sums == ring.scalar and ring.parts == 1 and not ring.result.is_pred
+    return dot if serves else None
 
 
-def _quads(dot: DotProduct, lhs: DType, rhs: DType) -> tuple[DotProduct, bool]:
-    """The order of factors in which one is unsigned and one signed, or in which lhs, moved, is."""
-    if not lhs.is_signed and _fits_s8(rhs):
-        return dot, False
-    if not rhs.is_signed and _fits_s8(lhs):
-        return dot.turned, False
-    return (dot if lhs.is_signed else dot.turned), True
+def _quads(ring: Ring, lhs: DType, rhs: DType) -> tuple[DotProduct | None, bool]:
+    """The instruction whose words hold the factors' elements, or rhs's and lhs's moved ones."""
+    kinds = [(a, b) for a in _QUAD_ELEMENTS for b in _QUAD_ELEMENTS if _fits(rhs, b)]
+    found = [(_of_ring(ring, a, b), not _fits(lhs, a)) for a, b in kinds]
+    usable = [(dot, is_moved) for dot, is_moved in found if dot is not None]
+    return min(usable, key=lambda each: each[1], default=(None, False))
 
 
-def _fits_s8(dtype: DType) -> bool:
-    return dtype.is_signed or dtype.bits <= 7
+def _fits(dtype: DType, element: DType) -> bool:
+    """Whether 8-bit elements hold all numbers of an integer type."""
+    return dtype.is_signed == element.is_signed or (element.is_signed and dtype.bits < 8)
 
 
 def _fits_s16(dtype: DType) -> bool:
