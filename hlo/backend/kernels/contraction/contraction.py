@@ -314,16 +314,18 @@ class _Sequence:
     def _unless_subnormal(
         self, c: Contraction, ring: Ring, others: tuple[int, ...], add: Callable[[], None]
     ) -> None:
-        """A product on instructions that read subnormal numbers as zero; strict mode looks for them
-        first, and where there are any the product is made once more by others.
+        """A product on instructions that read subnormal numbers of bf16 as zero; strict mode looks
+        for them first, and where there are any the product is made once more by others. Factors of
+        other types become normal numbers.
         """
-        if not ring.rounds or self.target.mode != "strict":
+        factors = [(side, f) for side, f in (("lhs", c.lhs), ("rhs", c.rhs)) if f.dtype is dt.BF16]
+        if not factors or self.target.mode != "strict":
             add()
             return
         told = self._next_place
         self.temporaries.append(TOLD_BYTES)
         self._call(untold_kernel(), partial(Plan, ("told: nothing yet",)), told)
-        for side, factor in (("lhs", c.lhs), ("rhs", c.rhs)):
+        for side, factor in factors:
             if self.is_known(factor.buffer) and factor.buffer not in self.known.subnormal:
                 continue
             shown = partial(Plan, ("look: whether a factor has subnormal numbers",))

@@ -131,10 +131,12 @@ def _seen(
 ) -> np.ndarray:
     """Elements of an array's bytes along axes: sizes, and strides in elements."""
     assert dtype.numpy is not None, "arrays have elements"
-    elements = source.view(dtype.numpy)[offset:]
+    # As bytes: NumPy has no text for some of ml_dtypes' types, which as_strided asks for.
+    elements = source.view(np.dtype(f"V{dtype.numpy.itemsize}"))[offset:]
     shape = [size for size, _ in axes]
     strides = [stride * elements.itemsize for _, stride in axes]
-    return np.lib.stride_tricks.as_strided(elements, shape, strides, writeable=False)
+    seen = np.lib.stride_tricks.as_strided(elements, shape, strides, writeable=False)
+    return seen.view(dtype.numpy)
 
 
 def _ring_numbers(elements: np.ndarray, dtype: DType, ring: Ring) -> list[np.ndarray]:

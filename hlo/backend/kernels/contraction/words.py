@@ -11,6 +11,9 @@ quarter of the depth.
 Quads of 8 bits are signed or unsigned as the instruction has them. Where none multiplies factors of
 these kinds, lhs's elements are turned into the other kind by their sign bit, which moves all of
 them by 128: what a row of zeros would give, moved so, is then taken from every row (word_zeros.py).
+
+Floats whose numbers are all normal ones of bf16, or zero, become pairs of bf16: those of 8 bits and
+less but the scale f8e8m0fnu.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from hlo.machine import COMMON
 # Smaller products take less time than the copies.
 LEAST_DEPTH = 16
 LEAST_FLOPS = 1 << 16
+_BF16_MANTISSA, _BF16_LEAST = 7, -126  # Stored bits; the power of the least normal number.
 _QUAD_ELEMENTS = (dt.U8, dt.S8)
 MOST_COPIES = 2  # An element that more windows share is not copied for each.
 
@@ -126,7 +130,7 @@ def _dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
             return quads, is_moved
     if all(map(_fits_s16, types)):
         element = dt.S16
-    elif types == (dt.BF16, dt.BF16):
+    elif all(map(_fits_bf16, types)):
         element = dt.BF16
     else:
         return None, False
@@ -159,6 +163,18 @@ def _fits(dtype: DType, element: DType) -> bool:
 
 def _fits_s16(dtype: DType) -> bool:
     return dtype.is_integral and dtype.bits <= (16 if dtype.is_signed else 15)
+
+
+def _fits_bf16(dtype: DType) -> bool:
+    """Whether all numbers of a float type are bf16's, and none of another type becomes one that is
+    subnormal there.
+    """
+    form = dtype.float_format
+    if dtype is dt.BF16 or form is None:
+        return dtype is dt.BF16
+    least, greatest = 1 - form.bias - form.mantissa, (1 << form.exponent) - 1 - form.bias
+    is_precise = form.mantissa <= _BF16_MANTISSA and not dtype.is_scale
+    return is_precise and least >= _BF16_LEAST and greatest <= -_BF16_LEAST
 
 
 def _order(c: Contraction, side: str) -> list[Place] | None:

@@ -131,6 +131,10 @@ class _Copy:
         if self.dtype is element:
             return raw
         value = decoded(w, self.target, raw, self.dtype)
+        if element.is_float:  # upper halves of f32: the type's numbers are bf16's
+            bits = w.cast("bitcast", value, vector_of("i32", raw.lanes))
+            upper = w.binary("lshr", bits, w.int(32 - element.bits, bits.type))
+            return w.cast("trunc", upper, vector_of(f"i{element.bits}", raw.lanes))
         extension = "sext" if self.dtype.is_signed else "zext"
         value = w.cast(extension, value, vector_of(f"i{element.bits}", raw.lanes))
         if self.words.is_moved:

@@ -27,7 +27,8 @@ LEVELS = [
     level for level in ("avxvnni", "host")
     if target_of(level).machine.features <= host_machine().features
 ]  # fmt: skip
-SIGNS = [("s8", "s8"), ("u8", "u8"), ("u8", "s8"), ("s8", "u8"), ("s4", "s8"), ("u4", "u8")]
+SIGNS = [("s8", "s8"), ("u8", "u8"), ("u8", "s8"), ("s8", "u8"), ("s4", "s8"), ("u4", "u8"),
+         ("u8", "s4"), ("s2", "s8"), ("u2", "u8"), ("s2", "u2")]  # fmt: skip
 SIZES = [(64, 64, 64), (33, 61, 47), (7, 301, 90)]
 
 

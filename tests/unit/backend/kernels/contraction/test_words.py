@@ -17,7 +17,8 @@ from hlo.machine import NAMED
 from tests.support.contraction_harness import Compiled, target_of
 
 PAIRS = [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("u8", "u8", "u32"), ("s16", "s16", "s32"),
-         ("s16", "u8", "s8"), ("s4", "u4", "s32")]  # fmt: skip
+         ("s16", "u8", "s8"), ("s4", "u4", "s32"), ("u8", "s4", "s32"), ("s2", "s8", "s32"),
+         ("u2", "s16", "s32"), ("s2", "u4", "u32")]  # fmt: skip
 SIZES = [(64, 64, 64), (33, 61, 47), (7, 301, 90)]
 LEVELS = [
     level for level in ("sse", "avx2", "avx512", "host")
