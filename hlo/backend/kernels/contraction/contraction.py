@@ -49,6 +49,7 @@ from hlo.backend.kernels.contraction.convolution_look import (
 )
 from hlo.backend.kernels.contraction.convolution_repair import repair_kernel
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots, streamed
+from hlo.backend.kernels.contraction.packing_form import Packing
 from hlo.backend.kernels.contraction.packing_nest import packing_schedule
 from hlo.backend.kernels.contraction.padding import padding_kernel
 from hlo.backend.kernels.contraction.panels import packing_kernel
@@ -80,8 +81,9 @@ from hlo.backend.kernels.contraction.split import (
 )
 from hlo.backend.kernels.contraction.subnormal_look import subnormal_kernel
 from hlo.backend.kernels.contraction.tile_nest import tile_packing_schedule, tile_schedule
+from hlo.backend.kernels.contraction.turning import columns_along_depth, on_copy
 from hlo.backend.kernels.contraction.vector_nest import vector_schedule
-from hlo.backend.kernels.contraction.vector_plan import vector_sums
+from hlo.backend.kernels.contraction.vector_plan import is_turned, vector_sums
 from hlo.backend.kernels.contraction.word_zeros import (
     WORD_BYTES,
     without_zeros,
@@ -241,6 +243,8 @@ class _Sequence:
         if c.batches * c.m * c.n == 0:
             return KernelSequence(())
         others = (c.out_buffer, *(self.epilogue.others if self.epilogue else ()))
+        if is_turned(c, ring):
+            c = self._turned(c, ring)
         if (split := split_stream(c, ring, self._next_place)) is not None:
             self._add_parts(c, ring, split, others)
         elif (stream := streamed(c, ring, self.epilogue)) is not None:
@@ -260,6 +264,16 @@ class _Sequence:
             sums=self.sums,
             prepared=tuple(self.prepared.values()),
         )
+
+    def _turned(self, c: Contraction, ring: Ring) -> Contraction:
+        """Few columns as the rows of the exchanged product: copied along depth where they do not
+        lie so.
+        """
+        if c.depth[-1].rhs == 1:
+            return c.swapped
+        packing = columns_along_depth(c, ring)
+        place = self._apart(packing, c, "rhs")
+        return on_copy(c, packing, place).swapped
 
     def _add_tiles(self, tiles: TilePlan, others: tuple[int, ...]) -> None:
         """The product on matrix units, after what packs its columns."""
@@ -419,9 +433,14 @@ class _Sequence:
         if getattr(plan, side) is not Reading.PACKED:
             return operand.buffer  # type: ignore[no-any-return]  # an int
         packing = plan.lhs_packing if side == "lhs" else plan.rhs_packing
-        batch: Axes = tuple(a for a in plan.contraction.batch if getattr(a, side))
+        return self._apart(packing, plan.contraction, side)
+
+    def _apart(self, packing: Packing, c: Contraction, side: str) -> int:
+        """The place of a factor's panels, which a kernel of their own makes, or the compiler."""
+        operand: Operand = getattr(c, side)
+        batch: Axes = tuple(a for a in c.batch if getattr(a, side))
         size_bytes = extent(batch) * packing.size_bytes
-        if self.is_known(operand.buffer) and is_prepared(operand.dtype, plan.ring):
+        if self.is_known(operand.buffer) and is_prepared(operand.dtype, packing.ring):
             strides = tuple((a.size, getattr(a, side)) for a in batch)
             step = PreparedPanels(packing, strides, operand.offset)
             return self.prepare(step, operand.buffer, size_bytes)

@@ -11,6 +11,7 @@ to the total: vector_sums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from hlo.backend.ir.arithmetic import add, advanced, clipped, divided, split_index, strided, times
 from hlo.backend.ir.control import loop, ranged
@@ -24,13 +25,15 @@ from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
 from hlo.backend.kernels.contraction.vector_plan import (
-    CHUNK,
+    DEPTHS,
     LEAST_UNITS,
-    MOST_ROWS,
     at_once,
     chains,
+    column_blocks,
     dots_cut,
     is_dots,
+    most_rows,
+    row_groups,
     streams_columns,
 )
 from hlo.backend.lanes.masked import below, first_of
@@ -45,9 +48,9 @@ def streamed(c: Contraction, ring: Ring, epilogue: Epilogue | None = None) -> Do
 
     buffers: lhs, rhs, result, what the epilogue reads, scratch.
     """
-    if c.m > MOST_ROWS or c.k < ring.lanes or c.is_diagonal:
+    if c.m > most_rows(c, ring) or c.k < ring.lanes or c.is_diagonal:
         return None
-    if c.columns and c.columns[-1].out != 1:
+    if len(c.columns) > 1 and c.columns[-1].out != 1:
         return None
     if is_dots(c, ring):
         return Dots(c, ring, epilogue)
@@ -105,8 +108,9 @@ class _Streaming:
 
     def _store(self, row: int, column: Value, sums: Parts, mask: Value | None) -> None:
         w = self.w
+        step = self.c.columns[-1].out if self.c.columns else 1
         index = add(w, self.out_index, w.int(static_offset(row, self.c.rows, "out")))
-        self.result.store(sums, add(w, index, column), 1, mask)
+        self.result.store(sums, add(w, index, times(w, column, step)), step, mask)
 
 
 def static_offset(index: int, axes: Axes, side: str) -> int:
@@ -147,24 +151,32 @@ class Dots(_Streaming):
         return self._kernel(block)
 
     def _columns(self, step: Value) -> None:
-        w, c, ring = self.w, self.c, self.ring
+        w, c = self.w, self.c
         start = times(w, step, self.at_once)
         columns = self._column_addresses(start)
-        rows = [
-            element_address(w, self.lhs, w.int(static_offset(r, c.rows, "lhs")), c.lhs.dtype)
-            for r in range(c.m)
-        ]
-        zeros = list(ring.zero(w, ring.lanes)) * (c.m * self.at_once * self.chains)
-        sums = self._over_depth(c.depth, rows, columns, zeros)
-        while len(sums) > c.m * self.at_once * ring.parts:
-            half = len(sums) // 2
-            sums = self._added(sums[:half], sums[half:])
         mask = None
         if c.n % self.at_once:
             mask = below(w, start, c.n, self.at_once)
+        for rows in row_groups(c.m):
+            self._rows(rows, columns, start, mask)
+
+    def _rows(
+        self, numbers: Sequence[int], columns: list[Value], start: Value, mask: Value | None
+    ) -> None:
+        """The results of some rows in these columns."""
+        w, c, ring = self.w, self.c, self.ring
+        rows = [
+            element_address(w, self.lhs, w.int(static_offset(r, c.rows, "lhs")), c.lhs.dtype)
+            for r in numbers
+        ]
         parts, width = ring.parts, ring.parts * self.at_once
-        for r in range(c.m):
-            row = sums[r * width : (r + 1) * width]
+        zeros = list(ring.zero(w, ring.lanes)) * (len(rows) * self.at_once * self.chains)
+        sums = self._over_depth(c.depth, rows, columns, zeros)
+        while len(sums) > len(rows) * width:
+            half = len(sums) // 2
+            sums = self._added(sums[:half], sums[half:])
+        for n, r in enumerate(numbers):
+            row = sums[n * width : (n + 1) * width]
             totals = tuple(across(w, ring, row[i::parts]) for i in range(parts))
             self._store(r, start, totals, mask)
 
@@ -290,18 +302,24 @@ class Dots(_Streaming):
 
 
 class Axpys(_Streaming):
-    """`depths` rows of the matrix at a time are added to the sums of a chunk of columns."""
+    """`depths` rows of the matrix at a time are added to the sums of a chunk of columns, `vectors`
+    of them at a time. Few numbers of lhs wait in registers (is_held), others are read where they
+    are used, once for these vectors.
+    """
 
     def __init__(self, c: Contraction, ring: Ring, epilogue: Epilogue | None) -> None:
         super().__init__(c, ring, epilogue)
-        blocks = -(-c.n // CHUNK)
+        blocks = column_blocks(c, ring)
         if c.batches * blocks < LEAST_UNITS:
             blocks = max(blocks, min(LEAST_UNITS, self._blocks(c.n // (8 * ring.lanes))))
         vectors = -(-c.n // ring.lanes)
         self.chunk = -(-vectors // blocks) * ring.lanes
         self.blocks = -(-c.n // self.chunk)
-        limit = (16 if ring.registers == 32 else 8) // (c.m * ring.parts)
-        self.depths = max(1, min(8, limit))
+        most = 16 if ring.registers == 32 else 8
+        self.depths = max(1, min(DEPTHS, c.k))
+        self.is_held = c.m * ring.parts * self.depths <= most
+        sums = len(row_groups(c.m)[0]) * ring.parts
+        self.vectors = 1 if self.is_held else max(1, min(2, most // sums))
         self.has_totals = ring.rounds and c.k > BLOCK
         self.sums_size = c.m * self.chunk * ring.parts
         self.scratch_bytes = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
@@ -341,16 +359,25 @@ class Axpys(_Streaming):
 
     def _each_vector(self, body: Callable[[Value, Value | None], None]) -> None:
         """body(column within the chunk, mask) for the chunk's vectors."""
-        w, lanes, total = self.w, self.ring.lanes, self.c.n
-        whole = w.binary("udiv", self.count, w.int(lanes))
-        ranged(w, w.int(0), whole, lambda i: body(times(w, i, lanes), None))
-        if total % lanes == 0:
+        self._each_run(lambda at, mask, vectors: body(at, mask), 1)
+
+    def _each_run(self, body: Callable[[Value, Value | None, int], None], vectors: int) -> None:
+        """body(column within the chunk, mask, how many) for so many vectors at a time, then for
+        single ones.
+        """
+        w, lanes = self.w, self.ring.lanes
+        runs = divided(w, self.count, vectors * lanes)
+        ranged(w, w.int(0), runs, lambda i: body(times(w, i, vectors * lanes), None, vectors))
+        whole = divided(w, self.count, lanes)
+        if vectors > 1:
+            ranged(w, times(w, runs, vectors), whole, lambda i: body(times(w, i, lanes), None, 1))
+        if self.c.n % lanes == 0:
             return
         rest = w.binary("urem", self.count, w.int(lanes))
         some = w.intrinsic("llvm.umin", "i64", rest, w.int(1))
         at = times(w, whole, lanes)
         mask = w.compare("icmp ult", counted("i64", lanes), w.splat(rest, lanes))
-        ranged(w, w.int(0), some, lambda _: body(at, mask))
+        ranged(w, w.int(0), some, lambda _: body(at, mask, 1))
 
     def _sum_addresses(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:
         ring, first = self.ring, self.sums_size if of_totals else 0
@@ -391,29 +418,36 @@ class Axpys(_Streaming):
     def _group(self, k: Value, depths: int) -> list[Value]:
         w, c, ring = self.w, self.c, self.ring
         (axis,) = c.depth
-        numbers: list[list[Parts]] = []
+        bases: list[Value] = []
         matrix_rows: list[Value] = []
         for d in range(depths):
             at = add(w, k, w.int(d))
-            base = element_address(w, self.lhs, times(w, at, axis.lhs), c.lhs.dtype)
-            numbers.append([self._number(base, r) for r in range(c.m)])
+            bases.append(element_address(w, self.lhs, times(w, at, axis.lhs), c.lhs.dtype))
             matrix_rows.append(element_address(w, self.matrix, times(w, at, axis.rhs), c.rhs.dtype))
+        held = [[self._number(base, r) for r in range(c.m)] for base in bases if self.is_held]
 
-        def at_vector(at: Value, mask: Value | None) -> None:
-            vectors = [
-                loaded(
-                    w, ring, c.rhs.dtype, element_address(w, m, at, c.rhs.dtype), ring.lanes, mask
-                )
-                for m in matrix_rows
-            ]
-            for r in range(c.m):
-                total = self._at(self._sum_addresses(r, at))
-                for d in range(depths):
-                    total = ring.multiply_add(w, total, numbers[d][r], vectors[d])
-                self._put(total, self._sum_addresses(r, at))
+        def at_run(rows: Sequence[int], at: Value, mask: Value | None, vectors: int) -> None:
+            places = [add(w, at, w.int(v * ring.lanes)) for v in range(vectors)]
+            sums = [[self._at(self._sum_addresses(r, p)) for p in places] for r in rows]
+            for d, row in enumerate(matrix_rows):
+                found = [self._columns_of(row, place, mask) for place in places]
+                for n, r in enumerate(rows):
+                    number = held[d][r] if held else self._number(bases[d], r)
+                    pairs = zip(sums[n], found, strict=True)
+                    sums[n] = [ring.multiply_add(w, total, number, x) for total, x in pairs]
+            for r, totals in zip(rows, sums, strict=True):
+                for total, place in zip(totals, places, strict=True):
+                    self._put(total, self._sum_addresses(r, place))
 
-        self._each_vector(at_vector)
+        for rows in row_groups(c.m):
+            self._each_run(partial(at_run, rows), self.vectors)
         return []
+
+    def _columns_of(self, row: Value, at: Value, mask: Value | None) -> Parts:
+        """A vector of a row of the matrix."""
+        dtype = self.c.rhs.dtype
+        address = element_address(self.w, row, at, dtype)
+        return loaded(self.w, self.ring, dtype, address, self.ring.lanes, mask)
 
     def _number(self, base: Value, row: int) -> Parts:
         w, c, ring = self.w, self.c, self.ring

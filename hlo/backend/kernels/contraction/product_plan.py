@@ -389,7 +389,7 @@ def _readings(plan: ProductPlan) -> tuple[Reading, Reading]:
     if c.k == 0 or c.is_diagonal:
         return Reading.IN_PLACE, Reading.IN_PLACE
     keep_lhs = lhs_lies_well and (
-        c.n <= WIDE
+        (c.n <= WIDE and _fits_sets(lhs))
         or (exact_lhs and (lhs_bytes <= NEAR_BYTES or _is_spread(lhs)))
         or c.k < LEAST_RUN
     )
@@ -414,11 +414,24 @@ def _lie_well(plan: ProductPlan) -> tuple[bool, bool]:
 
 def _is_spread(packing: Packing) -> bool:
     """Whether the rows of a tile lie along depth and in different sets of the first-level cache."""
-    source = packing.source
-    if not packing.by_rows or len(source.depth) != 1 or len(source.free) != 1:
+    if not packing.by_rows or len(packing.source.depth) != 1 or len(packing.source.free) != 1:
         return False
-    lines = source.free[0][1] * packing.ring.scalar_bytes // COMMON.line_bytes
-    return COMMON.first_cache.sets_of(lines * COMMON.line_bytes) >= SPREAD
+    return _sets(packing) >= SPREAD
+
+
+def _fits_sets(packing: Packing) -> bool:
+    """Whether the sets of the first-level cache hold a line of each row of a tile, where rows lie
+    at one distance along depth.
+    """
+    if not packing.by_rows or len(packing.source.free) != 1:
+        return True
+    return packing.panels.step <= _sets(packing) * COMMON.first_cache.ways
+
+
+def _sets(packing: Packing) -> int:
+    """Sets of the first-level cache for lines at the distance of rows."""
+    lines = packing.source.free[0][1] * packing.ring.scalar_bytes // COMMON.line_bytes
+    return COMMON.first_cache.sets_of(lines * COMMON.line_bytes)
 
 
 def _is_cheap(dtype: DType) -> bool:

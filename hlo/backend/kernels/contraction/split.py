@@ -19,7 +19,7 @@ from hlo.backend.kernels.contraction.axes import Axis, Contraction, reach
 from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, stored
 from hlo.backend.kernels.contraction.result import Epilogue, Result
 from hlo.backend.kernels.contraction.ring import Parts, Ring, element_address, loaded, ring_of
-from hlo.backend.kernels.contraction.vector_plan import CHUNK, LEAST_UNITS, streams_columns
+from hlo.backend.kernels.contraction.vector_plan import LEAST_UNITS, column_blocks, streams_columns
 from hlo.backend.lanes.masked import below
 from hlo.backend.loops.one_nest import around, schedule_of
 from hlo.backend.loops.schedule import Axis as LoopAxis
@@ -53,7 +53,7 @@ def split_depth(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, in
 
 def split_stream(c: Contraction, ring: Ring, place: int) -> tuple[Contraction, int] | None:
     """The same for few rows against a large matrix with short rows, which units read whole."""
-    if c.n > CHUNK or c.batches >= LEAST_UNITS or not streams_columns(c, ring):
+    if c.batches * column_blocks(c, ring) >= LEAST_UNITS or not streams_columns(c, ring):
         return None
     parts = _parts(c, max(c.k // STREAMS, LEAST_STREAM))
     return None if parts is None else _split(c, ring, place, parts)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from hlo.backend.kernels.contraction.gemv import Axpys, Dots
 from hlo.backend.kernels.contraction.nests import DEPTH, SUMS, batches, cached, stored
 from hlo.backend.kernels.contraction.sum_blocks import BLOCK, block_sizes
-from hlo.backend.kernels.contraction.vector_plan import vector_sums
+from hlo.backend.kernels.contraction.vector_plan import row_groups, vector_sums
 from hlo.backend.loops.one_nest import Nodes, around, schedule_of
 from hlo.backend.loops.schedule import (
     Axis,
@@ -58,10 +58,21 @@ def _dots(stream: Dots) -> Nodes:
     )
     join = Join.TOGETHER if step > 1 else Join.HALVED
     axes = tuple(_depths(stream))
+    together = len(row_groups(c.m)[0]) * step
     made = Reduction(
-        SUMS, "add of products", axes, 1, c.m * step, stream.chains, join=join, reads=_reads(stream)
+        SUMS, "add of products", axes, 1, together, stream.chains, join=join, reads=_reads(stream)
     )
-    return (Loop(columns, (made, stored(c, stream.epilogue))),)
+    return (Loop(columns, _of_groups(c.m, (made, stored(c, stream.epilogue)))),)
+
+
+def _of_groups(rows: int, body: Nodes) -> Nodes:
+    """The body for each group of rows."""
+    groups = row_groups(rows)
+    if len(groups) == 1:
+        return body
+    size = len(groups[0])
+    tail = Tail.SHORT if rows % size else Tail.NONE
+    return (Loop(Axis("i", rows, Role.SERIAL, size, tail=tail), body),)
 
 
 def _depths(stream: Dots) -> Iterator[Axis]:
@@ -89,7 +100,7 @@ def _axpys(stream: Axpys) -> Nodes:
     dims, totals = (c.m, stream.sums_size // c.m), f"totals of {SUMS}"
     groups, rest = divmod(c.k, depths)
     whole, zero = groups * depths, Fill(SUMS, "0")
-    group = _columns(stream, _added(stream, f"{depths} depths"))
+    group = _of_groups(c.m, _columns(stream, _added(stream, f"{depths} depths"), stream.vectors))
     found: Nodes = (cached(SUMS, dims, ring), *_columns(stream, (zero,)))
     rounds: Nodes = (Loop(Axis(DEPTH, whole, Role.REDUCED, depths), group),) if groups else ()
     finished = SUMS
@@ -103,7 +114,8 @@ def _axpys(stream: Axpys) -> Nodes:
         found = (cached(SUMS, dims, ring), cached(totals, dims, ring), *cleared)
         finished = f"add of {totals} and {SUMS}"
     if rest:
-        rounds += _columns(stream, _added(stream, f"the last {rest} depths"))
+        last = _added(stream, f"the last {rest} depths")
+        rounds += _of_groups(c.m, _columns(stream, last, stream.vectors))
     return (*found, *rounds, *_columns(stream, (stored(c, stream.epilogue, finished),)))
 
 
@@ -112,10 +124,12 @@ def _added(stream: Axpys, depths: str) -> Nodes:
     return (Fill(SUMS, text),)
 
 
-def _columns(stream: Axpys, body: Nodes) -> Nodes:
-    """A unit's columns, a vector of them for all rows at a time."""
+def _columns(stream: Axpys, body: Nodes, vectors: int = 1) -> Nodes:
+    """A unit's columns, some vectors of them at a time."""
     n, lanes = stream.c.n, stream.ring.lanes
-    tail, tail_step = (Tail.MASKED, lanes) if n % lanes else (Tail.NONE, 0)
+    step = vectors * lanes
+    tail = Tail.MASKED if n % lanes else Tail.SHORT if stream.chunk % step else Tail.NONE
+    tail_step = lanes if tail is not Tail.NONE else 0
     of = n if stream.blocks > 1 else 0
     extent = min(stream.chunk, n)
-    return (Loop(Axis("j", extent, Role.VECTOR, lanes, lanes, tail, tail_step, of), body),)
+    return (Loop(Axis("j", extent, Role.VECTOR, step, lanes, tail, tail_step, of), body),)

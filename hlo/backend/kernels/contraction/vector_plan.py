@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from hlo.backend.ir.kernel import Sums
-from hlo.backend.kernels.contraction.axes import Contraction
+from hlo.backend.kernels.contraction.axes import Contraction, extent
 from hlo.backend.kernels.contraction.ring import Ring
 from hlo.backend.kernels.contraction.sum_blocks import (
     BLOCK,
@@ -20,29 +20,67 @@ from hlo.backend.kernels.contraction.sum_blocks import (
     chain_of,
     cut_of,
 )
+from hlo.backend.kernels.contraction.words import has_words
 from hlo.machine import COMMON
 
-MOST_ROWS = 8
-# A larger matrix comes from memory. It decides in which order terms are added, and so does CHUNK,
-# so that both ask COMMON's caches.
+MOST_ROWS = 16
+ROWS_AT_ONCE = 8  # More meet the columns in groups; words of dot products serve them better.
+# A larger matrix comes from memory. It decides in which order terms are added, and so do the next
+# two, so that all ask COMMON's caches.
 STREAMED_BYTES = COMMON.last_cache.bytes
+CHUNK_BYTES = COMMON.first_cache.bytes // 2  # Of sums that stay in the first cache.
+DEPTHS = COMMON.first_cache.ways  # Rows of the matrix that are added to these at a time.
 LEAST_UNITS = 4
-CHUNK = COMMON.first_cache.bytes // 8  # Columns whose sums stay in the first cache.
+ACROSS = 3  # About how many products as many lanes take as the sum over a vector's lanes.
 DOTS_BLOCK = 32  # Vectors along depth that are added one after the other.
+
+
+def most_rows(c: Contraction, ring: Ring) -> int:
+    """The most rows for which the other factor is streamed."""
+    return ROWS_AT_ONCE if has_words(c, ring) else MOST_ROWS
 
 
 def streams_columns(c: Contraction, ring: Ring) -> bool:
     """Whether few rows meet a large matrix whose rows are the columns' runs."""
-    if c.m > MOST_ROWS or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
+    if c.m > most_rows(c, ring) or c.is_diagonal or len(c.columns) != 1 or len(c.depth) != 1:
         return False
     (columns,) = c.columns
-    large = c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
+    matrices = extent(tuple(a for a in c.batch if a.rhs))
+    large = matrices * c.k * c.n * c.rhs.dtype.item_bytes >= STREAMED_BYTES
     return large and (columns.out, columns.rhs) == (1, 1) and c.n >= 8 * ring.lanes
+
+
+def column_blocks(c: Contraction, ring: Ring) -> int:
+    """Blocks of columns whose sums, of all rows, stay in the first cache."""
+    return -(-c.m * c.n * ring.parts * ring.scalar_bytes // CHUNK_BYTES)
+
+
+def is_turned(c: Contraction, ring: Ring) -> bool:
+    """Whether few columns meet many rows that run along depth: with the factors exchanged these are
+    dots, after a copy of the columns along depth. Tiles of them would leave most lanes empty.
+    """
+    if not 0 < c.n <= min(most_rows(c, ring), c.m) or c.is_diagonal:
+        return False
+    if len(c.rows) != 1 or not c.depth or (ring.parts > 1 and c.depth[-1].rhs != 1):
+        return False
+    inner = c.depth[-1]
+    if inner.lhs != 1 or inner.size < ring.lanes or at_once(c.swapped, ring) == 0:
+        return False
+    vectors = -(-inner.size // ring.lanes)
+    return c.n * (vectors + ACROSS) <= inner.size
+
+
+def row_groups(rows: int) -> list[range]:
+    """Rows that meet columns together, the rest of them while these are in the first cache."""
+    groups = max(1, -(-rows // ROWS_AT_ONCE))
+    size = -(-rows // groups)
+    return [range(first, min(first + size, rows)) for first in range(0, rows, size)] or [range(0)]
 
 
 def at_once(c: Contraction, ring: Ring) -> int:
     """Columns of one step of `dots`: a power of two whose sums fit the registers; 0 if none."""
-    limit = (24 if ring.registers == 32 else 12) // (c.m * ring.parts * ring.parts)
+    rows = len(row_groups(c.m)[0])
+    limit = (24 if ring.registers == 32 else 12) // (rows * ring.parts * ring.parts)
     if limit == 0:
         return 0
     fitting = 1 << (limit.bit_length() - 1)
@@ -53,7 +91,7 @@ def chains(c: Contraction, ring: Ring) -> int:
     """Sums that one result is made of, which take vectors turn by turn: few results would wait for
     their own additions.
     """
-    sums = c.m * at_once(c, ring) * ring.parts
+    sums = len(row_groups(c.m)[0]) * at_once(c, ring) * ring.parts
     most = min(4, max(1, 8 // sums), c.depth[-1].size // ring.lanes)
     return 1 << (most.bit_length() - 1)
 

@@ -104,6 +104,11 @@ def in_words(c: Contraction, ring: Ring) -> Worded | None:
     return Worded(normal(_of_words(c, lhs, left, right, rhs), ring.lanes), ring, lhs, rhs)
 
 
+def has_words(c: Contraction, ring: Ring) -> bool:
+    """Whether some instruction multiplies words of the factors' elements."""
+    return _dot_product(c, ring)[0] is not None
+
+
 def _pays(c: Contraction, dot: DotProduct, factors: list[Words]) -> bool:
     """Whether copies take less time than dot products save, on machines of all caches: a product
     and its sum are one instruction for floats, two for integers, and a share of one for words.

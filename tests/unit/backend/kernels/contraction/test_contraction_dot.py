@@ -229,6 +229,32 @@ def test_few_long_rows_of_every_remainder(type: dt.DType, level: str) -> None:
         run(dot(lhs, rhs, type, **numbers), seed, level)
 
 
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize(
+    "type", [dt.F32, dt.F64, dt.BF16, dt.C64, dt.S32, dt.S8, dt.PRED], ids=lambda t: t.name
+)
+def test_few_columns(type: dt.DType, level: str) -> None:
+    """Rows that run along depth meet them as dots, behind a copy, in one group or two."""
+    out = {dt.BF16: dt.F32, dt.S8: dt.S32}.get(type, type)
+    for seed, (n, k) in enumerate([(1, 70), (2, 33), (3, 515), (7, 300), (8, 1031), (13, 700)]):
+        for batch in ((), (3,)):
+            lhs, rhs = (Shape.array(type, (*batch, *dims)) for dims in ((37, k), (k, n)))
+            at = len(batch)
+            numbers = dict.fromkeys(("lhs_batch_dims", "rhs_batch_dims"), tuple(range(at)))
+            numbers |= {"lhs_contracting_dims": (at + 1,), "rhs_contracting_dims": (at,)}
+            run(dot(lhs, rhs, out, **numbers), seed, level)
+
+
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("type", [dt.F32, dt.F64, dt.C64], ids=lambda t: t.name)
+@pytest.mark.parametrize("rows", [1, 3, 8, 9, 13, 16])
+def test_rows_that_stream_a_large_matrix(rows: int, type: dt.DType, level: str) -> None:
+    for k, n in ((1100, 1030), (2051, 520)):
+        lhs, rhs = Shape.array(type, (rows, k)), Shape.array(type, (k, n))
+        numbers = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+        run(dot(lhs, rhs, type, **numbers), rows, level)
+
+
 def test_nan_times_zero_is_nan() -> None:
     instruction = dot(Shape.array(dt.F32, (1, 2)), Shape.array(dt.F32, (2, 1)), dt.F32,
                       lhs_contracting_dims=(1,), rhs_contracting_dims=(0,))  # fmt: skip
@@ -239,8 +265,11 @@ def test_nan_times_zero_is_nan() -> None:
 
 @pytest.mark.parametrize(
     "sizes",
-    [(5, 40, 30), (1, 2000, 2000), (3, 40, 30), (70, 90, 2100), (10, 20, 6000), (33, 50, 70)],
-)
+    [
+        (5, 40, 30), (1, 2000, 2000), (3, 40, 30), (70, 90, 2100), (10, 20, 6000), (33, 50, 70),
+        (12, 1100, 1000),
+    ],
+)  # fmt: skip
 def test_epilogue_adds_a_row_and_rounds(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     instruction = dot(Shape.array(dt.F32, (m, k)), Shape.array(dt.F32, (n, k)), dt.F32,

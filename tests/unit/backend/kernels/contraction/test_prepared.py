@@ -91,6 +91,21 @@ def test_bits_are_those_of_the_kernels(level: str, types: tuple[str, str], form:
             assert found.tobytes() == want.tobytes(), (m, n, k, side)
 
 
+@pytest.mark.parametrize("level", levels())
+@pytest.mark.parametrize("types", [("f32", "f32"), ("bf16", "f32"), ("s32", "s32")], ids="-".join)
+def test_few_columns_are_copied_along_depth_before(level: str, types: tuple[str, str]) -> None:
+    rng = np.random.default_rng(9)
+    root = product((90, 3, 701), types, "nn").entry.root
+    factors = [rng.integers(-9, 9, i.shape.dims).astype(i.shape.dtype.numpy) for i in root.operands]
+    want = np.empty((90, 3), root.shape.dtype.numpy)
+    Compiled(contraction_kernels(root, target_of(level)), level)(factors, want, 3)
+    known = KnownLeaves(frozenset({1}))
+    sequence = contraction_kernels(root, target_of(level), known=known)
+    assert len(sequence.calls) == 1
+    found = Compiled(sequence, level)(factors, np.empty_like(want), 3)
+    assert found.tobytes() == want.tobytes()
+
+
 @pytest.mark.parametrize("types", [("bf16", "f32"), ("s8", "s32")], ids="-".join)
 @pytest.mark.parametrize("form", ["nn", "nt", "tn", "tt"])
 def test_tiles_of_matrix_units(types: tuple[str, str], form: str) -> None:
