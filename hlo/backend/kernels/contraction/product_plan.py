@@ -431,7 +431,7 @@ def _fits_sets(packing: Packing) -> bool:
 def _sets(packing: Packing) -> int:
     """Sets of the first-level cache for lines at the distance of rows."""
     lines = packing.source.free[0][1] * packing.ring.scalar_bytes // COMMON.line_bytes
-    return COMMON.first_cache.sets_of(lines * COMMON.line_bytes)
+    return COMMON.first_cache.sets_of(max(lines, 1) * COMMON.line_bytes)
 
 
 def _is_cheap(dtype: DType) -> bool:
