@@ -17,6 +17,7 @@ from hlo.passes.conditional_to_select import conditional_to_select
 from hlo.passes.constant_folding import constant_folding
 from hlo.passes.cse import cse
 from hlo.passes.dce import dce
+from hlo.passes.dot_strength_reduction import dot_strength_reduction
 from hlo.passes.dynamic_padder import dynamic_padder
 from hlo.passes.flatten_call_graph import flatten_call_graph
 from hlo.passes.fusion import fusion
@@ -49,6 +50,7 @@ CATALOGUE: dict[str, Pass] = {
     "constant_folding": constant_folding,
     "cse": cse,
     "dce": dce,
+    "dot-strength-reduction": dot_strength_reduction,
     "dynamic_padder": dynamic_padder,
     "flatten-call-graph": flatten_call_graph,
     "fusion": fusion,
@@ -111,6 +113,7 @@ def _compiled(algsimp: str) -> tuple[str, ...]:
     return (
         *_simplify(algsimp, "dynamic_padder"),
         "rng-expander",
+        "dot-strength-reduction",
         "reshape-mover",
         algsimp,
         *LOOPS,
@@ -145,6 +148,8 @@ ORDER: tuple[tuple[str, str, str], ...] = (
     ("call-inliner", "cse", "equal values in two callees merge only when they stand side by side"),
     ("call-inliner", "rng-expander", "what calls draw counts only once it stands in the entry"),
     ("fusion-opener", "dynamic_padder", "sizes are followed through plain ops"),
+    ("dynamic_padder", "dot-strength-reduction", "what is valid along depth is cut out of the dot"),
+    ("dot-strength-reduction", "fusion", "a sum of products is fused with what makes its factors"),
     ("dynamic_padder", "call-inliner", "a reduction of what is valid calls the reducer as it was"),
     ("dynamic_padder", "map-expander", "maps of dynamic sizes stay maps"),
     ("dynamic_padder", "batchnorm_expander", "norms of dynamic sizes stay norms"),

@@ -105,7 +105,7 @@ loop: the machine computes longer than it moves from 10 operations a byte
  88 %    461 ns      3.07 k          0      4.61 kB      0.667  memory   f/dot  [x24]
  12 %   64.1 ns         49          16        641 B      0.101  memory   (no op_name)  [x50]
          525 ns      3.12 k         16      5.25 kB      0.598  memory   total
-         525 ns      3.12 k         16      5.25 kB      0.598  memory   after fusion
+         371 ns      2.74 k         16      3.71 kB      0.741  memory   after fusion
 """
 
 

@@ -324,6 +324,11 @@ class Axpys(_Streaming):
         self.sums_size = c.m * self.chunk * ring.parts
         self.scratch_bytes = (1 + self.has_totals) * self.sums_size * ring.scalar_bytes
 
+    def leaves_vectors(self, at_once: int) -> bool:
+        """Whether some unit has whole vectors of columns left when it takes so many at a time."""
+        lanes = self.ring.lanes
+        return any(columns // lanes % at_once for columns in (self.chunk, self.c.n))
+
     def kernel(self) -> Kernel:
         """The kernel, written."""
         return self._kernel(self._block)
@@ -362,22 +367,27 @@ class Axpys(_Streaming):
         self._each_run(lambda at, mask, vectors: body(at, mask), 1)
 
     def _each_run(self, body: Callable[[Value, Value | None, int], None], vectors: int) -> None:
-        """body(column within the chunk, mask, how many) for so many vectors at a time, then for
-        single ones.
+        """body(column within the chunk, mask, how many) for 1 or 2 vectors at a time, then for what
+        is left: a whole one, a part of one.
         """
         w, lanes = self.w, self.ring.lanes
-        runs = divided(w, self.count, vectors * lanes)
+        runs, whole = (divided(w, self.count, n * lanes) for n in (vectors, 1))
         ranged(w, w.int(0), runs, lambda i: body(times(w, i, vectors * lanes), None, vectors))
-        whole = divided(w, self.count, lanes)
-        if vectors > 1:
-            ranged(w, times(w, runs, vectors), whole, lambda i: body(times(w, i, lanes), None, 1))
+        if self.leaves_vectors(vectors):
+            last = times(w, runs, vectors)
+            at_last = times(w, last, lanes)
+            self._once(w.binary("sub", whole, last), lambda: body(at_last, None, 1))
         if self.c.n % lanes == 0:
             return
         rest = w.binary("urem", self.count, w.int(lanes))
-        some = w.intrinsic("llvm.umin", "i64", rest, w.int(1))
         at = times(w, whole, lanes)
         mask = w.compare("icmp ult", counted("i64", lanes), w.splat(rest, lanes))
-        ranged(w, w.int(0), some, lambda _: body(at, mask, 1))
+        self._once(rest, lambda: body(at, mask, 1))
+
+    def _once(self, count: Value, body: Callable[[], None]) -> None:
+        """The body where the count is not 0."""
+        some = self.w.intrinsic("llvm.umin", "i64", count, self.w.int(1))
+        ranged(self.w, self.w.int(0), some, lambda _: body())
 
     def _sum_addresses(self, row: int, at: Value, *, of_totals: bool = False) -> list[Value]:
         ring, first = self.ring, self.sums_size if of_totals else 0

@@ -128,7 +128,8 @@ def _columns(stream: Axpys, body: Nodes, vectors: int = 1) -> Nodes:
     """A unit's columns, some vectors of them at a time."""
     n, lanes = stream.c.n, stream.ring.lanes
     step = vectors * lanes
-    tail = Tail.MASKED if n % lanes else Tail.SHORT if stream.chunk % step else Tail.NONE
+    short = Tail.SHORT if stream.leaves_vectors(vectors) else Tail.NONE
+    tail = Tail.MASKED if n % lanes else short
     tail_step = lanes if tail is not Tail.NONE else 0
     of = n if stream.blocks > 1 else 0
     extent = min(stream.chunk, n)

@@ -1,0 +1,95 @@
+"""dot-strength-reduction: short dots are sums of products, which fuse with what is around them.
+
+    dot(x, y)  =>  reduce-add over k of x[b, m, k] * y[b, n, k]
+
+A tile of a product is vectors of columns and walks along depth; where there are few of both, most
+of its lanes and instructions do nothing. Measured against tiles on AVX-512 (Zen 4), in f32, 65,536
+rows: 0.12 to 0.6 of the time for depths of 2 and up to 8 columns, 0.65 to 0.9 for 4, 0.6 to 0.95
+for 8 and 12; from 16 columns or depths on it takes longer. Thousands of matrices of 2x2 to
+8x8: 0.25 to 0.85.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from hlo.indexing.queries import OperandDims, operand_dims
+from hlo.ir import dtype as dt
+from hlo.ir.dtype import DType
+from hlo.ir.instruction import Instruction
+from hlo.ir.module import Module
+from hlo.ir.shape import Ints, Shape
+from hlo.ops.making import make
+from hlo.passes.liveness import replace, replaceable
+from hlo.passes.loop_making import reducer
+from hlo.passes.patterns.matching import is_plain, splat
+
+MOST_DEPTH = 12
+MOST_COLUMNS = 8
+
+
+def dot_strength_reduction(module: Module) -> bool:
+    """Write dots of few columns and a short depth as sums of products.
+
+    dot(x, y) => reduce(spread(x) * spread(y)), in f32 where the type is narrower. O(instructions).
+    """
+    found = [i for i in replaceable(module, "dot") if _is_short(i)]
+    for dot in found:
+        replace(dot, _sum_of_products(module, dot))
+    return bool(found)
+
+
+def _is_short(dot: Instruction) -> bool:
+    shapes = [dot.shape, *(o.shape for o in dot.operands)]
+    if not all(map(is_plain, shapes)) or not all(s.size for s in shapes) or dot.get("algorithm"):
+        return False
+    if len({_kind(s.dtype) for s in shapes}) > 1 or dot.shape.dtype.is_pred:
+        return False
+    own, contracted = operand_dims(dot)
+    columns = prod(n for n, (left, _) in zip(dot.shape.dims, own, strict=True) if left is None)
+    depth = prod(dot.operands[0].shape.dims[d] for d, _ in contracted if d is not None)
+    return 1 < depth <= MOST_DEPTH and columns <= MOST_COLUMNS
+
+
+def _kind(dtype: DType) -> tuple[bool, bool]:
+    return dtype.is_float, dtype.component is not dtype
+
+
+def _sum_of_products(module: Module, dot: Instruction) -> Instruction:
+    own, contracted = operand_dims(dot)
+    pairs = [*own, *contracted]
+    wide = _accumulated(dot.shape.dtype)
+    depths = [dot.operands[0].shape.dims[d] for d, _ in contracted if d is not None]
+    whole = Shape.array(wide, (*dot.shape.dims, *depths))
+    factors = [_spread(dot, side, pairs, whole) for side in (0, 1)]
+    product = make(dot, "multiply", *factors)
+    scalar = Shape.array(wide, ())
+    dimensions = tuple(range(dot.shape.rank, whole.rank))
+    adder = reducer(module, dot, "add", scalar)
+    start = splat(dot, 0, scalar)
+    total = make(dot, "reduce", product, start, dimensions=dimensions, to_apply=adder)
+    return _converted(total, dot.shape.dtype)
+
+
+def _accumulated(dtype: DType) -> DType:
+    """The type in which sums are kept."""
+    return dt.F32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def _spread(dot: Instruction, side: int, pairs: Sequence[OperandDims], whole: Shape) -> Instruction:
+    """A factor at every index of the result and of depth. pairs: the factors' dimensions there."""
+    dims = [(pair[side], at) for at, pair in enumerate(pairs)]
+    places = {d: at for d, at in dims if d is not None}
+    x = _converted(dot.operands[side], whole.dtype, like=dot)
+    order: Ints = tuple(sorted(places, key=places.__getitem__))
+    if order != tuple(range(x.shape.rank)):
+        turned = Shape.array(x.shape.dtype, [x.shape.dims[d] for d in order])
+        x = make(dot, "transpose", x, shape=turned, dimensions=order)
+    return make(dot, "broadcast", x, shape=whole, dimensions=tuple(sorted(places.values())))
+
+
+def _converted(x: Instruction, dtype: DType, like: Instruction | None = None) -> Instruction:
+    if x.shape.dtype is dtype:
+        return x
+    return make(like or x, "convert", x, shape=Shape.array(dtype, x.shape.dims))
