@@ -3,8 +3,8 @@
 Inputs are placed beforehand, results dropped before the next call; both sides warm up until times
 are stable, then they are interleaved and medians are taken. Compile times are cold, caches off.
 Programs with a recipe beside them (NAME.json) get its inputs, others made-up ones. `limit` is
-the least time that the machine needs for the program's arguments and results, out of main memory,
-over ours: caches allow more than 100 %.
+the least time that the machine needs for the program's bytes and operations (benchmarks/least.py)
+over ours.
 
 `--machine=NAME` has both sides make code for less than this machine is: ours for the description
 (hlo/machine.py), XLA for the largest set of instructions that it knows and the description has.
@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import hlo.backend
+from benchmarks.least import least_seconds
 from benchmarks.stages import compile_stages, slowest_steps, stages_header, stages_row
 from hlo import driver
 from hlo.backend.limits import measured_limits
@@ -50,7 +51,7 @@ class Row:
     our_temporary: int
     their_temporary: int
     difference: float
-    least: float  # seconds: arguments and results once through main memory
+    least: float  # seconds (benchmarks/least.py)
     module: Module
     values: list[object]
 
@@ -153,17 +154,10 @@ def measure(path: Path, arguments: argparse.Namespace) -> Row:
         executable.temporary_bytes,
         rival.temporary_bytes(),
         difference,
-        arguments.limits.seconds(moved_bytes(module), 0.0),
+        least_seconds(module, arguments.limits, arguments.machine or driver.host_machine()),
         module,
         values,
     )
-
-
-def moved_bytes(module: Module) -> int:
-    """Of the arguments and the results, each once."""
-    shape = module.entry.program_shape
-    leaves = [leaf for s in (*shape.parameters, shape.result) for leaf in s.leaves()]
-    return sum(leaf.size * leaf.dtype.item_bytes for leaf in leaves if leaf.is_array)
 
 
 # XLA's names (xla_cpu_max_isa), the most capable first, and what a description has that stands for

@@ -4,11 +4,9 @@
     python -m benchmarks.ratchet check FILE...         what fell since; exit 1: something
     python -m benchmarks.ratchet between A B FILE...   two commits in turns; 1: B is slower
 
-A program's limit is the least time that this machine needs: for its arguments and results, each
-once, from the nearest cache that holds them all, or for its operations (`hlo.cost`) by its rate of
-f32 multiply-adds. Types with wider instructions may exceed it. `keep` raises what is kept and never
-lowers it; --again forgets it first. `between` runs each program in processes of its own, A, B and A
-once more in turns: what differs by more than A does from itself is said.
+A program's limit is the least time that this machine needs (benchmarks/least.py). `keep` raises
+what is kept and never lowers it; --again forgets it first. `between` runs each program in processes
+of its own, A, B and A once more in turns: what differs by more than A does from itself is said.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.__main__ import inputs_of, moved_bytes
+from benchmarks.__main__ import inputs_of
+from benchmarks.least import least_seconds
 from hlo import driver
 from hlo.backend.limits import Limits, measured_limits
 from hlo.errors import HloError
 from hlo.runtime.threads import thread_count
 from hlo.tools import bench
-from hlo.tools.cost import cost
 from hlo.tools.fill import fill_elided
 from hlo.tools.jax_engine import without_donation
 
@@ -64,7 +62,7 @@ def shared(path: Path, limits: Limits, threads: int) -> Share:
     values = inputs_of(path, module, 0)
     executable = driver.compile(module, threads=threads, cache=False)
     (timing,) = bench.measure([lambda: executable(*values)], 1.0)
-    least = limits.seconds_near(moved_bytes(module), cost(module, limits).total.flops)
+    least = least_seconds(module, limits, driver.host_machine())
     return Share(path.stem, timing.median, least, timing.spread)
 
 

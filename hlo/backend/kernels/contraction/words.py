@@ -91,7 +91,7 @@ class Worded(Struct, frozen=True):
 
 def in_words(c: Contraction, ring: Ring) -> Worded | None:
     """The contraction on words; None where no instruction, or no order of elements, serves."""
-    dot, is_moved = _dot_product(c, ring)
+    dot, is_moved = dot_product(c, ring)
     if dot is None or c.is_diagonal or c.n < ring.lanes:
         return None
     if not c.depth or c.depth[-1].size < LEAST_DEPTH or c.flops < LEAST_FLOPS:
@@ -106,7 +106,7 @@ def in_words(c: Contraction, ring: Ring) -> Worded | None:
 
 def has_words(c: Contraction, ring: Ring) -> bool:
     """Whether some instruction multiplies words of the factors' elements."""
-    return _dot_product(c, ring)[0] is not None
+    return dot_product(c, ring)[0] is not None
 
 
 def _pays(c: Contraction, dot: DotProduct, factors: list[Words]) -> bool:
@@ -124,7 +124,7 @@ def _pays(c: Contraction, dot: DotProduct, factors: list[Words]) -> bool:
     return saved_us > copying_us
 
 
-def _dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
+def dot_product(c: Contraction, ring: Ring) -> tuple[DotProduct | None, bool]:
     """The instruction for the operands' types, if its sums are the ring's numbers; whether lhs's
     elements are moved.
     """
