@@ -9,7 +9,7 @@ import pytest
 
 from hlo import driver
 from hlo.analysis.block_size import block_of, is_blocked, part_sizes
-from hlo.analysis.blocking import Block, cut_computation
+from hlo.analysis.blocking import Block, Start, cut_computation
 from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.passes.block_fusion import block_fusion
@@ -59,6 +59,21 @@ ENTRY e {{
   {softmax(scores, f"{heads},{length}", 2)}
   ROOT o = f32[{inputs}] dot(p, v), lhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
     rhs_batch_dims={{0}}, rhs_contracting_dims={{1}} }}"""
+
+
+def causal(heads: int, length: int, *, counted: str = "s32") -> str:
+    """Attention of which a query sees no later key; counted: the type in which they are numbered."""
+    scores = f"{heads},{length},{length}"
+    seen = f"""n = {counted}[{length}] iota(), iota_dimension=0
+  row = {counted}[{length},{length}] broadcast(n), dimensions={{0}}
+  column = {counted}[{length},{length}] broadcast(n), dimensions={{1}}
+  hp = pred[{length},{length}] compare(row, column), direction=GE
+  h = pred[{scores}] broadcast(hp), dimensions={{1,2}}
+  out = f32[] constant(-inf)
+  outs = f32[{scores}] broadcast(out), dimensions={{}}
+  masked = f32[{scores}] add(raw, mk)
+  s = f32[{scores}] select(h, masked, outs)"""
+    return attention(heads, length).replace(f"s = f32[{scores}] add(raw, mk)", seen)
 
 
 def scores(rows: int) -> str:
@@ -151,6 +166,7 @@ def inputs(text: str) -> list[np.ndarray]:
 def test_blocks_are_batches_or_rows() -> None:
     assert block_in(attention(32, 128)) == Block((32,), (2,))
     assert block_in(attention(4, 512)) == Block((4, 512), (1, 128))
+    assert block_in(causal(4, 512)) == Block((4, 512), (1, 128))
     assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 10,))
     assert block_in(scores(16411)) == Block((16411,), (1040,))  # a prime: the last two overlap
     assert block_in(convolution(32, finished=True)) == Block((32,), (2,))
@@ -182,7 +198,9 @@ def test_text_of_a_block() -> None:
     assert block is not None
     assert block.count == 16
     body, parameters = cut_computation(callee, block)
-    assert sorted((p.shape.dims, span) for p, span in parameters) == [
+    cuts = [p for p in parameters if not isinstance(p, Start)]
+    assert cuts == parameters
+    assert sorted((p.shape.dims, span) for p, span in cuts) == [
         ((8, 24), (0, 0)),
         ((16411, 8), (0, 1)),
     ]
@@ -202,7 +220,8 @@ def test_fusions_in_fusions_are_cut_at_any_depth() -> None:
         inner = f"fusion(x, w), kind=kLoop, calls=g{k}"
     entry = driver.parse(program([*taken, f"ROOT s = f32[4096,24] {inner}"], *fused)).entry
     body, parameters = cut_computation(entry, Block((4096,), (64,)))
-    assert [(p["parameter_number"], span) for p, span in parameters] == [(0, (0, 1)), (1, (0, 0))]
+    cuts = [p for p in parameters if not isinstance(p, Start)]
+    assert [(p["parameter_number"], span) for p, span in cuts] == [(0, (0, 1)), (1, (0, 0))]
     for _ in range(depth):
         (call,) = (i for i in body.instructions if i.opcode == "fusion")
         assert call.shape.dims == (64, 24)
@@ -272,6 +291,8 @@ def test_part_sizes() -> None:
         attention(32, 128),
         attention(2, 384),
         attention(4, 509),
+        causal(4, 509),
+        causal(4, 512, counted="f32"),
         scores(1 << 14),
         scores(16411),
         PAIRS,
@@ -282,6 +303,8 @@ def test_part_sizes() -> None:
         "batches",
         "rows",
         "overlapping rows of batches",
+        "counted rows",
+        "rows counted in f32",
         "long",
         "overlapping",
         "loop",
