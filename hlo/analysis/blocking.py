@@ -2,10 +2,11 @@
 
     Computation, Block --cut--> the computation of one block, and how each of its operands is cut
 
-A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them;
-by (0, 0) it is one that every block reads whole. The first len(lead) - 1 sizes of a block are 1, so
-that its elements are contiguous, and each block computes what the whole computation would: an iota
-over a cut dimension counts from where the block starts, which is one more parameter.
+A value cut by (a, b) has as its first b - a dimensions the block's `lead[a:b]`, and is cut in them,
+those of one element aside, which are nowhere counted; by (0, 0) it is one that every block reads
+whole. The first len(lead) - 1 sizes of a block are 1, so that its elements are contiguous, and each
+block computes what the whole computation would: an iota over a cut dimension counts from where the
+block starts, which is one more parameter.
 Sources: loop tiling with fusion, as in Halide's compute_at (Ragan-Kelley et al. 2013).
 Does not know: how long anything takes (block_size.py).
 """
@@ -36,7 +37,8 @@ OUTERMOST: Scope = (None, WHOLE)  # where the roots are
 
 
 class Block(Struct, frozen=True):
-    """lead: the sizes of the leading dimensions that blocks part; sizes: a block's in them.
+    """lead: the sizes, none of them 1, of the leading dimensions that blocks part; sizes: a block's
+    in them.
 
     Where a block's last size does not divide the whole one, the last two blocks overlap: both write
     the same values there.
@@ -66,12 +68,22 @@ class Block(Struct, frozen=True):
 
     def cut(self, shape: Shape, span: Span) -> Shape:
         """The shape of a block of a value."""
-        first, last = span
         if shape.is_tuple:
             return Shape.tuple(self.cut(e, span) for e in shape.elements)
-        if first == last:
+        places = self.places(shape, span)
+        assert places is not None, "a shape that can be cut"
+        if not places:
             return shape
-        return shape.with_dims((*self.sizes[first:last], *shape.dims[last - first :]))
+        dims = list(shape.dims)
+        for place, size in zip(places, self.sizes[slice(*span)], strict=True):
+            dims[place] = size
+        return shape.with_dims(dims)
+
+    def places(self, shape: Shape, span: Span) -> tuple[int, ...] | None:
+        """Which dimensions of a shape are those of a span; None where it has not got them."""
+        wanted = self.lead[slice(*span)]
+        places = tuple(d for d, n in enumerate(shape.dims) if n != 1)[: len(wanted)]
+        return places if tuple(shape.dims[p] for p in places) == wanted else None
 
 
 class Start(Struct, frozen=True):
@@ -210,7 +222,7 @@ def _is_whole_array(shape: Shape) -> bool:
 
 def _leads(shape: Shape, span: Span, block: Block) -> bool:
     """Whether the first dimensions of a shape are the block's."""
-    return shape.dims[: span[1] - span[0]] == block.lead[span[0] : span[1]]
+    return block.places(shape, span) is not None
 
 
 def _tuple(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -222,45 +234,50 @@ def _led(instruction: Instruction, span: Span, block: Block) -> Spans | None:
     found: list[Span] = []
     for number, operand in enumerate(instruction.operands):
         own = steps(instruction, number)
-        one = None if own is None else _led_span(own, operand.shape.dims, span, block)
+        leaves = instruction.shape.leaves()
+        places = next((block.places(leaf, span) for leaf in leaves), None)
+        if own is None or places is None:
+            return None
+        one = _led_span(own, operand.shape.dims, places)
         if one is None:
             return None
-        found.append(one)
+        found.append(WHOLE if one == WHOLE else (span[0] + one[0], span[0] + one[1]))
     return found
 
 
-def _led_span(own: Steps, dims: Sequence[int], span: Span, block: Block) -> Span | None:
-    """Which of a span's dimensions are an operand's first ones; None where others move it too.
+def _led_span(own: Steps, dims: Sequence[int], places: Sequence[int]) -> Span | None:
+    """Which of the cut dimensions are an operand's first ones; None where others move it too.
 
-    A dimension of one element is any other such.
+    own, dims: how the operand's dimensions are walked, and their sizes; those of one element are
+    not counted. places: of the cut dimensions, all longer, in the result.
     """
-    lead = block.lead[span[0] : span[1]]
-    moved = [k for k, step in enumerate(own) if any(d < len(lead) for d in step.dims)]
+    kept = [step for step, n in zip(own, dims, strict=True) if n != 1]
+    moved = [k for k, step in enumerate(kept) if not set(places).isdisjoint(step.dims)]
     if not moved:
         return WHOLE
-    for first in range(len(lead)):
-        last = first
-        for step, n in zip(own, dims, strict=True):
-            is_next = last < len(lead) and (step.is_dim(last) or n == lead[last] == 1)
-            if not is_next:
-                break
-            last += 1
-        if last - first > moved[-1]:
-            return span[0] + first, span[0] + last
+    for first in range(len(places)):
+        walked = zip(kept, places[first:], strict=False)
+        count = next(
+            (k for k, (step, place) in enumerate(walked) if not step.is_dim(place)),
+            min(len(kept), len(places) - first),
+        )
+        if count > moved[-1]:
+            return first, first + count
     return None
 
 
 def _iota(instruction: Instruction, span: Span, block: Block) -> Spans | None:
-    start = _start(instruction, span)
+    start = _start(instruction, span, block)
     return None if start is not None and block.lead[start.dimension] >= MOST_STARTS else []
 
 
-def _start(instruction: Instruction, span: Span) -> Start | None:
-    """The start that a block of an instruction counts from: that of an iota over a cut dimension."""
+def _start(instruction: Instruction, span: Span, block: Block) -> Start | None:
+    """The start that a block of an instruction counts from: of an iota over a cut dimension."""
     if instruction.opcode != "iota":
         return None
     varies = IotaAttributes.of(instruction.attributes).iota_dimension
-    return Start(span[0] + varies) if varies < span[1] - span[0] else None
+    places = block.places(instruction.shape, span) or ()
+    return Start(span[0] + places.index(varies)) if varies in places else None
 
 
 def _contraction(instruction: Instruction, span: Span, block: Block) -> Spans | None:
@@ -354,7 +371,7 @@ class _Cutting:
         if instruction.opcode == "parameter":
             shape = self._block.cut(instruction.shape, at)
             return self._parameter((instruction, at), shape, instruction.name)
-        if (start := _start(instruction, at)) is not None:
+        if (start := _start(instruction, at, self._block)) is not None:
             return self._counted(instruction, at, start)
         assert cuts is not None, f"{instruction.name} can be cut"
         operands = [self._twins[cut] for cut in cuts]

@@ -20,6 +20,7 @@ from hlo.ir.instruction import Instruction
 from hlo.ir.module import Module
 from hlo.ir.shape import Shape
 from hlo.ops.table import OPS
+from hlo.passes.block_order import in_block_order, restored
 from hlo.passes.fusion import called_by_ops
 from hlo.passes.liveness import awaited, wrapped_operations
 
@@ -37,9 +38,11 @@ def block_fusion(module: Module) -> bool:
     for computation in tuple(module.computations):
         if computation in left or not any(map(_is_worth_a_look, computation.instructions)):
             continue
+        ordered = in_block_order(computation)
         for group, block in _groups(computation):
             _fuse(module, computation, group, block)
             changed = True
+        restored(computation, ordered)
     return changed
 
 
@@ -62,7 +65,8 @@ def _groups(computation: Computation) -> Iterator[tuple[list[Instruction], Block
 def _grown(
     seed: Instruction, computation: Computation, taken: set[Instruction]
 ) -> Iterator[set[Instruction]]:
-    """The group around a value and all its consumers: as large as it gets, then the smallest.
+    """The group around a value and all its consumers: as large as it gets, then as it was before,
+    down to the smallest.
 
     A convolution that pads its images can be a group by itself.
     """
@@ -74,9 +78,9 @@ def _grown(
     if not all(_may_join(i, taken) for i in smallest):
         return
     members = set(smallest)
-    size = 0
-    while size < len(members) <= MOST_MEMBERS:
-        size = len(members)
+    stages: list[set[Instruction]] = []
+    while len(members) <= MOST_MEMBERS and members not in stages[-1:]:
+        stages.append(set(members))
         for member in tuple(members):
             for operand in dict.fromkeys(member.operands):
                 is_free = _is_between(operand, computation) and _may_join(operand, taken)
@@ -84,9 +88,7 @@ def _grown(
                     members.add(operand)
             if _is_between(member, computation) and all(_may_join(u, taken) for u in member.users):
                 members |= set(member.users)
-    if size != len(smallest) and size <= MOST_MEMBERS:
-        yield members
-    yield smallest
+    yield from reversed(stages)
 
 
 def _is_worth_a_look(instruction: Instruction) -> bool:

@@ -177,8 +177,8 @@ class _BlockLoop:
         w.append(Alloca("%table", "ptr", "alloca", (), ", align 64", memory=f"[{slots} x ptr]"))
         starts = dict.fromkeys(a for a in self.arguments if isinstance(a, Start))
         for start in starts:
-            place = _counted_from(start)
-            w.append(Alloca(place.text, "ptr", "alloca", (), ", align 64", memory="i32"))
+            number = _counted_from(start)
+            w.append(Alloca(number.text, "ptr", "alloca", (), ", align 64", memory="i32"))
         for k in range(self.buffers + 1):
             slot = n.address(f"slot{k}", buffers, w.int(k), "ptr")
             self.bases.append(n.load(f"base{k}", "ptr", slot))

@@ -62,7 +62,7 @@ ENTRY e {{
 
 
 def causal(heads: int, length: int, *, counted: str = "s32") -> str:
-    """Attention of which a query sees no later key; counted: the type in which they are numbered."""
+    """Attention whose queries see no later key; counted: the type in which they are numbered."""
     scores = f"{heads},{length},{length}"
     seen = f"""n = {counted}[{length}] iota(), iota_dimension=0
   row = {counted}[{length},{length}] broadcast(n), dimensions={{0}}
@@ -74,6 +74,27 @@ def causal(heads: int, length: int, *, counted: str = "s32") -> str:
   masked = f32[{scores}] add(raw, mk)
   s = f32[{scores}] select(h, masked, outs)"""
     return attention(heads, length).replace(f"s = f32[{scores}] add(raw, mk)", seen)
+
+
+def heads_in_rows(heads: int, length: int) -> str:
+    """Attention over rows in which all heads lie side by side, as layers of models write it."""
+    scores, inputs = f"1,{heads},{length},1,{length}", f"{length},{heads},16"
+    wide = f"1,1,{heads},{length},{length}"
+    return f"""HloModule heads
+{REDUCERS}
+ENTRY e {{
+  q = f32[{inputs}] parameter(0)
+  k = f32[1,{inputs}] parameter(1)
+  v = f32[1,{inputs}] parameter(2)
+  q5 = f32[1,{length},{heads},1,16] reshape(q)
+  raw = f32[{scores}] dot(q5, k), lhs_batch_dims={{0,2}}, lhs_contracting_dims={{4}},
+    rhs_batch_dims={{0,2}}, rhs_contracting_dims={{3}}
+  s = f32[{wide}] reshape(raw)
+  {softmax(wide, f"1,1,{heads},{length}", 4)}
+  o = f32[1,{heads},16,1,{length}] dot(v, p), lhs_batch_dims={{0,2}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{1,2}}, rhs_contracting_dims={{4}}
+  moved = f32[1,{length},{heads},1,16] transpose(o), dimensions={{0,4,1,3,2}}
+  ROOT r = f32[{inputs}] reshape(moved) }}"""
 
 
 def scores(rows: int) -> str:
@@ -167,6 +188,7 @@ def test_blocks_are_batches_or_rows() -> None:
     assert block_in(attention(32, 128)) == Block((32,), (2,))
     assert block_in(attention(4, 512)) == Block((4, 512), (1, 128))
     assert block_in(causal(4, 512)) == Block((4, 512), (1, 128))
+    assert block_in(heads_in_rows(4, 512)) == Block((4, 512), (1, 128))
     assert block_in(scores(1 << 14)) == Block((1 << 14,), (1 << 10,))
     assert block_in(scores(16411)) == Block((16411,), (1040,))  # a prime: the last two overlap
     assert block_in(convolution(32, finished=True)) == Block((32,), (2,))
@@ -189,6 +211,29 @@ def test_small_and_unfit_chains_stay() -> None:
     )
     columns = columns.replace("ROOT r = (f32[16384], f32[16384])", "ROOT r = (f32[16384], f32[24])")
     assert block_in(columns) is None  # every row needs all others
+
+
+def test_blocks_hold_what_is_not_written_over() -> None:
+    """Scores become weights where they lie, so that they are there once."""
+    assert block_in(attention(2, 2048)) == Block((2, 2048), (1, 192))
+    text = attention(2, 2048)
+    product = text[text.index("ROOT o = ") :]
+    shared = text.replace("ROOT o", "o").removesuffix("}")
+    shared += product.replace("ROOT o", "u").replace("dot(p, v)", "dot(raw, v)").removesuffix("}")
+    shared += "ROOT both = f32[2,2048,16] add(o, u) }"
+    assert block_in(shared) == Block((2, 2048), (1, 96))
+
+
+def test_operands_of_products_in_no_block_stay_as_they_lie() -> None:
+    text = heads_in_rows(4, 512).replace("ROOT r =", "r =")
+    text = text.replace(
+        "reshape(moved) }",
+        "reshape(moved)\n  ROOT both = (f32[512,4,16], f32[1,4,512,1,512]) tuple(r, raw) }",
+    )  # the scores are a result
+    module = driver.optimize(driver.parse(text))
+    (product,) = (i for i in module.entry.instructions if i.name == "raw")
+    assert [o.opcode for o in product.operands] == ["reshape", "parameter"]
+    assert not any(u.opcode == "transpose" for p in module.entry.parameters for u in p.users)
 
 
 def test_text_of_a_block() -> None:
@@ -291,6 +336,8 @@ def test_part_sizes() -> None:
         attention(32, 128),
         attention(2, 384),
         attention(4, 509),
+        heads_in_rows(4, 512),
+        heads_in_rows(4, 509),
         causal(4, 509),
         causal(4, 512, counted="f32"),
         scores(1 << 14),
@@ -303,6 +350,8 @@ def test_part_sizes() -> None:
         "batches",
         "rows",
         "overlapping rows of batches",
+        "heads in rows",
+        "overlapping rows of heads in rows",
         "counted rows",
         "rows counted in f32",
         "long",
