@@ -49,7 +49,7 @@ def block_of(fusion: Instruction) -> Block | None:
 def _said_block(fusion: Instruction, roots: Sequence[Instruction]) -> Block | None:
     """The block of a fusion's text, where results have such dimensions."""
     sizes = decisions_of(fusion).block
-    lead = next((_longer(leaf)[: len(sizes)] for r in roots for leaf in r.shape.leaves()), ())
+    lead = next((longer_dims(leaf)[: len(sizes)] for r in roots for leaf in r.shape.leaves()), ())
     if not sizes or len(lead) < len(sizes):
         return None
     is_part = 1 <= sizes[-1] <= lead[-1] and set(sizes[:-1]) <= {1}
@@ -127,7 +127,7 @@ def padded_bytes(instruction: Instruction) -> int:
 
 def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
     """Whole leading dimensions but for the last of them, and parts of that."""
-    dims = [_longer(leaf) for root in roots for leaf in root.shape.leaves()]
+    dims = [longer_dims(leaf) for root in roots for leaf in root.shape.leaves()]
     if not dims:  # nothing outside wants a member
         return
     for depth in range(1, min(DEEPEST, *map(len, dims), DEEPEST) + 1):
@@ -139,7 +139,7 @@ def _blocks(roots: Collection[Instruction]) -> Iterator[Block]:
                 yield Block(lead, (*(1,) * (depth - 1), size))
 
 
-def _longer(shape: Shape) -> tuple[int, ...]:
+def longer_dims(shape: Shape) -> tuple[int, ...]:
     """The sizes of the dimensions that have not just one element."""
     return tuple(n for n in shape.dims if n != 1)
 

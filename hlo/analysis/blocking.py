@@ -309,6 +309,7 @@ Spans = Sequence[Span]
 Rule = Callable[[Instruction, Span, Block], "Spans | None"]
 RULES: dict[str, Rule] = {
     "tuple": _tuple,
+    "get-tuple-element": _tuple,
     "reshape": _led,
     "copy": _led,
     "transpose": _led,
