@@ -225,14 +225,49 @@ def test_blocks_hold_what_is_not_written_over() -> None:
 
 
 def test_operands_of_products_in_no_block_stay_as_they_lie() -> None:
-    text = heads_in_rows(4, 512).replace("ROOT r =", "r =")
-    text = text.replace(
-        "reshape(moved) }",
-        "reshape(moved)\n  ROOT both = (f32[512,4,16], f32[1,4,512,1,512]) tuple(r, raw) }",
-    )  # the scores are a result
-    module = driver.optimize(driver.parse(text))
-    (product,) = (i for i in module.entry.instructions if i.name == "raw")
+    text = heads_in_rows(4, 512)
+    alone = text[: text.index("  s = f32[")].replace("raw =", "ROOT raw =") + "}"
+    product = driver.optimize(driver.parse(alone)).entry.root
     assert [o.opcode for o in product.operands] == ["reshape", "parameter"]
+
+
+def gradients(heads: int, length: int) -> str:
+    """Attention and what its gradients read: weights and gradients of scores are results too."""
+    wide, rows, inputs = f"{heads},{length},{length}", f"{heads},{length}", f"{heads},{length},16"
+    of_rows = "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}"
+    return f"""HloModule gradients
+{REDUCERS}
+ENTRY e {{
+  q = f32[{inputs}] parameter(0)
+  k = f32[{inputs}] parameter(1)
+  v = f32[{inputs}] parameter(2)
+  g = f32[{inputs}] parameter(3)
+  s = f32[{wide}] dot(q, k), {of_rows}, rhs_contracting_dims={{2}}
+  {softmax(wide, rows, 2)}
+  o = f32[{inputs}] dot(p, v), {of_rows}, rhs_contracting_dims={{1}}
+  dp = f32[{wide}] dot(g, v), {of_rows}, rhs_contracting_dims={{2}}
+  both = f32[{wide}] multiply(dp, p)
+  along = f32[{rows}] reduce(both, zero), dimensions={{2}}, to_apply=sum_of
+  alongs = f32[{wide}] broadcast(along), dimensions={{0,1}}
+  less = f32[{wide}] subtract(dp, alongs)
+  ds = f32[{wide}] multiply(less, p)
+  dq = f32[{inputs}] dot(ds, k), {of_rows}, rhs_contracting_dims={{1}}
+  dk = f32[{inputs}] dot(ds, q), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+  dv = f32[{inputs}] dot(p, g), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}},
+    rhs_batch_dims={{0}}, rhs_contracting_dims={{1}}
+  ROOT r = (f32[{inputs}], f32[{inputs}], f32[{inputs}], f32[{inputs}]) tuple(o, dq, dk, dv) }}"""
+
+
+def test_values_that_others_read_are_results_of_a_block() -> None:
+    """All but the two sums over queries is one fusion; of large values these two's alone leave."""
+    module = driver.optimize(driver.parse(gradients(4, 512)))
+    (fusion,) = blocked(module)
+    assert block_of(fusion) == Block((4, 512), (1, 128))
+    large = [leaf for leaf in fusion.shape.leaves() if leaf.dims == (4, 512, 512)]
+    assert len(large) == 2
+    products = [i.name for i in module.entry.instructions if i.opcode == "dot"]
+    assert sorted(products) == ["dk", "dv"]
 
 
 def test_text_of_a_block() -> None:
@@ -335,6 +370,7 @@ def test_part_sizes() -> None:
         attention(32, 128),
         attention(2, 384),
         attention(4, 509),
+        gradients(4, 512),
         heads_in_rows(4, 512),
         heads_in_rows(4, 509),
         causal(4, 509),
@@ -349,6 +385,7 @@ def test_part_sizes() -> None:
         "batches",
         "rows",
         "overlapping rows of batches",
+        "gradients",
         "heads in rows",
         "overlapping rows of heads in rows",
         "counted rows",
@@ -376,7 +413,7 @@ def test_blocks_compute_what_the_whole_does(text: str) -> None:
         for found in runs:
             first = first or found
             for a, b, c in zip(found, expected, first, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=5e-6)
                 assert a.tobytes() == c.tobytes()
 
 
